@@ -1,0 +1,48 @@
+"""What every test shares: where data lies, one thread, a seed of its own, and reproducible random cases."""
+
+import random
+import zlib
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+hypothesis.settings.register_profile("recurra", derandomize=True, deadline=None, max_examples=25)
+hypothesis.settings.load_profile("recurra")
+torch.set_num_threads(1)  # the tests run in parallel as processes
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that read the shared data say so with a marker, and are skipped by name where the folder is absent."""
+    if SHARED_DATA.is_dir():
+        return
+    skip = pytest.mark.skip(reason=f"needs the data folder {SHARED_DATA.relative_to(ROOT.parent)} beside the repository")
+    for item in items:
+        if item.get_closest_marker("shared_data"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def repository_root() -> Path:
+    """The folder that holds pyproject.toml."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of public data sets beside the repository; use it together with the marker of the same name."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"needs the data folder {SHARED_DATA.relative_to(ROOT.parent)} beside the repository")
+    return SHARED_DATA
+
+
+@pytest.fixture(autouse=True)
+def _own_seed(request: pytest.FixtureRequest) -> None:
+    """A test's random numbers depend on its name alone, not on which tests ran before it or in which process."""
+    seed = zlib.crc32(request.node.nodeid.encode())
+    random.seed(seed)
+    torch.manual_seed(seed)
