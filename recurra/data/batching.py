@@ -1,0 +1,233 @@
+"""From a sequence set to batches whose order is a pure function of (seed, epoch): a position is two integers.
+
+`Batches` pads whole sequences of similar length together. `Streams` feeds sequences of any length in chunks, for
+truncated backpropagation through time with the state carried on. Both give `epoch(e, start)`.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from recurra.data.sequences import IGNORE, Batch, SequenceSet
+from recurra.errors import InputError, ShapeError
+
+
+class BatchSource(Protocol):
+    """What a training loop runs on: `len(source)` batches an epoch, the same for the same epoch, from any position."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+
+
+def generator(seed: int, *position: int) -> torch.Generator:
+    """A random generator of its own for every position: neighbours are as unrelated as strangers."""
+    digest = hashlib.blake2b(repr((seed, *position)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
+    """The sequences `ids`, padded side by side: inputs with zeros, labels with `IGNORE`, numbers with zeros."""
+    ids = torch.as_tensor(ids, dtype=torch.int64)
+    examples = [sequences[i] for i in ids.tolist()]
+    inputs = pad_sequence([example.inputs for example in examples])
+    targets = [example.target for example in examples]
+    if sequences.per_step:
+        padding = 0 if targets[0].is_floating_point() else IGNORE
+        joined = pad_sequence(targets, padding_value=padding)
+    else:
+        joined = torch.stack(targets)
+    return Batch(inputs, joined, sequences.lengths[ids], ids)
+
+
+class Batches:
+    """Batches of whole sequences.
+
+    `bucket` batches at a time are drawn together and sorted by length, so that a batch holds little padding; 1 keeps
+    the order as drawn. The default is 16 when shuffling, and 1 otherwise: then the order is the file's.
+
+    `window` limits shuffling to so many neighbours at a time, the windows themselves in random order: with a file much
+    larger than memory, each part of it is then read about once.
+
+    With `world_size` processes each gets its share of every batch, and as many batches as the others; where the last
+    sequences are fewer than processes, the first ones are repeated to fill up.
+    """
+
+    def __init__(
+        self,
+        sequences: SequenceSet,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        bucket: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool = False,
+        window: int | None = None,
+    ):
+        _check_positive(batch_size=batch_size, bucket=bucket, window=window)
+        _check_rank(rank, world_size)
+        if not len(sequences):
+            raise InputError("sequences", "an empty set", "at least one sequence")
+        self.sequences, self.batch_size, self.seed, self.shuffle = sequences, batch_size, seed, shuffle
+        self.bucket = bucket or (16 if shuffle else 1)
+        self.rank, self.world_size, self.drop_last, self.window = rank, world_size, drop_last, window
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.sequences), self.batch_size * self.world_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from the `start`-th on."""
+        for ids in self.plan(epoch)[start:]:
+            yield collate(self.sequences, ids)
+
+    def plan(self, epoch: int) -> list[Tensor]:
+        """The sequences of every batch of this rank, in order."""
+        random = generator(self.seed, epoch)
+        together = self.batch_size * self.world_size
+        order = self._by_length(self._drawn(random), self.bucket * together)
+        groups = list(order.split(together))
+        if len(groups[-1]) < together and self.drop_last:
+            groups.pop()
+        if self.shuffle:
+            groups = self._shuffled(groups, random)
+        return [self._share(group, order) for group in groups]
+
+    def _drawn(self, random: torch.Generator) -> Tensor:
+        count = len(self.sequences)
+        if not self.shuffle:
+            return torch.arange(count)
+        if self.window is None:
+            return torch.randperm(count, generator=random)
+        windows = torch.arange(count).split(self.window)
+        order = torch.randperm(len(windows), generator=random).tolist()
+        return torch.cat([windows[w][torch.randperm(len(windows[w]), generator=random)] for w in order])
+
+    def _by_length(self, order: Tensor, pool: int) -> Tensor:
+        if self.bucket == 1:
+            return order
+        lengths = self.sequences.lengths
+        return torch.cat([part[lengths[part].argsort(stable=True)] for part in order.split(pool)])
+
+    def _shuffled(self, groups: list[Tensor], random: torch.Generator) -> list[Tensor]:
+        """Batches in random order inside their pool; the last one, which may be smaller, stays last."""
+        *full, last = groups
+        pools = [full[k : k + self.bucket] for k in range(0, len(full), self.bucket)]
+        mixed = [pool[j] for pool in pools for j in torch.randperm(len(pool), generator=random).tolist()]
+        return [*mixed, last]
+
+    def _share(self, group: Tensor, order: Tensor) -> Tensor:
+        lacking = max(0, self.world_size - len(group))
+        filler = order.repeat(-(-lacking // len(order)))[:lacking]
+        return torch.cat([group, filler])[self.rank :: self.world_size]
+
+
+class Streams:
+    """Sequences end to end on one tape, cut into `batch_size` lanes read side by side, `chunk` steps at a time.
+
+    The state goes on from chunk to chunk (`Batch.carried`) and starts anew where a sequence begins (`Batch.resets`).
+    Nothing is copied but the chunk itself, so one sequence of any length can be fed. The last steps of the tape, fewer
+    than lanes, are left out, so that all lanes are equally long. With `world_size` processes each has `batch_size`
+    lanes of its own.
+    """
+
+    def __init__(
+        self,
+        sequences: SequenceSet | Tensor,
+        batch_size: int,
+        chunk: int,
+        seed: int = 0,
+        shuffle: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+    ):
+        _check_positive(batch_size=batch_size, chunk=chunk)
+        _check_rank(rank, world_size)
+        if isinstance(sequences, Tensor):
+            sequences = stream(sequences)
+        if not sequences.per_step:
+            raise InputError("task", sequences.task, "a task with a target at every step, to be fed as a stream")
+        self.sequences, self.batch_size, self.chunk, self.seed = sequences, batch_size, chunk, seed
+        self.shuffle, self.rank, self.world_size = shuffle, rank, world_size
+        self.lane = int(sequences.lengths.sum()) // (batch_size * world_size)  # steps
+        if self.lane < 1:
+            steps = f"{int(sequences.lengths.sum())} steps for {batch_size * world_size} lanes"
+            raise ShapeError("batch_size", steps, "at least one step a lane")
+
+    def __len__(self) -> int:
+        return -(-self.lane // self.chunk)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The chunks of one epoch from the `start`-th on; only the very first begins with a fresh state."""
+        tape = _Tape(self.sequences, self._order(epoch))
+        for index in range(start, len(self)):
+            yield self._chunk(tape, index)
+
+    def _order(self, epoch: int) -> Tensor:
+        count = len(self.sequences)
+        return torch.randperm(count, generator=generator(self.seed, epoch)) if self.shuffle else torch.arange(count)
+
+    def _chunk(self, tape: "_Tape", index: int) -> Batch:
+        first, last = index * self.chunk, min((index + 1) * self.chunk, self.lane)
+        origins = [(self.rank * self.batch_size + b) * self.lane for b in range(self.batch_size)]
+        parts = [tape.read(origin + first, origin + last) for origin in origins]
+        inputs, targets, resets = (torch.stack(column, dim=1) for column in zip(*parts, strict=True))
+        resets[0] &= index > 0  # the first chunk starts with a fresh state anyway
+        ids = torch.tensor([tape.sequence_at(origin + first) for origin in origins])
+        lengths = torch.full((self.batch_size,), last - first)
+        return Batch(inputs, targets, lengths, ids, resets if bool(resets.any()) else None, carried=index > 0)
+
+
+class _Tape:
+    """The sequences of a set end to end, without joining them."""
+
+    def __init__(self, sequences: SequenceSet, order: Tensor):
+        self.sequences, self.order = sequences, order
+        self.ends = sequences.lengths[order].cumsum(0)
+
+    def place(self, position: int) -> int:
+        return int(torch.searchsorted(self.ends, position, right=True))
+
+    def sequence_at(self, position: int) -> int:
+        return int(self.order[self.place(position)])
+
+    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs, targets and the steps where a sequence begins, from `start` to `stop` of the tape."""
+        inputs, targets, resets, position = [], [], [], start
+        while position < stop:
+            place = self.place(position)
+            end = int(self.ends[place])
+            begin = end - int(self.sequences.lengths[self.order[place]])
+            until = min(stop, end)
+            part = self.sequences.window(int(self.order[place]), position - begin, until - begin)
+            inputs.append(part.inputs)
+            targets.append(part.target)
+            resets.append(torch.arange(position, until) == begin)
+            position = until
+        return torch.cat(inputs), torch.cat(targets), torch.cat(resets)
+
+
+def stream(values: Tensor) -> SequenceSet:
+    """One long sequence as a set: (T, D) numbers or (T,) tokens, each step to be predicted from those before."""
+    if values.ndim not in (1, 2) or len(values) < 2:
+        raise ShapeError("values", tuple(values.shape), "(T, D) numbers or (T,) tokens, at least two steps")
+    tokens = not values.is_floating_point() and values.ndim == 1
+    series = values.long() if tokens and values.dtype != torch.int64 else values
+    series = series[:, None] if series.ndim == 1 and not tokens else series
+    return SequenceSet.one_step_ahead([series], torch.tensor([len(series)]), "language" if tokens else "next_step")
+
+
+def _check_positive(**sizes: int | None) -> None:
+    for name, size in sizes.items():
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise InputError(name, size, "a positive whole number")
+
+
+def _check_rank(rank: int, world_size: int) -> None:
+    if not 0 <= rank < world_size:
+        raise InputError("rank", f"{rank} of {world_size}", "a rank from 0 to world_size - 1")

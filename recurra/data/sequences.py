@@ -1,0 +1,264 @@
+"""The two shapes data takes: a `SequenceSet`, which every reader gives, and a `Batch`, which every model trains on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from recurra.data.stores import Columns, Rows, Spans, Store, window
+from recurra.errors import InputError, LengthsError, ShapeError, UnknownNameError
+
+Task = Literal["classification", "regression", "tagging", "transduction", "forecasting", "next_step", "language"]
+
+#: the target of one sequence of length T, and of a padded batch (T, B)
+TARGETS: dict[Task, str] = {
+    "classification": "one class a sequence: (), (B,) int64",
+    "regression": "numbers for a sequence: (q,), (B, q)",
+    "tagging": "one class a step: (T,), (T, B) int64",
+    "transduction": "numbers at every step: (T, q), (T, B, q)",
+    "forecasting": "the values one step later: (T, q), (T, B, q)",
+    "next_step": "the frame one step later: (T, q), (T, B, q)",
+    "language": "the token one step later: (T,), (T, B) int64",
+}
+
+PER_STEP: frozenset[str] = frozenset({"tagging", "transduction", "forecasting", "next_step", "language"})
+
+#: integer targets at padded steps; the value `torch.nn.functional.cross_entropy` ignores by default
+IGNORE = -100
+
+
+class Example(NamedTuple):
+    """One sequence and its target."""
+
+    inputs: Tensor  # (T, D) float, or (T,) int64 tokens
+    target: Tensor
+
+
+@dataclass(frozen=True)
+class SequenceSet:
+    """Sequences with their targets, and the task they allow.
+
+    `inputs` and `targets` are stores: lists of tensors, tensors, or lazy views of files; `sequences[i]` gives the i-th
+    `(inputs, target)`, read when asked. What a target looks like follows from `task`, see `TARGETS`. Where targets are
+    the sequence itself one step later, `series` keeps it whole.
+    """
+
+    inputs: Store
+    targets: Store
+    lengths: Tensor  # (N,) int64
+    task: Task
+    names: Sequence[str] | None = None  # of the sequences
+    features: tuple[str, ...] = ()  # of the input columns
+    target_names: tuple[str, ...] = ()  # of the target columns
+    classes: tuple[str, ...] = ()  # label k is classes[k]
+    vocabulary: tuple[str, ...] = ()  # token k is vocabulary[k]
+    series: Store | None = field(default=None, repr=False)
+    times: Store | None = field(default=None, repr=False)  # of the steps of `series`, else of `inputs`: (T,) int64
+    texts: Sequence[Sequence[str]] | None = field(default=None, repr=False)  # the tokens as written
+    source: str = ""
+
+    def __post_init__(self):
+        if self.task not in TARGETS:
+            raise UnknownNameError("task", self.task, get_args(Task))
+        if not (len(self.inputs) == len(self.targets) == len(self.lengths)):
+            counts = f"{len(self.inputs)} inputs, {len(self.targets)} targets and {len(self.lengths)} lengths"
+            raise ShapeError("SequenceSet", counts, "as many of each")
+        if len(self.lengths) and int(self.lengths.min()) < 1:
+            raise LengthsError("lengths", f"{int(self.lengths.min())}", "sequences of at least one step")
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Example:
+        index = self._position(index)
+        return Example(self.inputs[index], self.targets[index])
+
+    def __iter__(self) -> Iterator[Example]:
+        return (self[i] for i in range(len(self)))
+
+    def window(self, index: int, start: int, stop: int) -> Example:
+        """Steps `start` to `stop` of one sequence and of its targets; the rest is not read where that is possible."""
+        index = self._position(index)
+        if not self.per_step:
+            raise InputError("task", self.task, "a task with a target at every step")
+        return Example(window(self.inputs, index, start, stop), window(self.targets, index, start, stop))
+
+    def name(self, index: int) -> str:
+        """What the file calls this sequence, or its number."""
+        index = self._position(index)
+        return str(index) if self.names is None else str(self.names[index])
+
+    def _position(self, index: int) -> int:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sequence {index} of {len(self)}")
+        return index % len(self)
+
+    @property
+    def per_step(self) -> bool:
+        """Whether there is a target at every step rather than one a sequence."""
+        return self.task in PER_STEP
+
+    @property
+    def input_size(self) -> int:
+        """Features of one step, or the size of the vocabulary when the inputs are tokens."""
+        if self.vocabulary:
+            return len(self.vocabulary)
+        first = window(self.inputs, 0, 0, 1)
+        return first.shape[1] if first.ndim == 2 else int(max(x.max() for x in self.inputs)) + 1
+
+    @property
+    def output_size(self) -> int:
+        """How many numbers a model puts out: classes, tokens, or target columns."""
+        if self.task == "language":
+            return self.input_size
+        if self.task in ("classification", "tagging"):
+            return len(self.classes) or int(max(y.max() for y in self.targets)) + 1
+        target = window(self.targets, 0, 0, 1) if self.per_step else self.targets[0]
+        return target.shape[-1]
+
+    def select(self, ids: Sequence[int] | Tensor) -> "SequenceSet":
+        """The sequences `ids`, in that order; nothing is read or copied."""
+        ids = torch.as_tensor(ids, dtype=torch.int64)
+        if len(ids) and not -len(self) <= int(ids.min()) <= int(ids.max()) < len(self):
+            raise InputError("ids", f"{int(ids.min())}..{int(ids.max())}", f"numbers of the {len(self)} sequences")
+        ids = ids % max(len(self), 1)
+        optional = {key: getattr(self, key) for key in ("series", "times")}
+        lists = {key: getattr(self, key) for key in ("names", "texts")}
+        return replace(
+            self,
+            inputs=Rows(self.inputs, ids),
+            targets=Rows(self.targets, ids),
+            lengths=self.lengths[ids],
+            **{key: None if store is None else Rows(store, ids) for key, store in optional.items()},
+            **{key: None if items is None else [items[i] for i in ids.tolist()] for key, items in lists.items()},
+        )
+
+    def split(self, *fractions: float, seed: int = 0) -> tuple["SequenceSet", ...]:
+        """Disjoint random parts: `train, valid, test = data.split(0.8, 0.1, 0.1)`."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        bounds = _bounds(fractions, torch.tensor([len(self)]))[:, 0].tolist()
+        return tuple(self.select(order[a:b]) for a, b in pairwise(bounds))
+
+    def split_time(self, *fractions: float) -> tuple["SequenceSet", ...]:
+        """Every sequence cut along time, the past first: the split for streams and forecasts."""
+        if not self.per_step:
+            raise InputError("task", self.task, "a task with a target at every step, to be cut along time")
+        bounds = _bounds(fractions, self.lengths)  # (parts + 1, N)
+        return tuple(self._between(a, b) for a, b in pairwise(bounds))
+
+    def _between(self, starts: Tensor, stops: Tensor) -> "SequenceSet":
+        if bool((stops <= starts).any()):
+            raise LengthsError("fractions", "a part without any step", "parts of at least one step of every sequence")
+        ahead = 0 if self.series is None else 1  # a series is one step longer than its inputs
+        texts = self.texts
+        if texts is not None:
+            spans = zip(texts, starts.tolist(), stops.tolist(), strict=True)
+            texts = [text[a : b + ahead] for text, a, b in spans]
+        return replace(
+            self,
+            inputs=Spans(self.inputs, starts, stops),
+            targets=Spans(self.targets, starts, stops),
+            lengths=stops - starts,
+            series=None if self.series is None else Spans(self.series, starts, stops + ahead),
+            times=None if self.times is None else Spans(self.times, starts, stops + ahead),
+            texts=texts,
+        )
+
+    @classmethod
+    def one_step_ahead(
+        cls,
+        series: Store,
+        lengths: Tensor,
+        task: Task = "forecasting",
+        *,
+        columns: Sequence[int] | None = None,
+        **about,
+    ) -> "SequenceSet":
+        """Pairs for prediction, as views: step t of a series as input, step t + 1 (or `columns` of it) as target."""
+        if len(lengths) and int(lengths.min()) < 2:
+            short = int(lengths.argmin())
+            raise LengthsError(
+                "lengths", f"sequence {short} of one step", "at least two steps, to predict one from the other"
+            )
+        zeros, ones = torch.zeros_like(lengths), torch.ones_like(lengths)
+        ahead: Store = Spans(series, ones, lengths)
+        return cls(
+            inputs=Spans(series, zeros, lengths - 1),
+            targets=ahead if columns is None else Columns(ahead, columns),
+            lengths=lengths - 1,
+            task=task,
+            series=series,
+            **about,
+        )
+
+    @classmethod
+    def from_arrays(cls, inputs, targets, task: Task, **about) -> "SequenceSet":
+        """From memory: an (N, T, D) array or a list of (T, D) arrays, with the targets the task asks for."""
+        sequences = [_sequence(x) for x in inputs]
+        labels = task in ("classification", "tagging", "language")
+        rows = [torch.as_tensor(y, dtype=torch.int64 if labels else sequences[0].dtype) for y in targets]
+        store = torch.stack(rows) if task == "classification" else rows
+        lengths = torch.tensor([len(x) for x in sequences], dtype=torch.int64)
+        return cls(sequences, store, lengths, task, **about)
+
+
+def _sequence(values) -> Tensor:
+    """(T, D) floats or (T,) tokens; a float vector is one feature."""
+    tensor = torch.as_tensor(values)
+    if tensor.is_floating_point():
+        tensor = tensor[:, None] if tensor.ndim == 1 else tensor
+    elif tensor.ndim == 1:
+        tensor = tensor.long()
+    else:
+        tensor = tensor.to(torch.get_default_dtype())
+    if tensor.ndim not in (1, 2):
+        raise ShapeError("inputs", f"a sequence of shape {tuple(tensor.shape)}", "(T, D) numbers or (T,) tokens")
+    return tensor
+
+
+def _bounds(fractions: Sequence[float], totals: Tensor) -> Tensor:
+    """Where the parts begin and end: (parts + 1, N)."""
+    if not fractions or min(fractions) <= 0 or sum(fractions) > 1 + 1e-9:
+        raise InputError("fractions", fractions, "positive fractions whose sum is at most one")
+    ends = torch.tensor((0.0, *fractions), dtype=torch.float64).cumsum(0)
+    return (ends[:, None] * totals[None, :].double() + 1e-6).long()
+
+
+@dataclass
+class Batch:
+    """Sequences side by side, padded to the longest; time comes first.
+
+    `ids` says which sequences of the set these are. In a stream, `carried` says that the state goes on from the
+    previous batch, and `resets` marks the steps before which it starts anew.
+    """
+
+    inputs: Tensor  # (T, B, D) float, or (T, B) int64 tokens
+    targets: Tensor  # (B,), (B, q), (T, B) or (T, B, q)
+    lengths: Tensor  # (B,) int64
+    ids: Tensor  # (B,) int64
+    resets: Tensor | None = None  # (T, B) bool
+    carried: bool = False
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def mask(self) -> Tensor:
+        """True at the steps that are data, False at padding: (T, B)."""
+        steps = torch.arange(self.inputs.shape[0], device=self.lengths.device)
+        return steps[:, None] < self.lengths
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Batch":
+        """Page-locked copies, so that `to(device, non_blocking=True)` overlaps with work."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, function) -> "Batch":
+        resets = None if self.resets is None else function(self.resets)
+        moved = (function(tensor) for tensor in (self.inputs, self.targets, self.lengths, self.ids))
+        return Batch(*moved, resets=resets, carried=self.carried)
