@@ -10,6 +10,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
+NO_SHARED_DATA = "needs the data sets in ../shared/data, beside the repository"
 
 hypothesis.settings.register_profile("recurra", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("recurra")
@@ -20,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that read the shared data say so with a marker, and are skipped by name where the folder is absent."""
     if SHARED_DATA.is_dir():
         return
-    skip = pytest.mark.skip(reason=f"needs the data folder {SHARED_DATA.relative_to(ROOT.parent)} beside the repository")
+    skip = pytest.mark.skip(reason=NO_SHARED_DATA)
     for item in items:
         if item.get_closest_marker("shared_data"):
             item.add_marker(skip)
@@ -36,7 +37,7 @@ def repository_root() -> Path:
 def shared_data() -> Path:
     """The folder of public data sets beside the repository; use it together with the marker of the same name."""
     if not SHARED_DATA.is_dir():
-        pytest.skip(f"needs the data folder {SHARED_DATA.relative_to(ROOT.parent)} beside the repository")
+        pytest.skip(NO_SHARED_DATA)
     return SHARED_DATA
 
 

@@ -38,7 +38,7 @@ def test_sequences_do_not_share_memory():
 
 @pytest.mark.parametrize("split", ["validation", "Train", "", None, 0, ["train"]])
 def test_another_split_is_a_typed_error(split):
-    with pytest.raises(UnknownNameError, match="split: got .*one of test, train") as caught:
+    with pytest.raises(UnknownNameError, match=r"split: got .*one of test, train") as caught:
         japanese_vowels(split)
     assert isinstance(caught.value, InputError)
 
@@ -55,7 +55,7 @@ def test_every_value_equals_the_published_text(split, shared_data):
 
 
 def read_ts(path: Path) -> list[tuple[torch.Tensor, int]]:
-    """The format in its plainest reading: one case a line, one comma list a dimension, the label after the last colon."""
+    """The format in its plainest reading: a case a line, a comma list a dimension, the label after the last colon."""
     cases = []
     for line in path.read_text().splitlines():
         if line and line[0] not in "#@":
