@@ -1,0 +1,319 @@
+"""What a cell is: named states, parameters, one step of equations; and the registry of all cells.
+
+A cell says three things, and nothing about time, batches, directions or devices:
+
+    states = ("h", "c")                         what is carried from one step to the next
+    self.f = self.affine("x", "h")              parameters: W h + U x + b, called as self.f(x, h)
+    def step(self, x, h, c): ...                the equations; it returns the new states
+
+Rules of `step`: rows are sequences, so it sees `(B, size)`. It returns the new states in order; one value more in front of
+them is the output (otherwise the first state is). A state declared with delays arrives as a tuple, one entry a delay.
+Keyword-only arguments ask for more: `t`, the time index since the sequence began, or the name of a declared mask.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import init
+from .errors import InputError, OptionError, UnknownNameError
+
+TIME = "t"
+
+
+@dataclass(frozen=True)
+class State:
+    """One carried quantity: `(B, size)`, or its last `depth` values `(B, depth, size)`, newest first, if it is delayed."""
+
+    name: str
+    size: int
+    delays: tuple[int, ...] | None = None
+
+    @property
+    def depth(self) -> int:
+        return max(self.delays) if self.delays else 1
+
+    def shape(self, batch: int) -> tuple[int, ...]:
+        return (batch, self.depth, self.size) if self.delays else (batch, self.size)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """An inverted-dropout mask with mean 1: drawn in training, all ones in evaluation."""
+
+    size: int
+    rate: float
+    each: str = "sequence"  # or "step"
+
+    def draw(self, steps: int, batch: int, like: Tensor, training: bool) -> Tensor:
+        shape = (steps, batch, self.size) if self.each == "step" else (batch, self.size)
+        ones = like.new_ones(())
+        if not training or self.rate == 0.0:
+            return ones.expand(shape)
+        if self.rate == 1.0:  # 1 / (1 - rate) has no value; everything is dropped
+            return torch.zeros_like(ones).expand(shape)
+        kept = torch.full(shape, 1.0 - self.rate, dtype=like.dtype, device=like.device).bernoulli()
+        return kept / (1.0 - self.rate)
+
+
+class Affine(nn.Module):
+    """`W h + U x + b` over any number of operands: the weight of "x" is `U`, that of a lone state `W`, else `W_<state>`."""
+
+    def __init__(self, operands: Mapping[str, int], size: int, bias: bool):
+        super().__init__()
+        self.operands = dict(zip(_weight_names(tuple(operands)), operands, strict=True))  # weight name → operand name
+        self.derivations = nn.ModuleDict()
+        for name, width in zip(self.operands, operands.values(), strict=True):
+            weight = nn.Parameter(torch.empty(size, width))
+            init.glorot_(weight) if name == "U" else init.orthogonal_(weight)
+            self.register_parameter(name, weight)
+        self.register_parameter("b", nn.Parameter(torch.zeros(size)) if bias else None)
+
+    def forward(self, *values: Tensor) -> Tensor:
+        products = zip(values, (getattr(self, name) for name in self.operands), strict=True)
+        total = F.linear(*next(products), self.b)
+        for value, weight in products:
+            total = total + F.linear(value, weight)
+        return total
+
+    def derive(self, name: str, derivation: nn.Module) -> None:
+        """From now on weight `name` is `derivation(name_raw)`, computed once a call, outside the time loop.
+
+        torch.nn.utils.parametrize does the same with a class property, which no functional call can replace;
+        here the engines bind the derived tensor over the attribute for the length of a call.
+        """
+        if name not in self.derivations:
+            raw = getattr(self, name)
+            delattr(self, name)
+            self.register_parameter(f"{name}_raw", raw)
+            self.derivations[name] = nn.Sequential()
+        self.derivations[name].append(derivation)  # pyrefly: ignore
+
+    def __getattr__(self, name: str) -> Any:
+        derivations = self.__dict__.get("_modules", {}).get("derivations", {})
+        if name in derivations:
+            return derivations[name](getattr(self, f"{name}_raw"))
+        return super().__getattr__(name)
+
+    def recurrent(self) -> tuple[str, ...]:
+        return tuple(name for name, operand in self.operands.items() if operand != "x")
+
+    def extra_repr(self) -> str:
+        return " + ".join([*(f"{w}·{v}" for w, v in self.operands.items()), *(["b"] if self.b is not None else [])])
+
+
+def _weight_names(operands: tuple[str, ...]) -> tuple[str, ...]:
+    states = [name for name in operands if name != "x"]
+    return tuple("U" if name == "x" else "W" if len(states) == 1 else f"W_{_plain(name)}" for name in operands)
+
+
+def _plain(operand: str) -> str:
+    """`h[3]` → `3`: a weight of a delayed state is named after the delay."""
+    return operand.split("[")[1].rstrip("]") if "[" in operand else operand
+
+
+class _OnClassAndInstance:
+    """A method that takes the class or the instance, whichever it was looked up on."""
+
+    def __init__(self, function: Callable):
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __get__(self, instance: object, owner: type) -> Callable:
+        return self.function.__get__(owner if instance is None else instance)
+
+
+class Cell(nn.Module):
+    """One recurrent cell. Subclass it, declare parameters in `__init__`, and write `step`."""
+
+    states: ClassVar[tuple[str, ...]] = ("h",)
+    paper: ClassVar[str] = ""
+    year: ClassVar[int | None] = None
+    keep: ClassVar[tuple[str, ...]] = ()  # affines whose gate, when open, keeps the memory
+    write: ClassVar[tuple[str, ...]] = ()  # affines whose gate, when open, overwrites the memory
+    candidate: ClassVar[str | None] = None  # the named value a step proposes as new memory
+    memory: ClassVar[str | None] = None  # the state that is read through a squashing function
+
+    step: Callable[..., Any]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        delays: Mapping[str, Sequence[int]] | None = None,
+        output_size: int | None = None,
+    ):
+        super().__init__()
+        self.input_size = positive_int("input_size", input_size)
+        self.hidden_size = positive_int("hidden_size", hidden_size)
+        sizes, delays = dict(sizes or {}), dict(delays or {})
+        for name in (*sizes, *delays):
+            if name not in self.states:
+                raise UnknownNameError("state", name, self.states)
+        self.carried = tuple(
+            State(name, positive_int(name, sizes.get(name, hidden_size)), _delays(delays[name]) if name in delays else None)
+            for name in self.states
+        )
+        if TIME in self._asks_for():
+            self.carried += (State(TIME, 1),)
+        self.output_size = output_size or self.carried[0].size
+        self.masks: dict[str, Mask] = {}
+        self.starts: dict[str, float | str] = {}
+        self.modifiers = nn.ModuleList()
+
+    # ------------------------------------------------------------------------------------------ declaring parameters
+
+    def affine(self, *operands: str | int, size: int | None = None, bias: bool = True) -> Affine:
+        """`Σ W v + b` over the operands named: "x", a state, a delayed state "h[3]", or a plain size."""
+        widths = {str(operand): self._width(operand) for operand in operands}
+        return Affine(widths, size or self.hidden_size, bias)
+
+    def vector(self, size: int | None = None, fill: float = 0.0) -> nn.Parameter:
+        """A parameter with one number a unit: a peephole, a time constant, a gain."""
+        return nn.Parameter(torch.full((size or self.hidden_size,), fill))
+
+    def mask(self, name: str, size: str | int, rate: float, each: str = "sequence") -> None:
+        """Ask for a dropout mask as a keyword-only argument of `step`, drawn once a sequence or once a step."""
+        if not 0.0 <= rate <= 1.0:
+            raise InputError(name, rate, "a rate between 0 and 1")
+        if each not in ("sequence", "step"):
+            raise InputError("each", each, "'sequence' or 'step'")
+        if name in self.masks or name == TIME:
+            raise OptionError("mask", name, "a name not used before")
+        self.masks[name] = Mask(self._width(size), rate, each)
+
+    def start(self, state: str, value: float | str) -> None:
+        """The state before the first step: a number, or the name of the parameter that holds it (default 0)."""
+        self.starts[state] = value
+
+    def _width(self, operand: str | int) -> int:
+        if isinstance(operand, int):
+            return operand
+        name = operand.split("[")[0]
+        widths = {"x": self.input_size} | {state.name: state.size for state in self.carried}
+        if name not in widths:
+            raise UnknownNameError("operand", operand, widths)
+        return widths[name]
+
+    # ------------------------------------------------------------------------------------------ what the engines ask
+
+    def initial_state(self, batch: int, like: Tensor) -> tuple[Tensor, ...]:
+        """The carried states before the first step, in `like`'s dtype and on its device."""
+        return tuple(self._initial(state, batch, like) for state in self.carried)
+
+    def _initial(self, state: State, batch: int, like: Tensor) -> Tensor:
+        start = self.starts.get(state.name, 0.0)
+        value = getattr(self, start).to(like.dtype) if isinstance(start, str) else like.new_full((), start)
+        return value.expand(state.shape(batch))
+
+    def draw_masks(self, steps: int, batch: int, like: Tensor) -> dict[str, Tensor]:
+        return {name: mask.draw(steps, batch, like, self.training) for name, mask in self.masks.items()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor `step` may read, by dotted name; derived weights stand in for what they derive from."""
+        found: dict[str, Tensor] = {}
+        for path, module in self.named_modules():
+            derived = tuple(module.derivations) if isinstance(module, Affine) else ()
+            hidden = {f"{name}_raw" for name in derived}
+            own = [n for n, p in (*module._parameters.items(), *module._buffers.items()) if p is not None]
+            if ".derivations." not in f".{path}.":
+                for name in (*(n for n in own if n not in hidden), *derived):
+                    found[f"{path}.{name}" if path else name] = getattr(module, name)
+        return found
+
+    def derived(self) -> dict[str, Tensor]:
+        """The weights that are computed from others, by dotted name."""
+        named = ((path, module) for path, module in self.named_modules() if isinstance(module, Affine))
+        return {f"{path}.{name}": getattr(module, name) for path, module in named for name in module.derivations}
+
+    def affines(self) -> Iterator[Affine]:
+        return (module for module in self.modules() if isinstance(module, Affine))
+
+    def recurrent_matrices(self) -> list[Tensor]:
+        """The square matrices that multiply a state (their generators, where a matrix is derived)."""
+        raw = [getattr(a, f"{n}_raw" if n in a.derivations else n) for a in self.affines() for n in a.recurrent()]
+        return [matrix for matrix in raw if matrix.shape[0] == matrix.shape[1]]
+
+    def drop_biases(self) -> None:
+        """Remove the bias of every affine: torch.nn's `bias=False`, for any cell."""
+        for affine in self.affines():
+            affine.register_parameter("b", None)
+
+    @classmethod
+    def _asks_for(cls) -> tuple[str, ...]:
+        """Names of the keyword-only arguments of `step`."""
+        parameters = inspect.signature(cls.step).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+    # ------------------------------------------------------------------------------------------ conveniences
+
+    # The two methods below reach down into the engine, which stands on this file: hence the imports inside.
+
+    def forward(self, x: Tensor, *states: Any, **extras: Tensor) -> Any:
+        """`step`, with the cell's modifiers applied."""
+        if not self.modifiers:
+            return self.step(x, *states, **extras)
+        from .engine.trace import modified_step
+
+        return modified_step(self, x, *states, **extras)
+
+    @_OnClassAndInstance
+    def equations(self_or_class) -> str:
+        """The cell's equations as LaTeX, derived from `step` itself."""
+        from .engine.latex import equations
+
+        cell = self_or_class if isinstance(self_or_class, Cell) else self_or_class(3, 4)
+        return equations(cell)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+def positive_int(argument: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(argument, value, "a whole number of at least 1")
+    return value
+
+
+def _delays(delays: Sequence[int]) -> tuple[int, ...]:
+    if not delays or any(k < 1 for k in delays) or len(set(delays)) != len(delays):
+        raise InputError("delays", tuple(delays), "different whole numbers of at least 1")
+    return tuple(delays)
+
+
+# ---------------------------------------------------------------------------------------------------- the registry
+
+_REGISTRY: dict[str, type[Cell]] = {}
+_C = TypeVar("_C", bound=type[Cell])
+
+
+def register(*names: str) -> Callable[[_C], _C]:
+    """Class decorator: make a cell known under one or more names."""
+
+    def decorate(cell_class: _C) -> _C:
+        for name in names:
+            if name in _REGISTRY:
+                raise InputError("name", repr(name), f"a name not taken yet; it is {_REGISTRY[name].__name__}'s")
+            _REGISTRY[name] = cell_class
+        return cell_class
+
+    return decorate
+
+
+def registry() -> Mapping[str, type[Cell]]:
+    """All known cells: name → class, read-only."""
+    return MappingProxyType(_REGISTRY)
+
+
+def find(name: str) -> type[Cell]:
+    """The class registered under `name`; the error proposes the nearest name."""
+    if name not in _REGISTRY:
+        raise UnknownNameError("cell", repr(name), _REGISTRY)
+    return _REGISTRY[name]

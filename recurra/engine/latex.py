@@ -1,0 +1,166 @@
+"""A traced step → the equations a person would write, in LaTeX.
+
+Values the step named keep their names; everything else is printed where it is used. A sum is ordered as the survey
+orders it: recurrent products, input products, the rest, biases.
+"""
+
+import operator
+import re
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+
+from ..cell import TIME, Affine, Cell
+from .operations import ATOM, MEANING, PRODUCT, SUM, product_of
+from .trace import Step, trace
+
+aten = torch.ops.aten
+
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi omega "
+    "Gamma Delta Theta Lambda Sigma Phi Psi Omega"
+).split()
+_ADDITIONS = (aten.add.Tensor, aten.add.Scalar)
+
+
+def equations(cell: Cell) -> str:
+    """One `aligned` block: an equation for every named value, then for every state and output."""
+    step = trace(cell)
+    printer = _Printer(cell, step)
+    lines = [f"{left} &= {right}" for left, right in printer.lines()]
+    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+@dataclass
+class _Printer:
+    cell: Cell
+    step: Step
+    symbols: dict[fx.Node, str] = field(default_factory=dict)  # nodes that are printed by name
+
+    def __post_init__(self) -> None:
+        for name in self.step.inputs:
+            self.symbols[self.step.node(name)] = self._input(name)
+        for name in self.step.weights:
+            self.symbols[self.step.node(name)] = self._weight(name)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """`(left, right)` in the order the step computes them."""
+        order = {node: i for i, node in enumerate(self.step.graph.nodes)}
+        wanted: list[tuple[fx.Node, str]] = []
+        results = self.step.results()
+        for name, node in zip(self.step.outputs[1:], results[1:], strict=False):
+            wanted.append((node, f"{symbol(name)}_t"))
+        taken = {left for _, left in wanted}
+        finals = {node for node, _ in wanted}
+        for name, node in zip(self.step.named, results[len(self.step.outputs) :], strict=True):
+            left = f"{symbol(name)}_t"
+            if node not in finals and node.op == "call_function":
+                wanted.append((node, left if left not in taken else f"{symbol(name)}'_t"))
+        if results[0] not in finals:
+            wanted.append((results[0], "y_t"))
+        lines = []
+        for node, left in sorted(dict(wanted).items(), key=lambda pair: order[pair[0]]):
+            lines.append((left, self.expression(node, top=True)[0]))
+            self.symbols[node] = left
+        return lines
+
+    # ------------------------------------------------------------------------------------------ names
+
+    def _input(self, name: str) -> str:
+        if name in ("x", TIME):
+            return "x_t" if name == "x" else "t"
+        base, _, delay = name.partition("[")
+        if base in self.cell.states:
+            return f"{symbol(base)}_{{t-{delay.rstrip(']') or 1}}}"
+        mask = self.cell.masks[name]
+        return f"{symbol(name)}_t" if mask.each == "step" else symbol(name)
+
+    def _weight(self, name: str) -> str:
+        path, _, leaf = name.rpartition(".")
+        alone = sum(isinstance(m, Affine) for m in self.cell.children()) == 1
+        if not path or (alone and isinstance(self.cell.get_submodule(path), Affine)):
+            return symbol(leaf)
+        base, _, sub = leaf.partition("_")
+        gate = path.rpartition(".")[2]
+        return f"{symbol(base)}_{{{subscript(gate)}{subscript(sub)}}}"
+
+    # ------------------------------------------------------------------------------------------ expressions
+
+    def expression(self, node: object, top: bool = False) -> tuple[str, int]:
+        """`(text, how strongly it binds)`."""
+        if not isinstance(node, fx.Node):
+            return _number(node)
+        if node in self.symbols and not top:
+            return self.symbols[node], ATOM
+        if node.op == "placeholder":
+            return self.symbols[node], ATOM
+        if node.target is operator.getitem:
+            return self._part(node)
+        if node.target in _ADDITIONS:
+            return self._sum(node), SUM
+        row = MEANING.get(node.target)
+        if row is None:
+            name = str(getattr(node.target, "__name__", node.target)).split(".")[0]
+            inner = ", ".join(self.expression(a)[0] for a in node.args if isinstance(a, fx.Node))
+            return rf"\mathrm{{{subscript(name)}}}\left({inner}\right)", ATOM
+        operands = [self._operand(argument, row.inside) for argument in node.args]
+        return row.latex.format(*operands), row.binds
+
+    def _operand(self, argument: object, inside: int) -> str:
+        if isinstance(argument, (list, tuple)):
+            return "; ".join(self.expression(item)[0] for item in argument)
+        text, binds = self.expression(argument)
+        return rf"\left({text}\right)" if binds < inside else text
+
+    def _sum(self, node: fx.Node) -> str:
+        terms = sorted(self._terms(node), key=self._place)
+        text = ""
+        for term in terms:
+            part, binds = self.expression(term)
+            text += part if not text else f" {part}" if part.startswith("-") else f" + {part}"
+        return text
+
+    def _terms(self, node: object) -> list[object]:
+        """Flatten nested unnamed additions."""
+        if isinstance(node, fx.Node) and node.target in _ADDITIONS and node.kwargs.get("alpha", 1) == 1:
+            parts: list[object] = []
+            for argument in node.args[:2]:
+                parts += [argument] if argument in self.symbols else self._terms(argument)
+            return parts
+        return [node]
+
+    def _place(self, term: object) -> int:
+        if not isinstance(term, fx.Node):
+            return 4
+        if (product := product_of(term)) is not None:
+            return 1 if product[0] is self.step.node("x") else 0
+        return 3 if term.op == "placeholder" and term in map(self.step.node, self.step.weights) else 2
+
+    def _part(self, node: fx.Node) -> tuple[str, int]:
+        """One of several results: a chunk of a split prints with its number, the first result of others as itself."""
+        source, index = node.args
+        if source.target is aten.split.Tensor:  # pyrefly: ignore
+            return rf"\left[{self.expression(source)[0]}\right]_{{{index + 1}}}", ATOM  # pyrefly: ignore
+        return self.expression(source)
+
+
+def symbol(name: str) -> str:
+    """A Python name as a symbol: `tau` → τ, `c_new` → c with the rest below."""
+    base, _, below = name.partition("_")
+    head = f"\\{base}" if base in _GREEK else base if len(base) == 1 else rf"\mathrm{{{base}}}"
+    return f"{head}_{{{subscript(below)}}}" if below else head
+
+
+def subscript(text: str) -> str:
+    parts = re.split("_", text)
+    return ",".join(f"\\{p}" if p in _GREEK else p if len(p) < 2 or p.isdigit() else rf"\mathrm{{{p}}}" for p in parts)
+
+
+def _number(value: object) -> tuple[str, int]:
+    if isinstance(value, float):
+        return f"{value:g}", ATOM if value >= 0 else SUM
+    return str(value), ATOM
+
+
+assert SUM < PRODUCT < ATOM

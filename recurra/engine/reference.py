@@ -1,0 +1,119 @@
+"""The plain loop over time: the definition of correct. Every other backend is tested against it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..cell import TIME, Cell, State
+from .trace import bound, run, with_output
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What a scan reads besides the cell: time-major sequences, and what they start from."""
+
+    x: Tensor  # (T, B, D)
+    state: tuple[Tensor, ...]  # one per carried state, (B, size) or (B, depth, size)
+    masks: dict[str, Tensor]  # (B, size), or (T, B, size) where drawn at each step
+    lengths: Tensor | None = None  # (B,)
+    resets: Tensor | None = None  # (T, B), true where a new sequence starts
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What a scan gives: outputs, the state after each sequence's last valid step, and the trace if it was asked for."""
+
+    y: Tensor  # (T, B, output_size)
+    state: tuple[Tensor, ...]
+    trace: dict[str, Tensor] | None = None  # name → (T, B, size)
+
+
+def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
+    """Run the cell over whole sequences, one step at a time."""
+    if torch.compiler.is_compiling():  # the compiler sees that derived weights do not change with time
+        return _loop(cell, given, keep_trace)
+    with bound(cell, cell.derived()):
+        return _loop(cell, given, keep_trace)
+
+
+def _loop(cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
+    steps, batch = given.x.shape[:2]
+    x, state, masks = _without_padding(given), given.state, _unbind_masks(cell, given.masks, steps)
+    fresh = cell.initial_state(batch, given.x) if given.resets is not None else ()
+    resets = () if given.resets is None else given.resets.unbind(0)
+    valid = () if given.lengths is None else valid_steps(given.lengths, steps).unbind(0)
+    outputs: list[Tensor] = []
+    traces: list[dict[str, Tensor]] = []
+    for t, x_t in enumerate(x.unbind(0)):  # slicing x[t] instead would make backward quadratic in T
+        if resets:
+            state = _choose(resets[t], fresh, state)
+        y, new, named = advance(cell, x_t, state, {name: mask[t] for name, mask in masks.items()}, keep_trace)
+        if valid:
+            y, new = torch.where(valid[t][:, None], y, y.new_zeros(())), _choose(valid[t], new, state)
+            named = {name: _zero_past_end(valid[t], value) for name, value in named.items()}
+        state = new
+        outputs.append(y)
+        traces.append(named)
+    y = torch.stack(outputs) if outputs else given.x.new_zeros(0, batch, cell.output_size)
+    trace = {name: torch.stack([named[name] for named in traces]) for name in traces[0]} if traces else {}
+    return Scanned(y, state, trace if keep_trace else None)
+
+
+def advance(
+    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], keep_trace: bool = False
+) -> tuple[Tensor, tuple[Tensor, ...], dict[str, Tensor]]:
+    """One step with its bookkeeping: delay lines move on, the time index counts."""
+    views = [_view(spec, value) for spec, value in zip(cell.carried, state, strict=True) if spec.name != TIME]
+    extras = masks | {spec.name: value for spec, value in zip(cell.carried, state, strict=True) if spec.name == TIME}
+    named: dict[str, Tensor] = {}
+    if cell.modifiers or keep_trace:
+        results, named = run(cell, x, tuple(views), extras)
+    else:
+        results = with_output(cell, cell.step(x, *views, **extras))
+    y, *new = results
+    carried = tuple(
+        value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))
+        for spec, value in zip(cell.carried, state, strict=True)
+    )
+    if keep_trace:
+        named |= {spec.name: _newest(spec, v) for spec, v in zip(cell.carried, carried, strict=True)}
+    return y, carried, named
+
+
+def valid_steps(lengths: Tensor, steps: int) -> Tensor:
+    """(T, B), true where a sequence is still running."""
+    return torch.arange(steps, device=lengths.device)[:, None] < lengths
+
+
+def _without_padding(given: Sequences) -> Tensor:
+    """x with zeros past the end: whatever stood there, NaN included, reaches neither values nor gradients."""
+    if given.lengths is None:
+        return given.x
+    return given.x.masked_fill(~valid_steps(given.lengths, given.x.shape[0])[..., None], 0.0)
+
+
+def _unbind_masks(cell: Cell, masks: dict[str, Tensor], steps: int) -> dict[str, Sequence[Tensor]]:
+    return {n: m.unbind(0) if cell.masks[n].each == "step" else (m,) * steps for n, m in masks.items()}
+
+
+def _choose(where: Tensor, yes: Sequence[Tensor], no: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Row by row, one state or the other."""
+    return tuple(torch.where(where.view(-1, *[1] * (a.dim() - 1)), a, b) for a, b in zip(yes, no, strict=True))
+
+
+def _zero_past_end(valid: Tensor, value: Tensor) -> Tensor:
+    return torch.where(valid[:, None], value, value.new_zeros(())) if value.dim() > 1 else value
+
+
+def _view(spec: State, value: Tensor) -> Tensor | tuple[Tensor, ...]:
+    return value if spec.delays is None else tuple(value[:, k - 1] for k in spec.delays)
+
+
+def _push(spec: State, old: Tensor, new: Tensor) -> Tensor:
+    return new if spec.delays is None else torch.cat([new[:, None], old[:, :-1]], dim=1)
+
+
+def _newest(spec: State, value: Tensor) -> Tensor:
+    return value if spec.delays is None else value[:, 0]

@@ -1,0 +1,320 @@
+"""One step of a cell → a small graph, and its derivative.
+
+`trace(cell)` runs `step` once on stand-in tensors and writes down what it did: a torch.fx graph over the operations listed
+in operations.py, whose inputs are what the step reads (x, states, masks, weights) and whose outputs are what it returns,
+followed by every local variable it named. `derivative(step)` is the same for the step's vjp; torch does the calculus.
+
+The step is traced at two batch sizes and the graphs are compared. Where they differ by the batch size itself, the graph
+reads it from x; any other difference means the step branched on a shape, and is an error rather than a graph that is
+right for one batch only.
+"""
+
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ..cell import TIME, Cell
+from ..errors import TraceError
+from .operations import DECOMPOSITIONS, product_of
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A traced step. Placeholders of `graph`, in order: `inputs`, then `weights`; its outputs: `outputs`, then `named`."""
+
+    graph: fx.Graph
+    inputs: tuple[str, ...]  # "x", "h", "h[3]" for a delayed state, "t", masks
+    weights: tuple[str, ...]  # dotted names, as in Cell.weights()
+    outputs: tuple[str, ...]  # "y", then the states in order
+    named: tuple[str, ...]  # local variables of step, in the order they were bound
+
+    def node(self, name: str) -> fx.Node:
+        """The node behind an input, weight or named value."""
+        names = (*self.inputs, *self.weights)
+        if name in names:
+            return self.placeholders()[names.index(name)]
+        return self.results()[len(self.outputs) + self.named.index(name)]
+
+    def placeholders(self) -> list[fx.Node]:
+        return [node for node in self.graph.nodes if node.op == "placeholder"]
+
+    def results(self) -> list[fx.Node]:
+        return list(next(n for n in self.graph.nodes if n.op == "output").args[0])
+
+    def products(self) -> dict[fx.Node, list[fx.Node]]:
+        """Operand → the products `W v` that read it: those merge into one matrix product."""
+        groups: dict[fx.Node, list[fx.Node]] = {}
+        for node in self.graph.nodes:
+            if (product := product_of(node)) is not None:
+                groups.setdefault(product[0], []).append(node)
+        return groups
+
+    def operations(self) -> set[str]:
+        return {str(n.target) for n in self.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+
+    def function(self) -> Callable[..., tuple[Tensor, ...]]:
+        """The graph as a Python function of its placeholders."""
+        return fx.GraphModule(torch.nn.Module(), self.graph).forward
+
+
+_TRACES: WeakKeyDictionary[Cell, dict[Any, Step]] = WeakKeyDictionary()
+_FUNCTIONS: WeakKeyDictionary[Step, Callable] = WeakKeyDictionary()
+
+
+def trace(cell: Cell) -> Step:
+    """The graph of one step of this cell, with its modifiers applied."""
+    known = _TRACES.setdefault(cell, {})
+    dtype = next(iter(cell.weights().values()), torch.empty(0)).dtype
+    key = (cell.training, dtype, len(cell.modifiers))
+    if key not in known:
+        step = _trace_at(cell, 2)
+        _for_any_batch(step.graph, _trace_at(cell, 3).graph)
+        for modifier in cell.modifiers:
+            step = modifier.rewrite(step, cell)  # pyrefly: ignore
+        known[key] = step
+    return known[key]
+
+
+def modified_step(cell: Cell, x: Tensor, *states: Any, **extras: Tensor) -> tuple[Tensor, ...]:
+    """What `step` would return had the modifiers been written into it, its output in front."""
+    return run(cell, x, states, extras)[0]
+
+
+def run(cell: Cell, x: Tensor, states: tuple, extras: dict) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """Run the traced graph: `(output, *new states)` and every named value."""
+    step = trace(cell)
+    if step not in _FUNCTIONS:
+        _FUNCTIONS[step] = step.function()
+    given = {"x": x, **extras}
+    for state, value in zip(cell.carried, states, strict=False):
+        views = value if isinstance(value, (tuple, list)) else (value,)
+        given.update(zip(_views(state), views, strict=True))
+    weights = cell.weights()
+    results = _FUNCTIONS[step](*(given[name] for name in step.inputs), *(weights[name] for name in step.weights))
+    count = len(step.outputs)
+    return results[:count], dict(zip(step.named, results[count:], strict=True))
+
+
+def _views(state: Any) -> tuple[str, ...]:
+    return tuple(f"{state.name}[{k}]" for k in state.delays) if state.delays else (state.name,)
+
+
+# ---------------------------------------------------------------------------------------------------- tracing
+
+
+def _trace_at(cell: Cell, batch: int) -> Step:
+    """Trace `step` for one batch size, on stand-ins that hold no data: a branch on a value is an error."""
+    weights = {name: tensor.detach() for name, tensor in cell.weights().items()}
+    like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
+    shapes = {"x": (batch, cell.input_size)}
+    for state in cell.carried:
+        shapes |= {view: (batch, state.size) for view in _views(state)}
+    shapes |= {name: (batch, cell.masks[name].size) for name in cell._asks_for() if name != TIME}
+    outputs: list[str] = []
+    named: list[str] = []
+
+    def one_step(inputs: list[Tensor], tensors: list[Tensor]) -> list[Tensor]:
+        given = dict(zip(shapes, inputs, strict=True))
+        with bound(cell, dict(zip(weights, tensors, strict=True))), _naming(cell) as names:
+            returned = _call(cell, given)
+        outputs[:] = ["y", *(state.name for state in cell.carried if state.name != TIME)]
+        named[:] = [name for name in names if name not in ("x", "y")]
+        return [*returned, *(names[name] for name in named)]
+
+    stand_ins = [torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes.values()]
+    try:
+        with torch.no_grad():
+            graph = make_fx(one_step, tracing_mode="fake")(stand_ins, list(weights.values())).graph
+    except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+        raise TraceError(f"{type(cell).__name__}.step branches on the value of a tensor: {error}") from error
+    _simplify(graph)
+    return Step(graph, tuple(shapes), _prune(graph, len(shapes), tuple(weights)), tuple(outputs), tuple(named))
+
+
+def _call(cell: Cell, given: dict[str, Tensor]) -> list[Tensor]:
+    """Call `step` with its arguments and put the output first."""
+    states = []
+    for state in cell.carried:
+        if state.name != TIME:
+            views = tuple(given[view] for view in _views(state))
+            states.append(views if state.delays else views[0])
+    extras = {name: given[name] for name in cell._asks_for()}
+    return with_output(cell, cell.step(given["x"], *states, **extras))
+
+
+def with_output(cell: Cell, returned: Any) -> list[Tensor]:
+    """Normalise what `step` returned to `[output, *new states]`."""
+    values = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    count = len(cell.states)
+    if len(values) not in (count, count + 1) or not all(isinstance(value, Tensor) for value in values):
+        raise TraceError(
+            f"{type(cell).__name__}.step returned {len(values)} values, expected the {count} new states "
+            f"{cell.states}, or the output and then those"
+        )
+    return values if len(values) == count + 1 else [values[0], *values]
+
+
+class bound:
+    """For the length of a `with`, the cell reads these tensors instead of its own parameters.
+
+    An instance attribute hides a registered parameter of the same name, so nothing of the module's state is touched.
+    """
+
+    def __init__(self, cell: Cell, weights: dict[str, Tensor]):
+        self.slots = [(cell.get_submodule(path), leaf, w) for (path, _, leaf), w in _split(weights)]
+
+    def __enter__(self) -> None:
+        for module, leaf, weight in self.slots:
+            module.__dict__[leaf] = weight
+
+    def __exit__(self, *_: object) -> None:
+        for module, leaf, _ in self.slots:
+            module.__dict__.pop(leaf, None)
+
+
+def _split(weights: dict[str, Tensor]) -> Iterator[tuple[tuple[str, str, str], Tensor]]:
+    return ((name.rpartition("."), weight) for name, weight in weights.items())
+
+
+class _naming:
+    """Collects the local variables of the cell's `step` as it runs, by watching its frame: no source text is needed."""
+
+    def __init__(self, cell: Cell):
+        self.code = type(cell).step.__code__
+        self.names: dict[str, Tensor] = {}
+
+    def __enter__(self) -> dict[str, Tensor]:
+        self.outer = sys.gettrace()
+        sys.settrace(self._on_call)
+        return self.names
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self.outer)
+
+    def _on_call(self, frame: FrameType, event: str, arg: object) -> Callable | None:
+        if frame.f_code is not self.code:
+            return None
+        self.arguments = {id(v) for v in frame.f_locals.values()}
+        return self._on_line
+
+    def _on_line(self, frame: FrameType, event: str, arg: object) -> Callable:
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Tensor) and id(value) not in self.arguments:
+                if self.names.get(name) is not value:
+                    self.names.pop(name, None)  # bound again: it now comes later
+                self.names[name] = value
+        return self._on_line
+
+
+def _simplify(graph: fx.Graph) -> fx.Graph:
+    """Write `x Wᵀ` and `b + x Wᵀ`, which torch spells with transposes, as one operation each."""
+    for node in list(graph.nodes):
+        if node.target in (aten.mm.default, aten.addmm.default) and node.args[-1].target is aten.t.default:
+            bias = node.args[0] if node.target is aten.addmm.default else None
+            with graph.inserting_before(node):
+                product = graph.call_function(aten.linear.default, (node.args[-2], node.args[-1].args[0]))
+                total = product if bias is None else graph.call_function(aten.add.Tensor, (product, bias))
+            node.replace_all_uses_with(total)
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    graph.set_codegen(fx.CodeGen())  # plain positional arguments, one a placeholder
+    return graph
+
+
+def _prune(graph: fx.Graph, inputs: int, weights: tuple[str, ...]) -> tuple[str, ...]:
+    """Drop the weights no equation reads; keep every input."""
+    kept = []
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    for node, name in zip(placeholders[inputs:], weights, strict=True):
+        if node.users:
+            kept.append(name)
+        else:
+            graph.erase_node(node)
+    return tuple(kept)
+
+
+# ---------------------------------------------------------------------------------------------------- comparing
+
+
+def _for_any_batch(two: fx.Graph, three: fx.Graph) -> fx.Graph:
+    """Turn the graph for 2 sequences into one for any number, by what the graph for 3 does differently."""
+    first, second = list(two.nodes), list(three.nodes)
+    if [(n.op, n.target if n.op == "call_function" else None) for n in first] != [
+        (n.op, n.target if n.op == "call_function" else None) for n in second
+    ]:
+        raise TraceError("step runs other operations for 2 sequences than for 3: it branches on the batch size")
+    placeholders = [node for node in first if node.op == "placeholder"]
+    with two.inserting_after(placeholders[-1]):
+        batch = two.call_function(aten.sym_size.int, (placeholders[0], 0))
+    twin = dict(zip(second, first, strict=True))
+    for a, b in zip(first, second, strict=True):
+        if a.op != "placeholder":
+            a.args = tuple(_merge(p, q, batch, twin) for p, q in zip(a.args, b.args, strict=True))
+            a.kwargs = {k: _merge(v, b.kwargs[k], batch, twin) for k, v in a.kwargs.items()}
+    if not batch.users:
+        two.erase_node(batch)
+    return two
+
+
+def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -> Any:
+    if isinstance(two, fx.Node):
+        if not isinstance(three, fx.Node) or twin[three] is not two:
+            raise TraceError("step reads another value for 2 sequences than for 3: it branches on the batch size")
+        return two
+    if isinstance(two, (list, tuple)):
+        return type(two)(_merge(a, b, batch, twin) for a, b in zip(two, three, strict=True))
+    if two == three or (two != two and three != three):  # the second: both are NaN
+        return two
+    if (two, three) == (2, 3):
+        return batch
+    raise TraceError(f"step holds {two} for 2 sequences and {three} for 3: it folds the batch into another size")
+
+
+# ---------------------------------------------------------------------------------------------------- derivative
+
+
+def lower(step: Step) -> Step:
+    """The same step in elementary operations alone: what the compiled engines read."""
+    function = step.function()
+
+    def at(batch: int) -> fx.Graph:
+        return _elementary(lambda *values: list(function(*values)), *_examples(step, batch))
+
+    return replace(step, graph=_for_any_batch(at(2), at(3)))
+
+
+def derivative(step: Step) -> fx.Graph:
+    """The step's vjp. Placeholders: inputs, weights, a cotangent for each output; results: one for each of the first two."""
+    function, count = step.function(), len(step.outputs)
+
+    def pull_back(*values: Tensor) -> list[Tensor]:
+        primals, cotangents = values[:-count], values[-count:]
+        _, pull = torch.func.vjp(lambda *p: tuple(function(*p)[:count]), *primals)
+        return list(pull(cotangents))
+
+    def at(batch: int) -> fx.Graph:
+        examples = _examples(step, batch)
+        return _elementary(pull_back, *examples, *(torch.zeros_like(v) for v in function(*examples)[:count]))
+
+    return _for_any_batch(at(2), at(3))
+
+
+def _elementary(function: Callable, *examples: Tensor) -> fx.Graph:
+    traced = make_fx(torch.func.functionalize(function), decomposition_table=DECOMPOSITIONS, tracing_mode="fake")
+    return _simplify(traced(*examples).graph)
+
+
+def _examples(step: Step, batch: int) -> list[Tensor]:
+    stand_ins = [node.meta["val"] for node in step.placeholders()]
+    shapes = [(batch, *v.shape[1:]) if i < len(step.inputs) else tuple(v.shape) for i, v in enumerate(stand_ins)]
+    return [torch.zeros(s, dtype=v.dtype, device=v.device) for s, v in zip(shapes, stand_ins, strict=True)]

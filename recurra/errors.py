@@ -1,0 +1,62 @@
+"""What recurra raises: one typed error that names the argument, what came, and what was expected."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RecurraError(Exception):
+    """Every error recurra raises on purpose."""
+
+
+class InputError(RecurraError, ValueError):
+    """An argument has a value recurra cannot take."""
+
+    def __init__(self, argument: str, got: object, expected: str):
+        super().__init__(f"{argument}: got {got}, expected {expected}")
+        self.argument, self.got, self.expected = argument, got, expected
+
+    def __reduce__(self):  # so that the error survives a trip between processes
+        return type(self), (self.argument, self.got, self.expected)
+
+
+class ShapeError(InputError):
+    """A tensor has the wrong rank or size."""
+
+
+class DtypeError(InputError, TypeError):
+    """A tensor has the wrong dtype."""
+
+
+class DeviceError(InputError):
+    """Tensors that must meet live on different devices."""
+
+
+class LengthsError(InputError):
+    """Sequence lengths do not fit the batch they describe."""
+
+
+class OptionError(InputError, TypeError):
+    """An option does not exist, or not in this combination."""
+
+
+class UnknownNameError(InputError, LookupError):
+    """A name is not known; the message proposes the nearest one that is."""
+
+    def __init__(self, argument: str, got: object, expected: str | Iterable[str]):
+        super().__init__(argument, got, expected if isinstance(expected, str) else nearest(str(got), expected))
+
+
+class ConversionError(RecurraError, ValueError):
+    """Two libraries' equations differ, so weights cannot be carried over exactly."""
+
+
+class TraceError(RecurraError):
+    """A cell's step cannot be written down as one graph."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'lstm'?` when something is near, and the whole list when it is short enough to read."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}one of {', '.join(known)}"
