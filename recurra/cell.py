@@ -82,14 +82,14 @@ class Affine(nn.Module):
             total = total + F.linear(value, weight)
         return total
 
-    def derive(self, name: str, derivation: nn.Module) -> None:
-        """From now on weight `name` is `derivation(name_raw)`, computed once a call, outside the time loop.
+    def derive(self, name: str, derivation: nn.Module, raw: nn.Parameter | None = None) -> None:
+        """From now on tensor `name` is `derivation(name_raw)`, computed once a call, outside the time loop.
 
         torch.nn.utils.parametrize does the same with a class property, which no functional call can replace;
         here the engines bind the derived tensor over the attribute for the length of a call.
         """
         if name not in self.derivations:
-            raw = getattr(self, name)
+            raw = getattr(self, name) if raw is None else raw
             delattr(self, name)
             self.register_parameter(f"{name}_raw", raw)
             self.derivations[name] = nn.Sequential()
@@ -101,7 +101,13 @@ class Affine(nn.Module):
             return derivations[name](getattr(self, f"{name}_raw"))
         return super().__getattr__(name)
 
+    def drop_bias(self) -> None:
+        if "b" in self.derivations:
+            del self.derivations["b"], self.b_raw
+        self.register_parameter("b", None)
+
     def recurrent(self) -> tuple[str, ...]:
+        """Names of the weights that multiply something other than x."""
         return tuple(name for name, operand in self.operands.items() if operand != "x")
 
     def extra_repr(self) -> str:
@@ -244,7 +250,7 @@ class Cell(nn.Module):
     def drop_biases(self) -> None:
         """Remove the bias of every affine: torch.nn's `bias=False`, for any cell."""
         for affine in self.affines():
-            affine.register_parameter("b", None)
+            affine.drop_bias()
 
     @classmethod
     def _asks_for(cls) -> tuple[str, ...]:

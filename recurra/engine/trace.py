@@ -35,7 +35,7 @@ class Step:
     graph: fx.Graph
     inputs: tuple[str, ...]  # "x", "h", "h[3]" for a delayed state, "t", masks
     weights: tuple[str, ...]  # dotted names, as in Cell.weights()
-    outputs: tuple[str, ...]  # "y", then the states in order
+    outputs: tuple[str, ...]  # "output", then the states in order
     named: tuple[str, ...]  # local variables of step, in the order they were bound
 
     def node(self, name: str) -> fx.Node:
@@ -127,8 +127,8 @@ def _trace_at(cell: Cell, batch: int) -> Step:
         given = dict(zip(shapes, inputs, strict=True))
         with bound(cell, dict(zip(weights, tensors, strict=True))), _naming(cell) as names:
             returned = _call(cell, given)
-        outputs[:] = ["y", *(state.name for state in cell.carried if state.name != TIME)]
-        named[:] = [name for name in names if name not in ("x", "y")]
+        outputs[:] = ["output", *(state.name for state in cell.carried if state.name != TIME)]
+        named[:] = list(names)
         return [*returned, *(names[name] for name in named)]
 
     stand_ins = [torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes.values()]

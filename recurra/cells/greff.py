@@ -1,0 +1,113 @@
+"""The variants of Greff et al. 2017: the peephole LSTM with one thing removed or changed at a time.
+
+`lstm_np` (no peepholes) and `lstm_fgr` (full gate recurrence) are the classes LSTM and FullGateLSTM of lstm.py.
+"""
+
+from torch import Tensor, sigmoid, tanh
+
+from .. import init
+from ..cell import register
+from .lstm import Memory
+
+
+class Variant(Memory):
+    """A peephole LSTM with the named gates only; all parameters start at N(0, 0.1²), as in the study."""
+
+    paper, year = "Greff, Srivastava, Koutník, Steunebrink & Schmidhuber, LSTM: A Search Space Odyssey", 2017
+    gates: tuple[str, ...]
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        for gate in self.gates:
+            setattr(self, gate, self.affine("x", "h"))
+            setattr(self, f"p_{gate}", self.vector())
+        self.g = self.affine("x", "h")
+        for parameter in self.parameters():
+            init.normal_(parameter, 0.1)
+
+
+@register("lstm_nig")
+class LSTMNIG(Variant):
+    """No input gate: the candidate is written whole."""
+
+    gates, write = ("f", "o"), ()
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        f = sigmoid(self.f(x, h) + self.p_f * c)
+        g = tanh(self.g(x, h))
+        c = f * c + g
+        o = sigmoid(self.o(x, h) + self.p_o * c)
+        return o * tanh(c), c
+
+
+@register("lstm_nfg")
+class LSTMNFG(Variant):
+    """No forget gate: the memory only adds up."""
+
+    gates, keep = ("i", "o"), ()
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i = sigmoid(self.i(x, h) + self.p_i * c)
+        g = tanh(self.g(x, h))
+        c = c + i * g
+        o = sigmoid(self.o(x, h) + self.p_o * c)
+        return o * tanh(c), c
+
+
+@register("lstm_nog")
+class LSTMNOG(Variant):
+    """No output gate: the memory is always read."""
+
+    gates = ("i", "f")
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i = sigmoid(self.i(x, h) + self.p_i * c)
+        f = sigmoid(self.f(x, h) + self.p_f * c)
+        g = tanh(self.g(x, h))
+        c = f * c + i * g
+        return tanh(c), c
+
+
+@register("lstm_niaf")
+class LSTMNIAF(Variant):
+    """No input activation function: the candidate is linear."""
+
+    gates = ("i", "f", "o")
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i = sigmoid(self.i(x, h) + self.p_i * c)
+        f = sigmoid(self.f(x, h) + self.p_f * c)
+        g = self.g(x, h)
+        c = f * c + i * g
+        o = sigmoid(self.o(x, h) + self.p_o * c)
+        return o * tanh(c), c
+
+
+@register("lstm_noaf")
+class LSTMNOAF(Variant):
+    """No output activation function: the memory is read as it is."""
+
+    gates = ("i", "f", "o")
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i = sigmoid(self.i(x, h) + self.p_i * c)
+        f = sigmoid(self.f(x, h) + self.p_f * c)
+        g = tanh(self.g(x, h))
+        c = f * c + i * g
+        o = sigmoid(self.o(x, h) + self.p_o * c)
+        return o * c, c
+
+
+@register("lstm_cifg")
+class LSTMCIFG(Variant):
+    """Coupled input and forget gate: what is written is what is forgotten, f = 1 - i."""
+
+    gates, keep = ("i", "o"), ()
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i = sigmoid(self.i(x, h) + self.p_i * c)
+        f = 1 - i
+        g = tanh(self.g(x, h))
+        c = f * c + i * g
+        o = sigmoid(self.o(x, h) + self.p_o * c)
+        return o * tanh(c), c

@@ -1,0 +1,106 @@
+"""Networks of one product and one squashing function, told apart by their recurrent matrix (survey sections 2 and 3.1)."""
+
+import torch
+from torch import Tensor, nn, relu, tanh
+
+from .. import init
+from ..cell import Cell, positive_int, register
+from .activations import Activation, activation
+from .derivations import Orthogonal
+
+
+@register("rnn")
+class RNN(Cell):
+    """The recurrent network: the past through one matrix, the input through another, squashed."""
+
+    paper, year = "Rumelhart, Hinton & Williams, Learning Internal Representations by Error Propagation", 1986
+
+    def __init__(self, input_size: int, hidden_size: int, nonlinearity: str | Activation = "tanh"):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.nonlinearity = activation(nonlinearity)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.nonlinearity(self.a(x, h))
+
+
+@register("identity_rnn")
+class IdentityRNN(Cell):
+    """RNN whose recurrent matrix starts close to the identity, so that it starts by remembering."""
+
+    paper, year = "Mikolov et al., Learning Longer Memory in Recurrent Neural Networks", 2015
+
+    def __init__(self, input_size: int, hidden_size: int, scale: float = 0.95, noise: float = 1e-3):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        init.identity_(self.a.W, scale, noise)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h))
+
+
+@register("irnn")
+class IRNN(Cell):
+    """Rectified RNN that starts at the identity."""
+
+    paper, year = "Le, Jaitly & Hinton, A Simple Way to Initialize Recurrent Networks of Rectified Linear Units", 2015
+
+    def __init__(self, input_size: int, hidden_size: int, scale: float = 1.0):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        init.identity_(self.a.W, scale)
+        init.normal_(self.a.U, 1e-3)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return relu(self.a(x, h))
+
+
+@register("orthogonal_rnn")
+class OrthogonalRNN(Cell):
+    """RNN whose recurrent matrix is orthogonal and stays so while training."""
+
+    paper, year = "Arjovsky, Shah & Bengio, Unitary Evolution Recurrent Neural Networks (real case)", 2016
+
+    def __init__(self, input_size: int, hidden_size: int, nonlinearity: str | Activation = "tanh"):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.a.derive("W", Orthogonal(hidden_size), raw=nn.Parameter(torch.zeros(hidden_size, hidden_size)))
+        self.nonlinearity = activation(nonlinearity)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.nonlinearity(self.a(x, h))
+
+
+@register("residual_rnn")
+class ResidualRNN(Cell):
+    """RNN with the previous state added inside the squashing function: W + I in place of W."""
+
+    paper, year = "Hu et al., Overcoming the Vanishing Gradient Problem in Plain Recurrent Networks (tanh form)", 2018
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        init.normal_(self.a.W, 1e-3)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h) + h)
+
+
+@register("rin")
+class RIN(Cell):
+    """Recurrent identity network: rectified W + I, once or several times a step."""
+
+    paper, year = "Hu et al., Overcoming the Vanishing Gradient Problem in Plain Recurrent Networks", 2018
+
+    def __init__(self, input_size: int, hidden_size: int, transitions: int = 1):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.deeper = nn.ModuleList(self.affine("h") for _ in range(positive_int("transitions", transitions) - 1))
+        for weight in (self.a.U, self.a.W, *(affine.W for affine in self.deeper)):
+            init.normal_(weight, 1e-3)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        h = relu(self.a(x, h) + h)
+        for affine in self.deeper:
+            h = relu(affine(h) + h)
+        return h

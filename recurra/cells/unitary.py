@@ -1,0 +1,61 @@
+"""A complex network that can neither forget nor explode: its recurrent matrix is unitary by construction."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .. import init
+from ..cell import Cell, register
+
+
+@register("unitary_rnn")
+class UnitaryRNN(Cell):
+    """Unitary evolution network: W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁ in O(n) parameters; state and output are [Re h; Im h]."""
+
+    paper, year = "Arjovsky, Shah & Bengio, Unitary Evolution Recurrent Neural Networks", 2016
+
+    def __init__(self, input_size: int, hidden_size: int):
+        n = hidden_size
+        super().__init__(input_size, hidden_size, sizes={"h": 2 * n})
+        self.net = self.affine("x", size=2 * n, bias=False)
+        self.theta = nn.Parameter(init.uniform_(torch.empty(3, n), math.pi))
+        self.v = nn.Parameter(init.uniform_(torch.empty(2, 2, n), 1.0))  # (reflection, real or imaginary, n)
+        self.b = self.vector()
+        self.register_buffer("permutation", torch.randperm(n))
+        self.h_0 = nn.Parameter(init.uniform_(torch.empty(2 * n), math.sqrt(3 / (2 * n))))  # E‖h_0‖² = 1
+        self.start("h", "h_0")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        z = self.evolve(as_complex(h)) + as_complex(self.net(x))
+        return as_real(modrelu(z, self.b))
+
+    def evolve(self, z: Tensor) -> Tensor:
+        """`W z`, factor by factor from the right."""
+        turn = torch.polar(torch.ones_like(self.theta), self.theta)
+        z = torch.fft.fft(turn[0] * z, norm="ortho")
+        z = reflect(z, torch.complex(*self.v[0]))[..., self.permutation]
+        z = torch.fft.ifft(turn[1] * z, norm="ortho")
+        return turn[2] * reflect(z, torch.complex(*self.v[1]))
+
+
+def as_complex(real: Tensor) -> Tensor:
+    """[Re; Im] → Re + i Im."""
+    return torch.complex(*real.chunk(2, dim=-1))
+
+
+def as_real(z: Tensor) -> Tensor:
+    """Re + i Im → [Re; Im]."""
+    return torch.cat([z.real, z.imag], dim=-1)
+
+
+def reflect(z: Tensor, v: Tensor) -> Tensor:
+    """`(I - 2 v v* / ‖v‖²) z` for every row z."""
+    overlap = (z * v.conj()).sum(dim=-1, keepdim=True)
+    return z - 2 * overlap * v / (v * v.conj()).sum(dim=-1, keepdim=True)
+
+
+def modrelu(z: Tensor, b: Tensor) -> Tensor:
+    """Rectify the modulus, keep the phase; 0 stays 0."""
+    modulus = z.abs()
+    return z * (torch.relu(modulus + b) / torch.where(modulus == 0, 1.0, modulus))
