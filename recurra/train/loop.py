@@ -1,0 +1,313 @@
+"""The way through the data, step by step.
+
+An epoch is a row of steps; a step takes `accumulate` batches, each perhaps in parts, to one gradient, one clipping and
+one update. Between two steps all that a run consists of is at rest: there it can be saved, asked to stop, and resumed.
+"""
+
+import logging
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from recurra.data.batching import BatchSource
+from recurra.data.sequences import Batch
+from recurra.errors import InputError
+from recurra.train import checkpoint, randomness
+from recurra.train.checkpoint import Checkpoints, Snapshot
+from recurra.train.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    Interrupted,
+    KeyboardInterrupted,
+    MismatchError,
+    NonFiniteError,
+    RankError,
+)
+from recurra.train.evaluate import means
+from recurra.train.health import bad_gradient, culprit, finite
+from recurra.train.interrupt import Interrupt
+from recurra.train.memory import MicroBatches, is_out_of_memory, joined
+from recurra.train.objective import Objective, with_next
+from recurra.train.precision import Precision
+from recurra.train.processes import Processes
+from recurra.train.run import Callback, Event, FitResult, Progress, Run, restore_states, states_of
+from recurra.train.schedule import Pace
+from recurra.train.tensorfile import detached
+
+logger = logging.getLogger("recurra.train")
+Group = list[tuple[Batch, bool]]  # batches, each with whether the next one carries its state on
+
+
+class _Asked(BaseException):
+    """Someone asked the run to stop; raised only between steps, so that what is saved is whole."""
+
+    def __init__(self, signum: int):
+        super().__init__(signum)
+        self.signum = signum
+
+
+@dataclass
+class Loop:
+    """One call of `fit`: what it was given, and what changes from step to step."""
+
+    run: Run
+    goal: Objective
+    train: BatchSource
+    valid: BatchSource | None
+    pace: Pace
+    precision: Precision
+    processes: Processes
+    interrupt: Interrupt
+    checkpoints: Checkpoints | None
+    callbacks: Sequence[Callback]
+    accumulate: int = 1
+    clip: float | None = None
+    patience: int | None = None
+    micro: MicroBatches = field(default_factory=MicroBatches)
+    carried: Any = None  # the hidden state the next batch goes on from
+    best: dict[str, Tensor] | None = None  # the weights of the best validation so far
+    newest: Path | None = None  # the last checkpoint that was written
+
+    def __post_init__(self):
+        self.parameters = [p for group in self.run.optimizer.param_groups for p in group["params"]]
+
+    def result(self) -> FitResult:
+        """Run to the end, whichever it is; the callbacks hear of it in any case."""
+        run, training = self.run, self.run.model.training
+        self.processes.start_alike(run.model)
+        resumed = self._resume()
+        self._tell("start")
+        try:
+            if not resumed:
+                self._save(first=True)
+            self._epochs()
+        except _Asked as asked:
+            raise self._interrupted(asked.signum) from None
+        except RankError as error:
+            error.add_note(f"The run stood at step {run.progress.step}; " + self._remains())
+            raise
+        finally:
+            self._tell("end")
+            run.model.train(training)
+        if self.patience is not None and self.best is not None:
+            run.model.load_state_dict(self.best)
+        p = run.progress
+        stopped = p.stopped or "finished"
+        where = str(run.device), run.precision
+        return FitResult(p.history, p.step, stopped, p.best_epoch, p.best_loss, *where, self.newest)
+
+    def _tell(self, event: Event) -> None:
+        for callback in self.callbacks:
+            callback(event, self.run)
+
+    # The way through the data
+
+    def _epochs(self) -> None:
+        progress = self.run.progress
+        while progress.epoch < self.run.epochs and progress.stopped is None:
+            self.run.model.train()
+            for group in self._groups():
+                count = self._agree(sum(self.goal.count(batch) for batch, _ in group))
+                if self.run.stop:
+                    break
+                self._step(group, count)
+            self._end_epoch(self._validate())
+            self._save()
+        self._agree()  # a signal that came during the last save is not forgotten
+
+    def _groups(self) -> Iterator[Group]:
+        """The batches of the rest of this epoch, as many together as make one step."""
+        progress = self.run.progress
+        batches = with_next(self.train.epoch(progress.epoch, start=progress.index))
+        while group := list(islice(batches, self.accumulate)):
+            yield group
+
+    def _agree(self, count: int = 0) -> int:
+        """The count over all processes; if any of them was asked to stop, all do."""
+        signum = self.interrupt.signum
+        votes = [count, signum == signal.SIGTERM, signum == signal.SIGINT, self.run.stop]
+        total, terminate, keyboard, stop = self.processes.sum([float(vote) for vote in votes])
+        if terminate or keyboard:
+            raise _Asked(signal.SIGTERM if terminate else signal.SIGINT)
+        self.run.stop = bool(stop)
+        return int(total)
+
+    def _validate(self) -> dict[str, float]:
+        if self.valid is None:
+            return {}
+        step = self.run.progress.step
+        return means(self.run.model, self.valid, self.goal, self.precision, self.processes, self._agree, step)
+
+    def _end_epoch(self, measured: dict[str, float]) -> None:
+        run, p = self.run, self.run.progress
+        values = {f"valid_{name}": value for name, value in measured.items()}
+        record = {
+            "epoch": p.epoch,
+            "step": p.step,
+            "loss": p.loss_sum / max(p.items, 1),
+            "rate": run.rates[0],
+            **values,
+        }
+        p.history.append(record)
+        if measured:
+            self.pace.after_validation(measured["loss"])
+            if p.best_loss is None or p.best_epoch is None or measured["loss"] < p.best_loss:
+                p.best_loss, p.best_epoch = measured["loss"], p.epoch
+                self.best = {name: tensor.detach().cpu().clone() for name, tensor in run.model.state_dict().items()}
+            if self.patience is not None and p.epoch - p.best_epoch >= self.patience:
+                p.stopped = "early"
+        self._tell("epoch")
+        if run.stop and p.stopped is None:
+            p.stopped = "callback"
+        p.epoch, p.index, p.loss_sum, p.items, self.carried = p.epoch + 1, 0, 0.0, 0.0, None
+
+    # One step
+
+    def _step(self, group: Group, count: int) -> None:
+        run, p = self.run, self.run.progress
+        before = randomness.capture()
+        loss_sum, carried = self._gradients_that_fit(group, count, before)
+        loss_sum = self.processes.sum_gradients(self.parameters, loss_sum)
+        self.precision.unscale(run.optimizer)
+        norm = get_total_norm([q.grad for q in self.parameters if q.grad is not None])
+        if not finite(loss_sum) or not (finite(norm) or self.precision.scaled):
+            randomness.restore(before)
+            raise self._not_finite(group, loss_sum)
+        if self.clip is not None:
+            clip_grads_with_norm_(self.parameters, self.clip, norm)
+        self.pace.before_step(p.step, run.total_steps)
+        self.precision.step(run.optimizer)
+        self.pace.after_step()
+        self.carried = carried
+        run.loss, run.norm = float(loss_sum) / max(count, 1), float(norm)
+        p.step, p.index, p.parts = p.step + 1, p.index + len(group), self.micro.parts
+        p.loss_sum, p.items = p.loss_sum + float(loss_sum), p.items + count
+        self._tell("step")
+        if self.checkpoints is not None and self.checkpoints.due(p.step):
+            self._save()
+
+    def _gradients_that_fit(self, group: Group, count: int, before: dict[str, Any]) -> tuple[Tensor, Any]:
+        while True:
+            try:
+                return self._gradients(group, count)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                problem = error.with_traceback(None)  # whose frames hold the tensors that did not fit
+            self.run.optimizer.zero_grad(set_to_none=True)
+            self.micro.halve(max(len(batch) for batch, _ in group), problem)
+            logger.warning(
+                "step %d does not fit into memory; batches are now taken in %d parts",
+                self.run.progress.step + 1,
+                self.micro.parts,
+            )
+            randomness.restore(before)
+
+    def _gradients(self, group: Group, count: int) -> tuple[Tensor, Any]:
+        """The sum of the losses, with the gradient of their mean over all processes; and the state carried on."""
+        self.run.optimizer.zero_grad(set_to_none=True)
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.run.device)
+        state = self.carried
+        for batch, goes_on in group:
+            parts = self.micro.split(batch, self._state_for(batch, state))
+            after = []
+            for part, part_state in parts:
+                with self.precision.autocast():
+                    sums, part_state = self.goal(self.run.model, part.to(self.run.device), part_state)
+                self.precision.backward(sums["loss"] / max(count, 1))
+                loss_sum += sums["loss"].detach()
+                after.append(detached(part_state) if goes_on else None)
+            state = joined(after, [len(part) for part, _ in parts])
+            if goes_on and state is None:
+                raise InputError(
+                    "model", "an output alone", "(output, state), since the next batch carries the state on"
+                )
+        return loss_sum, state
+
+    def _state_for(self, batch: Batch, state: Any) -> Any:
+        if batch.carried and state is None:
+            raise InputError(
+                "train", "a first batch that carries a state on", "a source that begins with a fresh state"
+            )
+        return state if batch.carried else None
+
+    def _not_finite(self, group: Group, loss_sum: Tensor) -> NonFiniteError:
+        step, state = self.run.progress.step + 1, self.carried
+        gradient = bad_gradient(self.run.model)
+        for batch, _ in group:
+            layer, state = culprit(self.run.model, self.goal, batch.to(self.run.device), self._state_for(batch, state))
+            if layer is not None:
+                return NonFiniteError(step, "loss", layer, batch.ids.tolist())
+        ids = [number for batch, _ in group for number in batch.ids.tolist()]
+        if finite(loss_sum):
+            return NonFiniteError(step, "gradient", gradient or "no layer", ids)
+        return NonFiniteError(step, "loss", "another process" if self.processes.size > 1 else "the loss function", ids)
+
+    # Saving and going on
+
+    def _snapshot(self) -> Snapshot:
+        run = self.run
+        shared = {
+            "optimizer": run.optimizer.state_dict(),
+            "kind": type(run.optimizer).__name__,
+            "schedule": self.pace.state_dict(),
+            "scaler": self.precision.state_dict(),
+        }
+        own = {"random": randomness.capture(), "carried": self.carried, "callbacks": states_of(self.callbacks)}
+        return Snapshot(run.progress.to_json(), checkpoint.tensors_of(run.model), self.best, shared, own)
+
+    def _save(self, first: bool = False) -> bool:
+        """Save, where that was asked for. A disk that fails later than at the start does not end a run that works."""
+        if self.checkpoints is None:
+            return False
+        try:
+            self.newest = checkpoint.save(self.checkpoints, self._snapshot(), self.processes)
+            return True
+        except CheckpointError as error:
+            if first:
+                raise
+            self.run.message = f"{error}; the run is at step {self.run.progress.step}, " + self._remains()
+            warnings.warn(self.run.message, CheckpointWarning, stacklevel=2)
+            self._tell("save failed")
+            return False
+
+    def _remains(self) -> str:
+        return f"{self.newest} is kept and the same call resumes there" if self.newest else "there is no checkpoint"
+
+    def _resume(self) -> bool:
+        found = None if self.checkpoints is None else checkpoint.load(self.checkpoints, self.run.model, self.processes)
+        if found is None:
+            return False
+        self.newest, snapshot = found
+        run, shared, own = self.run, snapshot.shared, snapshot.own
+        run.progress = Progress.from_json(snapshot.progress, self.newest)
+        try:
+            if shared["kind"] != type(run.optimizer).__name__:
+                raise MismatchError(self.newest, f"written with {shared['kind']}, not {type(run.optimizer).__name__}")
+            run.model.load_state_dict(snapshot.weights)
+            run.optimizer.load_state_dict(shared["optimizer"])
+            self.pace.load_state_dict(shared["schedule"])
+            self.precision.load_state_dict(shared["scaler"])
+            self.best, self.carried = snapshot.best, own["carried"]
+            restore_states(self.callbacks, own["callbacks"])
+            randomness.restore(own["random"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MismatchError(self.newest, f"does not fit this run ({error!r})") from error
+        self.micro.parts = run.progress.parts
+        return True
+
+    def _interrupted(self, signum: int) -> Interrupted:
+        saved = self._save()
+        kind = KeyboardInterrupted if signum == signal.SIGINT else Interrupted
+        interrupted = kind(signum, self.run.progress.step, self.newest if saved else None)
+        if self.processes.first:
+            logger.warning("%s", interrupted)
+        return interrupted

@@ -1,0 +1,204 @@
+"""From a model and a batch to a loss: padding never reaches it, and every real item weighs the same.
+
+An item is a step where targets are per step, and a sequence otherwise. Sums and counts are kept apart, so that parts of
+a batch, batches of an accumulated step and processes of a run add up to exactly the mean over all their items.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from recurra.data.sequences import IGNORE, Batch
+from recurra.errors import InputError, ShapeError, UnknownNameError
+from recurra.train.tensorfile import map_tensors
+
+#: `loss(output, target) -> mean over the first dimension`, as torch's own losses are, or one value an item
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """The general form, for losses that need more than outputs and targets (a CRF, a regulariser)."""
+
+    def count(self, batch: Batch) -> int:
+        """How many items the batch holds, known before the model runs."""
+        ...
+
+    def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:
+        """Sums over the items, "loss" among them, and the state after the batch (None where the model has none)."""
+        ...
+
+
+def auto(output: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy where targets are classes, squared error where they are numbers."""
+    return squared_error(output, target) if target.is_floating_point() else F.cross_entropy(output, target)
+
+
+def squared_error(output: Tensor, target: Tensor) -> Tensor:
+    _same_shape(output, target)
+    return F.mse_loss(output, target)
+
+
+def absolute_error(output: Tensor, target: Tensor) -> Tensor:
+    _same_shape(output, target)
+    return F.l1_loss(output, target)
+
+
+def binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    """Of logits, summed over the columns and averaged over the items: the negative log-likelihood of a chord."""
+    _same_shape(output, target)
+    return F.binary_cross_entropy_with_logits(output, target, reduction="none").flatten(1).sum(1)
+
+
+def _same_shape(output: Tensor, target: Tensor) -> None:
+    if output.shape != target.shape:  # torch would broadcast, with a warning at best
+        raise ShapeError(
+            "model output", f"{tuple(output.shape[1:])} an item", f"{tuple(target.shape[1:])}, as the targets"
+        )
+
+
+LOSSES: dict[str, Loss] = {
+    "auto": auto,
+    "cross_entropy": F.cross_entropy,
+    "mse": squared_error,
+    "mae": absolute_error,
+    "binary_cross_entropy": binary_cross_entropy,
+}
+
+
+class MeanLoss:
+    """An objective from a loss of torch's kind, with metrics of the same kind that are measured in evaluation."""
+
+    def __init__(self, loss: Loss, metrics: Mapping[str, Loss] | None = None):
+        self.loss, self.metrics = loss, dict(metrics or {})
+
+    def count(self, batch: Batch) -> int:
+        return int(real_items(batch).sum())
+
+    def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:
+        output, state = run_model(model, batch, state)
+        output, target = items(output, batch)
+        measured = {"loss": self.loss} if model.training else {"loss": self.loss, **self.metrics}
+        # No items: an empty sum that still hangs on the graph, where a mean would be 0 / 0.
+        sums = {
+            name: f(output, target).mean() * len(target) if len(target) else output.sum()
+            for name, f in measured.items()
+        }
+        return sums, state
+
+
+def objective(loss: str | Loss | Objective, metrics: Mapping[str, Loss] | None = None) -> Objective:
+    """What `fit` takes as `loss`, in the general form."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise UnknownNameError("loss", loss, LOSSES)
+        return MeanLoss(LOSSES[loss], metrics)
+    if isinstance(loss, Objective):
+        if metrics:
+            raise InputError(
+                "metrics", sorted(metrics), "none beside an objective of your own, which returns its own sums"
+            )
+        return loss
+    if not callable(loss):
+        raise InputError("loss", type(loss).__name__, "a name, a function of (output, target), or an Objective")
+    return MeanLoss(loss, metrics)
+
+
+def per_step(batch: Batch) -> bool:
+    """Whether there is a target at every step: (T, B, q) numbers or (T, B) classes, against (B, q) numbers or (B,)."""
+    return batch.targets.ndim == 3 or (batch.targets.ndim == 2 and not batch.targets.is_floating_point())
+
+
+def real_items(batch: Batch) -> Tensor:
+    """True where there is an item: (T * B,) where targets are per step, else (B,)."""
+    real = batch.mask if per_step(batch) else torch.ones_like(batch.lengths, dtype=torch.bool)
+    if not batch.targets.is_floating_point():
+        real = real & (batch.targets == IGNORE).logical_not()
+    return real.flatten()
+
+
+def items(output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Outputs and targets of the items alone: (N, …) each."""
+    leading = batch.targets.shape[:2] if per_step(batch) else batch.targets.shape[:1]
+    if output.shape[: len(leading)] != leading:
+        raise ShapeError("model output", tuple(output.shape), f"({', '.join(map(str, leading))}, …), as the targets")
+    last = len(leading) - 1
+    output, target, real = output.flatten(0, last), batch.targets.flatten(0, last), real_items(batch)
+    if output.dtype in (torch.bfloat16, torch.float16):
+        output = output.float()
+    return (output, target) if bool(real.all()) else (output[real], target[real])
+
+
+def run_model(model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    """Output and state of the model over a batch, the state starting anew wherever `batch.resets` says so."""
+    accepted = _parameters(model)
+    if batch.resets is None or "resets" in accepted:
+        return _call(model, batch, state, accepted)
+    outputs = []
+    for start, stop in _stretches(batch.resets):
+        state = None if state is None else _fresh_where(state, batch.resets[start])
+        output, state = _call(model, _steps(batch, start, stop), state, accepted)
+        outputs.append(output)
+    return torch.cat(outputs), state
+
+
+def _call(model: nn.Module, batch: Batch, state: Any, accepted: Mapping[str, Any]) -> tuple[Tensor, Any]:
+    named = {"state": state, "hx": state, "lengths": batch.lengths, "resets": batch.resets}
+    wanted = {name: value for name, value in named.items() if name in accepted and value is not None}
+    if state is not None and not wanted.keys() & {"state", "hx"}:
+        raise InputError(
+            "model", f"forward({', '.join(accepted)})", "an argument `state` to carry on from the previous batch"
+        )
+    result = model(batch.inputs, **wanted)
+    return (result[0], result[1]) if isinstance(result, tuple) and len(result) > 1 else (result, None)
+
+
+def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What the model can be told by name; torch.nn.LSTM and its kind call the state `hx`."""
+    plain = getattr(model, "_orig_mod", model)  # a compiled module hides the signature of its original
+    return inspect.signature(plain.forward).parameters
+
+
+def _stretches(resets: Tensor) -> list[tuple[int, int]]:
+    """The chunk cut before every step at which some lane starts anew: [(0, t1), (t1, t2), …, (tn, T)]."""
+    cuts = [t for t in resets.any(dim=1).nonzero().flatten().tolist() if t > 0]
+    return list(zip([0, *cuts], [*cuts, len(resets)], strict=True))
+
+
+def _steps(batch: Batch, start: int, stop: int) -> Batch:
+    lengths = (batch.lengths - start).clamp(0, stop - start)
+    return Batch(batch.inputs[start:stop], batch.targets[start:stop], lengths, batch.ids)
+
+
+def _fresh_where(state: Any, lanes: Tensor) -> Any:
+    """The state with zeros in the lanes that start anew."""
+
+    def clear(tensor: Tensor) -> Tensor:
+        dim = lane_dimension(tensor, len(lanes))
+        shape = [len(lanes) if d == dim else 1 for d in range(tensor.ndim)]
+        return tensor.masked_fill(lanes.view(shape), 0)
+
+    return map_tensors(clear, state)
+
+
+def lane_dimension(tensor: Tensor, lanes: int) -> int:
+    """Which dimension of a state counts sequences: the second of (layers, B, H), the first of (B, H)."""
+    candidates = [1, 0] if tensor.ndim > 2 else [0, 1]
+    for dim in candidates:
+        if dim < tensor.ndim and tensor.shape[dim] == lanes:
+            return dim
+    raise ShapeError("state", tuple(tensor.shape), f"one of the first two dimensions to be the {lanes} sequences")
+
+
+def with_next(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
+    """Every batch, and whether the one after it carries its state on."""
+    iterator = iter(batches)
+    for batch in iterator:
+        for following in iterator:
+            yield batch, following.carried
+            batch = following
+        yield batch, False

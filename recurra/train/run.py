@@ -1,0 +1,111 @@
+"""What a run knows about itself: the part that is saved, the part callbacks see, and the result."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from recurra.train.errors import CheckpointError
+from recurra.train.tensorfile import decode, encode
+
+Event = Literal["start", "step", "epoch", "save failed", "end"]
+
+
+@dataclass
+class Progress:
+    """Where the run stands; the next batch is the `index`-th of `epoch`."""
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0
+    loss_sum: float = 0.0  # over the items of this epoch so far
+    items: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_loss: float | None = None
+    best_epoch: int | None = None
+    parts: int = 1  # a batch is taken in so many micro-batches
+    stopped: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: encode(value, {}) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], path: Path) -> "Progress":
+        try:
+            known = {entry.name: decode(values[entry.name], {}) for entry in fields(cls)}
+            progress = cls(**known)
+            if min(progress.step, progress.epoch, progress.index, progress.parts - 1) < 0:
+                raise ValueError("a negative position")
+            return progress
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise CheckpointError(path, f"its progress is not that of a run ({error!r})") from error
+
+
+@dataclass
+class Run:
+    """A run as a callback sees it. Setting `stop` ends the run after this step, in every process."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    progress: Progress
+    device: torch.device
+    precision: str
+    rank: int
+    processes: int
+    epochs: int
+    steps_per_epoch: int
+    loss: float = float("nan")  # of the last step
+    norm: float = float("nan")  # of the last gradient, before clipping
+    message: str = ""  # what failed, at "save failed"
+    stop: bool = False
+
+    @property
+    def total_steps(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def rates(self) -> list[float]:
+        """The learning rate of every parameter group."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+
+class Callback(Protocol):
+    """Called with an event and the run: "start", "step", "epoch" (after its validation), "save failed", "end".
+
+    A callback that also has `state_dict` and `load_state_dict`, of plain values and tensors, is part of the checkpoint.
+    """
+
+    def __call__(self, event: Event, run: Run, /) -> None: ...
+
+
+def states_of(callbacks: Sequence[Callback]) -> dict[str, Any]:
+    return {key: callback.state_dict() for key, callback in _stateful(callbacks)}
+
+
+def restore_states(callbacks: Sequence[Callback], states: dict[str, Any]) -> None:
+    for key, callback in _stateful(callbacks):
+        if key in states:
+            callback.load_state_dict(states[key])
+
+
+def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, Any]]:
+    named = [(f"{number} {type(callback).__name__}", callback) for number, callback in enumerate(callbacks)]
+    return [(key, callback) for key, callback in named if hasattr(callback, "load_state_dict")]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What came out. `history` has one record an epoch; `stopped` is "finished", "early" or "callback"."""
+
+    history: list[dict[str, Any]]
+    steps: int
+    stopped: str
+    best_epoch: int | None
+    best_loss: float | None
+    device: str
+    precision: str
+    checkpoint: Path | None

@@ -1,0 +1,58 @@
+"""What may be given as data and as optimizer, in the form the loop wants."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from recurra.data.batching import Batches, BatchSource
+from recurra.data.sequences import SequenceSet
+from recurra.errors import InputError, OptionError, UnknownNameError
+
+BATCH_SIZE = 32
+RATE = 1e-3
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+    "adagrad": torch.optim.Adagrad,
+}
+
+OptimizerLike = str | Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+def source_of(data: BatchSource | SequenceSet, argument: str, batch_size: int | None, shuffle: bool) -> BatchSource:
+    """A source of batches as it is, or whole sequences in batches."""
+    if isinstance(data, SequenceSet):
+        return Batches(data, batch_size or BATCH_SIZE, shuffle=shuffle)
+    if not (hasattr(data, "epoch") and hasattr(data, "__len__")):
+        raise InputError(
+            argument, type(data).__name__, "a SequenceSet, or a source of batches such as Batches or Streams"
+        )
+    if batch_size is not None:
+        raise OptionError("batch_size", batch_size, f"none beside a {type(data).__name__}, which has its own")
+    return data
+
+
+def optimizer_of(optimizer: OptimizerLike, model: nn.Module, rate: float | None) -> Optimizer:
+    """An optimizer by name, from a function of the parameters, or as it is."""
+    if isinstance(optimizer, str):
+        if optimizer not in OPTIMIZERS:
+            raise UnknownNameError("optimizer", optimizer, OPTIMIZERS)
+        return OPTIMIZERS[optimizer](
+            [p for p in model.parameters() if p.requires_grad], lr=RATE if rate is None else rate
+        )
+    if rate is not None:
+        raise OptionError("lr", rate, "none beside an optimizer of your own, which has its own")
+    built = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
+    if not isinstance(built, Optimizer):
+        raise InputError(
+            "optimizer", type(built).__name__, "a name, an optimizer of torch, or a function that makes one"
+        )
+    ours = {id(p) for p in model.parameters()}
+    if any(id(p) not in ours for group in built.param_groups for p in group["params"]):
+        raise InputError("optimizer", "parameters of another model", "an optimizer of this model's parameters")
+    return built

@@ -1,0 +1,126 @@
+"""Starting, stopping and comparing real training processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recurra.train import checkpoint
+from recurra.train.tensorfile import load_tensors, load_tree, read_json
+
+WORKER = Path(__file__).with_name("worker.py")
+ROOT = WORKER.parents[2]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
+
+
+def start(folder: Path, options: dict[str, Any], **more: str) -> subprocess.Popen:
+    command = [sys.executable, str(WORKER), str(folder), json.dumps(options)]
+    return subprocess.Popen(command, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def start_pair(folder: Path, options: dict[str, Any]) -> list[subprocess.Popen]:
+    """Two processes of one run, without a launcher in between, so that each one's exit code is seen."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    return [start(folder, options | {"world": 2}, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(2)]
+
+
+def wait_for(happened, process: subprocess.Popen, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not happened():
+        if process.poll() is not None:
+            raise AssertionError(f"the process ended early with {process.returncode}: {process.communicate()[1]}")
+        if time.monotonic() > until:
+            process.kill()
+            raise AssertionError(f"nothing happened for {seconds} s: {process.communicate()[1]}")
+        time.sleep(0.005)
+
+
+def finish(process: subprocess.Popen, seconds: float = 60) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, out, err
+
+
+def steps_logged(folder: Path) -> int:
+    """The last step in the log, which may end in the middle of a line."""
+    log = folder / "log.jsonl"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return max([0, *(json.loads(line)["step"] for line in lines if line.endswith("}"))])
+
+
+def kill_after(folder: Path, options: dict[str, Any], steps: int) -> bool:
+    """Start or go on, and kill -9 once `steps` more steps are in the log; False if the run was over before."""
+    process = start(folder, options)
+    newest = checkpoint.saved(folder)
+    resumed_at = read_json(newest[-1] / "progress.json")["step"] if newest else 0
+    before = (folder / "log.jsonl").stat().st_mtime_ns if (folder / "log.jsonl").exists() else 0
+
+    def far_enough() -> bool:
+        log = folder / "log.jsonl"
+        begun = log.exists() and log.stat().st_mtime_ns != before
+        return process.poll() is not None or (begun and steps_logged(folder) >= resumed_at + steps)
+
+    wait_for(far_enough, process) if process.poll() is None else None
+    killed = process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    code, _, err = finish(process)
+    assert code == (-signal.SIGKILL if killed else 0), err
+    return killed
+
+
+def final_state(folder: Path, ranks: int = 1) -> dict[str, Any]:
+    """Everything the newest checkpoint holds, but for the length of the log, whose times differ."""
+    path = checkpoint.saved(folder)[-1]
+    own = [load_tree(path / f"rank-{rank}.safetensors") for rank in range(ranks)]
+    return {
+        "model": load_tensors(path / "model.safetensors")[0],
+        "best": load_tensors(path / "best.safetensors")[0],
+        "shared": load_tree(path / "optimizer.safetensors"),
+        "own": [{key: value for key, value in tree.items() if key != "callbacks"} for tree in own],
+        "progress": read_json(path / "progress.json"),
+        "log": logged(folder),
+    }
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """The steps and epochs of the log, without times."""
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [
+        {k: v for k, v in record.items() if k != "seconds"}
+        for record in records
+        if record["event"] in ("step", "epoch")
+    ]
+
+
+def assert_same(left: Any, right: Any, where: str = "") -> None:
+    """Equal to the last bit."""
+    if isinstance(left, torch.Tensor):
+        assert left.dtype == right.dtype, where
+        assert left.shape == right.shape, where
+        assert torch.equal(left, right), where
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            assert_same(left[key], right[key], f"{where}/{key}")
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right), where
+        for number, (a, b) in enumerate(zip(left, right, strict=True)):
+            assert_same(a, b, f"{where}/{number}")
+    else:
+        assert left == right, where

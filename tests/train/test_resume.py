@@ -1,0 +1,76 @@
+"""A killed run, resumed, ends where the undisturbed one does: to the last bit."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from train import runs
+from train.worker import Net, train
+
+from recurra.train import checkpoint
+from recurra.train.processes import Processes
+
+
+def to_the_end(folder: Path, options: dict) -> dict:
+    code, _, err = runs.finish(runs.start(folder, options))
+    assert code == 0, err
+    return runs.final_state(folder)
+
+
+@pytest.mark.parametrize("case", ["streams", "batches"])
+def test_killed_in_the_middle_of_an_epoch_and_resumed_is_bit_equal(tmp_path, case):
+    options = {"case": case, "pause": 0.02, "every": 2}
+    whole = train(tmp_path / "whole", options | {"pause": 0.0})
+    assert runs.kill_after(tmp_path / "killed", options, steps=5)
+    at = checkpoint.read_json(checkpoint.saved(tmp_path / "killed")[-1] / "progress.json")
+    assert at["epoch"] < whole.history[-1]["epoch"], "the kill came too late to mean anything"
+    state = to_the_end(tmp_path / "killed", options | {"pause": 0.0})
+    runs.assert_same(runs.final_state(tmp_path / "whole"), state)
+
+
+def test_carried_state_is_in_the_checkpoint(tmp_path):
+    assert runs.kill_after(tmp_path, {"case": "streams", "pause": 0.02, "every": 1}, steps=3)
+    own = checkpoint.load_tree(checkpoint.saved(tmp_path)[-1] / "rank-0.safetensors")
+    assert own["carried"].shape == (1, 4, 8)
+    assert own["carried"].abs().sum() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["streams", "batches"])
+def test_ten_random_kills_each_then_bit_equal(tmp_path, case):
+    chance = random.Random(case)
+    options = {"case": case, "every": 2, "epochs": 8, "pause": 0.01}
+    whole = to_the_end(tmp_path / "whole", options | {"pause": 0.0})
+    kills = 0
+    while kills < 10:
+        assert runs.kill_after(tmp_path / "killed", options, steps=chance.randint(1, 4)), "the run was over too soon"
+        kills += 1
+    runs.assert_same(whole, to_the_end(tmp_path / "killed", options | {"pause": 0.0}))
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_during_saving_leave_a_loadable_checkpoint(tmp_path):
+    """One process after another, forked from here, saves after every step and is killed at a random moment."""
+    chance, folder = random.Random(5), tmp_path / "run"
+    options = {"case": "streams", "every": 1, "epochs": 1000}
+    model, last = Net(2, 8, 2), -1
+    for _ in range(100):
+        child = os.fork()
+        if child == 0:
+            train(folder, options)
+            os._exit(0)
+        before = checkpoint.saved(folder)
+        while checkpoint.saved(folder) == before:  # until it has begun to save
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        step = checkpoint.read(checkpoint.saved(folder)[-1], model, Processes(torch.device("cpu"))).progress["step"]
+        assert step >= last
+        last = step
+    assert last > 100
+    assert train(folder, options | {"epochs": 1}).steps == last  # the run is past its first epoch: only loaded

@@ -1,0 +1,98 @@
+"""A training script as a user has one: it is started, killed, interrupted and started again by the tests.
+
+    python worker.py FOLDER '{"case": "streams", "pause": 0.01}'
+
+`pause` seconds pass in every step and every validation batch, so that a test can hit the phase it wants; `marker` is a
+file that appears when the phase `phase` has begun.
+"""
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from recurra.data import Batches, SequenceSet, Streams
+from recurra.train import Checkpoints, FitResult, cosine, fit
+
+torch.set_num_threads(1)
+
+
+class Net(nn.Module):
+    """A recurrent layer with dropout and a head; it may be slow, and say when it has begun."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, pause: float = 0.0, phase: str = "", marker: str = ""):
+        super().__init__()
+        self.rnn, self.drop, self.head = nn.GRU(inputs, hidden), nn.Dropout(0.2), nn.Linear(hidden, outputs)
+        self.pause, self.phase, self.marker = pause, phase, marker
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        if self.marker and self.phase == ("training" if self.training else "evaluation"):
+            Path(self.marker).touch()
+        time.sleep(self.pause)
+        y, state = self.rnn(x, state)
+        if self.training:  # every generator that is saved takes part
+            y = y * (1 + 0.1 * random.random() + 0.1 * numpy.random.random())  # noqa: NPY002
+        return self.head(self.drop(y)), state
+
+
+class SlowStart(Streams):
+    """Data that takes its time before the first batch."""
+
+    marker = ""
+
+    def epoch(self, epoch: int, start: int = 0):
+        Path(self.marker).touch()
+        time.sleep(2)
+        yield from super().epoch(epoch, start)
+
+
+def streams() -> tuple[Streams, Streams]:
+    wave = torch.randn(601, 2, generator=torch.Generator().manual_seed(1)).cumsum(0) * 0.1
+    return Streams(wave[:481], batch_size=4, chunk=10), Streams(wave[480:], batch_size=2, chunk=20)
+
+
+def batches(world: int = 1) -> tuple[Batches, Batches]:
+    """Ragged sequences with a class a step; a world of two halves the batches of each process."""
+    random = torch.Generator().manual_seed(2)
+    lengths = torch.randint(3, 12, (60,), generator=random).tolist()
+    inputs = [torch.randn(n, 2, generator=random) for n in lengths]
+    labels = [(x[:, 0].cumsum(0) > 0).long() for x in inputs]
+    data = SequenceSet.from_arrays(inputs, labels, "tagging")
+    return Batches(data.select(range(48)), 8 // world, seed=3), Batches(
+        data.select(range(48, 60)), 6 // world, shuffle=False
+    )
+
+
+def train(folder: str | Path | None, options: dict[str, Any]) -> FitResult:
+    case, phase, marker = options.get("case", "streams"), options.get("phase", ""), options.get("marker", "")
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)  # noqa: NPY002
+    model = Net(2, 8, 2, options.get("pause", 0.0), phase, marker)
+    data, held_out = streams() if case == "streams" else batches(options.get("world", 1))
+    if phase == "warm-up":
+        data = SlowStart(data.sequences, data.batch_size, data.chunk)
+        data.marker = marker
+    return fit(
+        model,
+        data,
+        held_out,
+        epochs=options.get("epochs", 3),
+        accumulate=1 if case == "streams" else 2,
+        lr=0.02,
+        clip=1.0,
+        schedule=cosine(warmup=3),
+        patience=10,
+        checkpoints=None if folder is None else Checkpoints(folder, every=options.get("every", 3)),
+    )
+
+
+if __name__ == "__main__":
+    result = train(sys.argv[1], json.loads(sys.argv[2]))
+    print(json.dumps(result.history))
