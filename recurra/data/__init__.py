@@ -1,7 +1,99 @@
-"""Sequences from files and from generators, and the batches models train on."""
+"""Sequences from files and from generators, and the batches models train on.
 
+`read(path)` reads any file recurra knows; `tasks` makes the canonical problems; `Batches` and `Streams` feed both to a
+model. Readers are imported when first used, since they need more than torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from recurra.data import tasks
 from recurra.data.batching import Batches, BatchSource, Streams, collate
 from recurra.data.errors import DataError
+from recurra.data.japanese_vowels import japanese_vowels
 from recurra.data.sequences import Batch, Example, SequenceSet
 
-__all__ = ["Batch", "BatchSource", "Batches", "DataError", "Example", "SequenceSet", "Streams", "collate"]
+if TYPE_CHECKING:
+    from recurra.data.readers.arrow import from_table, read_arrow, read_parquet
+    from recurra.data.readers.conll import read_conll, read_conllu
+    from recurra.data.readers.csv import read_csv
+    from recurra.data.readers.dat import read_dat
+    from recurra.data.readers.dispatch import format_of, read
+    from recurra.data.readers.hdf5 import read_hdf5
+    from recurra.data.readers.idx import read_idx
+    from recurra.data.readers.jsonl import read_jsonl
+    from recurra.data.readers.mat import read_mat
+    from recurra.data.readers.mel import LogMel
+    from recurra.data.readers.numpy import read_npy, read_npz
+    from recurra.data.readers.text import read_sentences, read_text, read_text_folder
+    from recurra.data.readers.ts import read_ts
+    from recurra.data.readers.wav import read_wav
+
+#: public name → module under `readers`
+_READERS = {
+    "LogMel": "mel",
+    "format_of": "dispatch",
+    "from_table": "arrow",
+    "read": "dispatch",
+    "read_arrow": "arrow",
+    "read_conll": "conll",
+    "read_conllu": "conll",
+    "read_csv": "csv",
+    "read_dat": "dat",
+    "read_hdf5": "hdf5",
+    "read_idx": "idx",
+    "read_jsonl": "jsonl",
+    "read_mat": "mat",
+    "read_npy": "numpy",
+    "read_npz": "numpy",
+    "read_parquet": "arrow",
+    "read_sentences": "text",
+    "read_text": "text",
+    "read_text_folder": "text",
+    "read_ts": "ts",
+    "read_wav": "wav",
+}
+
+__all__ = [
+    "Batch",
+    "BatchSource",
+    "Batches",
+    "DataError",
+    "Example",
+    "LogMel",
+    "SequenceSet",
+    "Streams",
+    "collate",
+    "format_of",
+    "from_table",
+    "japanese_vowels",
+    "read",
+    "read_arrow",
+    "read_conll",
+    "read_conllu",
+    "read_csv",
+    "read_dat",
+    "read_hdf5",
+    "read_idx",
+    "read_jsonl",
+    "read_mat",
+    "read_npy",
+    "read_npz",
+    "read_parquet",
+    "read_sentences",
+    "read_text",
+    "read_text_folder",
+    "read_ts",
+    "read_wav",
+    "tasks",
+]
+
+
+def __getattr__(name: str):
+    if name not in _READERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"recurra.data.readers.{_READERS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

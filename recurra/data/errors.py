@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from recurra.errors import InputError, nearest
 
@@ -25,7 +26,7 @@ class DataError(InputError):
             place.append(f"column {column!r}")
         super().__init__(", ".join(place), got, expected)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type["DataError"], Any]:
         return type(self), (self.file, self.got, self.expected, self.line, self.column)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 
@@ -45,6 +46,11 @@ class Flat:
 
     def __getitem__(self, index: int) -> Tensor:
         return self.values[int(self.offsets[index]) : int(self.offsets[index + 1])]
+
+
+def offsets(lengths: Tensor) -> Tensor:
+    """Where sequences of these lengths begin when laid end to end, and where the last one ends: (N + 1,)."""
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
 
 @dataclass(frozen=True)
@@ -98,3 +104,39 @@ class Columns:
 
     def window(self, index: int, start: int, stop: int) -> Tensor:
         return window(self.base, index, start, stop)[:, list(self.columns)]
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Sequences kept in a small dtype and widened when read, multiplied by `scale` if there is one."""
+
+    base: Store
+    dtype: torch.dtype
+    scale: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self._widened(self.base[index])
+
+    def window(self, index: int, start: int, stop: int) -> Tensor:
+        return self._widened(window(self.base, index, start, stop))
+
+    def _widened(self, values: Tensor) -> Tensor:
+        values = values.to(self.dtype)
+        return values if self.scale is None else values * self.scale
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """The steps of every sequence in another order, the same for all."""
+
+    base: Store
+    order: Tensor  # (T,) int64
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.base[index][self.order]

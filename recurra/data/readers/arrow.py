@@ -1,0 +1,72 @@
+"""Parquet and Arrow files, and tables already in memory."""
+
+from pathlib import Path
+from typing import Unpack
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recurra.data.errors import FormatError
+from recurra.data.readers.layout import Layout, LayoutOptions
+from recurra.data.readers.opening import existing
+from recurra.data.readers.sources import CACHE, ParquetSource, Source, TableSource, spooled
+from recurra.data.readers.tables import sequences_of
+from recurra.data.sequences import SequenceSet
+
+
+def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
+    """Sequences from a Parquet file of any size, with the options of `Layout`; only the row groups in use are decoded.
+
+    A file whose row groups are too large for that is unpacked once into a temporary, memory-mapped file.
+    """
+    path, parts = existing(path), Layout.of(layout)
+    try:
+        file = pq.ParquetFile(path, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FormatError(path, _first_line(error), "a Parquet file") from error
+    groups = range(file.metadata.num_row_groups)
+    largest = max((file.metadata.row_group(g).total_byte_size for g in groups), default=0)
+    source: Source = ParquetSource(file)
+    if largest > CACHE:
+        source = spooled(file.schema_arrow, source.scan(file.schema_arrow.names))
+    return sequences_of(source, parts, path)
+
+
+def read_arrow(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
+    """Sequences from an Arrow (Feather) file or stream, with the options of `Layout`; a file is memory-mapped."""
+    path, parts = existing(path), Layout.of(layout)
+    try:
+        source = _mapped(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FormatError(path, _first_line(error), "an Arrow file or stream") from error
+    return sequences_of(source, parts, path)
+
+
+def from_table(table, **layout: Unpack[LayoutOptions]) -> SequenceSet:
+    """Sequences from a dataframe of any library that speaks Arrow, or from a dict of columns; options of `Layout`."""
+    if isinstance(table, dict):
+        table = pa.table(table)
+    elif not isinstance(table, pa.Table):
+        table = pa.table(table) if hasattr(table, "__arrow_c_stream__") else _interchanged(table)
+    return sequences_of(TableSource(table), Layout.of(layout), "table")
+
+
+def _interchanged(table) -> pa.Table:
+    from pyarrow.interchange import from_dataframe
+
+    if not hasattr(table, "__dataframe__"):
+        raise FormatError("table", f"a {type(table).__name__}", "a table: Arrow, pandas, polars, or a dict of columns")
+    return from_dataframe(table)
+
+
+def _mapped(path: Path) -> TableSource:
+    with path.open("rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    mapped = pa.memory_map(str(path))
+    if is_file:
+        return TableSource(pa.ipc.open_file(mapped).read_all(), keep=mapped)
+    return TableSource(pa.ipc.open_stream(mapped).read_all(), keep=mapped)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,129 @@
+"""CSV and other delimited text, with pyarrow; what is wrong with a file is found by a second, slower look at it."""
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Unpack
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from recurra.data.errors import FormatError, RaggedRowError
+from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
+from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.sources import Source, TableSource, spooled
+from recurra.data.readers.tables import sequences_of
+from recurra.data.sequences import SequenceSet
+
+#: bytes above which a file is turned into a memory-mapped table instead of being held in memory
+IN_MEMORY = 128 << 20
+
+
+def read_csv(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
+    """Sequences from delimited text: comma, semicolon or tab, gzip or not, with the options of `Layout`.
+
+    A first line of numbers alone is data: the columns are then called f0, f1, …
+    """
+    path, parts = existing(path), Layout.of(layout)
+    dialect = Dialect.of(path)
+    try:
+        source = _source(path, dialect, parts)
+    except pa.ArrowInvalid as error:
+        _explain(path, dialect)  # raises, when the fault is one that has a line
+        raise FormatError(path, str(error).splitlines()[0], "a table of delimited text") from error
+    _check_mixed(source, path, dialect, parts)
+    return sequences_of(source, parts, path, place=lambda row: _line_of(path, dialect, row))
+
+
+def _check_mixed(source: Source, path: Path, dialect: "Dialect", parts: Layout) -> None:
+    """A column that begins with numbers and then has text is no column of text, but one with a slip in it."""
+    texts = [field.name for field in source.schema if pa.types.is_string(field.type)]
+    named = (parts.id, parts.time, parts.label)
+    for name in (name for name in texts if name not in named and not _kept_as_text(name)):
+        position, column = dialect.names.index(name), iter(_records(path, dialect))
+        filled = ((line, fields[position]) for line, fields in column if fields[position])
+        if not _is_number(next(filled, (0, ""))[1]):
+            continue
+        slip = next(((line, text) for line, text in filled if not _is_number(text)), None)
+        if slip is not None:
+            raise FormatError(path, repr(slip[1]), "a number, as above it", slip[0], name)
+
+
+def _kept_as_text(name: str) -> bool:
+    return name.lower() in (*ID_NAMES, *LABEL_NAMES)
+
+
+class Dialect:
+    """The delimiter, and the names of the columns when the first line has them."""
+
+    def __init__(self, delimiter: str, names: list[str], header: bool):
+        self.delimiter, self.names, self.header = delimiter, names, header
+
+    @classmethod
+    def of(cls, path: Path) -> "Dialect":
+        number, first = next((number, line) for number, line in lines(path) if line.strip())
+        delimiter = max(",;\t", key=first.count)
+        fields = next(csv.reader([first], delimiter=delimiter))
+        header = not all(_is_number(field) for field in fields)
+        names = [name.strip() for name in fields] if header else [f"f{k}" for k in range(len(fields))]
+        for name in names:
+            if names.count(name) > 1:
+                raise FormatError(path, f"two columns called {name!r}", "a name for each column", number, name)
+        return cls(delimiter, names, header)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
+    read = arrow_csv.ReadOptions(
+        column_names=dialect.names, skip_rows_after_names=int(dialect.header), use_threads=False
+    )
+    parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
+    kept_text = {parts.id: pa.string(), parts.label: pa.string()}
+    kept_text |= {name: pa.string() for name in dialect.names if _kept_as_text(name)}
+    types = {name: kind for name, kind in kept_text.items() if name is not None}
+    if path.stat().st_size <= IN_MEMORY:
+        convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
+        return TableSource(arrow_csv.read_csv(path, read, parse, convert))
+    convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types | _wide(path, read, parse, types))
+    stream = arrow_csv.open_csv(path, read, parse, convert)
+    return spooled(stream.schema, stream)
+
+
+def _wide(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Types of a stream are settled by its first block: numbers and empty columns there may be fractions later on."""
+    convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
+    schema = arrow_csv.open_csv(path, read, parse, convert).schema
+    whole = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
+    return {name: pa.float64() for name in whole if name not in types and name.lower() not in TIME_NAMES}
+
+
+def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """The data rows with the lines they begin on, the slow and certain way."""
+    numbered = lines(path)
+    reader = csv.reader((line for _, line in numbered), delimiter=dialect.delimiter)
+    header = dialect.header
+    for fields in reader:
+        if fields and header:
+            header = False
+        elif fields:
+            yield reader.line_num, fields
+
+
+def _explain(path: Path, dialect: Dialect) -> None:
+    expected = len(dialect.names)
+    for line, fields in _records(path, dialect):
+        if len(fields) != expected:
+            names = ", ".join(dialect.names)
+            raise RaggedRowError(path, f"{len(fields)} fields", f"{expected} fields ({names})", line)
+
+
+def _line_of(path: Path, dialect: Dialect, row: int) -> int:
+    return next(islice(_records(path, dialect), row, None))[0]

@@ -1,0 +1,87 @@
+"""Columns of numbers divided by white space, and the year-by-month tables of climate and sunspot records."""
+
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from recurra.data.errors import EmptyFileError, FormatError, RaggedRowError
+from recurra.data.readers.layout import Layout, LayoutOptions
+from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.sources import TableSource
+from recurra.data.readers.tables import sequences_of
+from recurra.data.sequences import SequenceSet
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+Rows = list[tuple[int, list[float]]]
+
+
+def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
+    """A series from columns of numbers, with the options of `Layout`; lines of words around them are left out.
+
+    A line of names directly above the numbers names the columns; without one, a first column that counts up by one
+    from a year between 1000 and 2999 is `year`. A year and twelve months on a row become one monthly series.
+    """
+    path = existing(path)
+    names, rows = _numbers(path)
+    if [name[:3].lower() for name in names[1:]] == list(MONTHS):
+        table, places = _monthly(rows, path)
+    else:
+        table, places = _columns(names, rows, path)
+    return sequences_of(TableSource(table), Layout.of(layout), path, place=lambda row: places[row])
+
+
+def _numbers(path: Path) -> tuple[list[str], Rows]:
+    """The rows of numbers with their lines, and the words that stood last before them."""
+    names: list[str] = []
+    rows: Rows = []
+    for line, text in lines(path):
+        fields = text.split()
+        try:
+            values = [float(field) for field in fields]
+        except ValueError as error:
+            if rows and any(_is_number(field) for field in fields[:1]):
+                raise FormatError(path, repr(text.strip()[:40]), "numbers, as above it", line) from error
+            names = names if rows or not any(c.isalpha() for c in text) else fields
+            continue
+        if values:
+            rows.append((line, values))
+    if not rows:
+        raise EmptyFileError(path, "no row of numbers", "at least one")
+    return names, rows
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _monthly(rows: Rows, path: Path) -> tuple[pa.Table, list[int]]:
+    months, values, places = [], [], []
+    for number, (line, (year, *numbers)) in enumerate(rows):
+        if len(numbers) > 12 or (len(numbers) < 12 and number < len(rows) - 1):
+            raise RaggedRowError(path, f"{len(numbers)} months", "12, but in the last year", line)
+        months += [np.datetime64(f"{int(year):04d}-{month:02d}-01") for month in range(1, len(numbers) + 1)]
+        values += numbers
+        places += [line] * len(numbers)
+    return pa.table({"ds": np.array(months), "y": values}), places
+
+
+def _columns(names: list[str], rows: Rows, path: Path) -> tuple[pa.Table, list[int]]:
+    width = len(rows[0][1])
+    for line, values in rows:
+        if len(values) != width:
+            raise RaggedRowError(path, f"{len(values)} columns", f"{width} columns, as above it", line)
+    columns = np.array([values for _, values in rows])
+    if len(names) != width or len(set(names)) != width:
+        names = [f"f{k}" for k in range(width)]
+        years = width > 1 and 1000 <= columns[0, 0] < 3000 and bool((np.diff(columns[:, 0]) == 1).all())
+        names[0] = "year" if years else names[0]
+    table = dict(zip(names, columns.T, strict=True))
+    if "year" in table:
+        table["year"] = table["year"].astype(np.int64)
+    return pa.table({name: np.ascontiguousarray(column) for name, column in table.items()}), [line for line, _ in rows]

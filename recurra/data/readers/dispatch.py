@@ -1,0 +1,130 @@
+"""One entry for every file: its first bytes decide, then its name, then what its lines look like."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from recurra.data.errors import FormatError
+from recurra.data.readers.opening import BOM, ZIP, existing, head
+from recurra.data.sequences import SequenceSet
+from recurra.errors import UnknownNameError
+
+#: format → module and reader; a module is imported when a file needs it
+READERS: dict[str, tuple[str, str]] = {
+    "arrow": ("arrow", "read_arrow"),
+    "conll": ("conll", "read_conll"),
+    "conllu": ("conll", "read_conllu"),
+    "csv": ("csv", "read_csv"),
+    "dat": ("dat", "read_dat"),
+    "hdf5": ("hdf5", "read_hdf5"),
+    "idx": ("idx", "read_idx"),
+    "jsonl": ("jsonl", "read_jsonl"),
+    "mat": ("mat", "read_mat"),
+    "npy": ("numpy", "read_npy"),
+    "npz": ("numpy", "read_npz"),
+    "parquet": ("arrow", "read_parquet"),
+    "sentences": ("text", "read_sentences"),
+    "text": ("text", "read_text"),
+    "text_folder": ("text", "read_text_folder"),
+    "ts": ("ts", "read_ts"),
+    "wav": ("wav", "read_wav"),
+}
+
+MAGIC: dict[bytes, str] = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\x93NUMPY": "npy",
+    b"\x89HDF\r\n\x1a\n": "hdf5",
+    b"RIFF": "wav",
+    b"MATLAB 5.0": "mat",
+    b"\0\0\x08": "idx",
+}
+
+SUFFIXES: dict[str, str] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".ts": "ts",
+    ".conllu": "conllu",
+    ".conll": "conll",
+    ".dat": "dat",
+    ".mat": "mat",
+    ".parquet": "parquet",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".wav": "wav",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+}
+
+
+def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
+    """The sequences of any file or folder recurra knows; `options` are those of the reader of its format."""
+    path = existing(path)
+    format = format or format_of(path)
+    if format not in READERS:
+        raise UnknownNameError("format", format, READERS)
+    module, name = READERS[format]
+    reader: Callable[..., SequenceSet] = getattr(import_module(f"recurra.data.readers.{module}"), name)
+    return reader(path, **options)
+
+
+def format_of(path: str | Path) -> str:
+    """The format of a file, as `READERS` spells it."""
+    path = existing(path)
+    if path.is_dir():
+        return "wav" if any(path.rglob("*.wav")) else "text_folder"
+    start = head(path)
+    for magic, format in MAGIC.items():
+        if start.startswith(magic):
+            return format
+    if start.startswith(ZIP):
+        return _in_zip(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix != ".gz"]
+    if suffixes and suffixes[-1] in SUFFIXES:
+        return SUFFIXES[suffixes[-1]]
+    if b"\0" in start:
+        raise FormatError(path, "bytes of a format recurra does not know", f"one of {', '.join(READERS)}")
+    return _of_text(start.removeprefix(BOM).decode("utf-8", errors="replace"))
+
+
+def _in_zip(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = [name.lower() for name in archive.namelist() if not name.endswith("/")]
+    if names and all(name.endswith(".npy") for name in names):
+        return "npz"
+    if any(name.endswith(".wav") for name in names):
+        return "wav"
+    raise FormatError(path, "a zip of other files", "arrays (.npz) or .wav files in it")
+
+
+def _of_text(start: str) -> str:
+    """Text without a telling name: JSON by its braces, CoNLL by its columns, and prose otherwise."""
+    lines = [line for line in start.splitlines()[:-1] if line.strip()] or start.splitlines()
+    if start.lstrip().startswith("{") and _is_json(lines[0]):
+        return "jsonl"
+    if start.lstrip().startswith(("[", "{")) and '"' in start:
+        return "sentences"
+    if any(line.lower().startswith("@problemname") for line in lines):
+        return "ts"
+    rows = [line for line in lines if not line.startswith("#")]
+    if rows and all(line.count("\t") == 9 for line in rows):
+        return "conllu"
+    widths = {len(line.split()) for line in rows}
+    if len(widths) == 1 and 2 <= widths.pop() <= 10 and len(rows) > 2:
+        return "conll"
+    return "text"
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except json.JSONDecodeError:
+        return False
+    return True

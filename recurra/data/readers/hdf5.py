@@ -1,0 +1,63 @@
+"""HDF5 files with a dataset for each sequence: embeddings, features."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recurra.data.errors import DataError, EmptyFileError, FormatError
+from recurra.data.readers.opening import existing
+from recurra.data.sequences import SequenceSet
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """Datasets of one file as (T, D) sequences, read when asked; (K, T, D) layers stand side by side as (T, K·D)."""
+
+    path: Path
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Tensor:
+        import h5py
+
+        with h5py.File(self.path, "r") as file:
+            values = torch.from_numpy(file[self.names[index]][()]).to(torch.get_default_dtype())
+        return values if values.ndim == 2 else values.movedim(0, 1).flatten(1)
+
+
+def read_hdf5(path: str | Path) -> SequenceSet:
+    """Every dataset a sequence, (T, D) or (K, T, D), each step to be predicted from those before."""
+    path = existing(path)
+    shapes = _shapes(path)
+    if not shapes:
+        raise EmptyFileError(path, "no dataset", "one for each sequence")
+    widths = set()
+    for name, shape in shapes.items():
+        if len(shape) not in (2, 3) or shape[-2] < 2:
+            raise FormatError(path, f"a dataset of shape {shape}", "(T, D) or (K, T, D) sequences, T ≥ 2", column=name)
+        widths.add((len(shape), shape[0] if len(shape) == 3 else 1, shape[-1]))
+    if len(widths) > 1:
+        raise FormatError(path, f"sequences of {len(widths)} different widths", "as many features in each")
+    lengths = torch.tensor([shape[-2] for shape in shapes.values()])
+    names = list(shapes)
+    return SequenceSet.one_step_ahead(Datasets(path, names), lengths, "next_step", names=names, source=str(path))
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    try:
+        import h5py
+    except ImportError as error:
+        raise DataError(path, "no package h5py", 'it installed, e.g. with pip install "recurra[elmo]"') from error
+    shapes: dict[str, tuple[int, ...]] = {}
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(
+                lambda name, item: shapes.update({name: item.shape}) if isinstance(item, h5py.Dataset) else None
+            )
+    except OSError as error:
+        raise FormatError(path, str(error), "an HDF5 file") from error
+    return dict(sorted(shapes.items(), key=lambda item: (len(item[0]), item[0])))

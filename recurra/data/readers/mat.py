@@ -1,0 +1,57 @@
+"""MATLAB files of piano rolls and other cells of matrices (format 5), read with SciPy."""
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from recurra.data.errors import EmptyFileError, FormatError, SizeError
+from recurra.data.readers.opening import existing
+from recurra.data.sequences import SequenceSet
+from recurra.data.stores import Cast
+from recurra.errors import UnknownNameError
+
+LIMIT = 1 << 30
+
+
+def read_mat(path: str | Path, part: str | None = None) -> SequenceSet:
+    """Cells of (T, D) matrices, each frame to be predicted from those before.
+
+    `part` is one variable of the file: for the polyphonic music sets "train", "valid" or "test" (`traindata` …).
+    Without it all cells are read, and the names of the sequences tell them apart.
+    """
+    path = existing(path)
+    cells = _cells(path)
+    if part is not None:
+        chosen = part if part in cells else f"{part}data"
+        if chosen not in cells:
+            raise UnknownNameError("part", part, [name.removesuffix("data") for name in cells])
+        cells = {chosen: cells[chosen]}
+    frames = [torch.from_numpy(np.ascontiguousarray(m)) for matrices in cells.values() for m in matrices]
+    names = [f"{name.removesuffix('data')}/{k}" for name, matrices in cells.items() for k in range(len(matrices))]
+    lengths = torch.tensor([len(frame) for frame in frames])
+    store = Cast(frames, torch.get_default_dtype())
+    return SequenceSet.one_step_ahead(store, lengths, "next_step", names=names, source=str(path))
+
+
+def _cells(path: Path) -> dict[str, list[np.ndarray]]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    if path.stat().st_size > LIMIT:
+        raise SizeError(path, f"{path.stat().st_size:,} bytes", f"at most {LIMIT:,}")
+    try:
+        content = loadmat(path)
+    except (MatReadError, NotImplementedError, ValueError, TypeError, OSError, zlib.error, MemoryError) as error:
+        raise FormatError(path, f"{error}", "a MATLAB file of format 5") from error
+    cells = {}
+    for name, value in content.items():
+        if isinstance(value, np.ndarray) and not name.startswith("__"):
+            matrices = [np.asarray(m) for m in value.flatten()] if value.dtype == object else [value]
+            if any(m.ndim != 2 or m.dtype.kind not in "iufb" or len(m) < 2 for m in matrices):
+                raise FormatError(path, "something else in it", "(T, D) matrices of numbers, T ≥ 2", column=name)
+            cells[name] = matrices
+    if not cells:
+        raise EmptyFileError(path, "no variable", "at least one cell array of matrices")
+    return cells

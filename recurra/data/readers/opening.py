@@ -1,0 +1,87 @@
+"""Opening files: gzip by its magic bytes, text as UTF-8 with or without a BOM, lines with their numbers."""
+
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from recurra.data.errors import DataError, EmptyFileError, EncodingError, SizeError
+
+GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
+
+
+def existing(path: str | Path) -> Path:
+    """The path, when there is a file or a folder with something in it."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(path, "no such file", "a file that exists")
+    if path.is_file() and path.stat().st_size == 0:
+        raise EmptyFileError(path, "an empty file", "a file with data")
+    return path
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """The file's bytes, unzipped when it is gzip."""
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP
+    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+def head(path: Path, count: int = 4096) -> bytes:
+    """The first bytes, unzipped."""
+    try:
+        with open_bytes(path) as file:
+            return file.read(count)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The whole file, unzipped, or a refusal when that is more than `limit` bytes."""
+    try:
+        with open_bytes(path) as file:
+            content = file.read(limit + 1)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+    if len(content) > limit:
+        raise SizeError(path, f"more than {limit:,} bytes", f"at most {limit:,} bytes")
+    return content
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines without their ends (LF, CRLF); a BOM at the very beginning is left out."""
+    empty = True
+    try:
+        with open_bytes(path) as file:
+            for number, raw in enumerate(file, start=1):
+                raw = raw.removeprefix(BOM) if number == 1 else raw
+                empty = empty and not raw.strip()
+                yield number, decode(raw, path, number).rstrip("\r\n")
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+    if empty:
+        raise EmptyFileError(path, "blank lines only", "a file with data")
+
+
+def text_blocks(path: Path, encoding: str = "utf-8-sig", size: int = 1 << 20) -> Iterator[str]:
+    """The text a block at a time, every line end turned into LF."""
+    try:
+        with io.TextIOWrapper(open_bytes(path), encoding=encoding) as file:
+            while block := file.read(size):
+                yield block
+    except UnicodeDecodeError as error:
+        if encoding == "utf-8-sig":
+            for _ in lines(path):  # raises, and knows the line
+                pass
+        raise EncodingError(path, f"byte 0x{error.object[error.start]:02x}", f"text in {encoding}") from error
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+
+
+def decode(raw: bytes, path: str | Path, line: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{raw[error.start]:02x} at position {error.start}"
+        raise EncodingError(path, byte, "UTF-8 text; convert the file, e.g. with iconv", line) from error

@@ -1,0 +1,84 @@
+"""Tables that are read by row range: in memory, memory-mapped, or a Parquet file of any size."""
+
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+#: bytes of decoded Parquet kept for reading again, and the largest row group that is decoded at once
+CACHE = 256 << 20
+
+#: rows decoded at a time when a table is scanned from beginning to end
+SCAN_ROWS = 1 << 16
+
+
+class Source(Protocol):
+    """Random access to the rows of a table."""
+
+    schema: pa.Schema
+    rows: int
+
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows in order, a bounded number at a time."""
+        ...
+
+    def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table: ...
+
+
+class TableSource:
+    """A table in memory, or one whose columns lie in a memory-mapped file; slices copy nothing."""
+
+    def __init__(self, table: pa.Table, keep: object = None):
+        self.table, self.schema, self.rows = table, table.schema, table.num_rows
+        self.in_memory, self._keep = keep is None, keep  # a temporary file lives as long as what maps it
+
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self.table.select(list(columns)).to_batches(max_chunksize=SCAN_ROWS)
+
+    def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
+        return self.table.select(list(columns)).slice(start, stop - start)
+
+
+class ParquetSource:
+    """A Parquet file, decoded one row group at a time; the groups used last are kept up to `CACHE` bytes."""
+
+    def __init__(self, file: pq.ParquetFile):
+        self.file, self.schema = file, file.schema_arrow
+        self.starts = [0]
+        for group in range(file.metadata.num_row_groups):
+            self.starts.append(self.starts[-1] + file.metadata.row_group(group).num_rows)
+        self.rows = self.starts[-1]
+        self._decoded: OrderedDict[tuple, pa.Table] = OrderedDict()
+
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self.file.iter_batches(batch_size=SCAN_ROWS, columns=list(columns))
+
+    def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
+        parts = []
+        for group, (first, last) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
+            if first < stop and start < last:
+                begin, end = max(start, first), min(stop, last)
+                parts.append(self._group(group, tuple(columns)).slice(begin - first, end - begin))
+        return pa.concat_tables(parts)
+
+    def _group(self, group: int, columns: tuple[str, ...]) -> pa.Table:
+        key = (group, columns)
+        if key not in self._decoded:
+            self._decoded[key] = self.file.read_row_group(group, columns=list(columns))
+            while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > CACHE:
+                self._decoded.popitem(last=False)
+        self._decoded.move_to_end(key)
+        return self._decoded[key]
+
+
+def spooled(schema: pa.Schema, batches: Iterable[pa.RecordBatch], folder: str | Path | None = None) -> TableSource:
+    """Batches written to a temporary Arrow file that is memory-mapped: random access in little memory."""
+    file = tempfile.NamedTemporaryFile(prefix="recurra-", suffix=".arrow", dir=folder)  # noqa: SIM115 (kept open)
+    with pa.ipc.new_file(file.name, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return TableSource(pa.ipc.open_file(pa.memory_map(file.name)).read_all(), keep=file)

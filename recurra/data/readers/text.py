@@ -1,0 +1,152 @@
+"""Plain text: a file as one long sequence of tokens, or a folder with a file for each class and a sequence a line."""
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.data.errors import EmptyFileError, FormatError
+from recurra.data.readers.labels import Encoder, vocabulary_of
+from recurra.data.readers.opening import existing, lines, text_blocks
+from recurra.data.sequences import SequenceSet
+from recurra.data.stores import Cast, Flat, offsets
+from recurra.errors import InputError, UnknownNameError
+
+Level = Literal["character", "word"]
+
+
+def read_text(
+    path: str | Path,
+    level: Level = "character",
+    *,
+    vocabulary: Sequence[str] | None = None,
+    least: int = 1,
+    encoding: str = "utf-8-sig",
+) -> SequenceSet:
+    """A file as one sequence, each token to be predicted from those before; line ends are LF.
+
+    Characters are kept in the smallest type that holds the vocabulary, a byte each for up to 256 of them. Words are
+    divided by white space, with `<unk>` for rare ones and a token for each line end.
+    """
+    path = existing(path)
+    if level not in ("character", "word"):
+        raise UnknownNameError("level", level, ("character", "word"))
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise InputError("encoding", encoding, "the name of an encoding, like latin-1") from error
+    blocks = partial(_blocks, path, encoding, list if level == "character" else _words)
+    known = vocabulary or vocabulary_of((token for block in blocks() for token in block), least, level == "word")
+    codes = torch.from_numpy(_codes(blocks(), Encoder(known, path)))
+    if len(codes) < 2:
+        raise EmptyFileError(path, "less than two tokens", "a text")
+    store = Cast([codes], torch.int64)
+    return SequenceSet.one_step_ahead(
+        store, torch.tensor([len(codes)]), "language", vocabulary=tuple(known), names=[path.name], source=str(path)
+    )
+
+
+def read_text_folder(
+    path: str | Path, *, vocabulary: Sequence[str] | None = None, classes: Sequence[str] | None = None
+) -> SequenceSet:
+    """A folder of text files: every line a sequence of characters, and the file's name its class."""
+    path = Path(path)
+    files = sorted(path.glob("*.txt"))
+    if not files:
+        raise EmptyFileError(path, "no .txt file", "one for each class")
+    texts, marks = [], []
+    encoder = Encoder(classes or [file.stem for file in files], path, "file name")
+    for file in files:
+        written = [line.strip() for _, line in lines(existing(file)) if line.strip()]
+        texts += written
+        marks += [encoder.number(file.stem)] * len(written)
+    known = Encoder(vocabulary or vocabulary_of("".join(texts), unknown=False), path)
+    lengths = torch.tensor([len(text) for text in texts])
+    return SequenceSet(
+        Flat(known.encode("".join(texts)), offsets(lengths)),
+        torch.tensor(marks),
+        lengths,
+        "classification",
+        classes=encoder.known,
+        vocabulary=known.known,
+        texts=texts,
+        names=texts,
+        source=str(path),
+    )
+
+
+def read_sentences(path: str | Path, *, vocabulary: Sequence[str] | None = None, least: int = 1) -> SequenceSet:
+    """A JSON file of sentences, in one list or in several: words to be predicted from those before."""
+    path = existing(path)
+    try:
+        content = json.loads("".join(text_blocks(path)))
+    except json.JSONDecodeError as error:
+        raise FormatError(path, error.msg, "JSON", error.lineno, error.colno) from error
+    sentences = list(_sentences(content, path))
+    if not sentences:
+        raise EmptyFileError(path, "no sentence of two words or more", "at least one")
+    texts = [words for _, words in sentences]
+    known = Encoder(vocabulary or vocabulary_of((word for words in texts for word in words), least), path)
+    lengths = torch.tensor([len(words) for words in texts])
+    tokens = Flat(known.encode(word for words in texts for word in words), offsets(lengths))
+    return SequenceSet.one_step_ahead(
+        tokens,
+        lengths,
+        "language",
+        vocabulary=known.known,
+        texts=texts,
+        names=[name for name, _ in sentences],
+        source=str(path),
+    )
+
+
+def _sentences(content: object, path: Path, name: str = "") -> Iterator[tuple[str, list[str]]]:
+    if isinstance(content, str):
+        if len(content.split()) > 1:
+            yield name, content.split()
+    elif isinstance(content, list):
+        for number, item in enumerate(content):
+            yield from _sentences(item, path, f"{name}/{number}" if name else str(number))
+    else:
+        raise FormatError(path, f"a {type(content).__name__} in JSON", "sentences in a list, or one JSON object a line")
+
+
+def _words(block: str) -> list[str]:
+    return re.findall(r"\S+|\n", block)
+
+
+def _blocks(path: Path, encoding: str, split: Callable[[str], list[str]]) -> Iterator[list[str]]:
+    """Tokens a block at a time; a word cut by the end of a block is put together again."""
+    rest = ""
+    for block in text_blocks(path, encoding):
+        block = rest + block
+        cut = len(block) if split is list else len(block) - len(re.split(r"\s", block)[-1])
+        rest = block[cut:]
+        yield split(block[:cut])
+    yield split(rest)
+
+
+def _codes(blocks: Iterator[list[str]], encoder: Encoder) -> np.ndarray:
+    size = len(encoder.known)
+    small = np.uint8 if size <= 256 else np.int16 if size <= 1 << 15 else np.int32
+    line, parts = 1, []
+    for block in blocks:
+        parts.append(_encoded(block, encoder, line).numpy().astype(small))
+        line += block.count("\n")
+    return np.concatenate(parts)
+
+
+def _encoded(block: list[str], encoder: Encoder, line: int) -> Tensor:
+    if encoder.unknown is None:
+        for token in block:  # only to know the line of an unseen one
+            if token not in encoder.numbers:
+                encoder.number(token, line)
+            line += token == "\n"
+    return encoder.encode(block)

@@ -1,0 +1,119 @@
+"""`.ts` files of the UEA and UCR archives: one case a line, dimensions divided by colons, ragged or not."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recurra.data.errors import DataError, EmptyFileError, FormatError, MissingValueError, RaggedRowError
+from recurra.data.readers.labels import Encoder, classes_of
+from recurra.data.readers.opening import existing, lines
+from recurra.data.sequences import SequenceSet
+
+
+def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceSet:
+    """Cases as sequences (T, D), with the classes the header declares, or `classes` in the order of another set.
+
+    `missing="fill"` repeats the last value for a `?`; `missing="drop"` leaves such a step out.
+    """
+    path = existing(path)
+    numbered = lines(path)
+    header = _header(numbered, path)
+    labelled, targeted = "classlabel" in header, "targetlabel" in header
+    cases, marks, places = [], [], []
+    for line, text in numbered:
+        if not text.strip() or text.startswith("#"):
+            continue
+        *dimensions, last = text.split(":") if labelled or targeted else [*text.split(":"), ""]
+        cases.append(_case(dimensions, header, path, line, missing))
+        marks.append(last.strip())
+        places.append(line)
+    if not cases:
+        raise EmptyFileError(path, "no case after @data", "at least one")
+    return _assembled(cases, marks, places, header, labelled, targeted, classes, path)
+
+
+def _assembled(cases, marks, places, header, labelled, targeted, classes, path: Path) -> SequenceSet:
+    lengths = torch.tensor([len(case) for case in cases])
+    if labelled:
+        encoder = Encoder(classes or header["classlabel"] or classes_of(marks), path, "class label")
+        labels = encoder.encode(marks, places)
+        return SequenceSet(cases, labels, lengths, "classification", classes=encoder.known, source=str(path))
+    if targeted:
+        values = torch.tensor([_number(m, path, p, "target") for m, p in zip(marks, places, strict=True)])
+        return SequenceSet(cases, values[:, None].to(cases[0].dtype), lengths, "regression", source=str(path))
+    return SequenceSet.one_step_ahead(cases, lengths, "next_step", source=str(path))
+
+
+def _header(numbered, path: Path) -> dict[str, list[str]]:
+    """The @-lines up to @data, in lower case; an archive's classes are those after `true`."""
+    header: dict[str, list[str]] = {}
+    for line, text in numbered:
+        words = text.split()
+        if not words or text.startswith("#"):
+            continue
+        if not words[0].startswith("@"):
+            raise FormatError(path, repr(text[:40]), "a line that begins with @ or #, up to @data", line)
+        key = words[0][1:].lower()
+        if key == "data":
+            return header
+        if key in ("classlabel", "targetlabel"):
+            if len(words) < 2 or words[1].lower() not in ("true", "false"):
+                raise FormatError(path, repr(text[:40]), f"{words[0]} true or false", line)
+            if words[1].lower() == "true":
+                header[key] = words[2:]
+        else:
+            header[key] = words[1:]
+    raise FormatError(path, "no line @data", "the cases after a line @data")
+
+
+def _case(dimensions: list[str], header: dict[str, list[str]], path: Path, line: int, missing: str) -> Tensor:
+    if header.get("timestamps", ["false"])[0].lower() == "true":
+        rows = [_stamped(dimension, path, line, k) for k, dimension in enumerate(dimensions, start=1)]
+    else:
+        rows = [[_value(f, path, line, k) for f in d.split(",")] for k, d in enumerate(dimensions, start=1)]
+    declared = header.get("dimensions")
+    if declared and len(rows) != int(declared[0]):
+        raise RaggedRowError(path, f"{len(rows)} dimensions", f"{declared[0]}, as the header says", line)
+    if len({len(row) for row in rows}) > 1:
+        raise RaggedRowError(path, f"dimensions of lengths {[len(row) for row in rows]}", "equal lengths", line)
+    return _closed(torch.tensor(rows, dtype=torch.get_default_dtype()).T.contiguous(), missing, path, line)
+
+
+def _stamped(dimension: str, path: Path, line: int, column: int) -> list[float]:
+    """`(time,value),(time,value)`: the values, in their order."""
+    pairs = dimension.strip().removeprefix("(").removesuffix(")").split("),(")
+    return [_value(pair.rsplit(",", 1)[-1], path, line, column) for pair in pairs]
+
+
+def _value(field: str, path: Path, line: int, column: int) -> float:
+    field = field.strip()
+    return float("nan") if field in ("?", "NaN", "nan") else _number(field, path, line, column)
+
+
+def _number(text: str, path: Path, line: int, column: str | int) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise FormatError(path, repr(text[:40]), "a number", line, column) from error
+
+
+def _closed(case: Tensor, missing: str, path: Path, line: int) -> Tensor:
+    gaps = torch.isnan(case)
+    if not bool(gaps.any()):
+        return case
+    column = int(gaps.any(dim=0).int().argmax()) + 1
+    if missing == "drop" and not bool(gaps.any(dim=1).all()):
+        return case[~gaps.any(dim=1)]
+    if missing == "fill" and not bool(gaps.all(dim=0).any()):
+        return _filled(case, gaps)
+    if missing not in ("error", "drop", "fill"):
+        raise DataError("missing", repr(missing), "error, drop or fill")
+    raise MissingValueError(path, "?", 'a value; or missing="drop" or "fill"', line, column)
+
+
+def _filled(case: Tensor, gaps: Tensor) -> Tensor:
+    steps = torch.arange(len(case))[:, None].expand_as(case)
+    last = torch.where(gaps, -1, steps).cummax(dim=0).values
+    first = torch.where(gaps, len(case), steps).amin(dim=0, keepdim=True)
+    return case.gather(0, torch.where(last < 0, first, last))

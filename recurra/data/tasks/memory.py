@@ -1,0 +1,226 @@
+"""Tasks of remembering: something is shown, time passes, and it is asked for."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recurra.data.sequences import Batch
+from recurra.data.tasks import scores
+from recurra.data.tasks.base import CanonicalTask, check_sizes, integers, one_hot, register, uniform, whole
+from recurra.errors import InputError
+
+
+@register("adding")
+@dataclass(frozen=True)
+class Adding(CanonicalTask):
+    """Two numbers of a long list are marked, one in each half; their sum is wanted (Hochreiter & Schmidhuber 1997).
+
+    Inputs (v_t, m_t) with v uniform on (0, 1). Answering 1 has the variance of the sum as error, 1/6.
+    """
+
+    length: int = 100
+
+    kind, metric, better = "regression", "mse", "lower"
+    input_size, output_size, baseline = 2, 1, 1 / 6
+
+    def __post_init__(self):
+        if not isinstance(self.length, int) or self.length < 2:
+            raise InputError("length", self.length, "at least 2")
+
+    def draw(self, count: int, random: torch.Generator) -> Batch:
+        half, each = self.length // 2, torch.arange(count)
+        values = uniform((self.length, count), random)
+        first = integers(0, half - 1, count, random)
+        second = integers(half, self.length - 1, count, random)
+        marks = torch.zeros_like(values)
+        marks[first, each] = marks[second, each] = 1
+        total = values[first, each] + values[second, each]
+        return whole(torch.stack([values, marks], dim=-1), total[:, None])
+
+    def trivial(self, batch: Batch) -> Tensor:
+        return torch.ones_like(batch.targets)
+
+    def score(self, outputs: Tensor, batch: Batch) -> float:
+        return scores.mse(outputs, batch.targets)
+
+
+@register("copy_memory")
+@dataclass(frozen=True)
+class CopyMemory(CanonicalTask):
+    """Ten symbols of eight, `lag` - 1 blanks, a delimiter, ten blanks: the ten are wanted back at the end.
+
+    The target is blank before (Hochreiter & Schmidhuber 1997, as set in Arjovsky et al. 2016); symbols are 0 to 7, the
+    blank is 8, the delimiter 9. Blanks, then a guess among eight, cost 10 ln 8 / (lag + 20) nats a step.
+    """
+
+    lag: int = 100
+    items: int = 10
+    alphabet: int = 8
+
+    kind, metric, better = "tagging", "cross_entropy", "lower"
+
+    def __post_init__(self):
+        check_sizes(lag=self.lag, items=self.items, alphabet=self.alphabet)
+
+    @property
+    def input_size(self) -> int:
+        return self.alphabet + 2
+
+    @property
+    def output_size(self) -> int:
+        return self.alphabet + 1
+
+    @property
+    def baseline(self) -> float:
+        return self.items * math.log(self.alphabet) / (self.lag + 2 * self.items)
+
+    def draw(self, count: int, random: torch.Generator) -> Batch:
+        blank, delimiter = self.alphabet, self.alphabet + 1
+        data = torch.randint(0, self.alphabet, (self.items, count), generator=random)
+        inputs = torch.full((self.lag + 2 * self.items, count), blank)
+        inputs[: self.items] = data
+        inputs[self.items + self.lag - 1] = delimiter
+        targets = torch.full_like(inputs, blank)
+        targets[-self.items :] = data
+        return whole(one_hot(inputs, self.input_size), targets)
+
+    def trivial(self, batch: Batch) -> Tensor:
+        logits = torch.full((*batch.targets.shape, self.output_size), -math.inf)
+        logits[: -self.items, :, self.alphabet] = 0
+        logits[-self.items :, :, : self.alphabet] = 0
+        return logits
+
+    def score(self, outputs: Tensor, batch: Batch) -> float:
+        return scores.cross_entropy(outputs, batch.targets)
+
+
+@register("temporal_order")
+@dataclass(frozen=True)
+class TemporalOrder(CanonicalTask):
+    """Two X or Y among distractors, at steps 10–20 and 50–60 of 100–110: in which order (HS97, task 6a).
+
+    A sequence begins with E and ends with B; the distractors are a, b, c, d. The classes are XX, XY, YX, YY.
+    """
+
+    kind, metric, better = "classification", "accuracy", "higher"
+    symbols = ("E", "B", "a", "b", "c", "d", "X", "Y")
+    input_size, output_size, baseline = 8, 4, 1 / 4
+
+    def draw(self, count: int, random: torch.Generator) -> Batch:
+        lengths, each = integers(100, 110, count, random), torch.arange(count)
+        sequence = torch.randint(2, 6, (int(lengths.max()), count), generator=random)
+        first, second = (torch.randint(0, 2, (count,), generator=random) for _ in range(2))
+        sequence[integers(10, 20, count, random) - 1, each] = 6 + first  # steps are counted from 1
+        sequence[integers(50, 60, count, random) - 1, each] = 6 + second
+        sequence[0], sequence[lengths - 1, each] = 0, 1
+        sequence[torch.arange(len(sequence))[:, None] >= lengths] = -1
+        return Batch(one_hot(sequence, self.input_size), 2 * first + second, lengths, each)
+
+    def trivial(self, batch: Batch) -> Tensor:
+        return one_hot(torch.zeros_like(batch.targets), self.output_size)
+
+    def score(self, outputs: Tensor, batch: Batch) -> float:
+        return scores.accuracy(outputs, batch.targets)
+
+
+@register("latch")
+@dataclass(frozen=True)
+class Latch(CanonicalTask):
+    """The first three inputs are +1 or -1, the rest is noise: which was it (Bengio et al. 1994, Lin et al. 1995)."""
+
+    length: int = 100
+    noise: float = 0.2
+    shown: int = 3
+
+    kind, metric, better = "classification", "accuracy", "higher"
+    input_size, output_size, baseline = 1, 2, 1 / 2
+
+    def __post_init__(self):
+        check_sizes(length=self.length, shown=self.shown)
+        if self.shown > self.length or self.noise < 0:
+            raise InputError(
+                "latch", f"shown {self.shown} of {self.length}, noise {self.noise}", "shown ≤ length, noise ≥ 0"
+            )
+
+    def draw(self, count: int, random: torch.Generator) -> Batch:
+        labels = torch.randint(0, 2, (count,), generator=random)
+        inputs = self.noise * torch.randn(self.length, count, generator=random, dtype=torch.float64)
+        inputs[: self.shown] = 2.0 * labels - 1
+        return whole(inputs[..., None], labels)
+
+    def trivial(self, batch: Batch) -> Tensor:
+        return one_hot(torch.zeros_like(batch.targets), self.output_size)
+
+    def score(self, outputs: Tensor, batch: Batch) -> float:
+        return scores.accuracy(outputs, batch.targets)
+
+
+@register("serial_recall")
+@dataclass(frozen=True)
+class SerialRecall(CanonicalTask):
+    """A string is read, blanks pass, and from a cue on the string is wanted symbol by symbol (Sutskever & Hinton 2010).
+
+    Symbols are 0 to alphabet - 1, then the blank, then the cue; only the recalled symbols are scored.
+    """
+
+    items: int = 5
+    delay: int = 20
+    alphabet: int = 26
+
+    kind, metric, better = "tagging", "accuracy", "higher"
+
+    def __post_init__(self):
+        check_sizes(items=self.items, delay=self.delay, alphabet=self.alphabet)
+
+    @property
+    def input_size(self) -> int:
+        return self.alphabet + 2
+
+    @property
+    def output_size(self) -> int:
+        return self.alphabet + 1
+
+    @property
+    def baseline(self) -> float:
+        return 1 / self.alphabet
+
+    def draw(self, count: int, random: torch.Generator) -> Batch:
+        string = torch.randint(0, self.alphabet, (self.items, count), generator=random)
+        inputs = torch.full((2 * self.items + self.delay, count), self.alphabet)
+        inputs[: self.items] = string
+        inputs[self.items + self.delay] = self.alphabet + 1
+        targets = torch.full_like(inputs, self.alphabet)
+        targets[-self.items :] = string
+        return whole(one_hot(inputs, self.input_size), targets)
+
+    def trivial(self, batch: Batch) -> Tensor:
+        return one_hot(torch.zeros_like(batch.targets), self.output_size)
+
+    def score(self, outputs: Tensor, batch: Batch) -> float:
+        return scores.accuracy(outputs[-self.items :], batch.targets[-self.items :])
+
+
+@register("parity")
+@dataclass(frozen=True)
+class Parity(CanonicalTask):
+    """Fair bits; at every step, whether the number of ones so far is odd."""
+
+    length: int = 40
+
+    kind, metric, better = "tagging", "accuracy", "higher"
+    input_size, output_size, baseline = 1, 2, 1 / 2
+
+    def __post_init__(self):
+        check_sizes(length=self.length)
+
+    def draw(self, count: int, random: torch.Generator) -> Batch:
+        bits = torch.randint(0, 2, (self.length, count), generator=random)
+        return whole(bits[..., None].double(), bits.cumsum(dim=0) % 2)
+
+    def trivial(self, batch: Batch) -> Tensor:
+        return one_hot(torch.zeros_like(batch.targets), self.output_size)
+
+    def score(self, outputs: Tensor, batch: Batch) -> float:
+        return scores.accuracy(outputs, batch.targets)
