@@ -6,8 +6,8 @@ A cell says three things, and nothing about time, batches, directions or devices
     self.f = self.affine("x", "h")              parameters: W h + U x + b, called as self.f(x, h)
     def step(self, x, h, c): ...                the equations; it returns the new states
 
-Rules of `step`: rows are sequences, so it sees `(B, size)`. It returns the new states in order; one value more in front of
-them is the output (otherwise the first state is). A state declared with delays arrives as a tuple, one entry a delay.
+Rules of `step`: rows are sequences, so it sees `(B, size)`. It returns the new states in order; one value more in front
+of them is the output (otherwise the first state is). A state declared with delays arrives as a tuple, one entry a delay.
 Keyword-only arguments ask for more: `t`, the time index since the sequence began, or the name of a declared mask.
 """
 
@@ -29,7 +29,7 @@ TIME = "t"
 
 @dataclass(frozen=True)
 class State:
-    """One carried quantity: `(B, size)`, or its last `depth` values `(B, depth, size)`, newest first, if it is delayed."""
+    """A carried quantity: `(B, size)`, or its last `depth` values `(B, depth, size)`, newest first, if delayed."""
 
     name: str
     size: int
@@ -63,7 +63,7 @@ class Mask:
 
 
 class Affine(nn.Module):
-    """`W h + U x + b` over any number of operands: the weight of "x" is `U`, that of a lone state `W`, else `W_<state>`."""
+    """`W h + U x + b` over any operands: the weight of "x" is `U`, that of a lone state `W`, else `W_<state>`."""
 
     def __init__(self, operands: Mapping[str, int], size: int, bias: bool):
         super().__init__()
@@ -164,7 +164,11 @@ class Cell(nn.Module):
             if name not in self.states:
                 raise UnknownNameError("state", name, self.states)
         self.carried = tuple(
-            State(name, positive_int(name, sizes.get(name, hidden_size)), _delays(delays[name]) if name in delays else None)
+            State(
+                name,
+                positive_int(name, sizes.get(name, hidden_size)),
+                _delays(delays[name]) if name in delays else None,
+            )
             for name in self.states
         )
         if TIME in self._asks_for():
@@ -198,6 +202,14 @@ class Cell(nn.Module):
     def start(self, state: str, value: float | str) -> None:
         """The state before the first step: a number, or the name of the parameter that holds it (default 0)."""
         self.starts[state] = value
+
+    def learn_start(self) -> None:
+        """Make the state before the first step a parameter, `<state>_0`, starting where the state started before."""
+        for state in self.carried:
+            if state.name != TIME and not isinstance(self.starts.get(state.name), str):
+                value = torch.full(state.shape(1)[1:], float(self.starts.get(state.name, 0.0)))
+                self.register_parameter(f"{state.name}_0", nn.Parameter(value))
+                self.start(state.name, f"{state.name}_0")
 
     def _width(self, operand: str | int) -> int:
         if isinstance(operand, int):

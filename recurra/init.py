@@ -1,6 +1,6 @@
 """Initialisation: in-place fillers for one tensor, and the public initialisers a layer takes as `init=`.
 
-A filler ends in `_`, as in torch.nn.init. A public initialiser is called with a cell and fills every recurrent matrix of it
+A filler ends in `_`, as in torch.nn.init. A public initialiser is called with a cell and fills its recurrent matrices
 (`identity`, `orthogonal`, `spectral_radius`) or the biases of the gates that keep or overwrite memory (`chrono`,
 `forget_bias`); the matrix ones may be called with a tensor as well.
 """

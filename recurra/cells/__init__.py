@@ -1,7 +1,8 @@
-"""The zoo: every cell of the survey and its descendants, one family a file. Importing this package registers them all."""
+"""The zoo: every cell of the survey and its descendants, one family a file. Importing it registers them."""
 
 from .descendants import (
     LEM,
+    SLSTM,
     UGRNN,
     AntisymmetricRNN,
     CoRNN,
@@ -10,7 +11,6 @@ from .descendants import (
     Janet,
     MinGRU,
     MinLSTM,
-    SLSTM,
 )
 from .greff import LSTMCIFG, LSTMNFG, LSTMNIAF, LSTMNIG, LSTMNOAF, LSTMNOG
 from .gru import GRU, MGU, MGU1, MGU2, MGU3, MUT1, MUT2, MUT3
@@ -55,8 +55,8 @@ __all__ = [
     "LeakyRNN",
     "MinGRU",
     "MinLSTM",
-    "OrthogonalRNN",
     "OriginalLSTM",
+    "OrthogonalRNN",
     "ProjectionLSTM",
     "ResidualRNN",
     "SlopeLSTM",

@@ -14,7 +14,7 @@ from .derivations import Antisymmetric, BlockDiagonal
 
 @register("indrnn")
 class IndRNN(Cell):
-    """Units that see only their own past: the recurrent matrix is diagonal, bounded for sequences of `longest` steps."""
+    """Units that see only their own past: the matrix is diagonal, bounded for sequences of `longest` steps."""
 
     paper, year = "Li et al., Independently Recurrent Neural Network: Building a Longer and Deeper RNN", 2018
 
@@ -108,9 +108,7 @@ class CoRNN(Cell):
     paper, year = "Rusch & Mishra, Coupled Oscillatory Recurrent Neural Network (coRNN)", 2021
     states = ("y", "z")
 
-    def __init__(
-        self, input_size: int, hidden_size: int, dt: float = 0.042, gamma: float = 2.7, epsilon: float = 4.7
-    ):
+    def __init__(self, input_size: int, hidden_size: int, dt: float = 0.042, gamma: float = 2.7, epsilon: float = 4.7):
         super().__init__(input_size, hidden_size)
         self.a = self.affine("x", "y", "z")
         self.dt, self.gamma, self.epsilon = dt, gamma, epsilon

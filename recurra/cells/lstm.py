@@ -1,10 +1,10 @@
 """Long short-term memory and its close kin (survey section 4). Gates i, f, o; candidate g; memory c; output h."""
 
 import torch
-from torch import Tensor, nn, sigmoid, tanh
+from torch import Tensor, sigmoid, tanh
 
 from .. import init
-from ..cell import Affine, Cell, positive_int, register
+from ..cell import Cell, positive_int, register
 from ..errors import InputError
 from .derivations import RepeatRows
 

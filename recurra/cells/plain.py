@@ -1,4 +1,4 @@
-"""Networks of one product and one squashing function, told apart by their recurrent matrix (survey sections 2 and 3.1)."""
+"""One product and one squashing function, told apart by the recurrent matrix (survey sections 2 and 3.1)."""
 
 import torch
 from torch import Tensor, nn, relu, tanh

@@ -31,7 +31,7 @@ class DelayRNN(Cell):
 
 @register("leaky_rnn")
 class LeakyRNN(Cell):
-    """RNN whose units leak at their own rate: τ = 1 keeps no copy of the past, a large τ remembers for about τ steps."""
+    """RNN whose units leak at their own rate: τ = 1 keeps no copy of the past, a large τ remembers for τ steps."""
 
     paper, year = "Jaeger, Lukoševičius, Popovici & Siewert, Optimization and Applications of Echo State Networks", 2007
     candidate = "g"
@@ -71,7 +71,7 @@ def _time_constants(tau: float | Tensor | None, longest: float, size: int) -> Te
 
 @register("temporal_kernel_rnn")
 class TemporalKernelRNN(Cell):
-    """RNN whose pre-activation decays instead of being recomputed: it sees all earlier steps, exponentially weighted."""
+    """RNN whose pre-activation decays instead of being recomputed: it sees all earlier steps, weighted by age."""
 
     paper, year = "Sutskever & Hinton, Temporal-Kernel Recurrent Neural Networks", 2010
     states = ("h", "a")
@@ -145,9 +145,7 @@ class FocusedRNN(Cell):
 
     paper, year = "Mozer, A Focused Backpropagation Algorithm for Temporal Pattern Recognition", 1989
 
-    def __init__(
-        self, input_size: int, hidden_size: int, decay: float = 0.9, nonlinearity: str | Activation = "tanh"
-    ):
+    def __init__(self, input_size: int, hidden_size: int, decay: float = 0.9, nonlinearity: str | Activation = "tanh"):
         super().__init__(input_size, hidden_size)
         if not 0.0 < decay < 1.0:
             raise InputError("decay", decay, "a number strictly between 0 and 1")

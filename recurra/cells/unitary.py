@@ -19,24 +19,27 @@ class UnitaryRNN(Cell):
         n = hidden_size
         super().__init__(input_size, hidden_size, sizes={"h": 2 * n})
         self.net = self.affine("x", size=2 * n, bias=False)
-        self.theta = nn.Parameter(init.uniform_(torch.empty(3, n), math.pi))
-        self.v = nn.Parameter(init.uniform_(torch.empty(2, 2, n), 1.0))  # (reflection, real or imaginary, n)
+        self.theta_1, self.theta_2, self.theta_3 = (
+            nn.Parameter(init.uniform_(torch.empty(n), math.pi)) for _ in range(3)
+        )
+        self.v_1, self.v_2 = (nn.Parameter(init.uniform_(torch.empty(2 * n), 1.0)) for _ in range(2))
         self.b = self.vector()
         self.register_buffer("permutation", torch.randperm(n))
         self.h_0 = nn.Parameter(init.uniform_(torch.empty(2 * n), math.sqrt(3 / (2 * n))))  # E‖h_0‖² = 1
         self.start("h", "h_0")
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
-        z = self.evolve(as_complex(h)) + as_complex(self.net(x))
+        z_1 = torch.fft.fft(rotate(as_complex(h), self.theta_1), norm="ortho")
+        z_2 = reflect(z_1, as_complex(self.v_1))[..., self.permutation]
+        z_3 = torch.fft.ifft(rotate(z_2, self.theta_2), norm="ortho")
+        z_4 = rotate(reflect(z_3, as_complex(self.v_2)), self.theta_3)  # = W h
+        z = z_4 + as_complex(self.net(x))
         return as_real(modrelu(z, self.b))
 
-    def evolve(self, z: Tensor) -> Tensor:
-        """`W z`, factor by factor from the right."""
-        turn = torch.polar(torch.ones_like(self.theta), self.theta)
-        z = torch.fft.fft(turn[0] * z, norm="ortho")
-        z = reflect(z, torch.complex(*self.v[0]))[..., self.permutation]
-        z = torch.fft.ifft(turn[1] * z, norm="ortho")
-        return turn[2] * reflect(z, torch.complex(*self.v[1]))
+
+def rotate(z: Tensor, theta: Tensor) -> Tensor:
+    """`diag(e^{iθ}) z`."""
+    return torch.polar(torch.ones_like(theta), theta) * z
 
 
 def as_complex(real: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ orders it: recurrent products, input products, the rest, biases.
 """
 
 import operator
-import re
 from dataclasses import dataclass, field
 
 import torch
@@ -13,20 +12,47 @@ from torch import fx
 
 from ..cell import TIME, Affine, Cell
 from .operations import ATOM, MEANING, PRODUCT, SUM, product_of
-from .trace import Step, trace
+from .trace import Step, trace_equations
 
 aten = torch.ops.aten
 
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi omega "
-    "Gamma Delta Theta Lambda Sigma Phi Psi Omega"
-).split()
+_GREEK = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "rho",
+    "sigma",
+    "tau",
+    "phi",
+    "chi",
+    "psi",
+    "omega",
+    "Gamma",
+    "Delta",
+    "Theta",
+    "Lambda",
+    "Sigma",
+    "Phi",
+    "Psi",
+    "Omega",
+]
 _ADDITIONS = (aten.add.Tensor, aten.add.Scalar)
+_MULTIPLICATIONS = (aten.mul.Tensor, aten.mul.Scalar)
 
 
 def equations(cell: Cell) -> str:
-    """One `aligned` block: an equation for every named value, then for every state and output."""
-    step = trace(cell)
+    """One `aligned` block: an equation for every named value, state and output of the cell's own step."""
+    step = trace_equations(cell)
     printer = _Printer(cell, step)
     lines = [f"{left} &= {right}" for left, right in printer.lines()]
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
@@ -50,15 +76,15 @@ class _Printer:
         wanted: list[tuple[fx.Node, str]] = []
         results = self.step.results()
         for name, node in zip(self.step.outputs[1:], results[1:], strict=False):
-            wanted.append((node, f"{symbol(name)}_t"))
+            wanted.append((node, symbol(name, "t")))
         taken = {left for _, left in wanted}
         finals = {node for node, _ in wanted}
         for name, node in zip(self.step.named, results[len(self.step.outputs) :], strict=True):
-            left = f"{symbol(name)}_t"
+            left = symbol(name, "t")
             if node not in finals and node.op == "call_function":
-                wanted.append((node, left if left not in taken else f"{symbol(name)}'_t"))
+                wanted.append((node, left if left not in taken else symbol(name + "'", "t")))
         if results[0] not in finals:
-            wanted.append((results[0], "y_t"))
+            wanted.append((results[0], "y_{t}"))
         lines = []
         for node, left in sorted(dict(wanted).items(), key=lambda pair: order[pair[0]]):
             lines.append((left, self.expression(node, top=True)[0]))
@@ -69,21 +95,24 @@ class _Printer:
 
     def _input(self, name: str) -> str:
         if name in ("x", TIME):
-            return "x_t" if name == "x" else "t"
+            return "x_{t}" if name == "x" else "t"
         base, _, delay = name.partition("[")
         if base in self.cell.states:
-            return f"{symbol(base)}_{{t-{delay.rstrip(']') or 1}}}"
-        mask = self.cell.masks[name]
-        return f"{symbol(name)}_t" if mask.each == "step" else symbol(name)
+            return symbol(base, f"t-{delay.rstrip(']') or 1}")
+        return symbol(name, "t" if self.cell.masks[name].each == "step" else "")
 
     def _weight(self, name: str) -> str:
+        """`i.W` → W_i. A cell's only affine needs no subscript; a lone matrix is called by its own name."""
         path, _, leaf = name.rpartition(".")
-        alone = sum(isinstance(m, Affine) for m in self.cell.children()) == 1
-        if not path or (alone and isinstance(self.cell.get_submodule(path), Affine)):
+        affines = [module for module in self.cell.children() if isinstance(module, Affine)]
+        owner = self.cell.get_submodule(path)
+        if not path or (len(affines) == 1 and owner in affines):
             return symbol(leaf)
-        base, _, sub = leaf.partition("_")
         gate = path.rpartition(".")[2]
-        return f"{symbol(base)}_{{{subscript(gate)}{subscript(sub)}}}"
+        if isinstance(owner, Affine) and len(owner.operands) == 1 and owner.b is None and gate.isupper():
+            return symbol(gate)
+        base, _, of = leaf.partition("_")
+        return symbol(f"{base}_{gate}_{of}" if of else f"{base}_{gate}")
 
     # ------------------------------------------------------------------------------------------ expressions
 
@@ -99,13 +128,25 @@ class _Printer:
             return self._part(node)
         if node.target in _ADDITIONS:
             return self._sum(node), SUM
+        if node.target in _MULTIPLICATIONS and not all(isinstance(a, fx.Node) for a in node.args):
+            return self._scaled(node)
+        if node.target is aten._fft_c2c.default:
+            inverse = "" if node.args[3] else "^{-1}"
+            return rf"\mathcal{{F}}{inverse}\,{self._operand(node.args[0], ATOM)}", PRODUCT
         row = MEANING.get(node.target)
         if row is None:
             name = str(getattr(node.target, "__name__", node.target)).split(".")[0]
             inner = ", ".join(self.expression(a)[0] for a in node.args if isinstance(a, fx.Node))
-            return rf"\mathrm{{{subscript(name)}}}\left({inner}\right)", ATOM
+            return rf"{_word(name.replace('_', ' '))}\left({inner}\right)", ATOM
         operands = [self._operand(argument, row.inside) for argument in node.args]
         return row.latex.format(*operands), row.binds
+
+    def _scaled(self, node: fx.Node) -> tuple[str, int]:
+        """A number stands in front of what it multiplies; a factor of one is not printed."""
+        value, number = sorted(node.args, key=lambda argument: not isinstance(argument, fx.Node))
+        if number == 1:
+            return self.expression(value)
+        return rf"{_number(number)[0]}\,{self._operand(value, PRODUCT)}", PRODUCT
 
     def _operand(self, argument: object, inside: int) -> str:
         if isinstance(argument, (list, tuple)):
@@ -117,7 +158,7 @@ class _Printer:
         terms = sorted(self._terms(node), key=self._place)
         text = ""
         for term in terms:
-            part, binds = self.expression(term)
+            part, _ = self.expression(term)
             text += part if not text else f" {part}" if part.startswith("-") else f" + {part}"
         return text
 
@@ -145,22 +186,22 @@ class _Printer:
         return self.expression(source)
 
 
-def symbol(name: str) -> str:
-    """A Python name as a symbol: `tau` → τ, `c_new` → c with the rest below."""
-    base, _, below = name.partition("_")
-    head = f"\\{base}" if base in _GREEK else base if len(base) == 1 else rf"\mathrm{{{base}}}"
-    return f"{head}_{{{subscript(below)}}}" if below else head
+def symbol(name: str, time: str = "") -> str:
+    """A Python name as a symbol, and when: `tau` → τ; `c_new`, t → c with "new, t" below."""
+    base, *below = name.split("_")
+    marks = [_word(part) for part in below if part] + ([time] if time else [])
+    return _word(base) + (f"_{{{','.join(marks)}}}" if marks else "")
 
 
-def subscript(text: str) -> str:
-    parts = re.split("_", text)
-    return ",".join(f"\\{p}" if p in _GREEK else p if len(p) < 2 or p.isdigit() else rf"\mathrm{{{p}}}" for p in parts)
+def _word(text: str) -> str:
+    letters = text.rstrip("'")
+    primes = text[len(letters) :]
+    if letters in _GREEK:
+        return f"\\{letters}{primes}"
+    return text if len(letters) < 2 or letters.isdigit() else rf"\mathrm{{{letters}}}{primes}"
 
 
 def _number(value: object) -> tuple[str, int]:
     if isinstance(value, float):
         return f"{value:g}", ATOM if value >= 0 else SUM
     return str(value), ATOM
-
-
-assert SUM < PRODUCT < ATOM

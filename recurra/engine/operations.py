@@ -80,7 +80,7 @@ MEANING: dict[object, Operation] = {
     aten.logical_and.default: Operation("elementwise", r"{0} \wedge {1}", SUM, SUM),
     aten.logical_or.default: Operation("elementwise", r"{0} \vee {1}", SUM, SUM),
     aten.logical_not.default: Operation("elementwise", r"\neg {0}", PRODUCT, ATOM),
-    aten.sum.dim_IntList: Operation("row", r"\textstyle\sum {0}", PRODUCT, PRODUCT),
+    aten.sum.dim_IntList: Operation("row", r"\textstyle\sum {0}", SUM, PRODUCT),
     aten.mean.dim: Operation("row", r"\mathrm{{mean}}\left({0}\right)"),
     aten.var.correction: Operation("row", r"\mathrm{{var}}\left({0}\right)"),
     aten.native_layer_norm.default: Operation("row", r"\mathrm{{LN}}\left({0}\right)"),
@@ -105,7 +105,8 @@ MEANING: dict[object, Operation] = {
     aten.view_as_complex.default: Operation("complex", "{0}", ATOM, ATOM),
     aten.real.default: Operation("complex", r"\mathrm{{Re}}\left({0}\right)"),
     aten.imag.default: Operation("complex", r"\mathrm{{Im}}\left({0}\right)"),
-    aten.select.int: Operation("complex", "{0}", ATOM, ATOM),
+    aten.select.int: Operation("complex", r"\left[{0}\right]_{{{2}}}"),
+    aten.polar.default: Operation("complex", r"e^{{\mathrm{{i}}\,{1}}}"),
     aten._conj.default: Operation("complex", r"\overline{{{0}}}"),
     aten._fft_c2c.default: Operation("complex", r"\mathcal{{F}}\,{0}", PRODUCT, ATOM),
 }

@@ -23,7 +23,7 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Scanned:
-    """What a scan gives: outputs, the state after each sequence's last valid step, and the trace if it was asked for."""
+    """What a scan gives: outputs, the state after each sequence's last valid step, the trace if asked for."""
 
     y: Tensor  # (T, B, output_size)
     state: tuple[Tensor, ...]
@@ -44,15 +44,17 @@ def _loop(cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
     fresh = cell.initial_state(batch, given.x) if given.resets is not None else ()
     resets = () if given.resets is None else given.resets.unbind(0)
     valid = () if given.lengths is None else valid_steps(given.lengths, steps).unbind(0)
+    weights = cell.weights() if cell.modifiers or keep_trace else None
     outputs: list[Tensor] = []
     traces: list[dict[str, Tensor]] = []
     for t, x_t in enumerate(x.unbind(0)):  # slicing x[t] instead would make backward quadratic in T
         if resets:
             state = _choose(resets[t], fresh, state)
-        y, new, named = advance(cell, x_t, state, {name: mask[t] for name, mask in masks.items()}, keep_trace)
+        drawn = {name: mask[t] for name, mask in masks.items()}
+        y, new, named = advance(cell, x_t, state, drawn, weights)
         if valid:
             y, new = torch.where(valid[t][:, None], y, y.new_zeros(())), _choose(valid[t], new, state)
-            named = {name: _zero_past_end(valid[t], value) for name, value in named.items()}
+            named = {name: torch.where(valid[t][:, None], v, v.new_zeros(())) for name, v in named.items()}
         state = new
         outputs.append(y)
         traces.append(named)
@@ -62,14 +64,17 @@ def _loop(cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
 
 
 def advance(
-    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], keep_trace: bool = False
+    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], weights: dict[str, Tensor] | None = None
 ) -> tuple[Tensor, tuple[Tensor, ...], dict[str, Tensor]]:
-    """One step with its bookkeeping: delay lines move on, the time index counts."""
+    """One step with its bookkeeping: delay lines move on, the time index counts.
+
+    With `weights` the traced graph runs, which knows modifiers and names; without, the cell's own `step`.
+    """
     views = [_view(spec, value) for spec, value in zip(cell.carried, state, strict=True) if spec.name != TIME]
     extras = masks | {spec.name: value for spec, value in zip(cell.carried, state, strict=True) if spec.name == TIME}
     named: dict[str, Tensor] = {}
-    if cell.modifiers or keep_trace:
-        results, named = run(cell, x, tuple(views), extras)
+    if weights is not None:
+        results, named = run(cell, x, tuple(views), extras, weights)
     else:
         results = with_output(cell, cell.step(x, *views, **extras))
     y, *new = results
@@ -77,7 +82,8 @@ def advance(
         value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))
         for spec, value in zip(cell.carried, state, strict=True)
     )
-    if keep_trace:
+    if weights is not None:
+        named = {name: value.expand(x.shape[0], -1) for name, value in named.items()}  # a τ per unit has no batch
         named |= {spec.name: _newest(spec, v) for spec, v in zip(cell.carried, carried, strict=True)}
     return y, carried, named
 
@@ -101,10 +107,6 @@ def _unbind_masks(cell: Cell, masks: dict[str, Tensor], steps: int) -> dict[str,
 def _choose(where: Tensor, yes: Sequence[Tensor], no: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Row by row, one state or the other."""
     return tuple(torch.where(where.view(-1, *[1] * (a.dim() - 1)), a, b) for a, b in zip(yes, no, strict=True))
-
-
-def _zero_past_end(valid: Tensor, value: Tensor) -> Tensor:
-    return torch.where(valid[:, None], value, value.new_zeros(())) if value.dim() > 1 else value
 
 
 def _view(spec: State, value: Tensor) -> Tensor | tuple[Tensor, ...]:

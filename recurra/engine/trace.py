@@ -1,8 +1,9 @@
 """One step of a cell → a small graph, and its derivative.
 
-`trace(cell)` runs `step` once on stand-in tensors and writes down what it did: a torch.fx graph over the operations listed
-in operations.py, whose inputs are what the step reads (x, states, masks, weights) and whose outputs are what it returns,
-followed by every local variable it named. `derivative(step)` is the same for the step's vjp; torch does the calculus.
+`trace(cell)` runs `step` once on stand-in tensors and writes down what it did: a torch.fx graph over the operations
+listed in operations.py, whose inputs are what the step reads (x, states, masks, weights) and whose outputs are what it
+returns, followed by every local variable it named. `derivative(step)` is the same for the step's vjp; torch does the
+calculus.
 
 The step is traced at two batch sizes and the graphs are compared. Where they differ by the batch size itself, the graph
 reads it from x; any other difference means the step branched on a shape, and is an error rather than a graph that is
@@ -30,7 +31,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A traced step. Placeholders of `graph`, in order: `inputs`, then `weights`; its outputs: `outputs`, then `named`."""
+    """A traced step. Placeholders of `graph`: `inputs`, then `weights`; its results: `outputs`, then `named`."""
 
     graph: fx.Graph
     inputs: tuple[str, ...]  # "x", "h", "h[3]" for a delayed state, "t", masks
@@ -74,15 +75,27 @@ _FUNCTIONS: WeakKeyDictionary[Step, Callable] = WeakKeyDictionary()
 def trace(cell: Cell) -> Step:
     """The graph of one step of this cell, with its modifiers applied."""
     known = _TRACES.setdefault(cell, {})
-    dtype = next(iter(cell.weights().values()), torch.empty(0)).dtype
-    key = (cell.training, dtype, len(cell.modifiers))
+    key = _key(cell)
     if key not in known:
-        step = _trace_at(cell, 2)
-        _for_any_batch(step.graph, _trace_at(cell, 3).graph)
+        step = trace_equations(cell)
         for modifier in cell.modifiers:
             step = modifier.rewrite(step, cell)  # pyrefly: ignore
         known[key] = step
     return known[key]
+
+
+def trace_equations(cell: Cell) -> Step:
+    """The graph of the cell's own equations, without modifiers."""
+    step = _trace_at(cell, 2)
+    _for_any_batch(step.graph, _trace_at(cell, 3).graph)
+    return step
+
+
+def _key(cell: Cell) -> tuple:
+    """What a trace depends on besides the class's code: a step may branch on its plain attributes."""
+    weight = next(iter(cell.parameters()), torch.empty(0))
+    plain = {name: value for name, value in vars(cell).items() if isinstance(value, (bool, int, float, str))}
+    return (*plain.items(), weight.dtype, weight.device, len(cell.modifiers))
 
 
 def modified_step(cell: Cell, x: Tensor, *states: Any, **extras: Tensor) -> tuple[Tensor, ...]:
@@ -90,7 +103,9 @@ def modified_step(cell: Cell, x: Tensor, *states: Any, **extras: Tensor) -> tupl
     return run(cell, x, states, extras)[0]
 
 
-def run(cell: Cell, x: Tensor, states: tuple, extras: dict) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+def run(
+    cell: Cell, x: Tensor, states: tuple, extras: dict[str, Tensor], weights: dict[str, Tensor] | None = None
+) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     """Run the traced graph: `(output, *new states)` and every named value."""
     step = trace(cell)
     if step not in _FUNCTIONS:
@@ -99,7 +114,7 @@ def run(cell: Cell, x: Tensor, states: tuple, extras: dict) -> tuple[tuple[Tenso
     for state, value in zip(cell.carried, states, strict=False):
         views = value if isinstance(value, (tuple, list)) else (value,)
         given.update(zip(_views(state), views, strict=True))
-    weights = cell.weights()
+    weights = cell.weights() if weights is None else weights
     results = _FUNCTIONS[step](*(given[name] for name in step.inputs), *(weights[name] for name in step.weights))
     count = len(step.outputs)
     return results[:count], dict(zip(step.named, results[count:], strict=True))
@@ -118,7 +133,7 @@ def _trace_at(cell: Cell, batch: int) -> Step:
     like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
     shapes = {"x": (batch, cell.input_size)}
     for state in cell.carried:
-        shapes |= {view: (batch, state.size) for view in _views(state)}
+        shapes |= dict.fromkeys(_views(state), (batch, state.size))
     shapes |= {name: (batch, cell.masks[name].size) for name in cell._asks_for() if name != TIME}
     outputs: list[str] = []
     named: list[str] = []
@@ -224,6 +239,7 @@ def _simplify(graph: fx.Graph) -> fx.Graph:
             with graph.inserting_before(node):
                 product = graph.call_function(aten.linear.default, (node.args[-2], node.args[-1].args[0]))
                 total = product if bias is None else graph.call_function(aten.add.Tensor, (product, bias))
+            product.meta, total.meta = dict(node.meta), dict(node.meta)
             node.replace_all_uses_with(total)
             graph.erase_node(node)
     graph.eliminate_dead_code()
@@ -294,7 +310,7 @@ def lower(step: Step) -> Step:
 
 
 def derivative(step: Step) -> fx.Graph:
-    """The step's vjp. Placeholders: inputs, weights, a cotangent for each output; results: one for each of the first two."""
+    """The step's vjp. Placeholders: inputs, weights, a cotangent per output; results: one per input and weight."""
     function, count = step.function(), len(step.outputs)
 
     def pull_back(*values: Tensor) -> list[Tensor]:

@@ -1,0 +1,461 @@
+"""Everything around a cell: time, depth, direction, lengths, dropout, streaming.
+
+`y, state = layer(x, state)` means what it means in torch.nn: `x` is `(T, B, D)`, `(B, T, D)` with batch_first, or
+`(T, D)` unbatched; a state is `(layers · directions, B, size)`, one tensor for a cell with one state, a tuple for more.
+Two readings are recurra's own: a delayed state holds its last values, `(layers · directions, B, depth, size)`; and
+where layers differ in width, each state is a tuple with one tensor a layer and direction instead of a stacked one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from . import cells
+from .cell import Cell, State, find, positive_int, registry
+from .engine.scan import Scanned, Sequences, scan
+from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
+from .init import Initialiser
+from .modifiers import Modifier, modify
+from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
+
+__all__ = ["Readout", "Recurrent", "Trace", "layer"]
+
+States = list[tuple[Tensor, ...]]  # one tuple of carried states a sheet; a sheet is one direction of one layer
+
+
+class Trace(Mapping[str, Any]):
+    """Every state and every named intermediate at every step.
+
+    `trace["f"]` is `(T, B, size)`, laid out like the output; with several layers or directions it is a tuple of those,
+    in the order of the state's first axis. `trace.sheets[k]` holds the names of one direction of one layer.
+    """
+
+    def __init__(self, sheets: Sequence[Mapping[str, Tensor]]):
+        self.sheets = tuple(dict(sheet) for sheet in sheets)
+
+    def __getitem__(self, name: str) -> Tensor | tuple[Tensor, ...]:
+        found = tuple(sheet[name] for sheet in self.sheets)
+        return found if len(found) > 1 else found[0]
+
+    def __iter__(self):
+        return iter(self.sheets[0])
+
+    def __len__(self) -> int:
+        return len(self.sheets[0])
+
+
+class Recurrent(nn.Module):
+    """Any cell, run over sequences.
+
+    Beyond torch.nn's arguments: `hidden_size` may be a list, one width a layer. `bidirectional="separate"` gives each
+    direction a stack of its own (ELMo), where True lets every layer see both. `depth` is "stack", "residual" (each
+    layer above the first adds its input) or "graves" (the input reaches every layer, every layer the output).
+    `initial` is "zeros", "learned" or "carried" (from the previous call, detached). `modifiers` regularise the cell;
+    `init` overrides its initialisation. Other keywords are the cell's own options.
+    """
+
+    def __init__(
+        self,
+        cell: type[Cell] | str,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        modifiers: Sequence[Modifier] = (),
+        init: Initialiser | Sequence[Initialiser] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ):
+        super().__init__()
+        self.cell_class = _cell_class(cell)
+        self.input_size = positive_int("input_size", input_size)
+        self.hidden_sizes = _widths(hidden_size, num_layers)
+        self.num_layers = len(self.hidden_sizes)
+        self.hidden_size = hidden_size if isinstance(hidden_size, int) else list(self.hidden_sizes)
+        self.bias, self.batch_first, self.options = bias, batch_first, options
+        self.dropout = _one_of_range("dropout", dropout)
+        self.bidirectional = _one_of("bidirectional", bidirectional, (False, True, "separate"))
+        self.depth = _one_of("depth", depth, ("stack", "residual", "graves"))
+        self.initial = _one_of("initial", initial, ("zeros", "learned", "carried"))
+        self.directions = 2 if bidirectional else 1
+        self.modifiers, self.init = tuple(modifiers), (init,) if callable(init) else tuple(init)
+        self.cells = nn.ModuleList(self._build())
+        self.output_size = self._widths_out()[-1] if depth != "graves" else sum(self._widths_out())
+        self.remembered: States | None = None  # with initial="carried": the state after the previous call
+        self.to(device=device, dtype=dtype)
+
+    # ------------------------------------------------------------------------------------------ building
+
+    def _build(self) -> list[Cell]:
+        """The cells in torch's order: layer by layer, forward before backward."""
+        built: list[Cell] = []
+        shared = 1 if self.bidirectional == "separate" else self.directions  # directions a layer sees of the one below
+        for number, width in enumerate(self.hidden_sizes):
+            below = shared * built[-1].output_size if built else self.input_size
+            if number and self.depth == "graves":
+                below += self.input_size
+            built += [self._cell(below, width) for _ in range(self.directions)]
+            if number and self.depth == "residual" and shared * built[-1].output_size != below:
+                raise OptionError("depth", "'residual'", f"layers of one width; layer {number} has {width}")
+        return built
+
+    def _cell(self, input_size: int, hidden_size: int) -> Cell:
+        try:
+            cell = self.cell_class(input_size, hidden_size, **self.options)
+        except TypeError as error:
+            unknown = [name for name in self.options if f"'{name}'" in str(error)]
+            if isinstance(error, InputError) or not unknown:
+                raise
+            raise OptionError(
+                unknown[0], repr(self.options[unknown[0]]), _known_options(self.cell_class, unknown[0])
+            ) from error
+        if not self.bias:
+            cell.drop_biases()
+        if self.initial == "learned":
+            cell.learn_start()
+        modify(cell, *self.modifiers)
+        for initialise in self.init:
+            initialise(cell)
+        return cell
+
+    @property
+    def sheets(self) -> list[Cell]:
+        """The cells, typed: one for each direction of each layer."""
+        return [cell for cell in self.cells if isinstance(cell, Cell)]
+
+    def _widths_out(self) -> list[int]:
+        return [self.directions * cell.output_size for cell in self.sheets[:: self.directions]]
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as a freshly built layer would."""
+        fresh = dict(nn.ModuleList(self._build()).named_parameters())
+        with torch.no_grad():
+            for name, parameter in self.cells.named_parameters():
+                parameter.copy_(fresh[name])
+
+    def reset_state(self) -> None:
+        """With initial="carried": forget the previous call."""
+        self.remembered = None
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do; code written for torch.nn calls it."""
+
+    # ------------------------------------------------------------------------------------------ calling
+
+    def forward(
+        self,
+        x: Tensor | PackedSequence,
+        state: Any = None,
+        lengths: Tensor | Sequence[int] | None = None,
+        resets: Tensor | None = None,
+        return_trace: bool = False,
+    ) -> Any:
+        """`(y, state)`, or `(y, state, trace)`.
+
+        `lengths` (B,): outputs past a sequence's end are zero, its final state is that of its last step, the backward
+        direction starts there, and nothing depends on the padding. `resets` (T, B): true where a new sequence begins.
+        """
+        x, lengths, wrapping = self._sequences(x, lengths)
+        batched = x.dim() == 3
+        x = x if batched else x.unsqueeze(1)
+        steps, batch = x.shape[:2]
+        if lengths is not None:
+            if not batched:
+                raise OptionError("lengths", "lengths with an unbatched input", "a batch (T, B, D)")
+            lengths = check_lengths(lengths, steps, batch, x.device)
+        resets = self._resets(resets, steps, batch, x.device, batched)
+        states = self._initial_states(state, x, batched)
+        y, scanned = self._run(x, states, lengths, resets, return_trace)
+        if self.initial == "carried":
+            self.remembered = [tuple(value.detach() for value in one.state) for one in scanned]
+        final = self._pack_states([one.state for one in scanned], batched)
+        y = wrapping.wrap(y, lengths) if lengths is not None else y
+        y = self._lay_out(y, batched)
+        if not return_trace:
+            return y, final
+        return (
+            y,
+            final,
+            Trace([{n: self._lay_out(v, batched) for n, v in (one.trace or {}).items()} for one in scanned]),
+        )
+
+    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Streaming: one step of `(B, D)` or `(D,)`."""
+        if self.bidirectional:
+            raise OptionError(
+                "step", "a bidirectional layer", "a layer that reads forwards; the future is not known yet"
+            )
+        if not isinstance(x, Tensor) or x.dim() not in (1, 2):
+            raise ShapeError("x", _shape(x), f"one step, (B, {self.input_size}) or ({self.input_size},)")
+        time = 1 if self.batch_first and x.dim() == 2 else 0
+        y, state = self(x.unsqueeze(time), state)
+        return y.squeeze(time), state
+
+    def _run(
+        self, x: Tensor, states: States, lengths: Tensor | None, resets: Tensor | None, keep_trace: bool
+    ) -> tuple[Tensor, list[Scanned]]:
+        """Outputs (T, B, F) and one result a sheet."""
+        scanned: dict[int, Scanned] = {}
+
+        def sheet(number: int, direction: int, below: Tensor) -> Tensor:
+            k = number * self.directions + direction
+            cell = self.sheets[k]
+            back = direction == 1
+            sequence = reverse(below, lengths) if back else below
+            starts = reverse_resets(resets, lengths) if back and resets is not None else resets
+            masks = cell.draw_masks(below.shape[0], below.shape[1], below)
+            result = scan(cell, Sequences(sequence, states[k], masks, lengths, starts), keep_trace)
+            if back:
+                trace = {n: reverse(v, lengths) for n, v in result.trace.items()} if result.trace else None
+                result = Scanned(reverse(result.y, lengths), result.state, trace)
+            scanned[k] = result
+            return result.y
+
+        if self.bidirectional == "separate":
+            y = _join([self._stack(x, lambda n, v, d=d: sheet(n, d, v)) for d in range(2)])
+        else:
+            both = range(self.directions)
+            y = self._stack(
+                x, lambda n, v: torch.cat([sheet(n, d, v) for d in both], -1) if len(both) > 1 else sheet(n, 0, v)
+            )
+        return y, [scanned[k] for k in range(len(self.cells))]
+
+    def _stack(self, x: Tensor, run_layer: Any) -> Tensor:
+        """Connect the layers in depth."""
+        outputs: list[Tensor] = []
+        below = x
+        for number in range(self.num_layers):
+            seen = _join([x, below]) if number and self.depth == "graves" else below
+            y = run_layer(number, seen)
+            if number and self.depth == "residual":
+                y = y + outputs[-1]
+            outputs.append(y)
+            below = F.dropout(y, self.dropout, self.training) if self.dropout else y
+        return _join(outputs) if self.depth == "graves" else outputs[-1]
+
+    # ------------------------------------------------------------------------------------------ what came in
+
+    def _sequences(self, x: Any, lengths: Any) -> tuple[Tensor, Any, Wrapping]:
+        """Time-major x, its lengths, and the container to return."""
+        if (unwrapped := unwrap(x)) is not None:
+            if lengths is not None:
+                raise OptionError("lengths", "lengths beside a packed or nested input", "one of the two")
+            x, lengths, wrapping = unwrapped
+            self._check_x(x, (3,))
+            return x, lengths, wrapping
+        self._check_x(x, (2, 3))
+        return (x.transpose(0, 1) if self.batch_first and x.dim() == 3 else x), lengths, Wrapping()
+
+    def _check_x(self, x: Any, ranks: tuple[int, ...]) -> None:
+        layout = f"({'B, T' if self.batch_first else 'T, B'}, {self.input_size}) or (T, {self.input_size})"
+        if not isinstance(x, Tensor):
+            raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
+        if x.dim() not in ranks or x.shape[-1] != self.input_size:
+            raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
+        weight = next(self.parameters())
+        if x.device != weight.device:
+            raise DeviceError("x", x.device, f"the layer's device, {weight.device}")
+        if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
+            raise DtypeError("x", x.dtype, f"the layer's dtype, {weight.dtype}")
+
+    def _resets(self, resets: Any, steps: int, batch: int, device: torch.device, batched: bool) -> Tensor | None:
+        if resets is None:
+            return None
+        expected = ((batch, steps) if self.batch_first else (steps, batch)) if batched else (steps,)
+        if not isinstance(resets, Tensor) or tuple(resets.shape) != expected:
+            raise ShapeError("resets", _shape(resets), f"a tensor {expected}, true where a sequence begins")
+        if resets.is_floating_point() or resets.is_complex():
+            raise DtypeError("resets", resets.dtype, "true or false")
+        resets = resets.to(device=device, dtype=torch.bool)
+        return (resets.transpose(0, 1) if self.batch_first else resets) if batched else resets[:, None]
+
+    # ------------------------------------------------------------------------------------------ states
+
+    def _initial_states(self, state: Any, x: Tensor, batched: bool) -> States:
+        batch = x.shape[1]
+        if state is not None:
+            return self._unpack_states(state, batch, batched, x)
+        if self.remembered is not None:
+            if self.remembered[0][0].shape[0] != batch:
+                raise ShapeError(
+                    "x",
+                    f"a batch of {batch}",
+                    f"the batch carried over, {self.remembered[0][0].shape[0]}; reset_state() forgets it",
+                )
+            return self.remembered
+        return [cell.initial_state(batch, x) for cell in self.sheets]
+
+    def _unpack_states(self, state: Any, batch: int, batched: bool, x: Tensor) -> States:
+        """torch's layout → one tuple of carried states a sheet."""
+        specs: tuple[State, ...] = self.sheets[0].carried
+        given = state if isinstance(state, (tuple, list)) and (len(specs) > 1 or not self._stacked(0)) else (state,)
+        if len(specs) == 1 and not self._stacked(0):
+            given = (given,)
+        if len(given) != len(specs):
+            raise ShapeError("state", f"{len(given)} tensors", f"{len(specs)}: {', '.join(s.name for s in specs)}")
+        columns = []
+        for index, value in enumerate(given):
+            rows = value if not self._stacked(index) else self._rows(index, value)
+            if not isinstance(rows, (tuple, list)) or len(rows) != len(self.cells):
+                raise ShapeError("state", _shape(value), f"{len(self.cells)} tensors, one a layer and direction")
+            columns.append([self._check_state(index, k, row, batch, batched, x) for k, row in enumerate(rows)])
+        return [tuple(column[k] for column in columns) for k in range(len(self.cells))]
+
+    def _rows(self, index: int, value: Any) -> Sequence[Tensor]:
+        if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != len(self.cells):
+            spec = self.sheets[0].carried[index]
+            expected = (len(self.cells), *spec.shape(-1))
+            raise ShapeError("state", _shape(value), f"{spec.name} as {str(expected).replace('-1', 'B')}")
+        return value.unbind(0)
+
+    def _check_state(self, index: int, k: int, value: Any, batch: int, batched: bool, x: Tensor) -> Tensor:
+        spec: State = self.sheets[k].carried[index]
+        expected = spec.shape(batch) if batched else spec.shape(1)[1:]
+        if not isinstance(value, Tensor) or tuple(value.shape) != expected:
+            raise ShapeError("state", _shape(value), f"{spec.name} with {expected} for each layer and direction")
+        if value.device != x.device:
+            raise DeviceError("state", value.device, f"x's device, {x.device}")
+        if value.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise DtypeError("state", value.dtype, f"x's dtype, {x.dtype}")
+        return value if batched else value.unsqueeze(0)
+
+    def _pack_states(self, states: Sequence[tuple[Tensor, ...]], batched: bool) -> Any:
+        """One tuple of carried states a sheet → torch's layout."""
+        columns = []
+        for index, values in enumerate(zip(*states, strict=True)):
+            rows = values if batched else tuple(value.squeeze(0) for value in values)
+            columns.append(torch.stack(rows) if self._stacked(index) else rows)
+        return tuple(columns) if len(columns) > 1 else columns[0]
+
+    def _stacked(self, index: int) -> bool:
+        """Whether a state has one shape in all layers, and so is one tensor."""
+        return len({cell.carried[index].shape(1) for cell in self.sheets}) == 1
+
+    def _lay_out(self, value: Any, batched: bool) -> Any:
+        if not isinstance(value, Tensor) or value.is_nested:
+            return value
+        if not batched:
+            return value.squeeze(1) if value.dim() > 2 else value
+        return value.transpose(0, 1) if self.batch_first and value.dim() > 2 else value
+
+    # ------------------------------------------------------------------------------------------ conveniences
+
+    def to_torch(self) -> nn.Module:
+        """The torch.nn module with the same equations and weights; an error says why where there is none."""
+        from .interop.torch import to_torch
+
+        return to_torch(self)
+
+    def extra_repr(self) -> str:
+        extras = {"bidirectional": False, "dropout": 0.0, "depth": "stack", "initial": "zeros", "batch_first": False}
+        shown = [
+            f"{name}={getattr(self, name)!r}" for name, default in extras.items() if getattr(self, name) != default
+        ]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}", *shown])
+
+
+def layer(name: str, input_size: int, hidden_size: int | Sequence[int], *args: Any, **kwargs: Any) -> Recurrent:
+    """A layer of the cell registered under `name`; the arguments are those of `Recurrent`."""
+    return Recurrent(find(name), input_size, hidden_size, *args, **kwargs)
+
+
+class Readout(nn.Module):
+    """The survey's output layer, `y = V h + b_y`, with an optional softmax.
+
+    On a bidirectional layer h is [h→; h←], and the same line reads `V→ h→ + V← h← + b_y`.
+    """
+
+    def __init__(self, source: Recurrent | int, outputs: int, softmax: bool = False, bias: bool = True):
+        super().__init__()
+        size = source.output_size if isinstance(source, Recurrent) else positive_int("source", source)
+        self.V = nn.Parameter(torch.empty(positive_int("outputs", outputs), size))
+        nn.init.xavier_uniform_(self.V)
+        self.register_parameter("b", nn.Parameter(torch.zeros(outputs)) if bias else None)
+        self.softmax = softmax
+
+    def forward(self, h: Tensor) -> Tensor:
+        y = F.linear(h, self.V, self.b)
+        return F.softmax(y, dim=-1) if self.softmax else y
+
+
+# ---------------------------------------------------------------------------------------------------- named layers
+
+
+def _named(cell_class: type[Cell]) -> type[Recurrent]:
+    """A layer class for one cell: `rc.LSTM(64, 128)` is `rc.Recurrent(cells.LSTM, 64, 128)`."""
+
+    def __init__(self: Recurrent, input_size: int, hidden_size: int | Sequence[int], *args: Any, **kwargs: Any):
+        Recurrent.__init__(self, cell_class, input_size, hidden_size, *args, **kwargs)
+
+    doc = f"{cell_class.__doc__}\n\n    Arguments as in `Recurrent`, and the cell's own options."
+    return type(cell_class.__name__, (Recurrent,), {"__init__": __init__, "__doc__": doc, "__module__": __name__})
+
+
+_NAMED = {cell_class.__name__: _named(cell_class) for cell_class in dict.fromkeys(registry().values())}
+globals().update(_NAMED)
+__all__ += list(_NAMED)
+
+
+# ---------------------------------------------------------------------------------------------------- arguments
+
+
+def _cell_class(cell: type[Cell] | str) -> type[Cell]:
+    if isinstance(cell, str):
+        return find(cell)
+    if not (isinstance(cell, type) and issubclass(cell, Cell)):
+        raise InputError("cell", repr(cell), "a subclass of rc.Cell or the name of one")
+    return cell
+
+
+def _widths(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
+    if isinstance(hidden_size, int):
+        return (positive_int("hidden_size", hidden_size),) * positive_int(
+            "num_layers", 1 if num_layers is None else num_layers
+        )
+    widths = tuple(positive_int("hidden_size", width) for width in hidden_size)
+    if not widths or num_layers not in (None, len(widths)):
+        raise InputError("hidden_size", list(widths), f"one width for each of the {num_layers} layers")
+    return widths
+
+
+def _one_of(argument: str, value: Any, allowed: tuple) -> Any:
+    if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
+        raise InputError(argument, repr(value), "one of " + ", ".join(map(repr, allowed)))
+    return value
+
+
+def _one_of_range(argument: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+        raise InputError(argument, value, "a probability between 0 and 1")
+    return float(value)
+
+
+def _known_options(cell_class: type[Cell], asked: str) -> str:
+    import inspect
+
+    own = list(inspect.signature(cell_class.__init__).parameters)[3:]
+    general = [name for name in inspect.signature(Recurrent.__init__).parameters if name not in ("self", "options")]
+    return f"an option of {cell_class.__name__}: {nearest(asked, own + general)}"
+
+
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    """Side by side on the feature axis."""
+    return torch.cat(list(parts), dim=-1) if len(parts) > 1 else parts[0]
+
+
+def _shape(value: Any) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+assert cells  # importing the zoo fills the registry the named layers are made from

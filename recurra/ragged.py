@@ -1,0 +1,90 @@
+"""Batches of unequal sequences: the ways people hand them over, and reading one backwards from its own end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from .engine.reference import valid_steps
+from .errors import DtypeError, LengthsError
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """The container a batch came in, to give the outputs back in the same kind."""
+
+    packed: PackedSequence | None = None
+    nested: Tensor | None = None
+
+    def wrap(self, y: Tensor, lengths: Tensor) -> Tensor | PackedSequence:
+        """Padded `(T, B, F)` outputs → the container."""
+        if self.packed is not None:
+            return _pack(y, lengths, self.packed)
+        if self.nested is not None:
+            return _nest(y, lengths, self.nested)
+        return y
+
+
+def unwrap(x: Tensor | PackedSequence) -> tuple[Tensor, Tensor, Wrapping] | None:
+    """`(padded (T, B, D), lengths, wrapping)` of a PackedSequence or a nested tensor; None for a plain tensor."""
+    if isinstance(x, PackedSequence):
+        padded, lengths = pad_packed_sequence(x)
+        return padded, lengths, Wrapping(packed=x)
+    if isinstance(x, Tensor) and x.is_nested:
+        lengths = torch.tensor([sequence.shape[0] for sequence in x.unbind()], device=x.device)
+        return torch.nested.to_padded_tensor(x, 0.0).transpose(0, 1), lengths, Wrapping(nested=x)
+    return None
+
+
+def _pack(y: Tensor, lengths: Tensor, like: PackedSequence) -> PackedSequence:
+    order = like.sorted_indices
+    if order is not None:
+        y, lengths = y.index_select(1, order), lengths.index_select(0, order.to(lengths.device))
+    packed = pack_padded_sequence(y, lengths.cpu())
+    return PackedSequence(packed.data, packed.batch_sizes, like.sorted_indices, like.unsorted_indices)
+
+
+def _nest(y: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
+    sequences = [row[:n] for row, n in zip(y.transpose(0, 1).unbind(), lengths.tolist(), strict=True)]
+    if like.layout is torch.jagged:
+        return torch.nested.nested_tensor_from_jagged(torch.cat(sequences), like.offsets())
+    return torch.nested.as_nested_tensor(sequences)
+
+
+def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, device: torch.device) -> Tensor:
+    """Lengths as int64 on `device`. Values on an accelerator are taken on trust: reading them would wait for it."""
+    tensor = torch.as_tensor(lengths)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
+        raise DtypeError("lengths", tensor.dtype, "whole numbers")
+    if tensor.shape != (batch,):
+        raise LengthsError("lengths", f"shape {tuple(tensor.shape)}", f"one length a sequence, shape ({batch},)")
+    if _readable(tensor) and batch:
+        low, high = int(tensor.min()), int(tensor.max())
+        if low < 1 or high > steps:
+            raise LengthsError("lengths", low if low < 1 else high, f"values from 1 to T = {steps}")
+    return tensor.to(device=device, dtype=torch.int64)
+
+
+def _readable(tensor: Tensor) -> bool:
+    """Whether the values can be looked at without waiting for a device, breaking a graph or leaving a transform."""
+    plain = tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each sequence of `(T, B, …)` from its last valid step to its first; padding stays. Its own inverse."""
+    if lengths is None:
+        return x.flip(0)
+    steps = torch.arange(x.shape[0], device=x.device)[:, None]
+    source = torch.where(steps < lengths, lengths - 1 - steps, steps)  # (T, B)
+    return x.gather(0, source.view(*source.shape, *[1] * (x.dim() - 2)).expand_as(x))
+
+
+def reverse_resets(resets: Tensor, lengths: Tensor | None) -> Tensor:
+    """Where the backward direction must start anew: one step before the forward direction does."""
+    if lengths is not None:
+        resets = resets & valid_steps(lengths, resets.shape[0])
+    following = torch.cat([resets[1:], torch.zeros_like(resets[:1])])
+    return reverse(following, lengths)
