@@ -1,0 +1,123 @@
+"""The one table of cases: every registered cell, with the options that change its equations, at small sizes.
+
+A new registered name gets a row with its default options by itself; a row of its own here is only needed for options.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import recurra as rc
+
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell with one set of options and sizes; parameters are random, so that no zero and no one hides a term."""
+
+    name: str
+    options: Options = field(default_factory=dict)
+    input_size: int = 3
+    hidden_size: int = 4
+
+    def __str__(self) -> str:
+        given = ",".join(f"{key}={_short(value)}" for key, value in self.options.items())
+        sizes = "" if (self.input_size, self.hidden_size) == (3, 4) else f"-{self.input_size}x{self.hidden_size}"
+        return f"{self.name}{sizes}" + (f"({given})" if given else "")
+
+    def cell(self, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: int) -> rc.Cell:
+        """The cell itself; `input_size=` and `hidden_size=` override the case's."""
+        wanted = {"input_size": self.input_size, "hidden_size": self.hidden_size, **sizes}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            cell = rc.registry()[self.name](**wanted, **self.options).to(dtype)
+            return randomise(cell)
+
+    def layer(self, seed: int = 0, dtype: torch.dtype = torch.float64, **arguments: Any) -> rc.Recurrent:
+        """A layer of such cells; `arguments` are those of `rc.layer`."""
+        wanted = {"input_size": self.input_size, "hidden_size": self.hidden_size, "dtype": dtype, **arguments}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return randomise(rc.layer(self.name, **wanted, **self.options))
+
+
+def _short(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return "-".join(map(str, value))
+    return getattr(value, "__name__", str(value))
+
+
+@torch.no_grad()
+def randomise(module: nn.Module, bound: float = 0.9) -> Any:
+    """Every parameter drawn anew, evenly from ±bound."""
+    for parameter in module.parameters():
+        parameter.uniform_(-bound, bound)
+    return module
+
+
+def draw_states(cell: rc.Cell, batch: int, seed: int = 1) -> tuple[Tensor, ...]:
+    """A state to start from that is not zero: random, positive where a state is a sum of positive numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = []
+    for state in cell.carried:
+        value = torch.rand(state.shape(batch), generator=generator, dtype=torch.float64) * 2 - 1
+        drawn.append(value.abs() + 0.5 if (type(cell).__name__, state.name) == ("SLSTM", "n") else value)
+    return tuple(drawn)
+
+
+def draw_inputs(case: Case, steps: int = 5, batch: int = 2, seed: int = 2) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(steps, batch, case.input_size, generator=generator, dtype=torch.float64)  # (T, B, D)
+
+
+def softsign(a: Tensor) -> Tensor:
+    """A squashing function that has no name in recurra."""
+    return a / (1 + a.abs())
+
+
+OPTIONS: dict[str, list[Options]] = {
+    "rnn": [{"nonlinearity": "relu"}, {"nonlinearity": "sigmoid"}, {"nonlinearity": softsign}],
+    "orthogonal_rnn": [{"nonlinearity": "identity"}],
+    "rin": [{"transitions": 2}],
+    "delay_rnn": [{"delays": (1,)}, {"delays": (2,)}, {"delays": (4, 1, 2)}],
+    "leaky_rnn": [{"tau": 1.0}, {"tau": 3.5}, {"learn": True}],
+    "temporal_kernel_rnn": [{"nonlinearity": "tanh"}, {"decay": 0.5, "learn": False}],
+    "scrn": [{"adaptive": True}, {"context": "previous"}, {"context_size": 3, "alpha": 0.6, "start": 0.1}],
+    "focused_rnn": [{"nonlinearity": "identity"}],
+    "original_lstm": [{"squash": "1997"}, {"squash": "1997", "block_size": 2}],
+    "projection_lstm": [
+        {"proj_size": 3, "output_proj_size": 2},
+        {"proj_size": 2, "peepholes": False},
+        {"proj_size": 2, "peepholes": False, "cell_clip": 0.4, "proj_clip": 0.2, "forget_bias": 1.0},
+    ],
+    "slope_lstm": [{"per": "gate"}],
+    "dynamic_cortex_memory": [{"same_step": True}],
+    "gru": [{"reset_after": True}],
+    "indrnn": [{"longest": 2, "gamma": 0.3}],
+    "slstm": [{"heads": 2}, {"forget": "exp"}],
+    "cornn": [{"dt": 0.3, "gamma": 1.3, "epsilon": 0.7}],
+    "antisymmetric_rnn": [{"epsilon": 0.4, "gamma": 0.2}],
+    "lem": [{"dt": 0.5}],
+    "janet": [{"beta": 0.3}],
+}
+SQUARE = ("mut1", "mut2")  # where the sizes agree these read x bare, without a projection
+
+
+def _table(names: Sequence[str]) -> list[Case]:
+    cases = []
+    for name in names:
+        cases += [Case(name), *(Case(name, options) for options in OPTIONS.get(name, []))]
+        cases += [Case(name, input_size=4)] if name in SQUARE else []
+    return cases
+
+
+CASES = _table(list(rc.registry()))
+DEFAULTS = [case for case in CASES if case == Case(case.name)]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_name = pytest.mark.parametrize("case", DEFAULTS, ids=str)
