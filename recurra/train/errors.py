@@ -25,6 +25,10 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written or read; an older one is still there."""
 
 
+class LogWarning(UserWarning):
+    """The log cannot be written; lines are missing from here on."""
+
+
 class NonFiniteError(RecurraError, ArithmeticError):
     """The loss or a gradient is not a finite number; the weights are those before this step."""
 

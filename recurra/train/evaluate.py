@@ -1,15 +1,18 @@
 """The mean of loss and metrics over a source of batches."""
 
+import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from recurra.data.batching import BatchSource
-from recurra.data.sequences import SequenceSet
+from recurra.data.sequences import Batch, SequenceSet
 from recurra.train.errors import NonFiniteError
-from recurra.train.health import culprit, finite
+from recurra.train.health import culprit
+from recurra.train.memory import MicroBatches, joined
 from recurra.train.objective import Loss, Objective, objective, with_next
 from recurra.train.precision import Precision, choose_device
 from recurra.train.processes import Processes
@@ -33,7 +36,8 @@ def evaluate(
     model.to(chosen)
     with Processes(chosen) as processes:
         source = processes.share(source, "data")
-        return means(model, source, objective(loss, metrics), Precision(precision, chosen, model), processes)
+        numbers = Precision(precision, chosen, model)
+        return means(model, source, objective(loss, metrics), numbers, processes, MicroBatches())
 
 
 @torch.no_grad()
@@ -43,6 +47,7 @@ def means(
     goal: Objective,
     precision: Precision,
     processes: Processes,
+    micro: MicroBatches,
     check: Callable[[], Any] = lambda: None,
     step: int = 0,
 ) -> dict[str, float]:
@@ -54,16 +59,39 @@ def means(
             for batch, goes_on in with_next(source.epoch(0)):
                 check()
                 count += goal.count(batch)
-                batch, before = batch.to(precision.device), state if batch.carried else None
-                with precision.autocast():
-                    sums, state = goal(model, batch, before)
-                if not finite(sums["loss"]):
-                    layer = culprit(model, goal, batch, before)[0] or "the loss function"
-                    raise NonFiniteError(step, "loss in evaluation", layer, batch.ids.tolist())
-                for name, value in sums.items():
-                    totals[name] = totals.get(name, 0.0) + float(value)
-                state = state if goes_on else None
+                measure = partial(
+                    _measure, model, batch, state if batch.carried else None, goes_on, goal, precision, micro
+                )
+                sums, after = micro.fitting(measure, len(batch))
+                if not math.isfinite(sums["loss"]):
+                    raise _not_finite(model, goal, batch.to(precision.device), state if batch.carried else None, step)
+                totals = {name: totals.get(name, 0.0) + value for name, value in sums.items()}
+                state = after
     finally:
         model.train(training)
     values = processes.sum([*totals.values(), count])
     return {name: value / max(values[-1], 1) for name, value in zip(totals, values, strict=False)}
+
+
+def _measure(
+    model: nn.Module,
+    batch: Batch,
+    state: Any,
+    goes_on: bool,
+    goal: Objective,
+    precision: Precision,
+    micro: MicroBatches,
+) -> tuple[dict[str, float], Any]:
+    """Sums over the items of one batch, taken in parts, and its state where the next batch needs it."""
+    parts, totals, after = micro.split(batch, state), {}, []
+    for part, part_state in parts:
+        with precision.autocast():
+            sums, part_state = goal(model, part.to(precision.device), part_state)
+        totals = {name: totals.get(name, 0.0) + float(value) for name, value in sums.items()}
+        after.append(part_state if goes_on else None)
+    return totals, joined(after, [len(part) for part, _ in parts])
+
+
+def _not_finite(model: nn.Module, goal: Objective, batch: Batch, state: Any, step: int) -> NonFiniteError:
+    layer = culprit(model, goal, batch, state)[0] or "the loss function"
+    return NonFiniteError(step, "loss in evaluation", layer, batch.ids.tolist())

@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from recurra.data.batching import BatchSource
 from recurra.data.sequences import SequenceSet
-from recurra.errors import InputError
+from recurra.errors import InputError, OptionError
 from recurra.train.checkpoint import Checkpoints
 from recurra.train.interrupt import Interrupt
 from recurra.train.loop import Loop
@@ -68,13 +68,15 @@ def fit(
     `KeyboardInterrupt` as well). Under `torchrun` the same call trains in all its processes together.
     """
     _check(valid, epochs=epochs, accumulate=accumulate, clip=clip, patience=patience)
+    if batch_size is not None and not any(isinstance(data, SequenceSet) for data in (train, valid)):
+        raise OptionError("batch_size", batch_size, f"none beside {type(train).__name__}, which has its own")
     if not isinstance(checkpoints, Checkpoints | None):
         checkpoints = Checkpoints(checkpoints)
     goal, chosen = objective(loss, metrics), choose_device(model, device)
     model.to(chosen)
     numbers, built = Precision(precision, chosen, model), optimizer_of(optimizer, model, lr)
     training = source_of(train, "train", batch_size, shuffle=True)
-    held_out = None if valid is None else source_of(valid, "valid", batch_size if isinstance(valid, SequenceSet) else None, shuffle=False)
+    held_out = None if valid is None else source_of(valid, "valid", batch_size, shuffle=False)
     with Interrupt() as interrupt, Processes(chosen) as processes:
         training = processes.share(training, "train")
         held_out = None if held_out is None else processes.share(held_out, "valid")

@@ -34,7 +34,7 @@ from recurra.train.errors import (
 from recurra.train.evaluate import means
 from recurra.train.health import bad_gradient, culprit, finite
 from recurra.train.interrupt import Interrupt
-from recurra.train.memory import MicroBatches, is_out_of_memory, joined
+from recurra.train.memory import MicroBatches, joined
 from recurra.train.objective import Objective, with_next
 from recurra.train.precision import Precision
 from recurra.train.processes import Processes
@@ -84,10 +84,10 @@ class Loop:
         run, training = self.run, self.run.model.training
         self.processes.start_alike(run.model)
         resumed = self._resume()
+        if not resumed:
+            self._save(first=True)
         self._tell("start")
         try:
-            if not resumed:
-                self._save(first=True)
             self._epochs()
         except _Asked as asked:
             raise self._interrupted(asked.signum) from None
@@ -143,8 +143,11 @@ class Loop:
     def _validate(self) -> dict[str, float]:
         if self.valid is None:
             return {}
-        step = self.run.progress.step
-        return means(self.run.model, self.valid, self.goal, self.precision, self.processes, self._agree, step)
+        run = self.run
+        micro = MicroBatches(self.micro.parts)
+        return means(
+            run.model, self.valid, self.goal, self.precision, self.processes, micro, self._agree, run.progress.step
+        )
 
     def _end_epoch(self, measured: dict[str, float]) -> None:
         run, p = self.run, self.run.progress
@@ -174,7 +177,8 @@ class Loop:
     def _step(self, group: Group, count: int) -> None:
         run, p = self.run, self.run.progress
         before = randomness.capture()
-        loss_sum, carried = self._gradients_that_fit(group, count, before)
+        size = max(len(batch) for batch, _ in group)
+        loss_sum, carried = self.micro.fitting(lambda: self._gradients(group, count), size)
         loss_sum = self.processes.sum_gradients(self.parameters, loss_sum)
         self.precision.unscale(run.optimizer)
         norm = get_total_norm([q.grad for q in self.parameters if q.grad is not None])
@@ -193,23 +197,6 @@ class Loop:
         self._tell("step")
         if self.checkpoints is not None and self.checkpoints.due(p.step):
             self._save()
-
-    def _gradients_that_fit(self, group: Group, count: int, before: dict[str, Any]) -> tuple[Tensor, Any]:
-        while True:
-            try:
-                return self._gradients(group, count)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                problem = error.with_traceback(None)  # whose frames hold the tensors that did not fit
-            self.run.optimizer.zero_grad(set_to_none=True)
-            self.micro.halve(max(len(batch) for batch, _ in group), problem)
-            logger.warning(
-                "step %d does not fit into memory; batches are now taken in %d parts",
-                self.run.progress.step + 1,
-                self.micro.parts,
-            )
-            randomness.restore(before)
 
     def _gradients(self, group: Group, count: int) -> tuple[Tensor, Any]:
         """The sum of the losses, with the gradient of their mean over all processes; and the state carried on."""

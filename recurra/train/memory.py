@@ -1,18 +1,22 @@
 """A batch that does not fit is taken in halves, quarters, at most sixteenths; the gradient stays that of the whole."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from recurra.data.sequences import Batch
+from recurra.train import randomness
 from recurra.train.errors import OutOfMemoryError
 from recurra.train.objective import lane_dimension, per_step
 from recurra.train.tensorfile import map_tensors
 
 HALVINGS = 4
+Result = TypeVar("Result")
+logger = logging.getLogger("recurra.train")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -27,8 +31,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 class MicroBatches:
     """Into how many parts batches are cut; it only ever grows, so a run pays for a lesson once."""
 
-    def __init__(self):
-        self.parts = 1
+    def __init__(self, parts: int = 1):
+        self.parts = parts
+
+    def fitting(self, action: Callable[[], Result], batch_size: int) -> Result:
+        """What `action` gives, tried again with smaller parts, and the same random numbers, until it fits."""
+        before = randomness.capture()
+        while True:
+            try:
+                return action()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                problem = error.with_traceback(None)  # whose frames hold the tensors that did not fit
+            self.halve(batch_size, problem)
+            logger.warning("out of memory; batches of %d are now taken in %d parts", batch_size, self.parts)
+            randomness.restore(before)
 
     def halve(self, batch_size: int, error: BaseException) -> None:
         """Twice as many parts, or the end of the means."""

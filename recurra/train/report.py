@@ -1,12 +1,16 @@
 """What a run says while it runs: one JSON line an event, and a bar where someone is watching."""
 
+import errno
 import json
 import os
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from recurra.train.errors import LogWarning
 from recurra.train.run import Event, Run
 
 
@@ -14,7 +18,7 @@ class JsonLines:
     """A log with one JSON object a line. A resumed run cuts off what it will repeat, so each step appears once."""
 
     def __init__(self, path: str | Path):
-        self.path, self.started, self._keep = Path(path), time.monotonic(), 0
+        self.path, self.started, self.failed, self._keep = Path(path), time.monotonic(), False, 0
 
     def __call__(self, event: Event, run: Run, /) -> None:
         progress = run.progress
@@ -38,14 +42,34 @@ class JsonLines:
             case "end":
                 record |= {"stopped": progress.stopped}
         record["seconds"] = round(time.monotonic() - self.started, 3)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        self._append(json.dumps(record) + "\n")
 
     def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.touch()
-        # A file shorter than remembered lost its end in a crash; truncating would fill it up with zeros.
-        os.truncate(self.path, min(self._keep, self.path.stat().st_size))
+        """Cut off what comes after the checkpoint; a file shorter than that lost its end in a crash and stays."""
+        if self.path.exists() and self.path.stat().st_size > self._keep:
+            self._try(lambda: os.truncate(self.path, self._keep))
+
+    def _append(self, line: str) -> None:
+        def write() -> None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "ab", buffering=0) as file:
+                before, data = file.tell(), line.encode()
+                if file.write(data) < len(data):  # the disk took a part and has no room for more
+                    file.truncate(before)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        self._try(write)
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """A log that cannot be written is no reason to end a run; it is said once."""
+        try:
+            action()
+        except OSError as error:
+            if not self.failed:
+                warnings.warn(
+                    f"{self.path}: the log cannot be written ({error}); the run goes on", LogWarning, stacklevel=2
+                )
+            self.failed = True
 
     def state_dict(self) -> dict[str, Any]:
         return {"bytes": self.path.stat().st_size if self.path.exists() else 0}

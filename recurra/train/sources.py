@@ -32,8 +32,6 @@ def source_of(data: BatchSource | SequenceSet, argument: str, batch_size: int | 
         raise InputError(
             argument, type(data).__name__, "a SequenceSet, or a source of batches such as Batches or Streams"
         )
-    if batch_size is not None:
-        raise OptionError("batch_size", batch_size, f"none beside a {type(data).__name__}, which has its own")
     return data
 
 

@@ -3,11 +3,14 @@
     python worker.py FOLDER '{"case": "streams", "pause": 0.01}'
 
 `pause` seconds pass in every step and every validation batch, so that a test can hit the phase it wants; `marker` is a
-file that appears when the phase `phase` has begun.
+file that appears when the phase `phase` has begun. `die`, `spoil` and `poison` are what goes wrong, see `mishap`.
 """
 
+import errno
 import json
+import os
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.data import Batches, SequenceSet, Streams
-from recurra.train import Checkpoints, FitResult, cosine, fit
+from recurra.train import Checkpoints, FitResult, Run, checkpoint, cosine, fit
 
 torch.set_num_threads(1)
 
@@ -39,6 +42,14 @@ class Net(nn.Module):
         if self.training:  # every generator that is saved takes part
             y = y * (1 + 0.1 * random.random() + 0.1 * numpy.random.random())  # noqa: NPY002
         return self.head(self.drop(y)), state
+
+
+class Plain(Net):
+    """Without any noise, in double precision."""
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        y, state = self.rnn(x.double(), state)
+        return self.head(y), state
 
 
 class SlowStart(Streams):
@@ -69,12 +80,36 @@ def batches(world: int = 1) -> tuple[Batches, Batches]:
     )
 
 
-def train(folder: str | Path | None, options: dict[str, Any]) -> FitResult:
+def mishap(folder: str, options: dict[str, Any]):
+    """Process 1 is killed after step `die`; after step 2, process `spoil` cannot write and `poison` puts out nan."""
+    rank = int(os.environ.get("RANK", 0))
+
+    def callback(event: str, run: Run) -> None:
+        if event != "step" or run.progress.step != options.get("die", 2):
+            return
+        if "die" in options and rank == 1:
+            (Path(folder) / "died").write_text(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        if options.get("spoil") == rank:
+            checkpoint.save_tree = fail
+        if options.get("poison") == rank:
+            run.model.rnn.register_forward_hook(lambda module, x, output: (output[0] * float("nan"), output[1]))
+
+    return callback
+
+
+def fail(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
     case, phase, marker = options.get("case", "streams"), options.get("phase", ""), options.get("marker", "")
     torch.manual_seed(0)
     random.seed(0)
     numpy.random.seed(0)  # noqa: NPY002
     model = Net(2, 8, 2, options.get("pause", 0.0), phase, marker)
+    if options.get("plain"):  # nothing random, and enough digits to compare sums in another order
+        model = Plain(2, 8, 2).double()
     data, held_out = streams() if case == "streams" else batches(options.get("world", 1))
     if phase == "warm-up":
         data = SlowStart(data.sequences, data.batch_size, data.chunk)
@@ -89,7 +124,8 @@ def train(folder: str | Path | None, options: dict[str, Any]) -> FitResult:
         clip=1.0,
         schedule=cosine(warmup=3),
         patience=10,
-        checkpoints=None if folder is None else Checkpoints(folder, every=options.get("every", 3)),
+        checkpoints=Checkpoints(folder, every=options.get("every", 3)),
+        callbacks=[mishap(str(folder), options)] if {"die", "spoil", "poison"} & options.keys() else [],
     )
 
 

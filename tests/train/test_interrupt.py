@@ -1,0 +1,127 @@
+"""SIGTERM and Ctrl-C: a real process, hit in every phase, saves, ends with the right code, and goes on later."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+from train import runs
+from train.worker import train
+
+from recurra.data import Streams
+from recurra.train import Interrupted, KeyboardInterrupted, checkpoint, fit
+
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+
+
+def hit(folder, phase: str, signum: int) -> subprocess.Popen:
+    """A run that is sent a signal as soon as it is in the phase."""
+    marker = folder.parent / "marker"
+    process = runs.start(folder, {"phase": phase, "marker": str(marker), "pause": 0.1, "every": 1000})
+    runs.wait_for(marker.exists, process)
+    time.sleep(0.05)
+    process.send_signal(signum)
+    return process
+
+
+def check_saved_and_resumable(tmp_path, phase: str, signum: int) -> None:
+    process = hit(tmp_path / "run", phase, signum)
+    since = time.monotonic()
+    code, _, err = runs.finish(process, 30)
+    assert time.monotonic() - since < 30
+    assert code == CODES[signum]
+    assert f"{signum.name} after step" in err
+    assert "the same call resumes there" in err
+    assert "Traceback" not in err
+    progress = checkpoint.read_json(checkpoint.saved(tmp_path / "run")[-1] / "progress.json")
+    expected = {"warm-up": (0, 0, 0), "training": (progress["step"], 0, progress["step"]), "evaluation": (12, 0, 12)}
+    assert (progress["step"], progress["epoch"], progress["index"]) == expected[phase]
+    train(tmp_path / "run", {})
+    train(tmp_path / "whole", {})
+    runs.assert_same(runs.final_state(tmp_path / "whole"), runs.final_state(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("phase", "signum"), [("training", signal.SIGTERM), ("evaluation", signal.SIGINT)])
+def test_a_signal_saves_and_ends_with_its_code(tmp_path, phase, signum):
+    check_saved_and_resumable(tmp_path, phase, signum)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("phase", "signum"),
+    [
+        ("warm-up", signal.SIGTERM),
+        ("warm-up", signal.SIGINT),
+        ("training", signal.SIGINT),
+        ("evaluation", signal.SIGTERM),
+    ],
+)
+def test_every_phase_takes_every_signal(tmp_path, phase, signum):
+    check_saved_and_resumable(tmp_path, phase, signum)
+
+
+def raising(signum: int):
+    return lambda event, run: os.kill(os.getpid(), signum) if event == "step" and run.progress.step == 2 else None
+
+
+def small_run(**options):
+    return fit(nn.GRU(3, 3), Streams(torch.randn(41, 3), 2, 5), epochs=2, **options)
+
+
+def test_without_a_folder_nothing_is_saved_and_that_is_said(caplog):
+    with pytest.raises(Interrupted) as caught:
+        small_run(callbacks=[raising(signal.SIGTERM)])
+    assert (caught.value.code, caught.value.step, caught.value.checkpoint) == (143, 2, None)
+    assert "nothing was saved" in caplog.text
+
+
+def test_ctrl_c_is_a_keyboard_interrupt_as_well(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        small_run(callbacks=[raising(signal.SIGINT)], checkpoints=tmp_path)
+    assert isinstance(caught.value, KeyboardInterrupted)
+    assert caught.value.checkpoint == checkpoint.saved(tmp_path)[-1]
+
+
+def test_handlers_are_put_back():
+    before = [signal.getsignal(number) for number in CODES]
+    small_run()
+    with pytest.raises(Interrupted):
+        small_run(callbacks=[raising(signal.SIGTERM)])
+    assert [signal.getsignal(number) for number in CODES] == before
+
+
+def test_a_signal_in_the_last_moment_is_not_lost(tmp_path):
+    last = lambda event, run: os.kill(os.getpid(), signal.SIGTERM) if len(run.progress.history) == 2 else None  # noqa: E731
+    with pytest.raises(Interrupted):
+        small_run(callbacks=[lambda event, run: last(event, run) if event == "epoch" else None], checkpoints=tmp_path)
+    assert small_run(checkpoints=tmp_path).steps == 8
+
+
+def test_a_thread_can_train_without_handlers():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(small_run()))
+    thread.start()
+    thread.join()
+    assert results[0].steps == 8
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path):
+    class Endless(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(()))
+
+        def forward(self, x, state=None):
+            for delay in (0.0, 1.2):
+                threading.Timer(0.1 + delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+            time.sleep(60)
+
+    since = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fit(Endless(), Streams(torch.randn(41, 3), 2, 5))
+    assert not isinstance(caught.value, KeyboardInterrupted)
+    assert time.monotonic() - since < 10
