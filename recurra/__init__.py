@@ -3,6 +3,7 @@
 from . import init
 from .cell import Cell, register, registry
 from .errors import RecurraError
+from .interop.torch import accelerate, from_torch
 from .layers import *  # noqa: F403
 from .layers import __all__ as _layers
 from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDrop, Zoneout
@@ -17,6 +18,8 @@ __all__ = [
     "VariationalDropout",
     "WeightDrop",
     "Zoneout",
+    "accelerate",
+    "from_torch",
     "init",
     "register",
     "registry",

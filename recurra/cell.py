@@ -7,7 +7,7 @@ A cell says three things, and nothing about time, batches, directions or devices
     def step(self, x, h, c): ...                the equations; it returns the new states
 
 Rules of `step`: rows are sequences, so it sees `(B, size)`. It returns the new states in order; one value more in front
-of them is the output (otherwise the first state is). A state declared with delays arrives as a tuple, one entry a delay.
+of them is the output (otherwise the first state is). A state declared with delays arrives as a tuple, one entry each.
 Keyword-only arguments ask for more: `t`, the time index since the sequence began, or the name of a declared mask.
 """
 
@@ -64,6 +64,10 @@ class Mask:
 
 class Affine(nn.Module):
     """`W h + U x + b` over any operands: the weight of "x" is `U`, that of a lone state `W`, else `W_<state>`."""
+
+    U: nn.Parameter
+    W: nn.Parameter
+    b: Any  # a parameter, or None
 
     def __init__(self, operands: Mapping[str, int], size: int, bias: bool):
         super().__init__()

@@ -49,7 +49,7 @@ def _pack(y: Tensor, lengths: Tensor, like: PackedSequence) -> PackedSequence:
 def _nest(y: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
     sequences = [row[:n] for row, n in zip(y.transpose(0, 1).unbind(), lengths.tolist(), strict=True)]
     if like.layout is torch.jagged:
-        return torch.nested.nested_tensor_from_jagged(torch.cat(sequences), like.offsets())
+        return torch.nested.nested_tensor_from_jagged(torch.cat(sequences), like.offsets())  # pyrefly: ignore
     return torch.nested.as_nested_tensor(sequences)
 
 

@@ -3,10 +3,10 @@
 `lstm_np` (no peepholes) and `lstm_fgr` (full gate recurrence) are the classes LSTM and FullGateLSTM of lstm.py.
 """
 
-from torch import Tensor, sigmoid, tanh
+from torch import Tensor, nn, sigmoid, tanh
 
 from .. import init
-from ..cell import register
+from ..cell import Affine, register
 from .lstm import Memory
 
 
@@ -15,6 +15,12 @@ class Variant(Memory):
 
     paper, year = "Greff, Srivastava, Koutník, Steunebrink & Schmidhuber, LSTM: A Search Space Odyssey", 2017
     gates: tuple[str, ...]
+    i: Affine
+    f: Affine
+    o: Affine
+    p_i: nn.Parameter
+    p_f: nn.Parameter
+    p_o: nn.Parameter
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)

@@ -96,8 +96,9 @@ class RIN(Cell):
         super().__init__(input_size, hidden_size)
         self.a = self.affine("x", "h")
         self.deeper = nn.ModuleList(self.affine("h") for _ in range(positive_int("transitions", transitions) - 1))
-        for weight in (self.a.U, self.a.W, *(affine.W for affine in self.deeper)):
-            init.normal_(weight, 1e-3)
+        for affine in self.affines():
+            for name in affine.operands:
+                init.normal_(getattr(affine, name), 1e-3)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         h = relu(self.a(x, h) + h)

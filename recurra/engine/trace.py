@@ -186,7 +186,7 @@ class bound:
     """
 
     def __init__(self, cell: Cell, weights: dict[str, Tensor]):
-        self.slots = [(cell.get_submodule(path), leaf, w) for (path, _, leaf), w in _split(weights)]
+        self.slots = [(cell.get_submodule(path), leaf, w) for path, leaf, w in _split(weights)]
 
     def __enter__(self) -> None:
         for module, leaf, weight in self.slots:
@@ -197,8 +197,9 @@ class bound:
             module.__dict__.pop(leaf, None)
 
 
-def _split(weights: dict[str, Tensor]) -> Iterator[tuple[tuple[str, str, str], Tensor]]:
-    return ((name.rpartition("."), weight) for name, weight in weights.items())
+def _split(weights: dict[str, Tensor]) -> Iterator[tuple[str, str, Tensor]]:
+    """`(module path, attribute, tensor)` of every dotted name."""
+    return ((name.rpartition(".")[0], name.rpartition(".")[2], weight) for name, weight in weights.items())
 
 
 class _naming:
@@ -315,7 +316,7 @@ def derivative(step: Step) -> fx.Graph:
 
     def pull_back(*values: Tensor) -> list[Tensor]:
         primals, cotangents = values[:-count], values[-count:]
-        _, pull = torch.func.vjp(lambda *p: tuple(function(*p)[:count]), *primals)
+        pull = torch.func.vjp(lambda *p: tuple(function(*p)[:count]), *primals)[1]
         return list(pull(cotangents))
 
     def at(batch: int) -> fx.Graph:
@@ -326,7 +327,8 @@ def derivative(step: Step) -> fx.Graph:
 
 
 def _elementary(function: Callable, *examples: Tensor) -> fx.Graph:
-    traced = make_fx(torch.func.functionalize(function), decomposition_table=DECOMPOSITIONS, tracing_mode="fake")
+    table: Any = DECOMPOSITIONS
+    traced = make_fx(torch.func.functionalize(function), decomposition_table=table, tracing_mode="fake")
     return _simplify(traced(*examples).graph)
 
 

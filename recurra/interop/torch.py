@@ -1,0 +1,223 @@
+"""Weights from and to torch.nn's recurrent modules, wherever the equations agree.
+
+torch keeps two biases a gate, which add: they become one here, and the second one is zero on the way back. torch's GRU
+has its update gate the other way round, h = (1 - z) n + z h: its z-parameters change sign. Both changes are exact.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..cell import Affine, Cell
+from ..cells import GRU, IRNN, LSTM, RNN, IdentityRNN, OrthogonalRNN, ProjectionLSTM
+from ..errors import ConversionError, InputError
+from ..layers import Recurrent
+
+Blocks = list[tuple[Affine, float]]  # in torch's row order: an affine, and the sign its parameters have there
+
+
+def from_torch(module: nn.Module) -> nn.Module:
+    """The recurra layer with the weights of an nn.RNN, nn.LSTM or nn.GRU; for an nn.*Cell, a module called like it."""
+    if isinstance(module, nn.RNNCellBase):
+        return SteppedLayer(_copy_in(_layer_like(module, 1, False), [_cell_tensors(module)]))
+    if isinstance(module, nn.RNNBase):
+        layer = _layer_like(module, module.num_layers, module.bidirectional)
+        layer.batch_first, layer.dropout = module.batch_first, float(module.dropout)
+        return _copy_in(layer, list(_layer_tensors(module)))
+    raise InputError("module", type(module).__name__, "an nn.RNN, nn.LSTM, nn.GRU or one of their cells")
+
+
+def to_torch(layer: Recurrent) -> nn.Module:
+    """The torch.nn module with the layer's weights."""
+    factory, options = _torch_class(layer)
+    cell = layer.sheets[0]
+    module = factory(
+        layer.input_size,
+        cell.hidden_size,
+        layer.num_layers,
+        bias=layer.bias,
+        batch_first=layer.batch_first,
+        dropout=layer.dropout,
+        bidirectional=bool(layer.bidirectional),
+        **options,
+    )
+    module.to(next(layer.parameters()))
+    with torch.no_grad():
+        for cell, tensors in zip(layer.sheets, _layer_tensors(module), strict=True):
+            _copy_out(cell, tensors)
+    return module.train(layer.training)
+
+
+def accelerate(model: nn.Module) -> nn.Module:
+    """Replace, in place and under their names, all of torch's recurrent modules inside a model by recurra's."""
+    if isinstance(model, (nn.RNNBase, nn.RNNCellBase)):
+        return from_torch(model)
+    replaced: dict[nn.Module, nn.Module] = {}  # a module used twice stays one module
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, (nn.RNNBase, nn.RNNCellBase)):
+                if child not in replaced:
+                    replaced[child] = from_torch(child)
+                setattr(parent, name, replaced[child])
+    return model
+
+
+class SteppedLayer(nn.Module):
+    """A layer of one cell, called one step at a time like torch's cells: `h = cell(x, h)`, `h, c = cell(x, (h, c))`."""
+
+    def __init__(self, layer: Recurrent):
+        super().__init__()
+        self.layer = layer
+        self.input_size, self.hidden_size = layer.input_size, layer.hidden_size
+
+    def forward(self, x: Tensor, hx: Tensor | tuple[Tensor, ...] | None = None) -> Tensor | tuple[Tensor, ...]:
+        if hx is not None:
+            hx = tuple(h.unsqueeze(0) for h in hx) if isinstance(hx, (tuple, list)) else hx.unsqueeze(0)
+        _, state = self.layer.step(x, hx)
+        return tuple(s.squeeze(0) for s in state) if isinstance(state, tuple) else state.squeeze(0)
+
+
+# ---------------------------------------------------------------------------------------------------- from torch
+
+
+def _layer_like(module: nn.Module, num_layers: int, bidirectional: bool) -> Recurrent:
+    """An untrained layer of the shape, dtype, device and mode of torch's module."""
+    cell_class, options = _recurra_class(module)
+    weight = next(module.parameters())
+    layer = Recurrent(
+        cell_class,
+        module.input_size,  # pyrefly: ignore
+        module.hidden_size,  # pyrefly: ignore
+        num_layers,
+        bias=bool(module.bias),
+        bidirectional=bidirectional,
+        device=weight.device,
+        dtype=weight.dtype,
+        **options,
+    )
+    return layer.train(module.training)
+
+
+def _recurra_class(module: nn.Module) -> tuple[type[Cell], dict]:
+    if isinstance(module, (nn.LSTM, nn.LSTMCell)):
+        projection = getattr(module, "proj_size", 0)
+        return (ProjectionLSTM, {"proj_size": projection, "peepholes": False}) if projection else (LSTM, {})
+    if isinstance(module, (nn.GRU, nn.GRUCell)):
+        return GRU, {"reset_after": True}
+    return RNN, {"nonlinearity": module.nonlinearity}
+
+
+def _layer_tensors(module: nn.RNNBase) -> Iterator[dict[str, Tensor]]:
+    """Torch's tensors by bare name, a dictionary for each direction of each layer."""
+    for layer in range(module.num_layers):
+        for suffix in (f"_l{layer}", f"_l{layer}_reverse")[: 2 if module.bidirectional else 1]:
+            named = module.named_parameters(recurse=False)
+            yield {name.removesuffix(suffix): p for name, p in named if name.endswith(suffix)}
+
+
+def _cell_tensors(module: nn.RNNCellBase) -> dict[str, Tensor]:
+    return dict(module.named_parameters(recurse=False))
+
+
+@torch.no_grad()
+def _copy_in(layer: Recurrent, tensors: list[dict[str, Tensor]]) -> Recurrent:
+    for cell, given in zip(layer.sheets, tensors, strict=True):
+        rows = cell.hidden_size
+        for block, (affine, sign) in enumerate(_blocks(cell)):
+            cut = slice(block * rows, (block + 1) * rows)
+            affine.U.copy_(sign * given["weight_ih"][cut])
+            reader = _reader(cell, affine)
+            reader.W.copy_(sign * given["weight_hh"][cut])
+            if "bias_ih" in given and reader is affine:
+                affine.b.copy_(sign * (given["bias_ih"][cut] + given["bias_hh"][cut]))
+            elif "bias_ih" in given:
+                affine.b.copy_(given["bias_ih"][cut])
+                reader.b.copy_(given["bias_hh"][cut])
+        if isinstance(cell, ProjectionLSTM):
+            cell.R.W.copy_(given["weight_hr"])
+    return layer
+
+
+# ---------------------------------------------------------------------------------------------------- to torch
+
+
+def _copy_out(cell: Cell, tensors: dict[str, Tensor]) -> None:
+    rows = cell.hidden_size
+    for block, (affine, sign) in enumerate(_blocks(cell)):
+        cut = slice(block * rows, (block + 1) * rows)
+        reader = _reader(cell, affine)
+        tensors["weight_ih"][cut] = sign * affine.U
+        tensors["weight_hh"][cut] = sign * reader.W
+        if "bias_ih" in tensors:
+            tensors["bias_ih"][cut] = sign * affine.b
+            tensors["bias_hh"][cut] = 0.0 if reader is affine else reader.b
+    if isinstance(cell, ProjectionLSTM):
+        tensors["weight_hr"].copy_(cell.R.W)
+
+
+def _torch_class(layer: Recurrent) -> tuple[Callable[..., nn.RNNBase], dict]:
+    """Torch's class and its options; an error that says why where torch has no such equations."""
+    cell = layer.sheets[0]
+    why = _no_such_layer(layer) or _no_such_cell(cell)
+    if why:
+        raise ConversionError(f"{type(cell).__name__} has no equivalent in torch.nn: {why}")
+    if isinstance(cell, LSTM):
+        return nn.LSTM, {}
+    if isinstance(cell, ProjectionLSTM):
+        return nn.LSTM, {"proj_size": cell.carried[0].size}
+    if isinstance(cell, GRU):
+        return nn.GRU, {}
+    return nn.RNN, {"nonlinearity": _nonlinearity(cell)}
+
+
+def _no_such_layer(layer: Recurrent) -> str:
+    reasons = {
+        "its layers differ in width": len(set(layer.hidden_sizes)) > 1,
+        f"depth={layer.depth!r}": layer.depth != "stack",
+        "its directions have separate stacks": layer.bidirectional == "separate",
+        f"initial={layer.initial!r}": layer.initial != "zeros",
+        "it has modifiers": bool(layer.modifiers),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _no_such_cell(cell: Cell) -> str:
+    if isinstance(cell, GRU):
+        return "" if cell.reset_after else "it resets before the product, torch after; use reset_after=True"
+    if isinstance(cell, ProjectionLSTM):
+        reasons = {
+            "it has peepholes": cell.peepholes,
+            "it clips": cell.cell_clip is not None or cell.proj_clip is not None,
+            "it adds a forget bias at run time": bool(cell.forget_bias),
+            "it has a second projection": cell.Q is not None,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
+    if isinstance(cell, LSTM):
+        return ""
+    if isinstance(cell, (RNN, IdentityRNN, IRNN, OrthogonalRNN)):
+        return "" if _nonlinearity(cell) in ("tanh", "relu") else "torch squashes with tanh or relu alone"
+    return f"torch knows rnn, lstm and gru, and this cell computes\n{cell.equations()}"
+
+
+def _nonlinearity(cell: Cell) -> str:
+    if isinstance(cell, (IdentityRNN, IRNN)):
+        return "relu" if isinstance(cell, IRNN) else "tanh"
+    return {torch.tanh: "tanh", torch.relu: "relu"}.get(cell.nonlinearity, "")  # pyrefly: ignore
+
+
+# ---------------------------------------------------------------------------------------------------- row order
+
+
+def _blocks(cell: Cell) -> Blocks:
+    """The cell's affines in the order torch stacks their rows."""
+    if isinstance(cell, (LSTM, ProjectionLSTM)):
+        return [(gate, 1.0) for gate in (cell.i, cell.f, cell.g, cell.o)]
+    if isinstance(cell, GRU):
+        return [(cell.r, 1.0), (cell.z, -1.0), (cell.c, 1.0)]
+    return [(cell.a, 1.0)]  # pyrefly: ignore
+
+
+def _reader(cell: Cell, affine: Affine) -> Affine:
+    """The affine that holds the recurrent half: torch's GRU keeps its candidate's apart, behind the reset gate."""
+    return cell.m if isinstance(cell, GRU) and affine is cell.c else affine
