@@ -1,5 +1,8 @@
 """recurra: write a recurrent cell as its equations; get a fast layer with exact gradients."""
 
+from importlib import import_module
+from types import ModuleType
+
 from . import init
 from .cell import Cell, register, registry
 from .errors import RecurraError
@@ -19,9 +22,18 @@ __all__ = [
     "WeightDrop",
     "Zoneout",
     "accelerate",
+    "data",
     "from_torch",
     "init",
     "register",
     "registry",
+    "train",
     *_layers,
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Rooms that need more than torch are imported when first used."""
+    if name in ("data", "train"):
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -193,7 +193,7 @@ class bound:
             module.__dict__[leaf] = weight
 
     def __exit__(self, *_: object) -> None:
-        for module, leaf, _ in self.slots:
+        for module, leaf, _weight in self.slots:
             module.__dict__.pop(leaf, None)
 
 
