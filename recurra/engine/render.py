@@ -1,0 +1,256 @@
+"""A schedule → C++: one function a group, one loop over the groups of a step. No size is written into the text, so one
+binary serves every batch, length and width; what a call must provide instead is listed in `Tables`."""
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .nodes import TABLE, Load, Matrix, Node, Vector
+from .schedule import Group, Schedule
+
+HEADER = Path(__file__).parent / "kernels" / "loop.h"
+LITERALS = {0.0: "0", 1.0: "1", -1.0: "-1", 2.0: "2", 0.5: "0.5"}
+
+
+@dataclass
+class Tables:
+    """What the generated code reads by number."""
+
+    buffers: dict[str, int] = field(default_factory=dict)
+    offsets: dict[Hashable, int] = field(default_factory=dict)
+    constants: dict[float, int] = field(default_factory=dict)
+    vectors: dict[Vector, int] = field(default_factory=dict)
+    packs: list[list[tuple[Matrix, ...]]] = field(default_factory=list)  # each: lanes × segments
+    groups: list[Group] = field(default_factory=list)  # packs of group g: pack_group[i] == g
+    pack_group: list[int] = field(default_factory=list)
+    lags: list[int] = field(default_factory=list)  # at which the batch may be smaller
+
+
+def number(table: dict, key: Any) -> int:
+    return table.setdefault(key, len(table))
+
+
+@dataclass
+class Rendered:
+    body: str
+    tables: Tables
+
+    def source(self, real: str) -> str:
+        return f"#define REAL {real}\n{HEADER.read_text()}\n{self.body}"
+
+
+def render(schedule: Schedule, shrinking: bool) -> Rendered:
+    """`shrinking`: the program runs backward in time, where a sequence may have no row at the step before."""
+    tables = Tables(groups=schedule.groups)
+    if shrinking:
+        tables.lags = sorted({load.lag for load in _loads(schedule) if load.lag} | {1})
+    parts = [_Writer(group, i, schedule, tables, shrinking).function() for i, group in enumerate(schedule.groups)]
+    return Rendered("\n".join([*parts, _step(schedule, tables)]), tables)
+
+
+def _loads(schedule: Schedule) -> list[Load]:
+    operands = [a for g in schedule.groups for lane in g.lanes for a in lane.args]
+    return [n.attr for n in (*operands, *(n for g in schedule.groups for n in g.body)) if n.op == "load"]
+
+
+def _step(schedule: Schedule, tables: Tables) -> str:
+    """All groups of one step; backward, rows are cut where sequences begin."""
+    lines = ["static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums) {"]
+    count = len(tables.lags)
+    lines.append(f"  int64_t cuts[{count + 1}]; int pieces = 0;")
+    for lag in reversed(tables.lags):  # longer ago means later in the sequence: fewer rows
+        lines.append(
+            f"  if (c.active[s - {lag}] > (pieces ? cuts[pieces - 1] : low) && c.active[s - {lag}] < high)"
+            f" cuts[pieces++] = c.active[s - {lag}];"
+        )
+    lines.append("  cuts[pieces++] = high;")
+    index = 0
+    for level in schedule.levels:
+        for _ in level:
+            lines += [
+                "  {",
+                f"    const int64_t vectors = (c.widths[{index}] + W - 1) / W, tile = c.tiles[{index}];",
+                "    const int64_t tiles = (vectors + tile - 1) / tile;",
+                "    for (int p = 0; p < pieces; ++p)",
+                f"      group_{index}(c, s, p ? cuts[p - 1] : low, cuts[p],"
+                " tiles * me / threads, tiles * (me + 1) / threads, me, sums);",
+                "  }",
+            ]
+            index += 1
+        lines.append("  if (threads > 1) meet(c, threads);")
+    return "\n".join([*lines, "}"])
+
+
+class _Writer:
+    """The function of one group."""
+
+    def __init__(self, group: Group, index: int, schedule: Schedule, tables: Tables, shrinking: bool):
+        self.group, self.index, self.schedule, self.tables, self.shrinking = group, index, schedule, tables, shrinking
+        self.names: dict[Node, str] = {}
+        self.counter = itertools.count()
+        self.bases: dict[tuple[str, int, int], int] = {}
+        self.setup: list[str] = []  # before the loops
+        self.column: list[str] = []  # once a vector of columns
+        self.row: list[str] = []  # once a row
+
+    def function(self) -> str:
+        tile = self._products()
+        for node in self.group.body:
+            self._node(node)
+        self._results()
+        g = self.index
+        head = (
+            f"static void group_{g}(const Call& c, int64_t s, int64_t low, int64_t high, int64_t first, int64_t last,"
+            " int64_t me, real* sums) {"
+        )
+        lines = [
+            head,
+            f"  const int64_t width = c.widths[{g}], tile = c.tiles[{g}], vectors = (width + W - 1) / W;",
+            *("  " + line for line in self.setup),
+            "  for (int64_t j = first; j < last; ++j) {",
+            "    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile;",
+            "    for (int64_t i = low, rows; i < high; i += rows) {",
+            "      rows = block(high - i);",
+            *("      " + line for line in tile),
+            "      for (int64_t u = 0; u < wide; ++u) {",
+            "        const int64_t column = (j * tile + u) * W;",
+            "        const int count = width - column < W ? int(width - column) : W;",
+            *("        " + line for line in self.column),
+            "        for (int64_t r = 0; r < rows; ++r) {",
+            *("          " + line for line in self.row),
+            "        }",
+            *("        " + line for line in self._flushes()),
+            "      }",
+            "    }",
+            "  }",
+            "}",
+        ]
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------------------------------ products
+
+    def _products(self) -> list[str]:
+        lines = []
+        at = 0
+        for operands, lanes in self.group.classes():
+            number_of_pack = len(self.tables.packs)
+            self.tables.packs.append([lane.attr for lane in lanes])
+            self.tables.pack_group.append(self.index)
+            for lane in lanes:
+                self.names[lane] = f"*(const vec*)(sum + (({at} * wide + u) * ROWS + r) * W)"
+                at += 1
+            lines += self._class(number_of_pack, operands, len(lanes), at - len(lanes))
+        return [f"alignas(64) real sum[{at} * TILE * ROWS * W];", *lines] if at else []
+
+    def _class(self, pack: int, operands: tuple[Node, ...], lanes: int, first: int) -> list[str]:
+        depth = f"depth_{pack}"
+        segments, depths = [], []
+        for q, operand in enumerate(operands):
+            place = operand if operand.op == "load" else self.schedule_load(operand)
+            base, load = self._base(place), place.attr
+            length = f"c.offsets[{number(self.tables.offsets, ('depth', pack, q))}]"
+            rows = f"b{base} + i * d{base}"
+            if self.shrinking and load.lag:
+                rows = f"i < c.active[s - {load.lag}] ? {rows} : nullptr"
+            segments.append(f"{{{rows}, d{base}, {length}}}")
+            depths.append(length)
+        self.setup.append(f"const int64_t {depth} = {' + '.join(depths)};")
+        return [
+            f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
+            f"products(segments_{pack}, {len(operands)}, {depth}, c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
+            f" int({lanes} * wide), int(rows), sum + {first} * wide * ROWS * W);",
+        ]
+
+    def schedule_load(self, operand: Node) -> Node:
+        """Where an earlier group stored the operand."""
+        for group in self.schedule.groups:
+            for out in group.stores:
+                if out.node is operand:
+                    return operand.builder.load(out.buffer, operand.width, offset=out.offset)
+        raise AssertionError("operands of products are stored")
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def _base(self, node: Node) -> int:
+        load: Load = node.attr
+        key = (load.buffer, load.lag, load.offset)
+        if key not in self.bases:
+            base = self.bases[key] = len(self.bases)
+            buffer = number(self.tables.buffers, load.buffer)
+            offset = number(self.tables.offsets, ("offset", load.buffer, load.offset))
+            lag = f"s - {load.lag}" if load.lag else "s"
+            self.setup.append(f"real* const b{base} = at(c, {buffer}, {lag}, {offset});")
+            self.setup.append(f"const int64_t d{base} = c.buffers[{buffer}].stride;")
+        return self.bases[key]
+
+    def _read(self, node: Node) -> str:
+        base = self._base(node)
+        address = f"b{base} + (i + r) * d{base}"
+        value = f"splat(*({address}))" if node.width == 1 < self.group.width else f"load({address} + column, count)"
+        return f"i < c.active[s - 1] ? vec{{}} : {value}" if node.attr.start else value
+
+    def _constant(self, value: float) -> str:
+        if value in LITERALS:
+            return f"real({LITERALS[value]})"
+        return f"c.constants[{number(self.tables.constants, value)}]"
+
+    def _node(self, node: Node) -> None:
+        name = f"v{next(self.counter)}"
+        if node.op == "const":
+            self.column.append(f"const vec {name} = splat({self._constant(node.attr)});")
+        elif node.op == "weight":
+            vector = f"c.vectors[{number(self.tables.vectors, node.attr)}]"
+            wide = node.width > 1 or self.group.width == 1
+            value = f"load({vector} + column, W)" if wide else f"splat(*{vector})"
+            self.column.append(f"const vec {name} = {value};")
+        elif node.op == "lane" and node not in self.group.loads:
+            self.row.append(f"const vec {name} = {self.names[node]};")
+        else:
+            self.row.append(f"const vec {name} = {self._expression(node)};")
+        self.names[node] = name
+
+    def _expression(self, node: Node) -> str:
+        if node in self.group.loads:
+            return self._read(self.group.loads[node])
+        if node.op == "load":
+            return self._read(node)
+        if node.op == "rowsum":
+            slot = self.schedule.rowsums.index(node)
+            return f"splat(rowsum(c, {slot}, i + r))"
+        if node.op == "expand":
+            return self.names[node.args[0]]
+        args = [self.names[a] for a in node.args]
+        if node.op == "clamp":
+            return self._clamped(args[0], *node.attr)
+        attr = self._constant(node.attr) if node.attr is not None else ""
+        return TABLE[node.op].cpp.format(*args, attr=attr)
+
+    def _clamped(self, x: str, low: float | None, high: float | None) -> str:
+        inner = x
+        if low is not None:
+            bound = self._constant(low)
+            inner = f"pick({x} < splat({bound}), splat({bound}), {x})"
+        if high is not None:
+            bound = self._constant(high)
+            inner = f"pick({x} > splat({bound}), splat({bound}), {inner})"
+        return inner
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def _results(self) -> None:
+        for out in self.group.stores:
+            base = self._base(out.node.builder.load(out.buffer, out.node.width, offset=out.offset))
+            self.row.append(f"store(b{base} + (i + r) * d{base} + column, {self.names[out.node]}, count);")
+        for q, node in self.group.sums:
+            self.column.append(f"vec total_{q} = {{}};")
+            self.row.append(f"total_{q} += {self.names[node]};")
+        for node in self.group.rowsums:
+            slot = self.schedule.rowsums.index(node)
+            address = f"(c.rowsums + ({slot} * c.rowsum_parts + me) * c.rows)"
+            self.setup.append(f"for (int64_t i = low; i < high; ++i) {address}[i] = 0;")
+            self.row.append(f"{address}[i + r] += across({self.names[node.args[0]]}, count);")
+
+    def _flushes(self) -> list[str]:
+        return [f"add_to(sums + c.sum_offsets[{q}] + column, total_{q});" for q, _ in self.group.sums]
