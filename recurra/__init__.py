@@ -2,33 +2,42 @@
 
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from . import init
+from . import cells, init
 from .cell import Cell, register, registry
 from .errors import RecurraError
 from .interop.torch import accelerate, from_torch
-from .layers import *  # noqa: F403
-from .layers import __all__ as _layers
+from .layers import Readout, Recurrent, Trace, layer
 from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDrop, Zoneout
+from .named import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from . import data, train
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Cell",
     "LayerNorm",
+    "Readout",
     "RecurraError",
+    "Recurrent",
     "RecurrentDropout",
+    "Trace",
     "VariationalDropout",
     "WeightDrop",
     "Zoneout",
     "accelerate",
+    "cells",
     "data",
     "from_torch",
     "init",
+    "layer",
     "register",
     "registry",
     "train",
-    *_layers,
+    *cells.__all__,  # a layer for every cell
 ]
 
 

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from . import cells
-from .cell import Cell, State, find, positive_int, registry
+from .cell import Cell, State, find, positive_int
 from .engine.scan import Scanned, Sequences, scan
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
 from .init import Initialiser
@@ -389,24 +388,6 @@ class Readout(nn.Module):
         return F.softmax(y, dim=-1) if self.softmax else y
 
 
-# ---------------------------------------------------------------------------------------------------- named layers
-
-
-def _named(cell_class: type[Cell]) -> type[Recurrent]:
-    """A layer class for one cell: `rc.LSTM(64, 128)` is `rc.Recurrent(cells.LSTM, 64, 128)`."""
-
-    def __init__(self: Recurrent, input_size: int, hidden_size: int | Sequence[int], *args: Any, **kwargs: Any):
-        Recurrent.__init__(self, cell_class, input_size, hidden_size, *args, **kwargs)
-
-    doc = f"{cell_class.__doc__}\n\n    Arguments as in `Recurrent`, and the cell's own options."
-    return type(cell_class.__name__, (Recurrent,), {"__init__": __init__, "__doc__": doc, "__module__": __name__})
-
-
-_NAMED = {cell_class.__name__: _named(cell_class) for cell_class in dict.fromkeys(registry().values())}
-globals().update(_NAMED)
-__all__ += list(_NAMED)
-
-
 # ---------------------------------------------------------------------------------------------------- arguments
 
 
@@ -456,6 +437,3 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
 def _shape(value: Any) -> str:
     return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-
-
-assert cells  # importing the zoo fills the registry the named layers are made from

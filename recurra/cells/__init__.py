@@ -1,66 +1,16 @@
-"""The zoo: every cell of the survey and its descendants, one family a file. Importing it registers them."""
+"""The zoo: every cell of the survey and its descendants, one family a file.
 
-from .descendants import (
-    LEM,
-    SLSTM,
-    UGRNN,
-    AntisymmetricRNN,
-    CoRNN,
-    GatedAntisymmetricRNN,
-    IndRNN,
-    Janet,
-    MinGRU,
-    MinLSTM,
-)
-from .greff import LSTMCIFG, LSTMNFG, LSTMNIAF, LSTMNIG, LSTMNOAF, LSTMNOG
-from .gru import GRU, MGU, MGU1, MGU2, MGU3, MUT1, MUT2, MUT3
-from .lstm import LSTM, DynamicCortexMemory, FullGateLSTM, OriginalLSTM, ProjectionLSTM, SlopeLSTM, VanillaLSTM
-from .plain import IRNN, RIN, RNN, IdentityRNN, OrthogonalRNN, ResidualRNN
-from .timescales import SCRN, DelayRNN, FocusedRNN, LeakyRNN, TemporalKernelRNN
-from .unitary import UnitaryRNN
+Importing it imports every file in this folder, so a new cell is known as soon as its class is written and registered.
+"""
 
-__all__ = [
-    "GRU",
-    "IRNN",
-    "LEM",
-    "LSTM",
-    "LSTMCIFG",
-    "LSTMNFG",
-    "LSTMNIAF",
-    "LSTMNIG",
-    "LSTMNOAF",
-    "LSTMNOG",
-    "MGU",
-    "MGU1",
-    "MGU2",
-    "MGU3",
-    "MUT1",
-    "MUT2",
-    "MUT3",
-    "RIN",
-    "RNN",
-    "SCRN",
-    "SLSTM",
-    "UGRNN",
-    "AntisymmetricRNN",
-    "CoRNN",
-    "DelayRNN",
-    "DynamicCortexMemory",
-    "FocusedRNN",
-    "FullGateLSTM",
-    "GatedAntisymmetricRNN",
-    "IdentityRNN",
-    "IndRNN",
-    "Janet",
-    "LeakyRNN",
-    "MinGRU",
-    "MinLSTM",
-    "OriginalLSTM",
-    "OrthogonalRNN",
-    "ProjectionLSTM",
-    "ResidualRNN",
-    "SlopeLSTM",
-    "TemporalKernelRNN",
-    "UnitaryRNN",
-    "VanillaLSTM",
-]
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ..cell import registry
+
+for _family in iter_modules(__path__):
+    import_module(f"{__name__}.{_family.name}")
+
+_classes = {cell_class.__name__: cell_class for cell_class in registry().values()}
+globals().update(_classes)
+__all__ = sorted(_classes)  # pyrefly: ignore

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ..cell import Affine, Cell
-from ..cells import GRU, IRNN, LSTM, RNN, IdentityRNN, OrthogonalRNN, ProjectionLSTM
+from ..cells.gru import GRU
+from ..cells.lstm import LSTM, ProjectionLSTM
+from ..cells.plain import IRNN, RNN, IdentityRNN, OrthogonalRNN
 from ..errors import ConversionError, InputError
 from ..layers import Recurrent
 
