@@ -114,8 +114,10 @@ class Affine(nn.Module):
         """Names of the weights that multiply something other than x."""
         return tuple(name for name, operand in self.operands.items() if operand != "x")
 
-    def extra_repr(self) -> str:
-        return " + ".join([*(f"{w}·{v}" for w, v in self.operands.items()), *(["b"] if self.b is not None else [])])
+    def __repr__(self) -> str:
+        """One line: what is added up."""
+        terms = [f"{weight} {operand}" for weight, operand in self.operands.items()]
+        return f"Affine({' + '.join(terms if self.b is None else [*terms, 'b'])})"
 
 
 def _weight_names(operands: tuple[str, ...]) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def accelerate(model: nn.Module) -> nn.Module:
         return from_torch(model)
     replaced: dict[nn.Module, nn.Module] = {}  # a module used twice stays one module
     for parent in list(model.modules()):
-        for name, child in parent.named_children():
+        for name, child in list(parent._modules.items()):  # named_children() would pass over a second name
             if isinstance(child, (nn.RNNBase, nn.RNNCellBase)):
                 if child not in replaced:
                     replaced[child] = from_torch(child)
