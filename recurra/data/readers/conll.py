@@ -3,15 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 
 from recurra.data.errors import EmptyFileError, FormatError, RaggedRowError
 from recurra.data.readers.labels import Encoder, classes_of, vocabulary_of
 from recurra.data.readers.opening import existing, lines
-from recurra.data.sequences import SequenceSet
+from recurra.data.sequences import IGNORE, SequenceSet
 from recurra.data.stores import Flat, offsets
 from recurra.errors import UnknownNameError
+
+Unseen = Literal["error", "ignore"]
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -39,13 +42,15 @@ def read_conll(
     vocabulary: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     least: int = 1,
+    unseen: Unseen = "error",
 ) -> SequenceSet:
     """Sentences divided by blank lines, one token a line, columns divided by white space.
 
-    Words seen fewer than `least` times, and those not in a given `vocabulary`, become `<unk>`.
+    Words seen fewer than `least` times, and those not in a given `vocabulary`, become `<unk>`. A tag that is not among
+    given `classes` is an error, or with `unseen="ignore"` a step that counts neither in training nor in scores.
     """
     path = existing(path)
-    return _tagged(_columns(path, word, tag), path, f"tag {tag}", vocabulary, classes, least)
+    return _tagged(_columns(path, word, tag), path, f"tag {tag}", vocabulary, classes, least, unseen)
 
 
 def read_conllu(
@@ -55,12 +60,13 @@ def read_conllu(
     vocabulary: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     least: int = 1,
+    unseen: Unseen = "error",
 ) -> SequenceSet:
     """Universal Dependencies: the syntactic words, without multi-word ranges and empty nodes, tagged with a column."""
     if tag not in CONLLU:
         raise UnknownNameError("tag", tag, CONLLU)
     path = existing(path)
-    return _tagged(_universal(path, CONLLU.index(tag)), path, tag, vocabulary, classes, least)
+    return _tagged(_universal(path, CONLLU.index(tag)), path, tag, vocabulary, classes, least, unseen)
 
 
 def _columns(path: Path, word: int, tag: int) -> Iterator[Sentence]:
@@ -105,7 +111,10 @@ def _tagged(
     vocabulary: Sequence[str] | None,
     classes: Sequence[str] | None,
     least: int,
+    unseen: Unseen,
 ) -> SequenceSet:
+    if unseen not in get_args(Unseen):
+        raise UnknownNameError("unseen", unseen, get_args(Unseen))
     kept = [sentence for sentence in sentences if sentence.words]
     if not kept:
         raise EmptyFileError(path, "no sentence", "at least one")
@@ -113,7 +122,7 @@ def _tagged(
     tags = [tag for sentence in kept for tag in sentence.tags]
     places = [place for sentence in kept for place in sentence.places]
     known = Encoder(vocabulary or vocabulary_of(words, least), path, "word")
-    labels = Encoder(classes or classes_of(tags), path, column)
+    labels = Encoder(classes or classes_of(tags), path, column, IGNORE if unseen == "ignore" else None)
     lengths = torch.tensor([len(sentence.words) for sentence in kept])
     return SequenceSet(
         Flat(known.encode(words, places), offsets(lengths)),

@@ -11,7 +11,7 @@ from pyarrow import csv as arrow_csv
 
 from recurra.data.errors import FormatError, RaggedRowError
 from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
-from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.opening import existing, lines, open_arrow
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
@@ -29,7 +29,7 @@ def read_csv(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     dialect = Dialect.of(path)
     try:
         source = _source(path, dialect, parts)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         _explain(path, dialect)  # raises, when the fault is one that has a line
         raise FormatError(path, str(error).splitlines()[0], "a table of delimited text") from error
     _check_mixed(source, path, dialect, parts)
@@ -91,16 +91,16 @@ def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
     types = {name: kind for name, kind in kept_text.items() if name is not None}
     if path.stat().st_size <= IN_MEMORY:
         convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
-        return TableSource(arrow_csv.read_csv(path, read, parse, convert))
+        return TableSource(arrow_csv.read_csv(open_arrow(path), read, parse, convert))
     convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types | _wide(path, read, parse, types))
-    stream = arrow_csv.open_csv(path, read, parse, convert)
+    stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
     return spooled(stream.schema, stream)
 
 
 def _wide(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
     """Types of a stream are settled by its first block: numbers and empty columns there may be fractions later on."""
     convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
-    schema = arrow_csv.open_csv(path, read, parse, convert).schema
+    schema = arrow_csv.open_csv(open_arrow(path), read, parse, convert).schema
     whole = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
     return {name: pa.float64() for name in whole if name not in types and name.lower() not in TIME_NAMES}
 

@@ -43,7 +43,7 @@ def _numbers(path: Path) -> tuple[list[str], Rows]:
         except ValueError as error:
             if rows and any(_is_number(field) for field in fields[:1]):
                 raise FormatError(path, repr(text.strip()[:40]), "numbers, as above it", line) from error
-            names = names if rows or not any(c.isalpha() for c in text) else fields
+            names = names if rows or not any(c.isalpha() for c in text) else text.lstrip("#% ").split()
             continue
         if values:
             rows.append((line, values))

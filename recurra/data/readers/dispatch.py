@@ -1,13 +1,12 @@
 """One entry for every file: its first bytes decide, then its name, then what its lines look like."""
 
 import json
-import zipfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
 from recurra.data.errors import FormatError
-from recurra.data.readers.opening import BOM, ZIP, existing, head
+from recurra.data.readers.opening import BOM, ZIP, existing, head, opened_zip
 from recurra.data.sequences import SequenceSet
 from recurra.errors import UnknownNameError
 
@@ -95,7 +94,7 @@ def format_of(path: str | Path) -> str:
 
 
 def _in_zip(path: Path) -> str:
-    with zipfile.ZipFile(path) as archive:
+    with opened_zip(path) as archive:
         names = [name.lower() for name in archive.namelist() if not name.endswith("/")]
     if names and all(name.endswith(".npy") for name in names):
         return "npz"

@@ -10,7 +10,7 @@ from pyarrow import json as arrow_json
 
 from recurra.data.errors import FormatError
 from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.opening import existing, lines, open_arrow, text_blocks
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
@@ -28,27 +28,21 @@ def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet
     path, parts = existing(path), Layout.of(layout)
     try:
         source = _source(path)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         _explain(path)  # raises, when the fault is one that has a line
         raise FormatError(path, str(error).splitlines()[0], "objects with the same fields on every line") from error
     return sequences_of(source, parts, path, place=lambda row: _line_of(path, row))
 
 
 def _source(path: Path) -> Source:
-    next(lines(path))  # the encoding of the first line, and whether there is one
+    for _ in text_blocks(path):  # pyarrow takes any bytes for UTF-8
+        pass
     options = arrow_json.ReadOptions(use_threads=False, block_size=BLOCK)
-    with pa.input_stream(path, compression="detect") as file:
-        _skip_bom(file, path)
+    with open_arrow(path) as file:
         if path.stat().st_size <= IN_MEMORY:
             return TableSource(arrow_json.read_json(file, options))
         stream = arrow_json.open_json(file, options)
         return spooled(stream.schema, stream)
-
-
-def _skip_bom(file: pa.NativeFile, path: Path) -> None:
-    with path.open("rb") as raw:
-        if raw.read(3) == b"\xef\xbb\xbf":
-            file.read(3)
 
 
 def _explain(path: Path) -> None:

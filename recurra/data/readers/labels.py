@@ -29,12 +29,18 @@ def vocabulary_of(tokens: Iterable[str], least: int = 1, unknown: bool = True) -
 
 
 class Encoder:
-    """Names to numbers; a name that is not known becomes `<unk>` where the list has it, and an error where not."""
+    """Names to numbers; an unknown one becomes `otherwise`, by default `<unk>` if the list has it, or an error."""
 
-    def __init__(self, known: Sequence[str], file: str | Path, column: str | int | None = None):
+    def __init__(
+        self,
+        known: Sequence[str],
+        file: str | Path,
+        column: str | int | None = None,
+        otherwise: int | None = None,
+    ):
         self.known, self.file, self.column = tuple(known), file, column
         self.numbers = {name: number for number, name in enumerate(self.known)}
-        self.unknown = self.numbers.get(UNKNOWN)
+        self.unknown = self.numbers.get(UNKNOWN) if otherwise is None else otherwise
 
     def number(self, name: str, line: int | None = None) -> int:
         number = self.numbers.get(name, self.unknown)

@@ -1,6 +1,5 @@
 """`.npy` and `.npz`, never with pickles; `.npy` is memory-mapped."""
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from recurra.data.errors import EmptyFileError, FormatError, MissingValueError, SizeError
 from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.opening import existing
+from recurra.data.readers.opening import existing, opened_zip
 from recurra.data.sequences import SequenceSet, Task
 from recurra.data.stores import Cast, Flat, Store, offsets
 
@@ -121,10 +120,8 @@ def _ragged(tensor: Tensor, lengths: Tensor, path: Path):
 
 
 def _load_npz(path: Path) -> dict[str, np.ndarray]:
-    if not zipfile.is_zipfile(path):
-        raise FormatError(path, "not a zip archive", "an .npz file")
     arrays = {}
-    with zipfile.ZipFile(path) as archive:
+    with opened_zip(path) as archive:
         for entry in archive.infolist():
             if not entry.filename.endswith(".npy"):
                 raise FormatError(path, f"an entry {entry.filename!r}", "entries that are .npy arrays")

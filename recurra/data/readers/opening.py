@@ -2,13 +2,18 @@
 
 import gzip
 import io
+import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from recurra.data.errors import DataError, EmptyFileError, EncodingError, SizeError
+from recurra.data.errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
 
 GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
 def existing(path: str | Path) -> Path:
@@ -28,12 +33,24 @@ def open_bytes(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
 
 
+def open_arrow(path: Path):
+    """The file's bytes, unzipped when it is gzip, as pyarrow reads them; a BOM is left out."""
+    import pyarrow as pa
+
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP
+    stream = pa.input_stream(path, compression="gzip" if packed else None)
+    if head(path, len(BOM)) == BOM:
+        stream.read(len(BOM))
+    return stream
+
+
 def head(path: Path, count: int = 4096) -> bytes:
     """The first bytes, unzipped."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
 
 
@@ -42,7 +59,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
     try:
         with open_bytes(path) as file:
             content = file.read(limit + 1)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
     if len(content) > limit:
         raise SizeError(path, f"more than {limit:,} bytes", f"at most {limit:,} bytes")
@@ -58,10 +75,20 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 raw = raw.removeprefix(BOM) if number == 1 else raw
                 empty = empty and not raw.strip()
                 yield number, decode(raw, path, number).rstrip("\r\n")
-    except (EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
     if empty:
         raise EmptyFileError(path, "blank lines only", "a file with data")
+
+
+@contextmanager
+def opened_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip; whatever turns out to be damaged in it while it is used is one error."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except DAMAGED_ZIP as error:
+        raise FormatError(path, f"a damaged or unusual zip ({error})", "a plain zip") from error
 
 
 def text_blocks(path: Path, encoding: str = "utf-8-sig", size: int = 1 << 20) -> Iterator[str]:
@@ -75,7 +102,7 @@ def text_blocks(path: Path, encoding: str = "utf-8-sig", size: int = 1 << 20) ->
             for _ in lines(path):  # raises, and knows the line
                 pass
         raise EncodingError(path, f"byte 0x{error.object[error.start]:02x}", f"text in {encoding}") from error
-    except (EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
 
 

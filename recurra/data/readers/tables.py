@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from recurra.data.errors import EmptyFileError, FormatError, TimestampError
+from recurra.data.errors import EmptyFileError, EncodingError, FormatError, TimestampError
 from recurra.data.readers.labels import Encoder, classes_of
 from recurra.data.readers.layout import Layout
 from recurra.data.readers.nested import from_nested
@@ -34,6 +34,13 @@ def row_number(row: int) -> int:
 
 def sequences_of(source: Source, layout: Layout, file: str | Path, place: Place = row_number) -> SequenceSet:
     """The sequences of a table whose columns play the parts `layout` says."""
+    try:
+        return _sequences(source, layout, file, place)
+    except UnicodeDecodeError as error:
+        raise EncodingError(file, f"byte 0x{error.object[error.start]:02x} in a string", "UTF-8") from error
+
+
+def _sequences(source: Source, layout: Layout, file: str | Path, place: Place) -> SequenceSet:
     if not source.rows:
         raise EmptyFileError(file, "no rows", "a table with data")
     kinds = {field.name: kind_of(field.type) for field in source.schema}

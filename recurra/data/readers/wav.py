@@ -15,7 +15,7 @@ from torch import Tensor
 from recurra.data.errors import EmptyFileError, FormatError, SizeError
 from recurra.data.readers.labels import Encoder, classes_of
 from recurra.data.readers.mel import LogMel
-from recurra.data.readers.opening import ZIP, existing
+from recurra.data.readers.opening import DAMAGED_ZIP, ZIP, existing, opened_zip
 from recurra.data.sequences import SequenceSet
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
@@ -70,8 +70,11 @@ class Sound:
             with self.path.open("rb") as file:
                 return parse(file, self.path.stat().st_size, where, keep)
         archive = _archive(self.path, os.getpid())
-        with archive.open(self.member) as file:
-            return parse(file, archive.getinfo(self.member).file_size, where, keep)
+        try:
+            with archive.open(self.member) as file:
+                return parse(file, archive.getinfo(self.member).file_size, where, keep)
+        except DAMAGED_ZIP as error:
+            raise FormatError(where, f"a damaged or unusual zip ({error})", "a plain zip") from error
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def _sounds(path: Path) -> list[Sound]:
     if path.is_dir():
         sounds = [Sound(file) for file in sorted(path.rglob("*.wav"))]
     elif _begins(path, ZIP):
-        with zipfile.ZipFile(path) as archive:
+        with opened_zip(path) as archive:
             sounds = [Sound(path, name) for name in sorted(archive.namelist()) if name.lower().endswith(".wav")]
     else:
         sounds = [Sound(path)]
