@@ -62,6 +62,10 @@ class Mask:
         return kept / (1.0 - self.rate)
 
 
+class Regulariser(nn.Module):
+    """A derivation that is no part of the cell's equations, such as a weight with entries dropped."""
+
+
 class Affine(nn.Module):
     """`W h + U x + b` over any operands: the weight of "x" is `U`, that of a lone state `W`, else `W_<state>`."""
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from .cell import Cell
+from .cell import Cell, Regulariser
 from .engine.operations import product_of
 from .engine.trace import Step, trace
 from .errors import InputError, OptionError, UnknownNameError
@@ -146,7 +146,7 @@ class WeightDrop(Modifier):
         return step
 
 
-class _Dropped(nn.Module):
+class _Dropped(Regulariser):
     def __init__(self, rate: float):
         super().__init__()
         self.rate = rate

@@ -4,71 +4,41 @@ Values the step named keep their names; everything else is printed where it is u
 orders it: recurrent products, input products, the rest, biases.
 """
 
+import inspect
 import operator
-from dataclasses import dataclass, field
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..cell import TIME, Affine, Cell
+from ..cell import TIME, Affine, Cell, Regulariser
 from .operations import ATOM, MEANING, PRODUCT, SUM, product_of
 from .trace import Step, trace_equations
 
 aten = torch.ops.aten
 
-_GREEK = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "kappa",
-    "lambda",
-    "mu",
-    "nu",
-    "xi",
-    "rho",
-    "sigma",
-    "tau",
-    "phi",
-    "chi",
-    "psi",
-    "omega",
-    "Gamma",
-    "Delta",
-    "Theta",
-    "Lambda",
-    "Sigma",
-    "Phi",
-    "Psi",
-    "Omega",
-]
+_GREEK = frozenset(
+    """alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi omega
+    Gamma Delta Theta Lambda Sigma Phi Psi Omega""".split()  # noqa: SIM905
+)
 _ADDITIONS = (aten.add.Tensor, aten.add.Scalar)
+_SUBTRACTIONS = (aten.sub.Tensor, aten.sub.Scalar)
 _MULTIPLICATIONS = (aten.mul.Tensor, aten.mul.Scalar)
 
 
 def equations(cell: Cell) -> str:
-    """One `aligned` block: an equation for every named value, state and output of the cell's own step."""
-    step = trace_equations(cell)
-    printer = _Printer(cell, step)
-    lines = [f"{left} &= {right}" for left, right in printer.lines()]
-    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+    """One `aligned` block: derived weights, then every named value, state and output of the cell's own step."""
+    lines = [*derived_weights(cell), *StepPrinter(cell, trace_equations(cell)).lines()]
+    return "\\begin{aligned}\n" + " \\\\\n".join(f"{left} &= {right}" for left, right in lines) + "\n\\end{aligned}"
 
 
-@dataclass
-class _Printer:
-    cell: Cell
-    step: Step
-    symbols: dict[fx.Node, str] = field(default_factory=dict)  # nodes that are printed by name
+class StepPrinter:
+    """Prints a traced step, equation by equation."""
 
-    def __post_init__(self) -> None:
-        for name in self.step.inputs:
-            self.symbols[self.step.node(name)] = self._input(name)
-        for name in self.step.weights:
-            self.symbols[self.step.node(name)] = self._weight(name)
+    def __init__(self, cell: Cell, step: Step):
+        self.cell, self.step = cell, step
+        self.symbols = {step.node(name): self._input(name) for name in step.inputs}
+        self.symbols |= {step.node(name): weight_symbol(cell, name) for name in step.weights}
 
     def lines(self) -> list[tuple[str, str]]:
         """`(left, right)` in the order the step computes them."""
@@ -87,7 +57,7 @@ class _Printer:
             wanted.append((results[0], "y_{t}"))
         lines = []
         for node, left in sorted(dict(wanted).items(), key=lambda pair: order[pair[0]]):
-            lines.append((left, self.expression(node, top=True)[0]))
+            lines.append((left, Expressions(self.symbols).print(node, top=True)[0]))
             self.symbols[node] = left
         return lines
 
@@ -101,22 +71,52 @@ class _Printer:
             return symbol(base, f"t-{delay.rstrip(']') or 1}")
         return symbol(name, "t" if self.cell.masks[name].each == "step" else "")
 
-    def _weight(self, name: str) -> str:
-        """`i.W` → W_i. A cell's only affine needs no subscript; a lone matrix is called by its own name."""
-        path, _, leaf = name.rpartition(".")
-        affines = [module for module in self.cell.children() if isinstance(module, Affine)]
-        owner = self.cell.get_submodule(path)
-        if not path or (len(affines) == 1 and owner in affines):
-            return symbol(leaf)
-        gate = path.rpartition(".")[2]
-        if isinstance(owner, Affine) and len(owner.operands) == 1 and owner.b is None and gate.isupper():
-            return symbol(gate)
-        base, _, of = leaf.partition("_")
-        return symbol(f"{base}_{gate}_{of}" if of else f"{base}_{gate}")
 
-    # ------------------------------------------------------------------------------------------ expressions
+def weight_symbol(cell: Cell, name: str) -> str:
+    """`i.W` → W_i. A cell's only affine needs no subscript; a lone matrix is called by its own name."""
+    path, _, leaf = name.rpartition(".")
+    affines = [module for module in cell.children() if isinstance(module, Affine)]
+    owner = cell.get_submodule(path)
+    if not path or (len(affines) == 1 and owner in affines):
+        return symbol(leaf)
+    gate = path.rpartition(".")[2]
+    if isinstance(owner, Affine) and len(owner.operands) == 1 and owner.b is None and gate.isupper():
+        return symbol(gate)
+    base, _, of = leaf.partition("_")
+    return symbol(f"{base}_{gate}_{of}" if of else f"{base}_{gate}")
 
-    def expression(self, node: object, top: bool = False) -> tuple[str, int]:
+
+def derived_weights(cell: Cell) -> list[tuple[str, str]]:
+    """`W = Q exp(S - Sᵀ)` and the like: an equation for every weight that is computed from others."""
+    lines = []
+    for path, affine in cell.named_modules():
+        for name, chain in affine.derivations.items() if isinstance(affine, Affine) else ():
+            if any(isinstance(derivation, Regulariser) for derivation in chain.children()):
+                continue
+            traced = make_fx(chain)(getattr(affine, f"{name}_raw").detach())
+            constants = {id(buffer): key.rpartition(".")[2] for key, buffer in chain.named_buffers()}
+            symbols = {}
+            for node in traced.graph.nodes:
+                if node.op == "placeholder":
+                    symbols[node] = symbol(next(iter(inspect.signature(next(chain.children()).forward).parameters)))
+                elif node.op == "get_attr":
+                    symbols[node] = symbol(constants.get(id(getattr(traced, node.target)), "C"))
+            result = next(n for n in traced.graph.nodes if n.op == "output").args[0]
+            text, binds = Expressions(symbols).print(result)
+            if (
+                binds < ATOM or text not in symbols.values()
+            ):  # rows repeated for the cells of a block print as themselves
+                lines.append((weight_symbol(cell, f"{path}.{name}"), text))
+    return lines
+
+
+class Expressions:
+    """Prints one value as an expression of the nodes that have symbols."""
+
+    def __init__(self, symbols: dict[fx.Node, str]):
+        self.symbols = symbols
+
+    def print(self, node: object, top: bool = False) -> tuple[str, int]:
         """`(text, how strongly it binds)`."""
         if not isinstance(node, fx.Node):
             return _number(node)
@@ -136,29 +136,32 @@ class _Printer:
         row = MEANING.get(node.target)
         if row is None:
             name = str(getattr(node.target, "__name__", node.target)).split(".")[0]
-            inner = ", ".join(self.expression(a)[0] for a in node.args if isinstance(a, fx.Node))
+            inner = ", ".join(self.print(a)[0] for a in node.args if isinstance(a, fx.Node))
             return rf"{_word(name.replace('_', ' '))}\left({inner}\right)", ATOM
-        operands = [self._operand(argument, row.inside) for argument in node.args]
+        operands = [
+            self._operand(argument, SUM if place == 0 and node.target in _SUBTRACTIONS else row.inside)
+            for place, argument in enumerate(node.args)
+        ]
         return row.latex.format(*operands), row.binds
 
     def _scaled(self, node: fx.Node) -> tuple[str, int]:
         """A number stands in front of what it multiplies; a factor of one is not printed."""
         value, number = sorted(node.args, key=lambda argument: not isinstance(argument, fx.Node))
         if number == 1:
-            return self.expression(value)
+            return self.print(value)
         return rf"{_number(number)[0]}\,{self._operand(value, PRODUCT)}", PRODUCT
 
     def _operand(self, argument: object, inside: int) -> str:
         if isinstance(argument, (list, tuple)):
-            return "; ".join(self.expression(item)[0] for item in argument)
-        text, binds = self.expression(argument)
+            return "; ".join(self.print(item)[0] for item in argument)
+        text, binds = self.print(argument)
         return rf"\left({text}\right)" if binds < inside else text
 
     def _sum(self, node: fx.Node) -> str:
         terms = sorted(self._terms(node), key=self._place)
         text = ""
         for term in terms:
-            part, _ = self.expression(term)
+            part, _ = self.print(term)
             text += part if not text else f" {part}" if part.startswith("-") else f" + {part}"
         return text
 
@@ -172,18 +175,21 @@ class _Printer:
         return [node]
 
     def _place(self, term: object) -> int:
+        """Recurrent products, input products, the rest, biases, numbers."""
         if not isinstance(term, fx.Node):
             return 4
         if (product := product_of(term)) is not None:
-            return 1 if product[0] is self.step.node("x") else 0
-        return 3 if term.op == "placeholder" and term in map(self.step.node, self.step.weights) else 2
+            return 1 if self.symbols.get(product[0]) == symbol("x", "t") else 0
+        return 3 if term.op == "placeholder" and term.meta["val"].dim() == 1 else 2
 
     def _part(self, node: fx.Node) -> tuple[str, int]:
         """One of several results: a chunk of a split prints with its number, the first result of others as itself."""
         source, index = node.args
+        if source.target is aten.unbind.int:  # pyrefly: ignore
+            return rf"\left[{self.print(source.args[0])[0]}\right]_{{{index + 1}}}", ATOM  # pyrefly: ignore
         if source.target is aten.split.Tensor:  # pyrefly: ignore
-            return rf"\left[{self.expression(source)[0]}\right]_{{{index + 1}}}", ATOM  # pyrefly: ignore
-        return self.expression(source)
+            return rf"\left[{self.print(source)[0]}\right]_{{{index + 1}}}", ATOM  # pyrefly: ignore
+        return self.print(source)
 
 
 def symbol(name: str, time: str = "") -> str:
