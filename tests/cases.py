@@ -15,6 +15,8 @@ import recurra as rc
 
 Options = dict[str, Any]
 
+ALIVE = 6  # with this seed no network of rectifiers in the table is dead
+
 
 @dataclass(frozen=True)
 class Case:
@@ -30,7 +32,7 @@ class Case:
         sizes = "" if (self.input_size, self.hidden_size) == (3, 4) else f"-{self.input_size}x{self.hidden_size}"
         return f"{self.name}{sizes}" + (f"({given})" if given else "")
 
-    def cell(self, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: int) -> rc.Cell:
+    def cell(self, seed: int = ALIVE, dtype: torch.dtype = torch.float64, **sizes: int) -> rc.Cell:
         """The cell itself; `input_size=` and `hidden_size=` override the case's."""
         wanted = {"input_size": self.input_size, "hidden_size": self.hidden_size, **sizes}
         with torch.random.fork_rng(devices=[]):
@@ -38,7 +40,7 @@ class Case:
             cell = rc.registry()[self.name](**wanted, **self.options).to(dtype)
             return randomise(cell)
 
-    def layer(self, seed: int = 0, dtype: torch.dtype = torch.float64, **arguments: Any) -> rc.Recurrent:
+    def layer(self, seed: int = ALIVE, dtype: torch.dtype = torch.float64, **arguments: Any) -> rc.Recurrent:
         """A layer of such cells; `arguments` are those of `rc.layer`."""
         wanted = {"input_size": self.input_size, "hidden_size": self.hidden_size, "dtype": dtype, **arguments}
         with torch.random.fork_rng(devices=[]):

@@ -1,8 +1,8 @@
 """Every model once more, in NumPy, for one sequence and with a plain loop: an answer that owes the library nothing.
 
 Each function is `f(w, x, *states, **options) -> (outputs, final states)`: `w` holds the cell's own parameters and
-buffers by name, `x` is (T, d), states are vectors (a delayed one a matrix, newest row first). Matrices multiply columns, as in
-the survey: `W @ h + U @ x + b`.
+buffers by name, `x` is (T, d), states are vectors (a delayed one a matrix, newest row first). Matrices multiply
+columns, as in the survey: `W @ h + U @ x + b`.
 """
 
 from . import descendants, gru, lstm, plain, timescales

@@ -1,6 +1,6 @@
 """A13 to A17, B12 to B15: long short-term memory and its close kin.
 
-One function, `peephole`, is A13 with the switches of Greff et al.; what is more than a switch is written out on its own.
+`peephole` is A13 with the switches of Greff et al.; what is more than a switch is written out on its own.
 """
 
 import numpy as np
