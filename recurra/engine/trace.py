@@ -129,7 +129,7 @@ def _views(state: Any) -> tuple[str, ...]:
 
 def _trace_at(cell: Cell, batch: int) -> Step:
     """Trace `step` for one batch size, on stand-ins that hold no data: a branch on a value is an error."""
-    weights = {name: tensor.detach() for name, tensor in cell.weights().items()}
+    weights = {n: torch.zeros(w.shape, dtype=w.dtype, device=w.device) for n, w in cell.weights().items()}
     like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
     shapes = {"x": (batch, cell.input_size)}
     for state in cell.carried:
