@@ -1,12 +1,14 @@
 """First and second derivatives of every cell against finite differences: inputs, initial states and parameters."""
 
+import numpy as np
 import pytest
 import torch
-from cases import Case, draw_inputs, draw_states, every_case
-from helpers import run
+from cases import CASES, Case, draw_inputs, draw_states, every_case
+from helpers import assert_close, run
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
+from transcriptions import TRANSCRIPTIONS
 
 import recurra as rc
 
@@ -44,6 +46,33 @@ def as_function(case: Case, steps: int, given_state: bool = True):
         return torch.cat([value.flatten() for value in functional_call(module, weights, tuple(data))])
 
     return function, torch.cat([value.flatten() for value in arguments]).requires_grad_()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "unitary_rnn"], ids=str)
+def test_first_derivatives_agree_with_the_transcription_to_rounding(case: Case):
+    """Derivatives along a random direction of each argument, by the complex step; the unitary cell is not analytic."""
+    cell, x = case.cell(), draw_inputs(case, steps=5, batch=1)
+    tensors = {"x": x, **dict(zip((spec.name for spec in cell.carried), draw_states(cell, 1), strict=True))}
+    weights = dict(cell.named_parameters())
+    leaves = {name: value.requires_grad_() for name, value in (tensors | weights).items()}
+    values = run(cell, *(leaves[name] for name in tensors))
+    cotangents = [torch.randn_like(value) for value in values]
+    gradients = torch.autograd.grad(values, list(leaves.values()), cotangents, allow_unused=True)
+    for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
+        direction = torch.randn_like(leaf)
+        expected = complex_step(case, cell, tensors, name, direction, cotangents)
+        assert_close((gradient * direction).sum(), torch.tensor(expected, dtype=torch.float64))
+
+
+def complex_step(case: Case, cell: rc.Cell, tensors: dict, name: str, direction: Tensor, cotangents: list) -> float:
+    """The derivative of the transcription's results, weighted by cotangents, along a direction of one argument."""
+    named = {**dict(cell.named_parameters()), **dict(cell.named_buffers()), **tensors}
+    arrays = {key: value.detach().numpy() for key, value in named.items()}
+    arrays[name] = arrays[name] + 1e-30j * direction.numpy()
+    x, *state = (arrays[key][:, 0] if key == "x" else arrays[key][0] for key in tensors)
+    outputs, finals = TRANSCRIPTIONS[case.name](arrays, x, *state, **case.options)
+    results = [np.stack(outputs), *finals]
+    return sum((r.imag * c.numpy().reshape(r.shape)).sum() for r, c in zip(results, cotangents, strict=True)) / 1e-30
 
 
 @every_case

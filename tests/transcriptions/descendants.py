@@ -3,12 +3,12 @@
 import numpy as np
 from scipy.linalg import block_diag
 
-from .mathematics import Array, Result, Weights, net, relu, sig
+from .mathematics import Array, Result, Weights, clip, net, relu, sig
 
 
 def indrnn(w: Weights, x: Array, h: Array, longest: int | None = None, gamma: float = 2.0) -> Result:
     bound = np.inf if longest is None else gamma ** (1 / longest)
-    u, outputs = np.clip(w["u"], -bound, bound), []
+    u, outputs = clip(w["u"], bound), []
     for x_t in x:
         h = relu(u * h + w["a.U"] @ x_t + w["a.b"])
         outputs.append(h)

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from .mathematics import Array, Result, Weights, net, sig
+from .mathematics import Array, Result, Weights, clip, net, sig
 
 
 def lstm(w: Weights, x: Array, h: Array, c: Array) -> Result:
@@ -109,10 +109,10 @@ def projection_lstm(
     for x_t in x:
         i = sig(net(w, "i", x_t, r) + p_i * c)
         f = sig(net(w, "f", x_t, r) + p_f * c + forget_bias)
-        c = np.clip(f * c + i * np.tanh(net(w, "g", x_t, r)), -cell_clip, cell_clip)
+        c = clip(f * c + i * np.tanh(net(w, "g", x_t, r)), cell_clip)
         o = sig(net(w, "o", x_t, r) + p_o * c)
         m = o * np.tanh(c)
-        r = np.clip(w["R.W"] @ m, -proj_clip, proj_clip)
+        r = clip(w["R.W"] @ m, proj_clip)
         outputs.append(np.concatenate([r, w["Q.W"] @ m]) if output_proj_size else r)
     return outputs, (r, c)
 

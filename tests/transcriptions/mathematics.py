@@ -1,4 +1,7 @@
-"""What the transcriptions share: the survey's functions of a vector."""
+"""What the transcriptions share: the survey's functions of a vector.
+
+They are written so that complex numbers pass: an imaginary part of 1e-30 carries a derivative, exact to rounding.
+"""
 
 from collections.abc import Callable
 
@@ -14,7 +17,11 @@ def sig(a: Array) -> Array:
 
 
 def relu(a: Array) -> Array:
-    return np.where(a > 0, a, 0.0)
+    return np.where(a.real > 0, a, 0.0)
+
+
+def clip(a: Array, bound: float) -> Array:
+    return np.where(np.abs(a.real) <= bound, a, np.sign(a.real) * bound)
 
 
 def softplus(a: Array) -> Array:
@@ -26,7 +33,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "relu": relu,
     "sigmoid": sig,
     "identity": lambda a: a,
-    "softsign": lambda a: a / (1 + np.abs(a)),
+    "softsign": lambda a: a / (1 + np.where(a.real > 0, a, -a)),
 }
 
 
