@@ -1,13 +1,15 @@
 """The plain loop over time: the definition of correct. Every other backend is tested against it."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..cell import TIME, Cell, State
-from .trace import bound, run, with_output
+from .trace import bound, with_output
+from .traced import Graph, traced_step
 
 
 @dataclass(frozen=True)
@@ -32,49 +34,53 @@ class Scanned:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences, one step at a time."""
-    if torch.compiler.is_compiling():  # the compiler sees that derived weights do not change with time
-        return _loop(cell, given, keep_trace)
-    with bound(cell, cell.derived()):
-        return _loop(cell, given, keep_trace)
+    step = traced_step(cell) if cell.modifiers or keep_trace else None
+    # the compiler sees by itself that derived weights do not change with time
+    with nullcontext() if torch.compiler.is_compiling() else bound(cell, cell.derived()):
+        return _loop(cell, given, keep_trace, Graph(step, cell.weights()) if step else None)
 
 
-def _loop(cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
+def _loop(cell: Cell, given: Sequences, keep_trace: bool, graph: Graph | None) -> Scanned:
     steps, batch = given.x.shape[:2]
     x, state, masks = _without_padding(given), given.state, _unbind_masks(cell, given.masks, steps)
     fresh = cell.initial_state(batch, given.x) if given.resets is not None else ()
     resets = () if given.resets is None else given.resets.unbind(0)
     valid = () if given.lengths is None else valid_steps(given.lengths, steps).unbind(0)
-    weights = cell.weights() if cell.modifiers or keep_trace else None
     outputs: list[Tensor] = []
     traces: list[dict[str, Tensor]] = []
     for t, x_t in enumerate(x.unbind(0)):  # slicing x[t] instead would make backward quadratic in T
         if resets:
             state = _choose(resets[t], fresh, state)
         drawn = {name: mask[t] for name, mask in masks.items()}
-        y, new, named = advance(cell, x_t, state, drawn, weights)
+        y, new, named = advance(cell, x_t, state, drawn, graph)
         if valid:
-            y, new = torch.where(valid[t][:, None], y, y.new_zeros(())), _choose(valid[t], new, state)
-            named = {name: torch.where(valid[t][:, None], v, v.new_zeros(())) for name, v in named.items()}
+            y, *past_end = _choose(valid[t], (y, *named.values()), [v.new_zeros(()) for v in (y, *named.values())])
+            new, named = _choose(valid[t], new, state), dict(zip(named, past_end, strict=True))
         state = new
         outputs.append(y)
         traces.append(named)
     y = torch.stack(outputs) if outputs else given.x.new_zeros(0, batch, cell.output_size)
-    trace = {name: torch.stack([named[name] for named in traces]) for name in traces[0]} if traces else {}
-    return Scanned(y, state, trace if keep_trace else None)
+    if not keep_trace:
+        return Scanned(y, state)
+    if not traces:  # no step has said its names: one on zeros does, and is not kept
+        blank = {name: mask[0] for name, mask in _unbind_masks(cell, cell.draw_masks(1, batch, given.x), 1).items()}
+        named = advance(cell, given.x.new_zeros(batch, cell.input_size), state, blank, graph)[2]
+        return Scanned(y, state, {name: value[None][:0] for name, value in named.items()})
+    return Scanned(y, state, {name: torch.stack([named[name] for named in traces]) for name in traces[0]})
 
 
 def advance(
-    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], weights: dict[str, Tensor] | None = None
+    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], graph: Graph | None = None
 ) -> tuple[Tensor, tuple[Tensor, ...], dict[str, Tensor]]:
     """One step with its bookkeeping: delay lines move on, the time index counts.
 
-    With `weights` the traced graph runs, which knows modifiers and names; without, the cell's own `step`.
+    With `graph` the traced step runs, which knows modifiers and names; without, the cell's own `step`.
     """
     views = [_view(spec, value) for spec, value in zip(cell.carried, state, strict=True) if spec.name != TIME]
     extras = masks | {spec.name: value for spec, value in zip(cell.carried, state, strict=True) if spec.name == TIME}
     named: dict[str, Tensor] = {}
-    if weights is not None:
-        results, named = run(cell, x, tuple(views), extras, weights)
+    if graph is not None:
+        results, named = graph(x, views, extras)
     else:
         results = with_output(cell, cell.step(x, *views, **extras))
     y, *new = results
@@ -82,8 +88,7 @@ def advance(
         value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))
         for spec, value in zip(cell.carried, state, strict=True)
     )
-    if weights is not None:
-        named = {name: value.expand(x.shape[0], -1) for name, value in named.items()}  # a τ per unit has no batch
+    if graph is not None:
         named |= {spec.name: _newest(spec, v) for spec, v in zip(cell.carried, carried, strict=True)}
     return y, carried, named
 

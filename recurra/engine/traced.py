@@ -1,0 +1,101 @@
+"""A traced step as a function the plain loop can run: it knows the modifiers and the names, which `Cell.step` does not.
+
+The graph is found apart from whatever surrounds the call. Under vmap, jvp, functional_call or autocast the cell's
+weights are not plain tensors, or its operations not the plain ones, and a graph traced then would be wrong ever after.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, fx
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..cell import Cell
+from .trace import Step, trace
+from .trace import _key as trace_key
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced step as a function of its inputs and weights."""
+
+    function: Callable[..., tuple[Tensor, ...]]
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    outputs: int
+    named: tuple[str, ...]
+    rows: frozenset[str]  # the named values that have a row a sequence; a τ per unit has none
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A traced step with the weights of one call: `(output, *new states)` and every named value, row by row."""
+
+    step: Traced
+    weights: dict[str, Tensor]
+
+    def __call__(self, x: Tensor, states: Sequence[Any], extras: dict[str, Tensor]) -> tuple[Any, dict[str, Tensor]]:
+        views = [v for state in states for v in (state if isinstance(state, tuple) else (state,))]
+        given = dict(zip(self.step.inputs, (x, *views), strict=False)) | extras
+        results = self.step.function(
+            *(given[name] for name in self.step.inputs), *(self.weights[name] for name in self.step.weights)
+        )
+        values = zip(self.step.named, results[self.step.outputs :], strict=True)
+        named = {name: v if name in self.step.rows else v.expand(x.shape[0], *v.shape) for name, v in values}
+        return results[: self.step.outputs], {n: v[:, None] if v.dim() == 1 else v for n, v in named.items()}
+
+
+_TEXTS: WeakKeyDictionary[Cell, dict[Any, str]] = WeakKeyDictionary()
+_TRACED: dict[str, Traced] = {}  # by the graph's own text: cells with the same equations share an entry
+
+
+def traced_step(cell: Cell) -> Traced:
+    """The cell's step, modifiers applied, as a function that also gives its named values."""
+    return _TRACED[_text(cell)]
+
+
+@torch.compiler.assume_constant_result  # a fact about the cell: the compiler need not look into how it is found
+def _text(cell: Cell) -> str:
+    """The key of the cell's traced step."""
+    known = _TEXTS.setdefault(cell, {})
+    key = trace_key(cell)
+    if key not in known:
+        step = _trace_apart(cell)
+        known[key] = f"{step.inputs}{step.weights}{step.outputs}{step.named}{step.graph}"
+        if known[key] not in _TRACED:
+            _TRACED[known[key]] = _as_function(step)
+    return known[key]
+
+
+def _trace_apart(cell: Cell) -> Step:
+    """Trace a copy on plain tensors, apart from whatever surrounds this call: transforms, modes, autocast."""
+    with temporarily_clear_interpreter_stack(), _disable_current_modes(), torch.inference_mode(False):
+        plain = {
+            id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            for tensor in (*cell.parameters(), *cell.buffers())
+        }
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return trace(copy.deepcopy(cell, plain))  # pyrefly: ignore
+
+
+def _as_function(step: Step) -> Traced:
+    named = zip(step.named, step.results()[len(step.outputs) :], strict=True)
+    rows = frozenset(name for name, node in named if _has_rows(node, step))
+    return Traced(step.function(), step.inputs, step.weights, len(step.outputs), step.named, rows)
+
+
+def _has_rows(node: fx.Node, step: Step) -> bool:
+    """Whether a value is computed from something that differs between sequences, and not from weights alone."""
+    inputs, seen, stack = set(step.placeholders()[: len(step.inputs)]), set(), [node]
+    while stack:
+        current = stack.pop()
+        if current in inputs:
+            return True
+        stack += [source for source in current.all_input_nodes if source not in seen]
+        seen.update(current.all_input_nodes)
+    return False
