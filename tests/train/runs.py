@@ -1,16 +1,20 @@
 """Starting, stopping and comparing real training processes."""
 
 import json
+import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from train.worker import train
 
 from recurra.train import checkpoint
 from recurra.train.tensorfile import load_tensors, load_tree, read_json
@@ -28,16 +32,60 @@ def start(folder: Path, options: dict[str, Any], **more: str) -> subprocess.Pope
     return subprocess.Popen(command, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def start_pair(folder: Path, options: dict[str, Any]) -> list[subprocess.Popen]:
+class Forked:
+    """A process of its own, forked from a server that has imported torch already: for tests that need many."""
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["train.worker", "torch._dynamo"])
+
+    def __init__(self, folder: Path, options: dict[str, Any], **more: str):
+        self.stderr = Path(tempfile.mkdtemp()) / "stderr"
+        self.process = self.context.Process(target=_child, args=(str(folder), options, more, str(self.stderr)))
+        self.process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def send_signal(self, signum: int) -> None:
+        if self.poll() is None:
+            os.kill(self.process.pid, signum)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.process.join(timeout)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired("a forked run", timeout or 0)
+        err = self.stderr.read_text() if self.stderr.exists() else ""
+        shutil.rmtree(self.stderr.parent, ignore_errors=True)
+        return "", err
+
+
+def _child(folder: str, options: dict[str, Any], environment: dict[str, str], stderr: str) -> None:
+    os.environ.update(environment)
+    os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT), 2)
+    train(folder, options)
+
+
+Process = subprocess.Popen | Forked
+
+
+def start_pair(folder: Path, options: dict[str, Any]) -> list[Forked]:
     """Two processes of one run, without a launcher in between, so that each one's exit code is seen."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    return [start(folder, options | {"world": 2}, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(2)]
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+    return [Forked(folder, options | {"world": 2}, **rank, **shared) for rank in ranks]
 
 
-def wait_for(happened, process: subprocess.Popen, seconds: float = 60) -> None:
+def wait_for(happened, process: Process, seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while not happened():
         if process.poll() is not None:
@@ -48,7 +96,7 @@ def wait_for(happened, process: subprocess.Popen, seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-def finish(process: subprocess.Popen, seconds: float = 60) -> tuple[int, str, str]:
+def finish(process: Process, seconds: float = 60) -> tuple[int, str, str]:
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -64,19 +112,20 @@ def steps_logged(folder: Path) -> int:
     return max([0, *(json.loads(line)["step"] for line in lines if line.endswith("}"))])
 
 
-def kill_after(folder: Path, options: dict[str, Any], steps: int) -> bool:
+def kill_after(folder: Path, options: dict[str, Any], steps: int, start=start) -> bool:
     """Start or go on, and kill -9 once `steps` more steps are in the log; False if the run was over before."""
-    process = start(folder, options)
     newest = checkpoint.saved(folder)
     resumed_at = read_json(newest[-1] / "progress.json")["step"] if newest else 0
     before = (folder / "log.jsonl").stat().st_mtime_ns if (folder / "log.jsonl").exists() else 0
+    process = start(folder, options)
 
     def far_enough() -> bool:
         log = folder / "log.jsonl"
         begun = log.exists() and log.stat().st_mtime_ns != before
         return process.poll() is not None or (begun and steps_logged(folder) >= resumed_at + steps)
 
-    wait_for(far_enough, process) if process.poll() is None else None
+    if process.poll() is None:
+        wait_for(far_enough, process)
     killed = process.poll() is None
     process.send_signal(signal.SIGKILL)
     code, _, err = finish(process)

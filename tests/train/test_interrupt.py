@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import threading
 import time
 
@@ -18,18 +17,18 @@ from recurra.train import Interrupted, KeyboardInterrupted, checkpoint, fit
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
-def hit(folder, phase: str, signum: int) -> subprocess.Popen:
+def hit(folder, phase: str, signum: int, start) -> runs.Process:
     """A run that is sent a signal as soon as it is in the phase."""
     marker = folder.parent / "marker"
-    process = runs.start(folder, {"phase": phase, "marker": str(marker), "pause": 0.1, "every": 1000})
+    process = start(folder, {"phase": phase, "marker": str(marker), "pause": 0.1, "every": 1000})
     runs.wait_for(marker.exists, process)
     time.sleep(0.05)
     process.send_signal(signum)
     return process
 
 
-def check_saved_and_resumable(tmp_path, phase: str, signum: int) -> None:
-    process = hit(tmp_path / "run", phase, signum)
+def check_saved_and_resumable(tmp_path, phase: str, signum: signal.Signals, start) -> None:
+    process = hit(tmp_path / "run", phase, signum, start)
     since = time.monotonic()
     code, _, err = runs.finish(process, 30)
     assert time.monotonic() - since < 30
@@ -47,7 +46,7 @@ def check_saved_and_resumable(tmp_path, phase: str, signum: int) -> None:
 
 @pytest.mark.parametrize(("phase", "signum"), [("training", signal.SIGTERM), ("evaluation", signal.SIGINT)])
 def test_a_signal_saves_and_ends_with_its_code(tmp_path, phase, signum):
-    check_saved_and_resumable(tmp_path, phase, signum)
+    check_saved_and_resumable(tmp_path, phase, signum, runs.start)
 
 
 @pytest.mark.slow
@@ -61,7 +60,7 @@ def test_a_signal_saves_and_ends_with_its_code(tmp_path, phase, signum):
     ],
 )
 def test_every_phase_takes_every_signal(tmp_path, phase, signum):
-    check_saved_and_resumable(tmp_path, phase, signum)
+    check_saved_and_resumable(tmp_path, phase, signum, runs.Forked)
 
 
 def raising(signum: int):

@@ -16,7 +16,7 @@ from recurra.train import MismatchError, checkpoint
 PAIR = {"case": "batches", "plain": True}
 
 
-def finish_both(pair: list[subprocess.Popen], seconds: float = 60) -> list[tuple[int, str, str]]:
+def finish_both(pair: list[runs.Forked], seconds: float = 60) -> list[tuple[int, str, str]]:
     return [runs.finish(process, seconds) for process in pair]
 
 

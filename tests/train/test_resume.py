@@ -1,6 +1,5 @@
 """A killed run, resumed, ends where the undisturbed one does: to the last bit."""
 
-import os
 import random
 import signal
 import time
@@ -15,8 +14,8 @@ from recurra.train import checkpoint
 from recurra.train.processes import Processes
 
 
-def to_the_end(folder: Path, options: dict) -> dict:
-    code, _, err = runs.finish(runs.start(folder, options))
+def to_the_end(folder: Path, options: dict, start=runs.start) -> dict:
+    code, _, err = runs.finish(start(folder, options))
     assert code == 0, err
     return runs.final_state(folder)
 
@@ -47,28 +46,26 @@ def test_ten_random_kills_each_then_bit_equal(tmp_path, case):
     whole = to_the_end(tmp_path / "whole", options | {"pause": 0.0})
     kills = 0
     while kills < 10:
-        assert runs.kill_after(tmp_path / "killed", options, steps=chance.randint(1, 4)), "the run was over too soon"
+        assert runs.kill_after(tmp_path / "killed", options, steps=chance.randint(1, 4), start=runs.Forked), (
+            "the run was over too soon"
+        )
         kills += 1
     runs.assert_same(whole, to_the_end(tmp_path / "killed", options | {"pause": 0.0}))
 
 
 @pytest.mark.slow
 def test_a_hundred_kills_during_saving_leave_a_loadable_checkpoint(tmp_path):
-    """One process after another, forked from here, saves after every step and is killed at a random moment."""
+    """One process after another saves after every step and is killed at a random moment."""
     chance, folder = random.Random(5), tmp_path / "run"
     options = {"case": "streams", "every": 1, "epochs": 1000}
     model, last = Net(2, 8, 2), -1
     for _ in range(100):
-        child = os.fork()
-        if child == 0:
-            train(folder, options)
-            os._exit(0)
         before = checkpoint.saved(folder)
-        while checkpoint.saved(folder) == before:  # until it has begun to save
-            time.sleep(0.001)
+        child = runs.Forked(folder, options)
+        runs.wait_for(lambda before=before: checkpoint.saved(folder) != before, child)  # it has begun to save
         time.sleep(chance.uniform(0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        child.kill()
+        assert runs.finish(child)[0] == -signal.SIGKILL
         step = checkpoint.read(checkpoint.saved(folder)[-1], model, Processes(torch.device("cpu"))).progress["step"]
         assert step >= last
         last = step

@@ -113,7 +113,7 @@ def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
     data, held_out = streams() if case == "streams" else batches(options.get("world", 1))
     if phase == "warm-up":
         data = SlowStart(data.sequences, data.batch_size, data.chunk)
-        data.marker = marker
+        SlowStart.marker = marker  # on the class, since processes rebuild their share of the data
     return fit(
         model,
         data,
