@@ -18,6 +18,7 @@ from .engine.trace import Step, trace
 from .errors import InputError, OptionError, UnknownNameError
 
 aten = torch.ops.aten
+OUTSIDE = "outside"  # marks a node that comes after the equations, between them and what the step returns
 
 
 class Modifier(nn.Module, ABC):
@@ -70,8 +71,11 @@ class Zoneout(Modifier):
             if (mask := f"zoneout_{state.name}") in cell.masks and state.name in cell.states:
                 old = edit.input(f"{state.name}[1]" if state.delays else state.name)
                 new, moves = edit.output(state.name), edit.mask(mask, cell)
-                change = edit.call(aten.mul.Tensor, edit.call(aten.sub.Tensor, new, old), moves)
-                share = edit.call(aten.mul.Tensor, change, 1.0 - self._rate(state.name))
+                change = edit.call(aten.sub.Tensor, new, old)
+                change.meta[OUTSIDE] = True
+                share = edit.call(
+                    aten.mul.Tensor, edit.call(aten.mul.Tensor, change, moves), 1.0 - self._rate(state.name)
+                )
                 edit.replace_output(new, edit.call(aten.add.Tensor, old, share))
         return edit.finish()
 
@@ -184,7 +188,7 @@ class LayerNorm(Modifier):
         for group in _groups(edit.step):
             self._normalise(edit, group, [_label(edit.step, product) for product in group], path)
         if "memory" in self.gains:
-            self._normalise(edit, [edit.output(str(cell.memory))], ["memory"], path)
+            self._normalise(edit, [edit.proposed(str(cell.memory))], ["memory"], path)
         return edit.finish()
 
     def _normalise(self, edit: "Rewriter", values: list[fx.Node], labels: list[str], path: str) -> None:
@@ -225,6 +229,11 @@ class Rewriter:
 
     def output(self, state: str) -> fx.Node:
         return self.step.results()[self.step.outputs.index(state)]
+
+    def proposed(self, state: str) -> fx.Node:
+        """The state as the equations compute it, where they name it: Zoneout may return another value."""
+        named = dict(zip(self.step.named, self.step.results()[len(self.step.outputs) :], strict=True))
+        return named.get(state, self.output(state))
 
     def mask(self, name: str, cell: Cell) -> fx.Node:
         """A new input, standing between the inputs and the weights."""
@@ -272,14 +281,23 @@ class Rewriter:
             self.cursor = node
 
     def replace_uses(self, old: fx.Node, new: fx.Node) -> None:
-        """Everything that computes with `old` computes with `new`; what the step returns stays."""
+        """Every equation that computes with `old` computes with `new`; what the step returns stays."""
         for user in list(old.users):
-            if user.op != "output" and not _feeds(user, new):
+            if user.op != "output" and OUTSIDE not in user.meta and not _feeds(user, new):
                 user.replace_input_with(old, new)
 
     def replace_output(self, old: fx.Node, new: fx.Node) -> None:
-        """What the step returns as `old` it returns as `new`; what computes with `old` stays."""
-        next(n for n in self.graph.nodes if n.op == "output").replace_input_with(old, new)
+        """What the step returns as `old` it returns as `new`; what computes with `old`, and its name, stay.
+
+        An output that lays states side by side, [h; s], shows the new ones.
+        """
+        returned, count = self.step.results(), len(self.step.outputs)
+        beside = returned[0]
+        if beside.target is aten.cat.default and old in beside.all_input_nodes:
+            parts = [new if part is old else part for part in beside.args[0]]  # pyrefly: ignore
+            returned[0] = self.call(aten.cat.default, parts, *beside.args[1:])
+        returned[:count] = [new if value is old else value for value in returned[:count]]
+        next(n for n in self.graph.nodes if n.op == "output").args = (returned,)
 
 
 def _feeds(node: fx.Node, target: fx.Node) -> bool:
