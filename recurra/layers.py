@@ -70,7 +70,7 @@ class Recurrent(nn.Module):
         *,
         depth: str = "stack",
         initial: str = "zeros",
-        modifiers: Sequence[Modifier] = (),
+        modifiers: Modifier | Sequence[Modifier] = (),
         init: Initialiser | Sequence[Initialiser] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -88,7 +88,8 @@ class Recurrent(nn.Module):
         self.depth = _one_of("depth", depth, ("stack", "residual", "graves"))
         self.initial = _one_of("initial", initial, ("zeros", "learned", "carried"))
         self.directions = 2 if bidirectional else 1
-        self.modifiers, self.init = tuple(modifiers), (init,) if callable(init) else tuple(init)
+        self.modifiers = (modifiers,) if isinstance(modifiers, Modifier) else tuple(modifiers)
+        self.init = _initialisers(init)
         self.cells = nn.ModuleList(self._build())
         self.output_size = self._widths_out()[-1] if depth != "graves" else sum(self._widths_out())
         self.remembered: States | None = None  # with initial="carried": the state after the previous call
@@ -137,11 +138,11 @@ class Recurrent(nn.Module):
         return [self.directions * cell.output_size for cell in self.sheets[:: self.directions]]
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as a freshly built layer would."""
-        fresh = dict(nn.ModuleList(self._build()).named_parameters())
+        """Draw all parameters, and the buffers beside them, anew, as a freshly built layer would."""
+        fresh = nn.ModuleList(self._build()).state_dict()
         with torch.no_grad():
-            for name, parameter in self.cells.named_parameters():
-                parameter.copy_(fresh[name])
+            for name, tensor in self.cells.state_dict().items():
+                tensor.copy_(fresh[name])
 
     def reset_state(self) -> None:
         """With initial="carried": forget the previous call."""
@@ -262,7 +263,7 @@ class Recurrent(nn.Module):
             raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
         if x.dim() not in ranks or x.shape[-1] != self.input_size:
             raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
-        weight = next(self.parameters())
+        weight = next(self.parameters(), torch.empty((), device=x.device))
         if x.device != weight.device:
             raise DeviceError("x", x.device, f"the layer's device, {weight.device}")
         if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
@@ -276,6 +277,8 @@ class Recurrent(nn.Module):
             raise ShapeError("resets", _shape(resets), f"a tensor {expected}, true where a sequence begins")
         if resets.is_floating_point() or resets.is_complex():
             raise DtypeError("resets", resets.dtype, "true or false")
+        if resets.is_meta and device.type != "meta":
+            raise DeviceError("resets", resets.device, f"values, best on x's device, {device}")
         resets = resets.to(device=device, dtype=torch.bool)
         return (resets.transpose(0, 1) if self.batch_first else resets) if batched else resets[:, None]
 
@@ -292,7 +295,7 @@ class Recurrent(nn.Module):
                     f"a batch of {batch}",
                     f"the batch carried over, {self.remembered[0][0].shape[0]}; reset_state() forgets it",
                 )
-            return self.remembered
+            return [tuple(value.to(x) for value in sheet) for sheet in self.remembered]
         return [cell.initial_state(batch, x) for cell in self.sheets]
 
     def _unpack_states(self, state: Any, batch: int, batched: bool, x: Tensor) -> States:
@@ -404,10 +407,21 @@ def _widths(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[i
         return (positive_int("hidden_size", hidden_size),) * positive_int(
             "num_layers", 1 if num_layers is None else num_layers
         )
+    if not isinstance(hidden_size, (list, tuple)):
+        raise InputError("hidden_size", repr(hidden_size), "a whole number of at least 1, or a list of them")
     widths = tuple(positive_int("hidden_size", width) for width in hidden_size)
     if not widths or num_layers not in (None, len(widths)):
-        raise InputError("hidden_size", list(widths), f"one width for each of the {num_layers} layers")
+        layers = "every layer" if num_layers is None else f"each of the {num_layers} layers"
+        raise InputError("hidden_size", list(widths), f"one width for {layers}")
     return widths
+
+
+def _initialisers(init: Initialiser | Sequence[Initialiser]) -> tuple[Initialiser, ...]:
+    given = (init,) if callable(init) or isinstance(init, str) else tuple(init)
+    for initialise in given:
+        if not callable(initialise):
+            raise InputError("init", repr(initialise), "an initialiser such as rc.init.orthogonal(), or several")
+    return given
 
 
 def _one_of(argument: str, value: Any, allowed: tuple) -> Any:

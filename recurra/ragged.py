@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .engine.reference import valid_steps
-from .errors import DtypeError, LengthsError
+from .errors import DeviceError, DtypeError, LengthsError
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,11 @@ def _nest(y: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
 
 def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, device: torch.device) -> Tensor:
     """Lengths as int64 on `device`. Values on an accelerator are taken on trust: reading them would wait for it."""
-    tensor = torch.as_tensor(lengths)
+    tensor = _as_tensor(lengths)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         raise DtypeError("lengths", tensor.dtype, "whole numbers")
+    if tensor.is_meta and device.type != "meta":
+        raise DeviceError("lengths", tensor.device, f"values, on the CPU or on x's device, {device}")
     if tensor.shape != (batch,):
         raise LengthsError("lengths", f"shape {tuple(tensor.shape)}", f"one length a sequence, shape ({batch},)")
     if _readable(tensor) and batch:
@@ -65,6 +67,15 @@ def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, devic
         if low < 1 or high > steps:
             raise LengthsError("lengths", low if low < 1 else high, f"values from 1 to T = {steps}")
     return tensor.to(device=device, dtype=torch.int64)
+
+
+def _as_tensor(lengths: Tensor | Sequence[int]) -> Tensor:
+    if isinstance(lengths, Tensor):
+        return lengths
+    try:
+        return torch.as_tensor(lengths) if len(lengths) else torch.empty(0, dtype=torch.int64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LengthsError("lengths", repr(lengths), "whole numbers, one a sequence") from error
 
 
 def _readable(tensor: Tensor) -> bool:
