@@ -7,16 +7,19 @@ from .. import init
 
 
 class Orthogonal(nn.Module):
-    """`W = Q exp(S - Sᵀ)`: orthogonal whatever the generator S, and the fixed random Q where S = 0."""
-
-    Q: Tensor
-
-    def __init__(self, size: int):
-        super().__init__()
-        self.register_buffer("Q", init.orthogonal_(torch.empty(size, size)))
+    """`W = exp(S - Sᵀ)`: orthogonal to rounding in every dtype, whatever the generator S."""
 
     def forward(self, S: Tensor) -> Tensor:
-        return self.Q @ torch.linalg.matrix_exp(S - S.mT)
+        return torch.linalg.matrix_exp(S - S.mT)
+
+
+def rotation_generator(size: int) -> Tensor:
+    """S such that exp(S - Sᵀ) is drawn evenly from the rotations: half the logarithm of a random one."""
+    Q = init.orthogonal_(torch.empty(size, size, dtype=torch.float64))
+    Q[0] *= torch.linalg.det(Q).sign()  # a reflection has no real logarithm
+    eigenvalues, vectors = torch.linalg.eig(Q)
+    logarithm = (vectors * (1j * eigenvalues.angle())) @ vectors.mH
+    return (logarithm.real / 2).to(torch.get_default_dtype())
 
 
 class Antisymmetric(nn.Module):

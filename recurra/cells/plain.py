@@ -1,12 +1,11 @@
 """One product and one squashing function, told apart by the recurrent matrix (survey sections 2 and 3.1)."""
 
-import torch
 from torch import Tensor, nn, relu, tanh
 
 from .. import init
 from ..cell import Cell, positive_int, register
 from .activations import Activation, activation
-from .derivations import Orthogonal
+from .derivations import Orthogonal, rotation_generator
 
 
 @register("rnn")
@@ -64,7 +63,7 @@ class OrthogonalRNN(Cell):
     def __init__(self, input_size: int, hidden_size: int, nonlinearity: str | Activation = "tanh"):
         super().__init__(input_size, hidden_size)
         self.a = self.affine("x", "h")
-        self.a.derive("W", Orthogonal(hidden_size), raw=nn.Parameter(torch.zeros(hidden_size, hidden_size)))
+        self.a.derive("W", Orthogonal(), raw=nn.Parameter(rotation_generator(hidden_size)))
         self.nonlinearity = activation(nonlinearity)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:

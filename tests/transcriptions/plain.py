@@ -20,8 +20,7 @@ def irnn(w: Weights, x: Array, h: Array) -> Result:
 
 def orthogonal_rnn(w: Weights, x: Array, h: Array, nonlinearity: object = "tanh") -> Result:
     S = w["a.W_raw"]
-    W = w["a.derivations.W.0.Q"] @ expm(S - S.T)
-    return rnn({**w, "a.W": W}, x, h, nonlinearity)
+    return rnn({**w, "a.W": expm(S - S.T)}, x, h, nonlinearity)
 
 
 def residual_rnn(w: Weights, x: Array, h: Array) -> Result:
