@@ -1,5 +1,6 @@
 """The one numeric helper: values and gradients of a function against those of an oracle, in float64."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -49,9 +50,32 @@ def assert_close(value: Tensor, expected: Tensor, tolerance: float = EXACT) -> N
 
 
 @torch.no_grad()
-def copy(target: rc.Cell, **weights: Tensor) -> rc.Cell:
-    """Set parameters by dotted name, written with `__` for the dot: `copy(cell, a__W=W)`; the rest stays."""
+def put(target: rc.Cell, **weights: Tensor | float) -> rc.Cell:
+    """Set parameters by dotted name, written with `__` for the dot: `put(cell, a__W=W)`; the rest stays."""
     parameters = dict(target.named_parameters())
     for name, value in weights.items():
-        parameters[name.replace("__", ".")].copy_(value)
+        parameter = parameters[name.replace("__", ".")]
+        parameter.copy_(torch.as_tensor(value, dtype=parameter.dtype))
+    return target
+
+
+@torch.no_grad()
+def share(target: rc.Cell, source: rc.Cell) -> rc.Cell:
+    """Give the target every parameter of the source that it has under the same name."""
+    parameters = dict(target.named_parameters())
+    for name, value in source.named_parameters():
+        if name in parameters:
+            parameters[name].copy_(value)
+    return target
+
+
+def gate(target: rc.Cell, name: str, value: float) -> rc.Cell:
+    """Hold a gate at one value, whatever it sees: zero weights and the bias sig⁻¹(value)."""
+    with torch.no_grad():
+        for parameter in getattr(target, name).parameters():
+            parameter.zero_()
+        bias = 800.0 if value == 1 else -800.0 if value == 0 else math.log(value / (1 - value))
+        getattr(target, name).b.fill_(bias)
+        if hasattr(target, f"p_{name}"):
+            getattr(target, f"p_{name}").zero_()
     return target
