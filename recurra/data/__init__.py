@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recurra.data.readers.hdf5 import read_hdf5
     from recurra.data.readers.idx import read_idx
     from recurra.data.readers.jsonl import read_jsonl
+    from recurra.data.readers.layout import Layout
     from recurra.data.readers.mat import read_mat
     from recurra.data.readers.mel import LogMel
     from recurra.data.readers.numpy import read_npy, read_npz
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 #: public name → module under `readers`
 _READERS = {
+    "Layout": "layout",
     "LogMel": "mel",
     "format_of": "dispatch",
     "from_table": "arrow",
@@ -60,6 +62,7 @@ __all__ = [
     "Batches",
     "DataError",
     "Example",
+    "Layout",
     "LogMel",
     "SequenceSet",
     "Streams",

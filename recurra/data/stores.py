@@ -6,7 +6,7 @@ sequence without the rest has a method `window(index, start, stop)` as well.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,18 +20,10 @@ class Store(Protocol):
     def __getitem__(self, index: int, /) -> Tensor: ...
 
 
-@runtime_checkable
-class Windowed(Protocol):
-    """A store that reads a part of a sequence without reading the whole."""
-
-    def window(self, index: int, start: int, stop: int) -> Tensor: ...
-
-
 def window(store: Store, index: int, start: int, stop: int) -> Tensor:
     """Steps `start` to `stop` of one sequence, fetched as cheaply as the store can."""
-    if isinstance(store, Windowed):
-        return store.window(index, start, stop)
-    return store[index][start:stop]
+    fetch = getattr(store, "window", None)
+    return store[index][start:stop] if fetch is None else fetch(index, start, stop)
 
 
 @dataclass(frozen=True)

@@ -230,3 +230,12 @@ def test_hdf5_datasets_are_sequences(tmp_path):
         file["odd"] = np.ones((5, 3))
     with pytest.raises(FormatError, match="different widths"):
         read_hdf5(path)
+
+
+def test_hdf5_that_declares_too_much(tmp_path):
+    path = tmp_path / "lying.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("0", shape=(1 << 40, 4), chunks=(10, 4), dtype="f4")
+    assert path.stat().st_size < 10_000
+    with pytest.raises(SizeError):
+        read(path)

@@ -218,12 +218,24 @@ def test_frequency_must_be_the_same_in_all_sequences(table):
         ("2023-01-01", "2024-01-01", "2025-01-01"),
         ("2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z", "2024-01-01T02:00:00Z"),
         ("1700", "1701", "1702"),
+        ("0.1", "0.2", "0.3", "0.4"),
     ],
-    ids=["monthly", "month ends", "business days", "yearly", "hours in UTC", "plain years"],
+    ids=["monthly", "month ends", "business days", "yearly", "hours in UTC", "plain years", "seconds"],
 )
 def test_calendars_count_as_even(table, dates):
     rows = "".join(f"{date},{k}\n" for k, date in enumerate(dates))
     assert len(read_csv(table("ds,y\n" + rows)).times[0]) == len(dates)
+
+
+def test_seconds_out_of_step(table):
+    error = refused(TimestampError, table("time,y\n0.1,1\n0.2,1\n0.35,2\n"))
+    assert error.line == 4
+    assert "a step of 0.15 among steps of 0.1" in str(error)
+
+
+@pytest.mark.parametrize("text", ["\n\n" + LONG, LONG.replace("\n", "\n\n")])
+def test_blank_lines_are_nothing(table, text):
+    assert read_csv(table(text))[0].inputs.tolist() == [[1, 10], [2, 20]]
 
 
 def test_dates_that_are_not_iso(table):

@@ -9,9 +9,12 @@ import pyarrow.parquet as pq
 from recurra.data.errors import FormatError
 from recurra.data.readers.layout import Layout, LayoutOptions
 from recurra.data.readers.opening import existing
-from recurra.data.readers.sources import CACHE, ParquetSource, Source, TableSource, spooled
+from recurra.data.readers.sources import ParquetSource, Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
+
+#: bytes a row group may take up when decoded
+GROUP = 512 << 20
 
 
 def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
@@ -24,12 +27,16 @@ def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceS
         file = pq.ParquetFile(path, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(path, _first_line(error), "a Parquet file") from error
-    groups = range(file.metadata.num_row_groups)
-    largest = max((file.metadata.row_group(g).total_byte_size for g in groups), default=0)
     source: Source = ParquetSource(file)
-    if largest > CACHE:
+    if _largest_group(file.metadata) > GROUP:
         source = spooled(file.schema_arrow, source.scan(file.schema_arrow.names))
     return sequences_of(source, parts, path)
+
+
+def _largest_group(metadata: pq.FileMetaData) -> int:
+    """Bytes, packed or as numbers of eight, whichever is more."""
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    return max((max(g.total_byte_size, 8 * g.num_rows * g.num_columns) for g in groups), default=0)
 
 
 def read_arrow(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:

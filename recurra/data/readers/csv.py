@@ -11,7 +11,7 @@ from pyarrow import csv as arrow_csv
 
 from recurra.data.errors import FormatError, RaggedRowError
 from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
-from recurra.data.readers.opening import existing, lines, open_arrow
+from recurra.data.readers.opening import existing, likely_size, lines, open_arrow
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
@@ -55,10 +55,10 @@ def _kept_as_text(name: str) -> bool:
 
 
 class Dialect:
-    """The delimiter, and the names of the columns when the first line has them."""
+    """The delimiter, the names of the columns, whether a line gives them, and how many lines come before data."""
 
-    def __init__(self, delimiter: str, names: list[str], header: bool):
-        self.delimiter, self.names, self.header = delimiter, names, header
+    def __init__(self, delimiter: str, names: list[str], header: bool, skipped: int):
+        self.delimiter, self.names, self.header, self.skipped = delimiter, names, header, skipped
 
     @classmethod
     def of(cls, path: Path) -> "Dialect":
@@ -70,7 +70,7 @@ class Dialect:
         for name in names:
             if names.count(name) > 1:
                 raise FormatError(path, f"two columns called {name!r}", "a name for each column", number, name)
-        return cls(delimiter, names, header)
+        return cls(delimiter, names, header, number if header else number - 1)
 
 
 def _is_number(text: str) -> bool:
@@ -82,14 +82,12 @@ def _is_number(text: str) -> bool:
 
 
 def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
-    read = arrow_csv.ReadOptions(
-        column_names=dialect.names, skip_rows_after_names=int(dialect.header), use_threads=False
-    )
+    read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
     kept_text = {parts.id: pa.string(), parts.label: pa.string()}
     kept_text |= {name: pa.string() for name in dialect.names if _kept_as_text(name)}
     types = {name: kind for name, kind in kept_text.items() if name is not None}
-    if path.stat().st_size <= IN_MEMORY:
+    if likely_size(path) <= IN_MEMORY:
         convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
         return TableSource(arrow_csv.read_csv(open_arrow(path), read, parse, convert))
     convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types | _wide(path, read, parse, types))

@@ -1,14 +1,18 @@
 """HDF5 files with a dataset for each sequence: embeddings, features."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from recurra.data.errors import DataError, EmptyFileError, FormatError
+from recurra.data.errors import DataError, EmptyFileError, FormatError, SizeError
 from recurra.data.readers.opening import existing
 from recurra.data.sequences import SequenceSet
+
+#: bytes one sequence may declare to hold; a file of a few bytes can declare any number
+LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,9 @@ def read_hdf5(path: str | Path) -> SequenceSet:
     for name, shape in shapes.items():
         if len(shape) not in (2, 3) or shape[-2] < 2:
             raise FormatError(path, f"a dataset of shape {shape}", "(T, D) or (K, T, D) sequences, T ≥ 2", column=name)
+        declared = 8 * math.prod(shape)
+        if declared > LIMIT:
+            raise SizeError(path, f"a dataset of shape {shape}", f"at most {LIMIT:,} bytes a sequence", column=name)
         widths.add((len(shape), shape[0] if len(shape) == 3 else 1, shape[-1]))
     if len(widths) > 1:
         raise FormatError(path, f"sequences of {len(widths)} different widths", "as many features in each")

@@ -1,22 +1,24 @@
 """JSON lines: one object a line, a step or a whole sequence."""
 
+import io
 import json
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Unpack
+from typing import IO, Unpack
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from recurra.data.errors import FormatError
 from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.opening import existing, lines, open_arrow, text_blocks
+from recurra.data.readers.opening import existing, likely_size, lines, open_arrow, text_blocks
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
 
 IN_MEMORY = 128 << 20
-BLOCK = 16 << 20  # an object may be as long as this
+BLOCK = 16 << 20  # bytes parsed at a time; an object may be as long as this
 
 
 def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
@@ -39,10 +41,36 @@ def _source(path: Path) -> Source:
         pass
     options = arrow_json.ReadOptions(use_threads=False, block_size=BLOCK)
     with open_arrow(path) as file:
-        if path.stat().st_size <= IN_MEMORY:
+        if likely_size(path) <= IN_MEMORY:
             return TableSource(arrow_json.read_json(file, options))
-        stream = arrow_json.open_json(file, options)
-        return spooled(stream.schema, stream)
+        first = next(_blocks(file, BLOCK), b"")
+    schema = _wide(arrow_json.read_json(io.BytesIO(first), options).schema)
+    parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    with open_arrow(path) as file:
+        tables = (arrow_json.read_json(io.BytesIO(block), options, parse) for block in _blocks(file, BLOCK))
+        return spooled(schema, (batch for table in tables for batch in table.to_batches()))
+
+
+def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
+    """Whole lines, about `size` bytes at a time."""
+    rest = b""
+    while part := file.read(size):
+        whole, end, rest = (rest + part).rpartition(b"\n")
+        if end:
+            yield whole
+    if rest.strip():
+        yield rest
+
+
+def _wide(schema: pa.Schema) -> pa.Schema:
+    """Numbers of the first block may be fractions later on, and what is missing there may be a number."""
+    return pa.schema([(field.name, _wider(field.type)) for field in schema])
+
+
+def _wider(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_wider(kind.value_type))
+    return pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
 
 
 def _explain(path: Path) -> None:

@@ -39,7 +39,8 @@ class LayoutOptions(TypedDict, total=False):
 class Layout:
     """The parts columns play, and what is done about gaps and disorder.
 
-    - `id` tells sequences apart; without it the table is one sequence. `time` orders the steps.
+    - `id` tells sequences apart; without it the table is one sequence. `time` orders the steps: dates and times, whole
+      numbers, or seconds to the microsecond.
     - `features` are the inputs; by default every column of numbers that plays no other part. `target` columns are
       what is predicted; a forecast predicts them one step ahead, and takes them as inputs too.
     - `label` holds classes: one a sequence if it never changes within a sequence, else one a step.
@@ -88,7 +89,7 @@ class Layout:
         return self.sort or self.missing != "error"
 
     def resolve(self, kinds: dict[str, str], file: str | Path) -> "Layout":
-        """Every part filled in for a table with these columns, whose kinds are "number", "time", "text", "list"."""
+        """Every part filled in for a table with these columns, of these kinds, see `tables.kind_of`."""
         asked = [self.id, self.time, self.label, *(self.features or ()), *(self.target or ())]
         for column in asked:
             if column is not None and column not in kinds:
@@ -121,7 +122,7 @@ class Layout:
             return (tokens,) if tokens else tuple(nested)
         rest = {column: kind for column, kind in rest.items() if ahead or column not in (target or ())}
         for column, kind in rest.items():
-            if kind in ("text", "time"):
+            if kind in ("text", "time", "another type"):
                 expected = "numbers; or name it as id, time or label, or leave it out with features=[...]"
                 raise FormatError(file, f"a column of {kind}", expected, column=column)
         if not rest:

@@ -26,6 +26,13 @@ def existing(path: str | Path) -> Path:
     return path
 
 
+def likely_size(path: Path) -> int:
+    """Bytes when unzipped; a gzip file does not know, and text shrinks to about an eighth."""
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP
+    return path.stat().st_size * (8 if packed else 1)
+
+
 def open_bytes(path: Path) -> BinaryIO:
     """The file's bytes, unzipped when it is gzip."""
     with path.open("rb") as file:

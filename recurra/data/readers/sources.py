@@ -1,6 +1,7 @@
 """Tables that are read by row range: in memory, memory-mapped, or a Parquet file of any size."""
 
 import tempfile
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: bytes of decoded Parquet kept for reading again, and the largest row group that is decoded at once
-CACHE = 256 << 20
+#: bytes of decoded Parquet kept for reading again
+KEPT = 128 << 20
 
 #: rows decoded at a time when a table is scanned from beginning to end
 SCAN_ROWS = 1 << 16
@@ -44,7 +45,7 @@ class TableSource:
 
 
 class ParquetSource:
-    """A Parquet file, decoded one row group at a time; the groups used last are kept up to `CACHE` bytes."""
+    """A Parquet file, decoded one row group at a time; the groups used last are kept up to `KEPT` bytes."""
 
     def __init__(self, file: pq.ParquetFile):
         self.file, self.schema = file, file.schema_arrow
@@ -58,18 +59,19 @@ class ParquetSource:
         yield from self.file.iter_batches(batch_size=SCAN_ROWS, columns=list(columns))
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
-        parts = []
-        for group, (first, last) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
-            if first < stop and start < last:
-                begin, end = max(start, first), min(stop, last)
-                parts.append(self._group(group, tuple(columns)).slice(begin - first, end - begin))
+        parts, group = [], bisect_right(self.starts, start) - 1
+        while start < stop:
+            first, last = self.starts[group : group + 2]
+            end = min(stop, last)
+            parts.append(self._group(group, tuple(columns)).slice(start - first, end - start))
+            start, group = end, group + 1
         return pa.concat_tables(parts)
 
     def _group(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         key = (group, columns)
         if key not in self._decoded:
             self._decoded[key] = self.file.read_row_group(group, columns=list(columns))
-            while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > CACHE:
+            while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > KEPT:
                 self._decoded.popitem(last=False)
         self._decoded.move_to_end(key)
         return self._decoded[key]

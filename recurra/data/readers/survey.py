@@ -86,7 +86,7 @@ class Survey:
         if len(backwards):
             self._refuse_order(column, times, int(backwards[0]), first)
         if not self.layout.irregular:
-            self._cadence = self._cadence or Cadence(dated=not pa.types.is_integer(column.type))
+            self._cadence = self._cadence or Cadence(dated=is_dated(column.type))
             broken = self._cadence.feed(times, within)
             if broken is not None:
                 self._refuse_step(column, times, broken, first, within)
@@ -132,15 +132,25 @@ def strings(column: pa.Array) -> pa.Array:
 
 def instants(column: pa.Array) -> np.ndarray:
     """Timestamps as int64: microseconds, or the column's own numbers when it holds whole ones."""
-    if not pa.types.is_integer(column.type):
+    if pa.types.is_floating(column.type):
+        return np.round(column.to_numpy(zero_copy_only=False) * 1e6).astype(np.int64)
+    if is_dated(column.type):
         zone = column.type.tz if pa.types.is_timestamp(column.type) else None
         column = pc.cast(column, pa.timestamp("us", zone), safe=False)
     return pc.cast(column, pa.int64()).to_numpy(zero_copy_only=False)
 
 
+def is_dated(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
 def written(time: int, kind: pa.DataType) -> str:
-    return str(time) if pa.types.is_integer(kind) else str(np.datetime64(int(time), "us").astype("datetime64[s]"))
+    if is_dated(kind):
+        return str(np.datetime64(int(time), "us").astype("datetime64[s]"))
+    return str(time / 1e6 if pa.types.is_floating(kind) else time)
 
 
 def duration(step: int, kind: pa.DataType) -> str:
-    return str(step) if pa.types.is_integer(kind) else str(np.timedelta64(step, "us").item())
+    if is_dated(kind):
+        return str(np.timedelta64(step, "us").item())
+    return str(step / 1e6 if pa.types.is_floating(kind) else step)

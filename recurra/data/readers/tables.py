@@ -38,6 +38,10 @@ def sequences_of(source: Source, layout: Layout, file: str | Path, place: Place 
         return _sequences(source, layout, file, place)
     except UnicodeDecodeError as error:
         raise EncodingError(file, f"byte 0x{error.object[error.start]:02x} in a string", "UTF-8") from error
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's fault, such as a full disk, not the table's
+            raise
+        raise FormatError(file, str(error).splitlines()[0], "a whole table of numbers, text and times") from error
 
 
 def _sequences(source: Source, layout: Layout, file: str | Path, place: Place) -> SequenceSet:
@@ -96,7 +100,7 @@ def kind_of(kind: pa.DataType) -> str:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return "text"
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return "number" if numeric or pa.types.is_decimal(kind) or pa.types.is_null(kind) else "other"
+    return "number" if numeric or pa.types.is_decimal(kind) or pa.types.is_null(kind) else "another type"
 
 
 @dataclass(frozen=True)
