@@ -1,6 +1,8 @@
 """Training: the fit loop with its checkpoints, and the learning algorithms."""
 
+from recurra.train.bptt import BPTT, leaks
 from recurra.train.checkpoint import Checkpoints, load_weights
+from recurra.train.cost import CostError
 from recurra.train.errors import (
     CheckpointError,
     CheckpointWarning,
@@ -14,27 +16,36 @@ from recurra.train.errors import (
 )
 from recurra.train.evaluate import evaluate
 from recurra.train.fit import fit
+from recurra.train.learner import Learner, Predictor
+from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
 from recurra.train.report import Bar, JsonLines
+from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
 from recurra.train.schedule import constant, cosine, exponential, linear
 
 __all__ = [
+    "BPTT",
+    "RTRL",
     "Bar",
     "Callback",
     "CheckpointError",
     "CheckpointWarning",
     "Checkpoints",
+    "CostError",
     "FitResult",
     "Interrupted",
     "JsonLines",
     "KeyboardInterrupted",
+    "Learner",
     "LogWarning",
     "MeanLoss",
     "MismatchError",
+    "Nesterov",
     "NonFiniteError",
     "Objective",
     "OutOfMemoryError",
+    "Predictor",
     "RankError",
     "Run",
     "constant",
@@ -42,6 +53,7 @@ __all__ = [
     "evaluate",
     "exponential",
     "fit",
+    "leaks",
     "linear",
     "load_weights",
 ]

@@ -1,0 +1,36 @@
+"""Saying what an algorithm would cost before it starts."""
+
+import torch
+
+from recurra.errors import InputError
+
+FLOPS = 5e9  # a second, of one core on small tensors: an order of magnitude is what a warning needs
+
+
+class CostError(InputError):
+    """The algorithm would take more memory than allowed; the message says how much, and what to use instead."""
+
+
+def check_cost(algorithm: str, what: str, numbers: float, flops: float, dtype: torch.dtype, limit: int, instead: str):
+    """Refuse what does not fit: `numbers` to hold, `flops` a time step."""
+    size = numbers * dtype.itemsize
+    if size > limit:
+        raise CostError(
+            "model",
+            f"{what}: {algorithm} would hold {readable(size)} and need about {duration(flops / FLOPS)} a time step",
+            f"at most {readable(limit)} (memory_limit); {instead}",
+        )
+
+
+def readable(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:,.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 3600 else f"{seconds / 3600:,.1f} h"

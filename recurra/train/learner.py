@@ -1,0 +1,155 @@
+"""What all learning algorithms share: `learner.step(x, target, mask) -> loss`, exact resume, and how a loss is counted.
+
+Targets are per step, `(T, B, q)` numbers or `(T, B)` classes, or one a sequence, `(B, q)` numbers or `(B,)` classes;
+the latter are asked for at the last step the mask keeps. `mask` (T, B) is true where a step counts.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recurra.data.sequences import IGNORE
+from recurra.errors import InputError, ShapeError, UnknownNameError
+from recurra.layers import Readout, Recurrent
+from recurra.train.objective import LOSSES, Loss
+
+Optimizer = str | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+class Predictor(nn.Module):
+    """A recurrent layer and what reads it: `(head(h), state)` at every step."""
+
+    def __init__(self, layer: Recurrent, head: nn.Module | int | None = None):
+        super().__init__()
+        self.layer = layer
+        self.head = Readout(layer, head) if isinstance(head, int) else nn.Identity() if head is None else head
+        self.to(next(layer.parameters()).dtype)
+
+    def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+        h, state = self.layer(x, state, lengths=lengths)
+        return self.head(h), state
+
+
+class Learner(ABC):
+    """One algorithm at work on one model. Subclasses say what a step does and what else must be saved."""
+
+    def __init__(self, model: nn.Module, loss: str | Loss = "auto"):
+        if not isinstance(model, nn.Module):
+            raise InputError("model", type(model).__name__, "a torch.nn.Module")
+        self.model, self.loss = model, resolve_loss(loss)
+        self.steps = 0  # calls of `step` so far
+
+    @abstractmethod
+    def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
+        """Learn from one batch of sequences (T, B, D); the mean loss over what counts, before learning from it."""
+
+    @abstractmethod
+    def extra_state(self) -> dict[str, Any]:
+        """What a resumed run needs besides weights and counter."""
+
+    @abstractmethod
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        """The reverse of `extra_state`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything an exact resume needs."""
+        return {"model": self.model.state_dict(), "steps": self.steps, "extra": self.extra_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.steps = int(state["steps"])
+        self.load_extra_state(state["extra"])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A target for every step, and which of them count."""
+
+    target: Tensor  # (T, B, …)
+    counts: Tensor  # (T, B) bool
+    lengths: Tensor | None = None  # (B,), where the mask says no more than how long sequences are
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def loss_sum(self, loss: Loss, output: Tensor, start: int = 0) -> Tensor:
+        """Σ of the loss over what counts, for outputs (n, B, q) of the steps from `start` on."""
+        counts = self.counts[start : start + len(output)]
+        if not bool(counts.any()):
+            return output.sum() * 0.0
+        return loss(output[counts], self.target[start : start + len(output)][counts]).mean() * int(counts.sum())
+
+
+def wanted(x: Tensor, target: Tensor, mask: Tensor | None) -> Wanted:
+    """Check a batch, and spread its targets over the steps."""
+    if not isinstance(x, Tensor) or x.dim() != 3:
+        raise ShapeError("x", _shape(x), "sequences (T, B, D)")
+    if not isinstance(target, Tensor):
+        raise InputError("target", type(target).__name__, "a tensor")
+    steps, batch = x.shape[:2]
+    counts = torch.ones(steps, batch, dtype=torch.bool, device=x.device) if mask is None else _mask(mask, x)
+    numbers, lengths = target.is_floating_point(), None if mask is None else _lengths(counts)
+    if tuple(target.shape[:2]) == (steps, batch) and target.dim() == 2 + numbers:
+        counts = counts if numbers else counts & (target != IGNORE)
+        return Wanted(target, counts, lengths)
+    if target.dim() != 1 + numbers or target.shape[0] != batch:
+        each = "numbers (T, B, q) or (B, q)" if numbers else "classes (T, B) or (B,)"
+        raise ShapeError("target", _shape(target), f"{each} with T = {steps}, B = {batch}")
+    last = steps - 1 - counts.flip(0).int().argmax(0)  # (B,)
+    ends = torch.zeros_like(counts)
+    ends[last, torch.arange(batch, device=x.device)] = True
+    return Wanted(target.expand(steps, *target.shape), ends & counts, lengths)
+
+
+def _mask(mask: Tensor, x: Tensor) -> Tensor:
+    if not isinstance(mask, Tensor) or tuple(mask.shape) != tuple(x.shape[:2]):
+        raise ShapeError("mask", _shape(mask), f"{tuple(x.shape[:2])}, true where a step counts")
+    return mask.bool()
+
+
+def _lengths(counts: Tensor) -> Tensor | None:
+    """How long sequences are, if all that does not count comes after what does."""
+    ends = counts.int().diff(dim=0)
+    return counts.sum(0) if bool((ends <= 0).all()) and bool(counts[0].all()) else None
+
+
+def _shape(value: object) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def resolve_loss(loss: str | Loss) -> Loss:
+    """A loss by name, or itself: a function of outputs (N, q) and targets (N, …)."""
+    if callable(loss):
+        return loss
+    if loss not in LOSSES:
+        raise UnknownNameError("loss", loss, LOSSES)
+    return LOSSES[loss]
+
+
+def resolve_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+    """An optimizer by name, or from a function of the parameters."""
+    from recurra.train.nesterov import Nesterov
+
+    parameters = [p for p in parameters if p.requires_grad]
+    if callable(optimizer):
+        return optimizer(parameters)
+    known: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "sgd": torch.optim.SGD,
+        "adam": torch.optim.Adam,
+        "rmsprop": torch.optim.RMSprop,
+        "nesterov": Nesterov,
+    }
+    if optimizer not in known:
+        raise UnknownNameError("optimizer", optimizer, known)
+    return known[optimizer](parameters, lr=rate)
+
+
+def positive(argument: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise InputError(argument, value, "a positive number")
+    return value

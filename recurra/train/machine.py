@@ -1,0 +1,168 @@
+"""A network as one function, (weights, state, x_t) → (y_t, state), and its derivatives, for what walks through time.
+
+The step runs as the cell's own traced operations and never as a compiled one, whose forward derivative is silently
+zero. States of all layers lie side by side in one vector, and so do the weights.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from recurra.cell import Cell
+from recurra.engine.reference import advance
+from recurra.engine.trace import bound, run, trace
+from recurra.errors import InputError, OptionError
+from recurra.layers import Recurrent
+
+
+class Machine:
+    """One step of a recurrent layer and its head; of a module without any recurrence, just the module."""
+
+    def __init__(self, model: nn.Module):
+        self.layer, self.head = _parts(model)
+        self.cells: list[Cell] = [] if self.layer is None else self.layer.sheets
+        self.recurrent = _named(self.cells)
+        self.readout = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
+        self.sizes = [math.prod(state.shape(1)) for cell in self.cells for state in cell.carried]
+        self._known: dict[Any, Callable] = {}
+
+    @property
+    def state_size(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def weight_count(self) -> int:
+        return sum(p.numel() for p in self.recurrent.values())
+
+    @property
+    def like(self) -> Tensor:
+        return next(iter((*self.recurrent.values(), *self.readout.values())))
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Recurrent weights first, then those of the head: the order of every flat vector of weights."""
+        return {f"layer.{n}": p for n, p in self.recurrent.items()} | {f"head.{n}": p for n, p in self.readout.items()}
+
+    def flat(self) -> tuple[Tensor, Tensor]:
+        """The weights now, as two vectors."""
+        return _flatten(self.recurrent, self.like), _flatten(self.readout, self.like)
+
+    # ------------------------------------------------------------------------------------------ functions
+
+    def start(self, weights: Tensor, batch: int) -> Tensor:
+        """States before the first step, (B, n), as a function of the weights."""
+        given, parts = _unflatten(weights, self.recurrent), []
+        for k, cell in enumerate(self.cells):
+            with bound(cell, _of_cell(given, k)):
+                parts += [value.reshape(batch, -1) for value in cell.initial_state(batch, weights)]
+        return torch.cat(parts, 1) if parts else weights.new_zeros(batch, 0)
+
+    def step(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of one sequence: (n,), (D,) → (q,), (n,)."""
+        given = _unflatten(weights, self.recurrent)
+        pieces, after = list(state.split(self.sizes)) if self.sizes else [], {}
+
+        def sheet(number: int, below: Tensor) -> Tensor:
+            cell, first = self.cells[number], sum(len(c.carried) for c in self.cells[:number])
+            carried = pieces[first : first + len(cell.carried)]
+            states = [v.reshape(s.shape(1)) for v, s in zip(carried, cell.carried, strict=True)]
+            y, new = _advance(cell, _of_cell(given, number), below, states)
+            after[number] = torch.cat([value.reshape(-1) for value in new])
+            return y
+
+        h = x[None] if self.layer is None else self.layer._stack(x[None], sheet)
+        y = functional_call(self.head, _unflatten(readout, self.readout), (h,))[0]
+        return y, torch.cat([after[k] for k in sorted(after)]) if after else state
+
+    # ------------------------------------------------------------------------------------------ derivatives
+
+    def function(self, name: str, one: Callable, *examples: Tensor) -> Callable:
+        """`one` for a batch of sequences, written down once for these shapes: vmap's own cost is paid once."""
+        for cell in self.cells:
+            _check_masks(cell)
+            trace(cell)
+        modes = tuple(cell.training for cell in self.cells)
+        key = (name, modes, *((tuple(e.shape), e.dtype, e.device) for e in examples))
+        if key not in self._known:
+            batched = vmap(one, in_dims=(None, None, 0, 0))
+            graph = make_fx(lambda *given: batched(*given))(*(e.detach() for e in examples))
+            graph.graph.eliminate_dead_code()
+            graph.recompile()
+            self._known[key] = graph
+        return self._known[key]
+
+    def jacobians(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        """y, s', and d[s'; y] with respect to weights, readout, s: (n + q, …), of one sequence."""
+
+        def both(w: Tensor, r: Tensor, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            y, new = self.step(w, r, s, x)
+            return torch.cat([new, y]), (y, new)
+
+        (by_weights, by_readout, by_state), (y, new) = jacrev(both, (0, 1, 2), has_aux=True)(weights, readout, state)
+        return y, new, by_weights, by_readout, by_state
+
+
+def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
+    """The recurrent layer of a model and what reads it."""
+    layer = model if isinstance(model, Recurrent) else getattr(model, "layer", None)
+    head = nn.Identity() if model is layer else getattr(model, "head", None)
+    inside = [m for m in model.modules() if isinstance(m, (Recurrent, nn.RNNBase, nn.RNNCellBase))]
+    if not inside:
+        return None, model
+    if not isinstance(layer, Recurrent) or inside != [layer] or not isinstance(head, nn.Module):
+        raise InputError(
+            "model",
+            f"{type(model).__name__} with {', '.join(type(m).__name__ for m in inside)}",
+            "an rc.Recurrent, or one as `layer` beside a `head` that reads it: rc.train.Predictor(layer, head); "
+            "rc.from_torch converts a layer of torch.nn",
+        )
+    if layer.directions != 1:
+        raise OptionError("model", "a bidirectional layer", "a layer that reads forwards; the future is not known yet")
+    return layer, head
+
+
+def _named(cells: Sequence[Cell]) -> dict[str, Tensor]:
+    found = [(f"{k}.{n}", p) for k, cell in enumerate(cells) for n, p in cell.named_parameters()]
+    return {name: p for name, p in found if p.requires_grad}
+
+
+def _of_cell(weights: dict[str, Tensor], number: int) -> dict[str, Tensor]:
+    prefix = f"{number}."
+    return {name.removeprefix(prefix): w for name, w in weights.items() if name.startswith(prefix)}
+
+
+def _flatten(tensors: dict[str, Tensor], like: Tensor) -> Tensor:
+    parts = [t.detach().reshape(-1) for t in tensors.values()]
+    return torch.cat(parts) if parts else like.new_zeros(0)
+
+
+def _unflatten(flat: Tensor, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    if not tensors:
+        return {}
+    parts = flat.split([t.numel() for t in tensors.values()])
+    return {name: part.view(t.shape) for (name, t), part in zip(tensors.items(), parts, strict=True)}
+
+
+def _advance(
+    cell: Cell, weights: dict[str, Tensor], x: Tensor, states: list[Tensor]
+) -> tuple[Tensor, Sequence[Tensor]]:
+    with bound(cell, weights):
+        all_weights = cell.weights()
+    masks = cell.draw_masks(1, 1, x)  # all ones: a mask that drops something was refused
+
+    def graph(x: Tensor, views: Sequence[Any], extras: dict[str, Tensor]) -> tuple[Any, dict[str, Tensor]]:
+        return run(cell, x, tuple(views), extras, all_weights)
+
+    masks = {n: m[0] if cell.masks[n].each == "step" else m for n, m in masks.items()}
+    y, new, _ = advance(cell, x, states, masks, graph)  # pyrefly: ignore
+    return y, new
+
+
+def _check_masks(cell: Cell) -> None:
+    dropped = [name for name, mask in cell.masks.items() if mask.rate and cell.training]
+    if dropped:
+        raise OptionError("model", f"dropout ({', '.join(dropped)}) in training mode", "model.eval(), or no dropout")

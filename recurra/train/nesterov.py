@@ -1,0 +1,45 @@
+"""Nesterov's momentum without evaluating the gradient elsewhere (Bengio, Boulanger-Lewandowski & Pascanu 2013)."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from recurra.errors import InputError
+
+
+class Nesterov(torch.optim.Optimizer):
+    """The parameters hold Θ = θ + μ v, the point where Nesterov's gradient is taken:
+
+    v ← μ_{t-1} v - ε ∇f(Θ);   Θ ← Θ + μ_t μ_{t-1} v_{t-1} - (1 + μ_t) ε ∇f(Θ).
+
+    `momentum` is a number, or μ_t as a function of the step t = 0, 1, …
+    """
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], lr: float = 0.01, momentum: float | Callable[[int], float] = 0.9
+    ):
+        if not lr > 0:
+            raise InputError("lr", lr, "a positive number")
+        self.momentum = momentum if callable(momentum) else lambda step: momentum
+        super().__init__(params, {"lr": lr, "step": 0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # pyrefly: ignore
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            before, now = self.momentum(group["step"]), self.momentum(group["step"] + 1)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, group["lr"], before, now)
+            group["step"] += 1
+        return loss
+
+    def _move(self, parameter: Tensor, rate: float, before: float, now: float) -> None:
+        gradient = parameter.grad
+        v = self.state[parameter].setdefault("v", torch.zeros_like(parameter))
+        parameter.add_(v, alpha=now * before).sub_(gradient, alpha=(1 + now) * rate)
+        v.mul_(before).sub_(gradient, alpha=rate)

@@ -1,0 +1,248 @@
+"""How states depend on weights, carried forward in time: what RTRL and the Kalman filter are made of.
+
+`Dense` keeps ds/dw whole, (B, n, P). `Rows` is for cells in which unit j is touched by row j of each weight alone, so
+that one number a weight and state is all there is, (B, m, P): exact where states meet element by element (IndRNN,
+minGRU), and SnAp-1 of Menick et al. 2021 where they meet in a product. `Masked` is SnAp-1 for all other cells: ds/dw is
+kept where a weight reaches a state within one step, and dropped elsewhere.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.func import jacrev, vjp, vmap
+
+from recurra.cell import TIME, Cell
+from recurra.engine.operations import MEANING
+from recurra.engine.trace import Step, trace
+from recurra.train.cost import check_cost
+from recurra.train.machine import Machine
+
+aten = torch.ops.aten
+
+
+class Sensitivity(ABC):
+    """The state of B sequences and its derivative by the recurrent weights, moved on one step at a time."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.state = torch.empty(0)  # (B, n)
+        self.influence = torch.empty(0)  # (B, rows, P)
+
+    def reset(self, batch: int) -> None:
+        weights, _ = self.machine.flat()
+        self.state = self.machine.start(weights, batch)
+        self.influence = self._first(weights, batch)
+
+    def advance(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs (B, q) of the step that reads x (B, D), and their derivatives by recurrent and head weights."""
+        weights, readout = self.machine.flat()
+        given = (weights, readout, self.state, x)
+        y, self.state, self.influence, by_weights, by_readout = self._move(*given)
+        return y, by_weights, by_readout
+
+    @abstractmethod
+    def _first(self, weights: Tensor, batch: int) -> Tensor:
+        """The influence before the first step: zero, unless the start is learned."""
+
+    @abstractmethod
+    def _move(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        """y, s', influence', dy/dw (B, q, P), dy/dr (B, q, R)."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"state": self.state, "influence": self.influence}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state, self.influence = state["state"], state["influence"]
+
+
+class Dense(Sensitivity):
+    """P_t = J P_{t-1} + ∂⁺s/∂w, whole: exact for every cell."""
+
+    def _first(self, weights: Tensor, batch: int) -> Tensor:
+        first = jacrev(lambda w: self.machine.start(w, 1)[0])(weights)  # (n, P)
+        return first.expand(batch, *first.shape).contiguous()
+
+    def _move(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        given = (weights, readout, state, x)
+        jacobians = self.machine.function("dense", self.machine.jacobians, *given)
+        y, new, by_weights, by_readout, by_state = jacobians(*given)
+        total = torch.baddbmm(by_weights, by_state, self.influence) if state.shape[1] else by_weights  # (B, n + q, P)
+        n = state.shape[1]
+        return y, new, self._keep(total[:, :n]), total[:, n:], by_readout[:, n:]
+
+    def _keep(self, influence: Tensor) -> Tensor:
+        return influence
+
+
+class Masked(Dense):
+    """SnAp-1: only what a weight reaches within one step."""
+
+    def __init__(self, machine: Machine):
+        super().__init__(machine)
+        self.pattern = _pattern(machine)  # (n, P) bool
+
+    def _keep(self, influence: Tensor) -> Tensor:
+        return influence * self.pattern
+
+
+class Rows(Sensitivity):
+    """One number a weight and state, where row j of each weight touches unit j alone."""
+
+    def __init__(self, machine: Machine):
+        super().__init__(machine)
+        cell = machine.cells[0]
+        self.width, self.states = cell.carried[0].size, len(cell.carried)
+        owners = [
+            torch.arange(len(p)).view(-1, *[1] * (p.dim() - 1)).expand(p.shape) for p in machine.recurrent.values()
+        ]
+        self.owner = torch.cat([unit.reshape(-1) for unit in owners]).to(machine.like.device)  # (P,): its unit
+
+    def _first(self, weights: Tensor, batch: int) -> Tensor:
+        start, pull = vjp(lambda w: self.machine.start(w, 1)[0], weights)
+        first = vmap(pull)(self._ones(start))[0]  # (m, P): no weight is shared, so sums over units lose nothing
+        return first.expand(batch, *first.shape).contiguous()
+
+    def _ones(self, like: Tensor) -> Tensor:
+        """(m, n): one row a state, ones at all its units."""
+        eye = torch.eye(self.states, dtype=like.dtype, device=like.device)
+        return eye.repeat_interleave(self.width, dim=1)
+
+    def _one(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)
+        zero_y, zero_s = torch.zeros_like(y), torch.zeros_like(new)
+        eye = torch.eye(len(y), dtype=y.dtype, device=y.device)
+        y_weights, y_readout, y_state = vmap(lambda e: pull((e, zero_s)))(eye)
+        s_weights = vmap(lambda e: pull((zero_y, e))[0])(self._ones(new))  # (m, P)
+        by_state = vmap(lambda e: pull((zero_y, e))[2])(torch.eye(len(new), dtype=y.dtype, device=y.device))
+        m, width = self.states, self.width
+        blocks = by_state.view(m, width, m, width).diagonal(dim1=1, dim2=3)  # (m, m, H): unit j by unit j
+        return y, new, y_weights, y_readout, y_state.view(-1, m, width), s_weights, blocks
+
+    def _move(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        given = (weights, readout, state, x)
+        function = self.machine.function("rows", self._one, *given)
+        y, new, y_weights, y_readout, y_state, s_weights, blocks = function(*given)
+        past = self.influence
+        influence = s_weights + torch.einsum("bklp,blp->bkp", blocks[..., self.owner], past)
+        by_weights = y_weights + torch.einsum("bqlp,blp->bqp", y_state[..., self.owner], past)
+        return y, new, influence, by_weights, y_readout
+
+
+class Elementwise(Rows):
+    """`Rows` for states that meet element by element, where it is exact and never needs the whole Jacobian."""
+
+    def _one(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)
+        zero_y, zero_s = torch.zeros_like(y), torch.zeros_like(new)
+        eye = torch.eye(len(y), dtype=y.dtype, device=y.device)
+        y_weights, y_readout, y_state = vmap(lambda e: pull((e, zero_s)))(eye)
+        s_weights, _, by_state = vmap(lambda e: pull((zero_y, e)))(self._ones(new))  # (m, P), (m, n)
+        m, width = self.states, self.width
+        return y, new, y_weights, y_readout, y_state.view(-1, m, width), s_weights, by_state.view(m, m, width)
+
+
+# ---------------------------------------------------------------------------------------------------- choosing
+
+
+def exact(machine: Machine, batch: int, memory_limit: int, algorithm: str = "RTRL") -> Sensitivity:
+    """The cheapest form that is exact for this machine, if it fits."""
+    cheap = is_elementwise(machine)
+    rows = len(machine.cells[0].carried) if cheap else machine.state_size
+    numbers = batch * rows * machine.weight_count * (1 if cheap else 2)
+    _check(machine, batch, numbers, rows, memory_limit, algorithm, "derivatives='snap1'" if algorithm == "DEKF" else "")
+    return Elementwise(machine) if cheap else Dense(machine)
+
+
+def snap1(machine: Machine, batch: int, memory_limit: int, algorithm: str = "RTRL") -> Sensitivity:
+    """SnAp-1 in one number a weight and state where the cell allows it, else as a masked whole."""
+    by_rows = has_rows(machine)
+    rows = len(machine.cells[0].carried) if by_rows else 2 * machine.state_size
+    _check(machine, batch, batch * rows * machine.weight_count, rows, memory_limit, algorithm, "")
+    return Elementwise(machine) if is_elementwise(machine) else Rows(machine) if by_rows else Masked(machine)
+
+
+def _check(
+    machine: Machine, batch: int, numbers: float, rows: int, memory_limit: int, algorithm: str, other: str
+) -> None:
+    what = f"{machine.state_size} states × {machine.weight_count:,} weights for {batch} sequences"
+    approximation = other or "RTRL(approximation='snap1')"
+    instead = f"{approximation} keeps less, BPTT(k1=…, k2=…) learns from long streams with none of it"
+    check_cost(algorithm, what, numbers, 2.0 * numbers * rows, machine.like.dtype, memory_limit, instead)
+
+
+def is_elementwise(machine: Machine) -> bool:
+    """Whether states meet element by element, and row j of each weight touches unit j alone."""
+    return _rows_allowed(machine) and _meets(machine.cells[0], products_of_states=False)
+
+
+def has_rows(machine: Machine) -> bool:
+    """Whether within one step, from given states, row j of each weight touches unit j alone."""
+    return _rows_allowed(machine) and _meets(machine.cells[0], products_of_states=True)
+
+
+def _rows_allowed(machine: Machine) -> bool:
+    if len(machine.cells) != 1:
+        return False
+    cell = machine.cells[0]
+    width = cell.carried[0].size
+    plain = all(s.size == width and s.delays is None and s.name != TIME for s in cell.carried)
+    return plain and not cell.derived() and all(p.dim() and len(p) == width for p in machine.recurrent.values())
+
+
+NONE, OWN, MIXED = 0, 1, 2  # a value depends on nothing of the kind, on that of its own unit, on that of several
+
+
+def _meets(cell: Cell, products_of_states: bool) -> bool:
+    """Follow every value of the step: does a unit of a new state stay clear of other units' weights and states?"""
+    step = trace(cell)
+    width = cell.carried[0].size
+    learned = {n for n, p in cell.named_parameters() if p.requires_grad}
+    marks: dict[fx.Node, tuple[int, int]] = {}  # (by weights, by states)
+    for node, name in zip(step.placeholders(), (*step.inputs, *step.weights), strict=True):
+        is_state = name in step.inputs and name in cell.states
+        marks[node] = (OWN if name in learned else NONE, OWN if is_state else NONE)
+    for node in step.graph.nodes:
+        if node.op == "call_function":
+            marks[node] = _mark(node, marks, step, width)
+    ends = [marks[result] for result in step.results()[1 : len(step.outputs)]]
+    return all(w < MIXED and (s < MIXED or products_of_states) for w, s in ends)
+
+
+def _mark(node: fx.Node, marks: dict[fx.Node, tuple[int, int]], step: Step, width: int) -> tuple[int, int]:
+    sources = node.all_input_nodes
+    by_weights = max((marks[s][0] for s in sources if s in marks), default=NONE)
+    by_states = max((marks[s][1] for s in sources if s in marks), default=NONE)
+    if node.target is aten.linear.default:
+        value, matrix = node.args[0], node.args[1]
+        bare = matrix in step.placeholders() and marks[value][0] == NONE  # pyrefly: ignore
+        own = OWN if bare and _width(node) == width else MIXED
+        return max(own, marks[value][0]), MIXED if by_states else NONE  # pyrefly: ignore
+    meaning = MEANING.get(node.target)
+    if meaning is not None and meaning.kind == "elementwise" and all(_width(s) == width for s in sources):
+        return by_weights, by_states
+    return (MIXED if by_weights else NONE), (MIXED if by_states else NONE)
+
+
+def _width(node: fx.Node) -> int:
+    value = node.meta.get("val")
+    return int(value.shape[-1]) if isinstance(value, Tensor) and value.dim() else 1
+
+
+def _pattern(machine: Machine, probes: int = 4) -> Tensor:
+    """(n, P): where ∂⁺s/∂w is not zero, seen at random states and inputs."""
+    generator = torch.Generator().manual_seed(0)
+    like = machine.like
+    weights, readout = machine.flat()
+    for cell in machine.cells:
+        trace(cell)
+    found = torch.zeros(machine.state_size, len(weights), dtype=torch.bool, device=like.device)
+    for _ in range(probes):
+        draw = lambda size: torch.randn(size, generator=generator, dtype=torch.float64).to(like)  # noqa: E731
+        w = weights + 0.5 * draw(len(weights))
+        by_weights = jacrev(lambda w, s, x: machine.step(w, readout, s, x)[1])(
+            w, draw(machine.state_size), draw(machine.cells[0].input_size)
+        )
+        found |= by_weights != 0
+    return found
