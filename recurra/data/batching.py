@@ -5,6 +5,7 @@ truncated backpropagation through time with the state carried on. Both give `epo
 """
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from recurra.data.sequences import IGNORE, Batch, SequenceSet
+from recurra.data.stores import offsets
 from recurra.errors import InputError, ShapeError
 
 
@@ -176,40 +178,45 @@ class Streams:
         first, last = index * self.chunk, min((index + 1) * self.chunk, self.lane)
         origins = [(self.rank * self.batch_size + b) * self.lane for b in range(self.batch_size)]
         parts = [tape.read(origin + first, origin + last) for origin in origins]
-        inputs, targets, resets = (torch.stack(column, dim=1) for column in zip(*parts, strict=True))
+        resets = torch.zeros(last - first, self.batch_size, dtype=torch.bool)
+        for lane, step in ((lane, step) for lane, (_, _, begins) in enumerate(parts) for step in begins):
+            resets[step, lane] = True
         resets[0] &= index > 0  # the first chunk starts with a fresh state anyway
-        ids = torch.tensor([tape.sequence_at(origin + first) for origin in origins])
-        lengths = torch.full((self.batch_size,), last - first)
-        return Batch(inputs, targets, lengths, ids, resets if bool(resets.any()) else None, carried=index > 0)
+        return Batch(
+            inputs=torch.stack([inputs for inputs, _, _ in parts], dim=1),
+            targets=torch.stack([targets for _, targets, _ in parts], dim=1),
+            lengths=torch.full((self.batch_size,), last - first),
+            ids=torch.tensor([tape.sequence_at(origin + first) for origin in origins]),
+            resets=resets if bool(resets.any()) else None,
+            carried=index > 0,
+        )
 
 
 class _Tape:
     """The sequences of a set end to end, without joining them."""
 
     def __init__(self, sequences: SequenceSet, order: Tensor):
-        self.sequences, self.order = sequences, order
-        self.ends = sequences.lengths[order].cumsum(0)
-
-    def place(self, position: int) -> int:
-        return int(torch.searchsorted(self.ends, position, right=True))
+        self.sequences, self.order = sequences, order.tolist()
+        self.starts = offsets(sequences.lengths[order]).tolist()
 
     def sequence_at(self, position: int) -> int:
-        return int(self.order[self.place(position)])
+        return self.order[bisect_right(self.starts, position) - 1]
 
-    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, targets and the steps where a sequence begins, from `start` to `stop` of the tape."""
-        inputs, targets, resets, position = [], [], [], start
+    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor, list[int]]:
+        """Inputs, targets, and the steps at which a sequence begins, from `start` to `stop` of the tape."""
+        inputs, targets, begins = [], [], []
+        position, place = start, bisect_right(self.starts, start) - 1
         while position < stop:
-            place = self.place(position)
-            end = int(self.ends[place])
-            begin = end - int(self.sequences.lengths[self.order[place]])
+            begin, end = self.starts[place : place + 2]
             until = min(stop, end)
-            part = self.sequences.window(int(self.order[place]), position - begin, until - begin)
+            part = self.sequences.window(self.order[place], position - begin, until - begin)
             inputs.append(part.inputs)
             targets.append(part.target)
-            resets.append(torch.arange(position, until) == begin)
-            position = until
-        return torch.cat(inputs), torch.cat(targets), torch.cat(resets)
+            begins += [position - start] if position == begin else []
+            position, place = until, place + 1
+        if len(inputs) == 1:
+            return inputs[0], targets[0], begins
+        return torch.cat(inputs), torch.cat(targets), begins
 
 
 def stream(values: Tensor) -> SequenceSet:

@@ -21,8 +21,8 @@ def classes_of(labels: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(distinct))
 
 
-def vocabulary_of(tokens: Iterable[str], least: int = 1, unknown: bool = True) -> tuple[str, ...]:
-    """Tokens seen at least `least` times, most frequent first; `<unk>` leads when there may be others."""
+def vocabulary_of(tokens: Iterable[str] | Counter[str], least: int = 1, unknown: bool = True) -> tuple[str, ...]:
+    """Tokens (or counts of them) seen `least` times or more, most frequent first; `<unk>` leads if others may come."""
     counts = Counter(tokens)
     kept = sorted((token for token, count in counts.items() if count >= least), key=lambda t: (-counts[t], t))
     return (UNKNOWN, *kept) if unknown else tuple(kept)

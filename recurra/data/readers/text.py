@@ -3,14 +3,15 @@
 import codecs
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from recurra.data.errors import EmptyFileError, FormatError
 from recurra.data.readers.labels import Encoder, vocabulary_of
@@ -43,7 +44,7 @@ def read_text(
     except LookupError as error:
         raise InputError("encoding", encoding, "the name of an encoding, like latin-1") from error
     blocks = partial(_blocks, path, encoding, list if level == "character" else _words)
-    known = vocabulary or vocabulary_of((token for block in blocks() for token in block), least, level == "word")
+    known = vocabulary or vocabulary_of(_counts(blocks()), least, level == "word")
     codes = torch.from_numpy(_codes(blocks(), Encoder(known, path)))
     if len(codes) < 2:
         raise EmptyFileError(path, "less than two tokens", "a text")
@@ -133,20 +134,26 @@ def _blocks(path: Path, encoding: str, split: Callable[[str], list[str]]) -> Ite
     yield split(rest)
 
 
+def _counts(blocks: Iterator[list[str]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for block in blocks:
+        counts.update(block)
+    return counts
+
+
 def _codes(blocks: Iterator[list[str]], encoder: Encoder) -> np.ndarray:
     size = len(encoder.known)
     small = np.uint8 if size <= 256 else np.int16 if size <= 1 << 15 else np.int32
     line, parts = 1, []
     for block in blocks:
-        parts.append(_encoded(block, encoder, line).numpy().astype(small))
+        _check_known(block, encoder, line)
+        parts.append(np.fromiter(map(encoder.numbers.get, block, repeat(encoder.unknown)), small, len(block)))
         line += block.count("\n")
     return np.concatenate(parts)
 
 
-def _encoded(block: list[str], encoder: Encoder, line: int) -> Tensor:
-    if encoder.unknown is None:
-        for token in block:  # only to know the line of an unseen one
-            if token not in encoder.numbers:
-                encoder.number(token, line)
-            line += token == "\n"
-    return encoder.encode(block)
+def _check_known(block: list[str], encoder: Encoder, line: int) -> None:
+    unseen = set(block).difference(encoder.numbers)
+    if unseen and encoder.unknown is None:
+        position = next(k for k, token in enumerate(block) if token in unseen)
+        encoder.number(block[position], line + block[:position].count("\n"))  # raises
