@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cell import Cell, State, find, positive_int
+from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
 from .init import Initialiser
@@ -175,6 +176,8 @@ class Recurrent(nn.Module):
                 raise OptionError("lengths", "lengths with an unbatched input", "a batch (T, B, D)")
             lengths = check_lengths(lengths, steps, batch, x.device)
         resets = self._resets(resets, steps, batch, x.device, batched)
+        if resets is not None and lengths is not None:  # one past the end would wipe out the final state
+            resets = resets & valid_steps(lengths, steps)
         states = self._initial_states(state, x, batched)
         y, scanned = self._run(x, states, lengths, resets, return_trace)
         if self.initial == "carried":

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from .engine.reference import valid_steps
-from .errors import DeviceError, DtypeError, LengthsError
+from .errors import DeviceError, DtypeError, LengthsError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,13 @@ def unwrap(x: Tensor | PackedSequence) -> tuple[Tensor, Tensor, Wrapping] | None
         padded, lengths = pad_packed_sequence(x)
         return padded, lengths, Wrapping(packed=x)
     if isinstance(x, Tensor) and x.is_nested:
-        lengths = torch.tensor([sequence.shape[0] for sequence in x.unbind()], device=x.device)
-        return torch.nested.to_padded_tensor(x, 0.0).transpose(0, 1), lengths, Wrapping(nested=x)
+        sequences = x.unbind()
+        if len({sequence.shape[1:] for sequence in sequences}) > 1:
+            raise ShapeError(
+                "x", f"shapes {[tuple(s.shape) for s in sequences]}", "sequences that differ in length alone"
+            )
+        lengths = torch.tensor([len(sequence) for sequence in sequences], device=x.device)
+        return pad_sequence(list(sequences)), lengths, Wrapping(nested=x)
     return None
 
 
@@ -48,9 +52,10 @@ def _pack(y: Tensor, lengths: Tensor, like: PackedSequence) -> PackedSequence:
 
 def _nest(y: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
     sequences = [row[:n] for row, n in zip(y.transpose(0, 1).unbind(), lengths.tolist(), strict=True)]
-    if like.layout is torch.jagged:
+    whole = like.layout is torch.jagged and like.lengths() is None  # pyrefly: ignore
+    if whole:  # with the same offsets, input and output can be added
         return torch.nested.nested_tensor_from_jagged(torch.cat(sequences), like.offsets())  # pyrefly: ignore
-    return torch.nested.as_nested_tensor(sequences)
+    return torch.nested.as_nested_tensor(sequences, layout=like.layout)
 
 
 def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, device: torch.device) -> Tensor:
@@ -95,7 +100,5 @@ def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 def reverse_resets(resets: Tensor, lengths: Tensor | None) -> Tensor:
     """Where the backward direction must start anew: one step before the forward direction does."""
-    if lengths is not None:
-        resets = resets & valid_steps(lengths, resets.shape[0])
     following = torch.cat([resets[1:], torch.zeros_like(resets[:1])])
     return reverse(following, lengths)
