@@ -48,6 +48,9 @@ def test_one_step_ahead_shifts_without_copying(series):
     part = series.window(0, 2, 4)
     assert part.inputs[:, 0].tolist() == [2, 3]
     assert part.target[:, 0].tolist() == [30, 40]
+    over_the_end = series.window(0, 3, 99)  # the series goes on, the inputs do not
+    assert over_the_end.inputs[:, 0].tolist() == [3, 4]
+    assert over_the_end.target[:, 0].tolist() == [40, 50]
 
 
 def test_split_is_disjoint_and_complete(labelled):
