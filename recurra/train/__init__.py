@@ -3,6 +3,7 @@
 from recurra.train.bptt import BPTT, leaks
 from recurra.train.checkpoint import Checkpoints, load_weights
 from recurra.train.cost import CostError
+from recurra.train.dekf import DEKF
 from recurra.train.errors import (
     CheckpointError,
     CheckpointWarning,
@@ -19,6 +20,7 @@ from recurra.train.fit import fit
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
+from recurra.train.original_lstm_rule import OriginalLSTMRule
 from recurra.train.report import Bar, JsonLines
 from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
@@ -26,6 +28,7 @@ from recurra.train.schedule import constant, cosine, exponential, linear
 
 __all__ = [
     "BPTT",
+    "DEKF",
     "RTRL",
     "Bar",
     "Callback",
@@ -44,6 +47,7 @@ __all__ = [
     "Nesterov",
     "NonFiniteError",
     "Objective",
+    "OriginalLSTMRule",
     "OutOfMemoryError",
     "Predictor",
     "RankError",

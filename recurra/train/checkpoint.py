@@ -66,24 +66,41 @@ class Snapshot:
 
 def saved(folder: str | Path) -> list[Path]:
     """The checkpoints of a folder, oldest first."""
-    folder = Path(folder)
-    found = [(int(match[1]), path) for path in folder.glob("checkpoint-*") if (match := NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found) if path.is_dir() and not path.is_symlink()]
+    try:
+        return _listing(Path(folder))
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be read ({error.strerror})") from error
+
+
+def _listing(folder: Path) -> list[Path]:
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = sorted((int(match[1]), folder / name) for name in names if (match := NAME.fullmatch(name)))
+    return [path for _, path in found if path.is_dir() and not path.is_symlink()]
 
 
 def save(where: Checkpoints, snapshot: Snapshot, processes: Processes) -> Path:
     """Write a checkpoint, then drop the old ones; a failure of any process leaves the old ones as they were."""
-    folder = Path(where.folder)
-    newest = max([0, *(int(path.name.split("-")[1]) for path in saved(folder))]) if processes.first else 0
-    number = int(processes.largest([newest])[0]) + 1
-    final, draft = folder / f"checkpoint-{number:06d}", folder / f".writing-{number:06d}"
-    steps: list[Callable[[], None]] = [
-        lambda: _begin(folder, draft) if processes.first else None,
-        lambda: _write(draft, snapshot, processes),
-        lambda: _publish(draft, final) if processes.first else None,
-    ]
-    for step in steps:
-        problem = _attempt(step)
+    folder, number = Path(where.folder), 0
+    draft = folder / ".writing"
+
+    def begin() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if draft.exists():  # what a kill left behind
+            shutil.rmtree(draft)
+        draft.mkdir()
+
+    def publish() -> None:
+        nonlocal number
+        number = max([0, *(int(path.name.split("-")[1]) for path in _listing(folder))]) + 1
+        sync(draft)
+        os.rename(draft, folder / f"checkpoint-{number:06d}")
+        sync(folder)
+
+    for action in (begin, lambda: _write(draft, snapshot, processes), publish):
+        problem = _attempt(action) if processes.first or action not in (begin, publish) else None
         if any(processes.largest([float(problem is not None)])):
             if processes.first:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -91,7 +108,7 @@ def save(where: Checkpoints, snapshot: Snapshot, processes: Processes) -> Path:
     if processes.first:
         for old in saved(folder)[: -where.keep]:
             shutil.rmtree(old, ignore_errors=True)
-    return final
+    return folder / f"checkpoint-{int(processes.largest([number])[0]):06d}"
 
 
 def _attempt(action: Callable[[], None]) -> OSError | None:
@@ -100,13 +117,6 @@ def _attempt(action: Callable[[], None]) -> OSError | None:
     except OSError as problem:
         return problem
     return None
-
-
-def _begin(folder: Path, draft: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(".writing-*"):
-        shutil.rmtree(leftover)
-    draft.mkdir()
 
 
 def _write(draft: Path, snapshot: Snapshot, processes: Processes) -> None:
@@ -118,12 +128,6 @@ def _write(draft: Path, snapshot: Snapshot, processes: Processes) -> None:
         save_tensors(draft / "best.safetensors", snapshot.best)
     save_tree(draft / "optimizer.safetensors", snapshot.shared)
     write_json(draft / "progress.json", {"format": FORMAT, "processes": processes.size, **snapshot.progress})
-
-
-def _publish(draft: Path, final: Path) -> None:
-    sync(draft)
-    os.rename(draft, final)
-    sync(final.parent)
 
 
 def load(where: Checkpoints, model: nn.Module, processes: Processes) -> tuple[Path, Snapshot] | None:

@@ -5,6 +5,7 @@ zero. States of all layers lie side by side in one vector, and so do the weights
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from recurra.engine.trace import bound, run, trace
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
 
+WRITE_DOWN = 12  # calls after which tracing has paid for itself
+
 
 class Machine:
     """One step of a recurrent layer and its head; of a module without any recurrence, just the module."""
@@ -30,6 +33,7 @@ class Machine:
         self.readout = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
         self.sizes = [math.prod(state.shape(1)) for cell in self.cells for state in cell.carried]
         self._known: dict[Any, Callable] = {}
+        self._calls: Counter[Any] = Counter()
 
     @property
     def state_size(self) -> int:
@@ -80,15 +84,22 @@ class Machine:
 
     # ------------------------------------------------------------------------------------------ derivatives
 
-    def function(self, name: str, one: Callable, *examples: Tensor) -> Callable:
-        """`one` for a batch of sequences, written down once for these shapes: vmap's own cost is paid once."""
+    def prepare(self) -> None:
+        """Trace the cells now: inside a transform it would be too late."""
         for cell in self.cells:
             _check_masks(cell)
             trace(cell)
+
+    def function(self, name: str, one: Callable, *examples: Tensor) -> Callable:
+        """`one` for a batch of sequences; after some calls written down as a graph, which pays vmap's own cost once."""
+        self.prepare()
         modes = tuple(cell.training for cell in self.cells)
         key = (name, modes, *((tuple(e.shape), e.dtype, e.device) for e in examples))
+        batched = vmap(one, in_dims=(None, None, 0, 0))
+        self._calls[key] += 1
+        if self._calls[key] < WRITE_DOWN:
+            return batched
         if key not in self._known:
-            batched = vmap(one, in_dims=(None, None, 0, 0))
             graph = make_fx(lambda *given: batched(*given))(*(e.detach() for e in examples))
             graph.graph.eliminate_dead_code()
             graph.recompile()

@@ -235,8 +235,7 @@ def _pattern(machine: Machine, probes: int = 4) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     like = machine.like
     weights, readout = machine.flat()
-    for cell in machine.cells:
-        trace(cell)
+    machine.prepare()
     found = torch.zeros(machine.state_size, len(weights), dtype=torch.bool, device=like.device)
     for _ in range(probes):
         draw = lambda size: torch.randn(size, generator=generator, dtype=torch.float64).to(like)  # noqa: E731

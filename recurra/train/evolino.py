@@ -1,0 +1,360 @@
+"""Evolino (Schmidhuber, Wierstra, Gagliolo & Gomez 2007): evolved recurrence, read out by a pseudo-inverse.
+
+A network is fitted in two phases: it reads the sequence, and the linear readout that fits the targets best is computed,
+W_out = D Φ⁺; then it runs on alone, fed with its own outputs, and how far it strays is what evolution judges.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn, sigmoid, tanh
+from torch.func import vmap
+
+from recurra.cell import Cell, positive_int
+from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
+from recurra.layers import Readout
+from recurra.train.learner import Learner, Predictor, positive
+from recurra.train.machine import Machine
+
+
+class EvolinoCell(Cell):
+    """The LSTM of the Evolino paper: a linear cell input, no peepholes, tanh outside the output gate."""
+
+    paper, year = "Schmidhuber, Wierstra, Gagliolo & Gomez, Training Recurrent Networks by Evolino", 2007
+    states = ("h", "c")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.i, self.f, self.g, self.o = (self.affine("x", "h", bias=False) for _ in range(4))
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i = sigmoid(self.i(x, h))
+        f = sigmoid(self.f(x, h))
+        c = f * c + i * self.g(x, h)
+        o = sigmoid(self.o(x, h))
+        return tanh(o * c), c
+
+
+class Evolino(Learner):
+    """A step is one generation; it returns the best error so far.
+
+    `model` is a `Predictor` whose head is linear: the layer evolves, the head is computed. Targets are the inputs one
+    step later, `x[t + 1]`, so that the network can run on its own outputs; with `closed_loop=False` any targets do, and
+    the error is that of the fit on the steps kept for it. Of a sequence the first `washout` steps only set the state,
+    the last `horizon` are the judge, and the readout is fitted between them, with `ridge` on its weights where it is
+    not zero. `search` is "esp", enforced sub-populations with one population a memory cell, or "cma" over all weights.
+    """
+
+    def __init__(
+        self,
+        model: Predictor,
+        loss: str | Callable = "mse",
+        washout: int = 100,
+        horizon: int = 100,
+        closed_loop: bool = True,
+        search: str = "esp",
+        population: int = 20,
+        trials: int = 2,
+        mutation: float = 1e-3,
+        burst: int = 20,
+        spread: float = 0.1,
+        ridge: float = 0.0,
+        scale: float = 1.0,
+        seed: int = 0,
+    ):
+        super().__init__(model, loss)
+        if not isinstance(model, Predictor) or not isinstance(model.head, Readout) or model.head.softmax:
+            raise InputError("model", type(model).__name__, "rc.train.Predictor(layer, outputs), with a linear head")
+        self.machine = Machine(model)
+        self.washout, self.horizon = positive_int("washout", washout), positive_int("horizon", horizon)
+        self.closed_loop, self.ridge, self.scale = closed_loop, ridge, positive("scale", scale)
+        searches: dict[str, Callable[..., Search]] = {"esp": SubPopulations, "cma": CMA}
+        if search not in searches:
+            raise UnknownNameError("search", search, searches)
+        settings = {"population": population, "trials": trials, "mutation": mutation, "burst": burst, "spread": spread}
+        self.search = searches[search](self.machine, seed, **settings)
+        self.best = math.inf
+
+    def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
+        if mask is not None:
+            raise OptionError("mask", "a mask", "none: Evolino reads whole sequences of one length")
+        self._check(x, target)
+        genomes = self.search.ask()  # (N, P)
+        errors, readouts = self.evaluate(genomes, x, target)
+        self.search.tell(genomes, errors)
+        winner = int(errors.argmin())
+        if float(errors[winner]) < self.best:
+            self.best = float(errors[winner])
+            self._install(genomes[winner], readouts[winner])
+        self.steps += 1
+        return self.best
+
+    def _check(self, x: Tensor, target: Tensor) -> None:
+        if not isinstance(x, Tensor) or x.dim() != 3 or len(x) <= self.washout + self.horizon:
+            raise ShapeError("x", tuple(getattr(x, "shape", ())), f"(T, B, D), T > {self.washout + self.horizon}")
+        if target.shape[:2] != x.shape[:2] or target.dim() != 3:
+            raise ShapeError("target", tuple(target.shape), f"{tuple(x.shape[:2])} and the numbers wanted at each step")
+        if self.closed_loop and not torch.equal(target[:-1], x[1:]):
+            raise InputError(
+                "target", "something else than x one step later", "target[t] = x[t + 1], or closed_loop=False"
+            )
+
+    @torch.no_grad()
+    def evaluate(self, genomes: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Errors (N,) of networks and their readouts (N, q, H + 1)."""
+        fitted = len(x) - self.horizon
+        states, state = self._run(genomes, x if not self.closed_loop else x[:fitted])  # (N, T', B, H)
+        kept = states[:, self.washout : fitted].flatten(1, 2)
+        readouts = fit_readout(kept, target[self.washout : fitted].flatten(0, 1), self.ridge)
+        if self.closed_loop:
+            outputs = self._run_on(genomes, readouts, states[:, -1], state, self.horizon)
+        else:
+            outputs = read(states[:, fitted:].flatten(1, 2), readouts).unflatten(1, (self.horizon, -1))
+        wanted = target[fitted:]  # (horizon, B, q): the first is what the last fitted step's successor shows
+        if self.closed_loop:
+            wanted = target[fitted - 1 : fitted - 1 + self.horizon]
+        errors = (outputs - wanted).square().mean(dim=(1, 2, 3))
+        return errors.nan_to_num(math.inf, math.inf), readouts
+
+    def _step(self) -> Callable:
+        """One step of many networks and sequences: genomes (N, P), states (N, B, n), x (N or 1, B, D)."""
+        self.machine.prepare()
+        cells, hidden = self.machine, self.machine.cells[0].output_size
+
+        def one(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            y, new = cells.step(genome, identity, state, x)
+            return y, new
+
+        eye = torch.cat([torch.eye(hidden), torch.zeros(hidden, 1)], 1)
+        identity = eye.to(self.machine.like).new_zeros(0)
+        plain = Machine(self.model.layer)  # pyrefly: ignore
+
+        def hidden_step(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return plain.step(genome, identity, state, self.scale * x)
+
+        plain.prepare()
+        return vmap(vmap(hidden_step, in_dims=(None, 0, 0)), in_dims=(0, 0, 0))
+
+    def _run(self, genomes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states (N, T, B, H) of reading x, and the state after."""
+        step, count = self._step(), len(genomes)
+        state = torch.stack([self.machine.start(genome, x.shape[1]) for genome in genomes])
+        states = []
+        for x_t in x:
+            h, state = step(genomes, state, x_t.expand(count, *x_t.shape))
+            states.append(h)
+        return torch.stack(states, 1), state
+
+    def _run_on(self, genomes: Tensor, readouts: Tensor, h: Tensor, state: Tensor, steps: int) -> Tensor:
+        """(N, steps, B, q): each output is the next input."""
+        step, outputs = self._step(), []
+        for _ in range(steps):
+            y = read(h, readouts)
+            outputs.append(y)
+            h, state = step(genomes, state, y.clamp(-1e3, 1e3))
+        return torch.stack(outputs, 1)
+
+    @torch.no_grad()
+    def generate(self, x: Tensor, steps: int) -> Tensor:
+        """Read x (T, B, D), then go on alone: (steps, B, q), with the readout the model holds now."""
+        genome = self.machine.flat()[0][None]
+        states, state = self._run(genome, x)
+        return self._run_on(genome, self._readout()[None], states[:, -1], state, steps)[0]
+
+    def _readout(self) -> Tensor:
+        head: Any = self.model.head
+        bias = head.V.new_zeros(len(head.V)) if head.b is None else head.b
+        return torch.cat([head.V, bias[:, None]], 1).detach()
+
+    @torch.no_grad()
+    def refit(self, x: Tensor, target: Tensor) -> None:
+        """Compute the readout anew from all steps after the washout: once evolution is over, nothing need be kept back."""
+        genome = self.machine.flat()[0][None]
+        states = self._run(genome, x)[0][:, self.washout :].flatten(1, 2)
+        self._install(genome[0], fit_readout(states, target[self.washout :].flatten(0, 1), self.ridge)[0])
+
+    @torch.no_grad()
+    def _install(self, genome: Tensor, readout: Tensor) -> None:
+        head: Any = self.model.head
+        parts = genome.split([p.numel() for p in self.machine.recurrent.values()])
+        for parameter, part in zip(self.machine.recurrent.values(), parts, strict=True):
+            parameter.copy_(part.view(parameter.shape))
+        head.V.copy_(readout[:, :-1])
+        if head.b is not None:
+            head.b.copy_(readout[:, -1])
+
+    def extra_state(self) -> dict[str, Any]:
+        return {"search": self.search.state_dict(), "best": self.best}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        self.search.load_state_dict(state["search"])
+        self.best = float(state["best"])
+
+
+def fit_readout(states: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor:
+    """D Φ⁺ for each network: states (N, S, H), targets (S, q) → (N, q, H + 1), the last column a bias."""
+    phi = F.pad(states, (0, 1), value=1.0)
+    if ridge == 0.0:
+        return (torch.linalg.pinv(phi) @ target).mT
+    gram = phi.mT @ phi + ridge * torch.eye(phi.shape[-1], dtype=phi.dtype, device=phi.device)
+    return torch.linalg.solve(gram, phi.mT @ target).mT
+
+
+def read(states: Tensor, readouts: Tensor) -> Tensor:
+    """(N, S, H), (N, q, H + 1) → (N, S, q)."""
+    return states @ readouts[..., :-1].mT + readouts[:, None, :, -1]
+
+
+# ---------------------------------------------------------------------------------------------------- searches
+
+
+class Search(Protocol):
+    """Proposes networks as flat weights, and hears how far each strayed."""
+
+    def ask(self) -> Tensor: ...
+
+    def tell(self, genomes: Tensor, errors: Tensor) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class SubPopulations:
+    """Enforced sub-populations: one a memory cell, its chromosomes all weights into that cell.
+
+    A network draws one chromosome of each; a chromosome is as good as the best network it was in. The best quarter mate,
+    their offspring replace the worse half, and mutation is Cauchy noise. After `burst` generations without progress all
+    populations start again around the best network's chromosomes.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        seed: int,
+        population: int,
+        trials: int,
+        mutation: float,
+        burst: int,
+        spread: float,
+    ):
+        self.random = torch.Generator().manual_seed(seed)
+        self.size, self.trials = max(positive_int("population", population), 4), positive_int("trials", trials)
+        self.mutation, self.burst = positive("mutation", mutation), positive_int("burst", burst)
+        self.places = chromosomes(machine)
+        self.count, self.like = machine.weight_count, machine.like
+        self.pools = [self._uniform(self.size, place.numel()) * 2 * spread - spread for place in self.places]
+        self.best, self.champion, self.stagnant = math.inf, torch.empty(0), 0
+        self.drawn = torch.empty(0)
+
+    def ask(self) -> Tensor:
+        """(size · trials, P): in each trial every chromosome is in exactly one network."""
+        orders = [
+            torch.stack([torch.randperm(self.size, generator=self.random) for _ in self.places])
+            for _ in range(self.trials)
+        ]
+        self.drawn = torch.cat(orders, 1)  # (pools, networks)
+        genomes = self.like.new_zeros(self.drawn.shape[1], self.count)
+        for place, pool, drawn in zip(self.places, self.pools, self.drawn, strict=True):
+            genomes[:, place] = pool[drawn].to(genomes)
+        return genomes
+
+    def tell(self, genomes: Tensor, errors: Tensor) -> None:
+        winner = int(errors.argmin())
+        self.stagnant += 1
+        if float(errors[winner]) < self.best:
+            self.best, self.champion, self.stagnant = float(errors[winner]), genomes[winner].clone(), 0
+        if self.stagnant >= self.burst and len(self.champion):
+            self.pools = [self._around(self.champion[place].double(), self.size) for place in self.places]
+            self.stagnant = 0
+            return
+        self.pools = [self._next(pool, drawn, errors) for pool, drawn in zip(self.pools, self.drawn, strict=True)]
+
+    def _next(self, pool: Tensor, drawn: Tensor, errors: Tensor) -> Tensor:
+        """The better half, and as many offspring of the best quarter."""
+        worth = torch.full((self.size,), math.inf, dtype=torch.float64)
+        worth.scatter_reduce_(0, drawn, errors.double().cpu(), "amin")
+        ranked = pool[worth.argsort()]
+        parents, offspring = max(self.size // 4, 2), []
+        for k in range(self.size // 2):
+            mother = ranked[k % parents]
+            father = ranked[int(torch.randint(0, k % parents + 1, (), generator=self.random))]
+            cut = int(torch.randint(0, len(mother) + 1, (), generator=self.random))
+            offspring.append(torch.cat([mother[:cut], father[cut:]]))
+        children = torch.stack(offspring)
+        return torch.cat([ranked[: self.size - len(children)], children + self._cauchy(children.shape)])
+
+    def _around(self, chromosome: Tensor, size: int) -> Tensor:
+        pool = chromosome + self._cauchy((size, len(chromosome)))
+        pool[0] = chromosome
+        return pool
+
+    def _cauchy(self, shape: tuple[int, ...]) -> Tensor:
+        return self.mutation * torch.tan(math.pi * (self._uniform(*shape) - 0.5))
+
+    def _uniform(self, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=self.random, dtype=torch.float64)
+
+    def state_dict(self) -> dict[str, Any]:
+        kept = {"pools": list(self.pools), "champion": self.champion, "best": self.best, "stagnant": self.stagnant}
+        return {**kept, "random": self.random.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.pools, self.champion = list(state["pools"]), state["champion"]
+        self.best, self.stagnant = float(state["best"]), int(state["stagnant"])
+        self.random.set_state(state["random"])
+
+
+def chromosomes(machine: Machine) -> list[Tensor]:
+    """Places in the flat weights: the rows of each memory cell, and last what belongs to no single cell."""
+    units = machine.cells[0].hidden_size
+    own: list[list[Tensor]] = [[] for _ in range(units)]
+    shared, offset = [], 0
+    for parameter in machine.recurrent.values():
+        place = offset + torch.arange(parameter.numel()).view(len(parameter) if parameter.dim() else 1, -1)
+        if len(place) == units:
+            for unit in range(units):
+                own[unit].append(place[unit])
+        else:
+            shared.append(place.flatten())
+        offset += parameter.numel()
+    groups = [torch.cat(parts) for parts in own if parts]
+    return [*groups, torch.cat(shared)] if shared else groups
+
+
+class CMA:
+    """Covariance matrix adaptation over all recurrent weights, by the package `cma`."""
+
+    def __init__(self, machine: Machine, seed: int, population: int, spread: float, **_: Any):
+        with warnings.catch_warnings():  # without matplotlib the package says so
+            warnings.simplefilter("ignore")
+            try:
+                import cma
+            except ImportError as error:
+                raise OptionError("search", "'cma' without the package cma", "pip install recurra[evo]") from error
+        options = {"popsize": positive_int("population", population), "seed": seed + 1, "verbose": -9}
+        self.like = machine.like
+        self.strategy = cma.CMAEvolutionStrategy(
+            machine.flat()[0].double().tolist(), positive("spread", spread), options
+        )
+        self.asked: list[Any] = []
+
+    def ask(self) -> Tensor:
+        self.asked = self.strategy.ask()
+        return torch.tensor([list(genome) for genome in self.asked]).to(self.like)
+
+    def tell(self, genomes: Tensor, errors: Tensor) -> None:
+        worst = float(errors[errors.isfinite()].max()) if bool(errors.isfinite().any()) else 1.0
+        self.strategy.tell(self.asked, errors.nan_to_num(10 * worst, 10 * worst).tolist())
+
+    def state_dict(self) -> dict[str, Any]:
+        raise OptionError("search", "'cma'", "'esp', to be saved: the package keeps its state in a pickle")
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state_dict()
