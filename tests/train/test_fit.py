@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
+import recurra as rc
 from recurra.data import Batches, SequenceSet, Streams
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.train import Checkpoints, MeanLoss, cosine, evaluate, exponential, fit, linear, load_weights
@@ -238,6 +239,20 @@ def test_resets_inside_a_chunk_start_the_state_anew():
     whole = Streams(data, 1, steps)  # one lane: every sequence once, from its own beginning
     assert evaluate(model, whole)["loss"] == pytest.approx(by_hand(model, data).item(), abs=1e-12)
     assert evaluate(model, Streams(data, 1, 7))["loss"] == pytest.approx(by_hand(model, data).item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mgu"])
+def test_layers_of_recurra_take_lengths_states_and_resets(cell):
+    """The same mean over the same steps, whole and padded, or as one tape cut into chunks."""
+    data = tagging()
+    layer = rc.layer(cell, 2, 3).double()
+    expected = F.cross_entropy(
+        torch.cat([layer(x[:, None])[0][:, 0] for x, _ in data]), torch.cat([y for _, y in data])
+    )
+    for source in (Batches(data, 5), Streams(data, 1, 7)):
+        assert evaluate(layer, source)["loss"] == pytest.approx(expected.item(), abs=1e-12)
+    result = fit(layer, Streams(data, 2, 7), epochs=5, lr=0.05)
+    assert result.history[-1]["loss"] < result.history[0]["loss"]
 
 
 def test_accumulated_chunks_of_a_stream_carry_on_inside_the_step():

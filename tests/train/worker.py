@@ -20,10 +20,12 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+import recurra as rc
 from recurra.data import Batches, SequenceSet, Streams
 from recurra.train import Checkpoints, FitResult, Run, checkpoint, cosine, fit
 
 torch.set_num_threads(1)
+State = tuple[Tensor, Tensor]
 
 
 class Net(nn.Module):
@@ -31,14 +33,14 @@ class Net(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, outputs: int, pause: float = 0.0, phase: str = "", marker: str = ""):
         super().__init__()
-        self.rnn, self.drop, self.head = nn.GRU(inputs, hidden), nn.Dropout(0.2), nn.Linear(hidden, outputs)
+        self.rnn, self.drop, self.head = rc.LSTM(inputs, hidden), nn.Dropout(0.2), nn.Linear(hidden, outputs)
         self.pause, self.phase, self.marker = pause, phase, marker
 
-    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         if self.marker and self.phase == ("training" if self.training else "evaluation"):
             Path(self.marker).touch()
         time.sleep(self.pause)
-        y, state = self.rnn(x, state)
+        y, state = self.rnn(x, state, lengths=lengths)
         if self.training:  # every generator that is saved takes part
             y = y * (1 + 0.1 * random.random() + 0.1 * numpy.random.random())  # noqa: NPY002
         return self.head(self.drop(y)), state
@@ -47,8 +49,8 @@ class Net(nn.Module):
 class Plain(Net):
     """Without any noise, in double precision."""
 
-    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        y, state = self.rnn(x.double(), state)
+    def forward(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        y, state = self.rnn(x.double(), state, lengths=lengths)
         return self.head(y), state
 
 
