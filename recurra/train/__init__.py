@@ -1,6 +1,7 @@
 """Training: the fit loop with its checkpoints, and the learning algorithms."""
 
 from recurra.train.bptt import BPTT, leaks
+from recurra.train.by_hand import HandGradients, gradients_by_hand
 from recurra.train.checkpoint import Checkpoints, load_weights
 from recurra.train.cost import CostError
 from recurra.train.dekf import DEKF
@@ -16,6 +17,7 @@ from recurra.train.errors import (
     RankError,
 )
 from recurra.train.evaluate import evaluate
+from recurra.train.evolino import Evolino, EvolinoCell
 from recurra.train.fit import fit
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
@@ -36,7 +38,10 @@ __all__ = [
     "CheckpointWarning",
     "Checkpoints",
     "CostError",
+    "Evolino",
+    "EvolinoCell",
     "FitResult",
+    "HandGradients",
     "Interrupted",
     "JsonLines",
     "KeyboardInterrupted",
@@ -57,6 +62,7 @@ __all__ = [
     "evaluate",
     "exponential",
     "fit",
+    "gradients_by_hand",
     "leaks",
     "linear",
     "load_weights",

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn, sigmoid, tanh
 from torch.func import vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from recurra.cell import Cell, positive_int
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
@@ -80,6 +81,7 @@ class Evolino(Learner):
         settings = {"population": population, "trials": trials, "mutation": mutation, "burst": burst, "spread": spread}
         self.search = searches[search](self.machine, seed, **settings)
         self.best = math.inf
+        self._written: dict[Any, Any] = {}
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
         if mask is not None:
@@ -122,30 +124,28 @@ class Evolino(Learner):
         errors = (outputs - wanted).square().mean(dim=(1, 2, 3))
         return errors.nan_to_num(math.inf, math.inf), readouts
 
-    def _step(self) -> Callable:
-        """One step of many networks and sequences: genomes (N, P), states (N, B, n), x (N or 1, B, D)."""
-        self.machine.prepare()
-        cells, hidden = self.machine, self.machine.cells[0].output_size
+    def _step(self, genomes: Tensor, state: Tensor, x: Tensor) -> Callable:
+        """One step of many networks and sequences, as a graph: genomes (N, P), states (N, B, n), x (N, B, D)."""
+        key = (genomes.shape, x.shape, genomes.dtype)
+        if key not in self._written:
+            plain = Machine(self.model.layer)  # pyrefly: ignore
+            plain.prepare()
+            nothing, scale = genomes.new_zeros(0), self.scale
 
-        def one(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-            y, new = cells.step(genome, identity, state, x)
-            return y, new
+            def one(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+                return plain.step(genome, nothing, state, scale * x)
 
-        eye = torch.cat([torch.eye(hidden), torch.zeros(hidden, 1)], 1)
-        identity = eye.to(self.machine.like).new_zeros(0)
-        plain = Machine(self.model.layer)  # pyrefly: ignore
-
-        def hidden_step(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-            return plain.step(genome, identity, state, self.scale * x)
-
-        plain.prepare()
-        return vmap(vmap(hidden_step, in_dims=(None, 0, 0)), in_dims=(0, 0, 0))
+            many = vmap(vmap(one, in_dims=(None, 0, 0)))
+            self._written[key] = make_fx(lambda *given: many(*given))(genomes, state, x)
+            self._written[key].graph.eliminate_dead_code()
+            self._written[key].recompile()
+        return self._written[key]
 
     def _run(self, genomes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states (N, T, B, H) of reading x, and the state after."""
-        step, count = self._step(), len(genomes)
+        count = len(genomes)
         state = torch.stack([self.machine.start(genome, x.shape[1]) for genome in genomes])
-        states = []
+        step, states = self._step(genomes, state, x[0].expand(count, *x[0].shape)), []
         for x_t in x:
             h, state = step(genomes, state, x_t.expand(count, *x_t.shape))
             states.append(h)
@@ -153,7 +153,7 @@ class Evolino(Learner):
 
     def _run_on(self, genomes: Tensor, readouts: Tensor, h: Tensor, state: Tensor, steps: int) -> Tensor:
         """(N, steps, B, q): each output is the next input."""
-        step, outputs = self._step(), []
+        step, outputs = self._step(genomes, state, read(h, readouts)), []
         for _ in range(steps):
             y = read(h, readouts)
             outputs.append(y)
@@ -174,7 +174,7 @@ class Evolino(Learner):
 
     @torch.no_grad()
     def refit(self, x: Tensor, target: Tensor) -> None:
-        """Compute the readout anew from all steps after the washout: once evolution is over, nothing need be kept back."""
+        """The readout anew, from all steps after the washout: once evolution is over, none need be kept back."""
         genome = self.machine.flat()[0][None]
         states = self._run(genome, x)[0][:, self.washout :].flatten(1, 2)
         self._install(genome[0], fit_readout(states, target[self.washout :].flatten(0, 1), self.ridge)[0])
