@@ -1,8 +1,7 @@
 """recurra: write a recurrent cell as its equations; get a fast layer with exact gradients."""
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import cells, init
 from .cell import Cell, register, registry
@@ -13,17 +12,38 @@ from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDr
 from .named import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from . import data, train
+    from . import data, dynamics, models, reservoir, train
+    from .dynamics import DynamicalSystem
+    from .models import NARX, TDNN, BaldiBRNN, ClockworkRNN, HierarchicalRNN
+    from .reservoir import EchoStateNetwork
 
 __version__ = "0.1.0"
 
+#: public name → the room it is in
+_ROOMS = {
+    "BaldiBRNN": "models",
+    "ClockworkRNN": "models",
+    "DynamicalSystem": "dynamics",
+    "EchoStateNetwork": "reservoir",
+    "HierarchicalRNN": "models",
+    "NARX": "models",
+    "TDNN": "models",
+}
+
 __all__ = [
+    "BaldiBRNN",
     "Cell",
+    "ClockworkRNN",
+    "DynamicalSystem",
+    "EchoStateNetwork",
+    "HierarchicalRNN",
     "LayerNorm",
+    "NARX",
     "Readout",
     "RecurraError",
     "Recurrent",
     "RecurrentDropout",
+    "TDNN",
     "Trace",
     "VariationalDropout",
     "WeightDrop",
@@ -31,18 +51,23 @@ __all__ = [
     "accelerate",
     "cells",
     "data",
+    "dynamics",
     "from_torch",
     "init",
     "layer",
+    "models",
     "register",
     "registry",
+    "reservoir",
     "train",
     *cells.__all__,  # a layer for every cell
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     """Rooms that need more than torch are imported when first used."""
-    if name in ("data", "train"):
+    if name in ("data", "dynamics", "models", "reservoir", "train"):
         return import_module(f".{name}", __name__)
+    if name in _ROOMS:
+        return getattr(import_module(f".{_ROOMS[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

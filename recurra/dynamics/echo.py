@@ -83,7 +83,7 @@ def recalled(
 ) -> MemoryCapacity:
     """Memory capacity of states (T, p) that a signal (T,) has driven.
 
-    The readout is fitted to the first half and correlated on the second: on the same data, chance would count as memory.
+    The readout is fitted to the first half and correlated on the second: on the same data, chance would count.
     """
     first = max(washout, delays)
     if states.dim() != 2 or signal.shape != states.shape[:1]:

@@ -31,8 +31,8 @@ def lyapunov(
     """The `count` largest exponents (all of them by default), largest first, per unit of time.
 
     Several starts (n, p) give the mean over their orbits. A driven system is measured along its `inputs` (T, d), which
-    all orbits share: its exponents are conditional on them. `every` steps the frame is made orthogonal again: fewer times
-    is faster, and safe while nothing overflows in between.
+    all orbits share: its exponents are conditional on them. `every` so many steps the frame is made orthogonal again:
+    rarely is faster, and safe while nothing overflows in between.
     """
     points = check_points("start", start)
     size = points.shape[1]

@@ -112,7 +112,7 @@ def test_bifurcation_doubles_the_period():
 def test_what_is_wrong_is_named():
     h = torch.zeros(2, dtype=torch.float64)
     autonomous, driven = henon(), rc.DynamicalSystem.linear(matrix(2), matrix(2))
-    with pytest.raises(InputError, match="inputs.*driven"):
+    with pytest.raises(InputError, match=r"inputs.*driven"):
         driven.simulate(h, 3)
     with pytest.raises(OptionError, match="autonomous"):
         autonomous.simulate(h, inputs=h[None])

@@ -1,0 +1,189 @@
+"""Time-delay networks: every layer sees its input at chosen offsets in time, with the same weights at every time.
+
+z^l_t = f(b^l + Σ_{o ∈ O_l} W^l_o z^{l-1}_{t+o}). Consecutive offsets are the classic network (Waibel et al. 1989), and
+a convolution; chosen ones the sub-sampled network (Peddinti, Povey & Khudanpur 2015), of which only the frames that are
+needed are computed.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..cell import positive_int
+from ..cells.activations import Activation, activation
+from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
+from ..ragged import check_lengths
+from .common import Function, time_major
+
+#: what the published acoustic model splices: context [-13, +9]
+PEDDINTI = (tuple(range(-2, 3)), (-1, 2), (-3, 3), (-7, 2), (0,))
+
+
+class PNorm(nn.Module):
+    """Groups of units become their p-norm, and a frame is scaled back to a root mean square of at most 1."""
+
+    def __init__(self, group: int = 10, p: float = 2.0, renormalise: bool = True):
+        super().__init__()
+        self.group, self.p, self.renormalise = positive_int("group", group), p, renormalise
+
+    def forward(self, a: Tensor) -> Tensor:
+        if a.shape[-1] % self.group:
+            raise ShapeError("units", a.shape[-1], f"a multiple of the group, {self.group}")
+        y = a.unflatten(-1, (-1, self.group))
+        y = torch.linalg.vector_norm(y, self.p, dim=-1)
+        if not self.renormalise:
+            return y
+        return y / y.square().mean(dim=-1, keepdim=True).clamp_min(1.0).sqrt()
+
+
+class TDNN(nn.Module):
+    """A stack of time-delay layers; `units[l]` neurons see the layer below at the offsets `contexts[l]`.
+
+    A context is a list of offsets, future positive, or a number n for the classic window (-(n-1), …, 0).
+    `nonlinearity`: a name, a function or a `PNorm`; the last layer's is `output`. `padding`: "valid" gives the frames
+    whose whole context exists, "edge" repeats the first and last frame and gives all. `integrate` turns the outputs
+    into one score a sequence: "squares" (Σ y², Waibel and Lang), "sum" or "mean".
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        units: Sequence[int],
+        contexts: Sequence[int | Sequence[int]],
+        *,
+        nonlinearity: str | Activation = "sigmoid",
+        output: str | Activation | None = None,
+        padding: str = "valid",
+        integrate: str | None = None,
+        batch_first: bool = False,
+    ):
+        super().__init__()
+        self.input_size, self.batch_first = positive_int("input_size", input_size), batch_first
+        self.contexts = tuple(_offsets(context) for context in contexts)
+        if not units or len(units) != len(self.contexts):
+            raise InputError("contexts", f"{len(self.contexts)}", f"one for each of the {len(units)} layers")
+        if padding not in ("valid", "edge"):
+            raise UnknownNameError("padding", repr(padding), ("valid", "edge"))
+        if integrate not in (None, *_INTEGRALS):
+            raise UnknownNameError("integrate", repr(integrate), _INTEGRALS)
+        self.padding, self.integrate = padding, integrate
+        last = nonlinearity if output is None else output
+        squashers = [*[activation(nonlinearity)] * (len(units) - 1), activation(last)]
+        self.squashers = nn.ModuleList(s if isinstance(s, nn.Module) else Function(s) for s in squashers)
+        self.layers = nn.ModuleList()
+        width = input_size
+        for size, offsets, squash in zip(units, self.contexts, self.squashers, strict=True):
+            self.layers.append(nn.Linear(width * len(offsets), positive_int("units", size)))
+            width = size // squash.group if isinstance(squash, PNorm) else size
+        self.output_size = width
+
+    @property
+    def receptive_field(self) -> tuple[int, int]:
+        """(left, right): output t depends on the inputs t + left … t + right, and on no others."""
+        return sum(o[0] for o in self.contexts), sum(o[-1] for o in self.contexts)
+
+    def needed(self, times: Sequence[int]) -> list[list[int]]:
+        """The frames that must be computed for outputs at `times`: of the input, then layer by layer."""
+        frames = [sorted(set(times))]
+        for offsets in reversed(self.contexts):
+            frames.insert(0, sorted({t + o for t in frames[0] for o in offsets}))
+        return frames
+
+    def forward(
+        self, x: Tensor, lengths: Tensor | Sequence[int] | None = None, at: Sequence[int] | None = None
+    ) -> Tensor:
+        """(T, B, D) → outputs (T', B, F), or scores (B, F) where the network integrates.
+
+        Of `at`, output frames counted in input time, only those are computed. With padding "valid" and no `at`, the
+        first output is that of frame -left. Outputs past a sequence's end are zero, and do not count in a score.
+        """
+        x = time_major("x", x, self.input_size, self.batch_first)
+        steps, batch = x.shape[:2]
+        size = None if lengths is None else check_lengths(lengths, steps, batch, x.device)
+        times = self._times(steps, size) if at is None else _checked(at, steps, self.receptive_field, self.padding)
+        z = self._compute(x, size, times)
+        valid = self._valid(times, size, x.device)
+        if valid is not None:
+            z = z * valid[..., None]
+        if self.integrate is not None:
+            return self._score(z, valid)
+        return z.transpose(0, 1) if self.batch_first else z
+
+    def _compute(self, x: Tensor, lengths: Tensor | None, times: Sequence[int]) -> Tensor:
+        frames = self.needed(times)
+        z = _frames_of(x, frames[0], lengths)
+        for layer, squash, offsets, have, want in zip(
+            self.layers, self.squashers, self.contexts, frames, frames[1:], strict=False
+        ):
+            z = squash(layer(_splice(z, have, want, offsets)))
+        order = {t: i for i, t in enumerate(frames[-1])}
+        return z if list(times) == frames[-1] else z[[order[t] for t in times]]
+
+    def _times(self, steps: int, lengths: Tensor | None) -> Sequence[int]:
+        left, right = self.receptive_field
+        if self.padding == "edge":
+            return range(steps)
+        shortest = steps if lengths is None else int(lengths.min())
+        first, last = max(0, -left), min(0, -right)
+        if shortest < first - last + 1:
+            argument, error = ("x", ShapeError) if lengths is None else ("lengths", LengthsError)
+            raise error(argument, f"{shortest} frames", f"at least {first - last + 1}; or padding='edge'")
+        return range(first, steps + last)
+
+    def _valid(self, times: Sequence[int], lengths: Tensor | None, device: torch.device) -> Tensor | None:
+        """(T', B): which outputs count."""
+        if lengths is None:
+            return None
+        ends = lengths if self.padding == "edge" else lengths - max(0, self.receptive_field[1])
+        return torch.tensor(list(times), device=device)[:, None] < ends
+
+    def _score(self, z: Tensor, valid: Tensor | None) -> Tensor:
+        total = (z.square() if self.integrate == "squares" else z).sum(dim=0)
+        if self.integrate != "mean":
+            return total
+        return total / (len(z) if valid is None else valid.sum(dim=0)[:, None])
+
+
+_INTEGRALS = ("squares", "sum", "mean")
+
+
+def _offsets(context: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(context, int):
+        return tuple(range(1 - positive_int("contexts", context), 1))
+    offsets = tuple(context)
+    if not offsets or list(offsets) != sorted(set(offsets)):
+        raise InputError("contexts", offsets, "different offsets, from past to future")
+    return offsets
+
+
+def _checked(at: Sequence[int], steps: int, field: tuple[int, int], padding: str) -> list[int]:
+    first, last = (0, steps) if padding == "edge" else (max(0, -field[0]), steps - max(0, field[1]))
+    for t in at:
+        if not first <= t < last:
+            raise InputError("at", t, f"frames from {first} to {last - 1}, whose context exists")
+    return list(at)
+
+
+def _frames_of(x: Tensor, frames: Sequence[int], lengths: Tensor | None) -> Tensor:
+    """The input at `frames`, (n, B, D); before its start the first frame, past its end the last."""
+    if lengths is None:
+        if frames[0] >= 0 and frames[-1] < len(x) and len(frames) == frames[-1] - frames[0] + 1:
+            return x[frames[0] : frames[-1] + 1]
+        return x[torch.tensor(frames, device=x.device).clamp(0, len(x) - 1)]
+    wanted = torch.tensor(frames, device=x.device)[:, None].clamp_min(0).minimum(lengths - 1)  # (n, B)
+    return x.gather(0, wanted[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def _splice(z: Tensor, have: list[int], want: list[int], offsets: tuple[int, ...]) -> Tensor:
+    """Frames `have` side by side as every frame of `want` sees them: (n, B, D · offsets)."""
+    place = {t: i for i, t in enumerate(have)}
+    parts = []
+    for offset in offsets:
+        rows = [place[t + offset] for t in want]
+        gapless = rows[-1] - rows[0] + 1 == len(rows)
+        parts.append(z[rows[0] : rows[-1] + 1] if gapless else z[rows])
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+
+
+__all__ = ["PEDDINTI", "TDNN", "PNorm"]

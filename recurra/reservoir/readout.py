@@ -1,0 +1,95 @@
+"""Readouts, D ≈ S V: ridge regression over a stream of chunks, and recursive least squares.
+
+Ridge keeps the triangular factor R of everything seen, [S D] = Q R, and no states. R has the conditioning of S, where
+S'S would have its square; closed-loop generation lives on the small singular values.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ..errors import InputError
+
+PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unless others are given
+
+
+class Ridge:
+    """V = argmin |D - S V|² + β |V|², with S arriving in chunks of any size."""
+
+    def __init__(self) -> None:
+        self.R: torch.Tensor | None = None
+        self.rows = 0
+
+    def add(self, S: np.ndarray, D: np.ndarray) -> None:
+        """Rows (n, features) and their targets (n, q)."""
+        new = torch.from_numpy(np.hstack([S, D]))
+        self.features, self.rows = S.shape[1], self.rows + len(S)
+        self.R = torch.linalg.qr(new if self.R is None else torch.cat([self.R, new]), mode="r").R
+
+    def weights(self, penalty: float) -> np.ndarray:
+        """V (features, q). With penalty 0 it is the smallest of the best ones."""
+        left, right = self._parts()
+        if penalty > 0:
+            damped = torch.cat([left, penalty**0.5 * torch.eye(self.features, dtype=left.dtype)])
+            wanted = torch.cat([right, right.new_zeros(self.features, right.shape[1])])
+            q, r = torch.linalg.qr(damped)
+            return torch.linalg.solve_triangular(r, q.T @ wanted, upper=True).numpy()
+        return torch.linalg.lstsq(left, right, driver="gelsd").solution.numpy()
+
+    def leave_one_out(self, penalties: Sequence[float]) -> "LeaveOneOut":
+        """Start the second pass over the same rows that finds the best of several penalties."""
+        left, right = self._parts()
+        u, sigma, vt = torch.linalg.svd(left, full_matrices=False)
+        return LeaveOneOut(vt.T.numpy(), sigma.numpy(), (u.T @ right).numpy(), tuple(penalties))
+
+    def _parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.R is None:
+            raise InputError("X", "no steps", "at least one step after the washout")
+        return self.R[: self.features, : self.features], self.R[: self.features, self.features :]
+
+
+class LeaveOneOut:
+    """Σ of the squared errors each row would have had, had it been left out: residual / (1 - leverage), exactly."""
+
+    def __init__(self, V: np.ndarray, sigma: np.ndarray, projected: np.ndarray, penalties: tuple[float, ...]):
+        self.V, self.sigma, self.projected, self.penalties = V, sigma, projected, penalties
+        self.errors = np.zeros(len(penalties))
+
+    def add(self, S: np.ndarray, D: np.ndarray) -> None:
+        Z = S @ self.V  # (n, features)
+        for k, penalty in enumerate(self.penalties):
+            shrunk = 1 / (self.sigma**2 + penalty)
+            residual = D - Z @ ((self.sigma * shrunk)[:, None] * self.projected)
+            kept = np.maximum(1 - (Z**2) @ shrunk, np.finfo(np.float64).eps)  # a row that fits itself has kept nothing
+            self.errors[k] += float(((residual / kept[:, None]) ** 2).sum())
+
+    @property
+    def best(self) -> float:
+        return self.penalties[int(np.argmin(self.errors))]
+
+
+class RecursiveLeastSquares:
+    """Online: one row at a time, older rows forgotten by the factor `forgetting` a step.
+
+    With forgetting 1 it is ridge with penalty `delta` after every row (Jaeger & Haas 2004 use it for adaptation).
+    """
+
+    def __init__(self, features: int, outputs: int, delta: float, forgetting: float = 1.0):
+        if not delta > 0:
+            raise InputError("ridge", delta, "a positive number: recursive least squares starts from it")
+        self.V = np.zeros((features, outputs))
+        self.P = np.asfortranarray(np.eye(features) / delta)
+        self.forgetting = forgetting
+
+    def add(self, S: np.ndarray, D: np.ndarray) -> None:
+        """Learn rows (n, features) in their order."""
+        from scipy.linalg.blas import dger  # pyrefly: ignore
+
+        for s, d in zip(S, D, strict=True):
+            projected = self.P @ s
+            gain = projected / (self.forgetting + s @ projected)
+            self.V += np.outer(gain, d - s @ self.V)
+            self.P = dger(-1.0, gain, projected, a=self.P, overwrite_a=True)
+            if self.forgetting != 1.0:
+                self.P /= self.forgetting
