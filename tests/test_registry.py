@@ -1,0 +1,151 @@
+"""Every cell is registered with its facts; names are unique, and a wrong one is answered with the nearest."""
+
+import inspect
+
+import pytest
+from cases import Case, every_name
+
+import recurra as rc
+from recurra.cell import find
+from recurra.errors import InputError, UnknownNameError
+
+ZOO = {
+    "rnn",
+    "identity_rnn",
+    "irnn",
+    "orthogonal_rnn",
+    "unitary_rnn",
+    "residual_rnn",
+    "rin",
+    "delay_rnn",
+    "leaky_rnn",
+    "temporal_kernel_rnn",
+    "scrn",
+    "focused_rnn",
+    "lstm",
+    "lstm_np",
+    "vanilla_lstm",
+    "original_lstm",
+    "full_gate_lstm",
+    "lstm_fgr",
+    "projection_lstm",
+    "slope_lstm",
+    "dynamic_cortex_memory",
+    "lstm_nig",
+    "lstm_nfg",
+    "lstm_nog",
+    "lstm_niaf",
+    "lstm_noaf",
+    "lstm_cifg",
+    "gru",
+    "mut1",
+    "mut2",
+    "mut3",
+    "mgu",
+    "mgu1",
+    "mgu2",
+    "mgu3",
+    "indrnn",
+    "min_gru",
+    "min_lstm",
+    "slstm",
+    "cornn",
+    "antisymmetric_rnn",
+    "lem",
+    "ugrnn",
+    "janet",
+}
+
+
+def test_the_zoo_is_complete():
+    assert set(rc.registry()) >= ZOO
+
+
+def test_two_names_of_one_cell():
+    assert rc.registry()["lstm_np"] is rc.registry()["lstm"]
+    assert rc.registry()["lstm_fgr"] is rc.registry()["full_gate_lstm"]
+
+
+@every_name
+def test_a_cell_states_its_facts(case: Case):
+    cell_class = rc.registry()[case.name]
+    summary = inspect.cleandoc(cell_class.__dict__["__doc__"]).splitlines()
+    assert len(summary) == 1
+    assert summary[0].endswith(".")
+    assert len(cell_class.paper) > 20
+    assert 1980 <= cell_class.year <= 2026
+
+
+@every_name
+def test_a_cell_needs_two_sizes_and_no_more(case: Case):
+    cell = rc.registry()[case.name](5, 6)
+    assert (cell.input_size, cell.hidden_size) == (5, 6)
+    assert issubclass(type(cell), rc.Cell)
+    roles = {name for name, _ in cell.named_children()}
+    assert set(cell.keep) | set(cell.write) <= roles
+    assert cell.memory is None or cell.memory in cell.states
+
+
+def test_the_registry_is_read_only():
+    with pytest.raises(TypeError):
+        rc.registry()["mine"] = rc.Cell
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(InputError, match="name: got 'lstm', expected a name not taken yet; it is LSTM's"):
+
+        @rc.register("lstm")
+        class Impostor(rc.Cell):
+            """Takes a name that is taken."""
+
+    assert rc.registry()["lstm"].__name__ == "LSTM"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("lsmt", "lstm"), ("leaky", "leaky_rnn"), ("vanila_lstm", "vanilla_lstm"), ("mingru", "min_gru")]
+    [("lsmt", "lstm"), ("leaky", "leaky_rnn"), ("vanila_lstm", "vanilla_lstm"), ("min-gru", "min_gru")],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, near: str):
+    with pytest.raises(UnknownNameError, match=f"cell: got '{wrong}', expected did you mean '{near}'?"):
+        find(wrong)
+
+
+def test_a_name_like_none_is_answered_with_the_list():
+    with pytest.raises(UnknownNameError, match=r"one of antisymmetric_rnn, .*vanilla_lstm"):
+        find("qqqqqqqq")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "argument"),
+    [
+        ("rnn", {"nonlinearity": "thanh"}, "nonlinearity"),
+        ("rnn", {"nonlinearity": 3}, "nonlinearity"),
+        ("rin", {"transitions": 0}, "transitions"),
+        ("delay_rnn", {"delays": ()}, "delays"),
+        ("delay_rnn", {"delays": (0, 1)}, "delays"),
+        ("delay_rnn", {"delays": (2, 2)}, "delays"),
+        ("leaky_rnn", {"tau": 0.5}, "tau"),
+        ("temporal_kernel_rnn", {"decay": 1.0}, "decay"),
+        ("focused_rnn", {"decay": 0.0}, "decay"),
+        ("scrn", {"alpha": 1.5}, "alpha"),
+        ("scrn", {"alpha": 1.0, "adaptive": True}, "alpha"),
+        ("scrn", {"context": "next"}, "context"),
+        ("original_lstm", {"squash": "relu"}, "squash"),
+        ("original_lstm", {"block_size": 3}, "block_size"),
+        ("projection_lstm", {"proj_size": 0}, "proj_size"),
+        ("projection_lstm", {"cell_clip": 0.0}, "cell_clip"),
+        ("projection_lstm", {"proj_clip": -1.0}, "proj_clip"),
+        ("slope_lstm", {"per": "layer"}, "per"),
+        ("slstm", {"heads": 3}, "heads"),
+        ("slstm", {"forget": "tanh"}, "forget"),
+        ("indrnn", {"longest": 0}, "longest"),
+        ("janet", {"longest": 1.0}, "longest"),
+        ("rnn", {"hidden_size": 0}, "hidden_size"),
+        ("rnn", {"hidden_size": 2.5}, "hidden_size"),
+        ("rnn", {"input_size": -1}, "input_size"),
+        ("rnn", {"input_size": True}, "input_size"),
+    ],
+)
+def test_a_bad_option_is_named(name: str, options: dict, argument: str):
+    with pytest.raises(InputError, match=rf"^{argument}: got "):
+        rc.registry()[name](**{"input_size": 3, "hidden_size": 4, **options})
