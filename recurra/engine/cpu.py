@@ -45,6 +45,12 @@ class Compiled:
     def trains(self) -> bool:
         return self.plan.backward is not None
 
+    def prologue(self, weights: dict[str, Tensor]) -> list[Tensor]:
+        """What the loop reads: weights, and what is computed from weights alone."""
+        if all(name in weights for name in self.weight_names):
+            return [weights[name] for name in self.weight_names]
+        return list(self.plan.equations.prologue(*(weights[name] for name in self.plan.equations.weights)))
+
     # ------------------------------------------------------------------------------------------ forward
 
     def forward(
@@ -71,8 +77,10 @@ class Compiled:
                 rows = layout.rows if still else layout.total
                 bound[name] = Bound(self._empty(rows, buffer.width), layout.table("still" if still else "time"))
         kernel.run(packed, layout, bound)
-        finals = [self._final(bound[s.name], s.depth, bool(s.delays), layout, self.trains or s.name == plan.output)
-                  for s in plan.states]
+        finals = [
+            self._final(bound[s.name], s.depth, bool(s.delays), layout, self.trains or s.name == plan.output)
+            for s in plan.states
+        ]
         kept = [bound[name].data for name in (*self.histories, *plan.kept)] if self.trains else []
         return Ran(bound[plan.output].data, finals, [bound[name].data for name in plan.named.values()], kept)
 
@@ -93,6 +101,10 @@ class Compiled:
             return state.data[last : last + layout.rows].clone()
         newest, row = layout.ends() - 1, torch.arange(layout.rows)
         values = []
+        if layout.total == 0:
+            return (
+                state.before.view(depth, layout.rows, -1).transpose(0, 1).clone() if delayed else state.before.clone()
+            )
         for j in range(depth):
             t = newest - j
             there = layout.starts[t.clamp(min=0)] if whole else t % (depth + 1) * layout.rows
@@ -115,7 +127,7 @@ class Compiled:
         ran: Ran,
         layout: Layout,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
-        """Cotangents of x (if the plan gives one), of the initial states, and of the weights."""
+        """Cotangents of x (if the plan gives one) and of the initial states; and the pieces `gradients` puts together."""
         kernel, plan = self.backward_kernel, self.plan
         given = dict(zip(self.weight_names, weights, strict=True))
         reach = kernel.reach
@@ -131,7 +143,38 @@ class Compiled:
         sums = kernel.run(packed, layout, bound)
         after = _After(self, bound, given, layout)
         dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True)]
-        return after.input(), dstates, after.weights([v for v, _ in kernel.schedule.sums], sums)
+        pieces = [after.over_time(run) for run in runs(plan)]
+        return after.input(), dstates, [*pieces, sums]
+
+    def gradients(self, pieces: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+        """Weight gradients from what `backward` gives: products over all steps, and the sums of the loop."""
+        found: dict[str, Tensor] = {}
+        shapes = {name: w.shape for name, w in zip(self.weight_names, weights, strict=True)}
+
+        def place(name: str) -> Tensor:
+            if name not in found:
+                found[name] = pieces[-1].new_zeros(shapes[name])
+            return found[name]
+
+        for run, piece in zip(runs(self.plan), pieces[:-1], strict=True):
+            parts = piece.split([product.delta.width for product in run])
+            for product, part in zip(run, parts, strict=True):
+                matrix, part = product.matrix, part.t() if product.matrix.flipped else part
+                if matrix.weight not in found and part.shape == shapes[matrix.weight]:
+                    found[matrix.weight] = part
+                else:
+                    found[matrix.weight] = _added(place(matrix.weight), matrix, part)
+        assert self.plan.backward is not None
+        vectors = [vector for vector, _ in self.plan.backward.sums]
+        sums = pieces[-1].split([node.width for _, node in self.plan.backward.sums]) if vectors else ()
+        for vector, total in zip(vectors, sums, strict=True):
+            low, high = vector.rows
+            total = total if total.numel() == high - low else total.sum()
+            if vector.weight not in found and vector.col is None and total.numel() == shapes[vector.weight].numel():
+                found[vector.weight] = total.reshape(shapes[vector.weight])
+            else:
+                found[vector.weight] = _added_vector(place(vector.weight), vector, total)
+        return [place(name) for name in self.weight_names]
 
     def _bind_forward(
         self, bound: dict[str, Bound], states: Sequence[Tensor], ran: Ran, layout: Layout, reach: int
@@ -199,28 +242,43 @@ def _spread(final: Tensor, layout: Layout) -> Tensor:
     return spread
 
 
+def runs(plan: Plan) -> list[list[Product]]:
+    """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
+    groups: dict[object, list[Product]] = {}
+    for product in plan.products:
+        groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
+    found: list[list[Product]] = []
+    for products in groups.values():
+        last: Product | None = None
+        for product in sorted(products, key=lambda p: p.delta.offset):
+            if last is not None and last.delta.offset + last.delta.width == product.delta.offset:
+                found[-1].append(product)
+            else:
+                found.append([product])
+            last = product
+    return found
+
+
+def _added(total: Tensor, matrix: Matrix, part: Tensor) -> Tensor:
+    total = total.clone()
+    total[slice(*matrix.rows), slice(*matrix.cols)] += part
+    return total
+
+
+def _added_vector(total: Tensor, vector: Vector, part: Tensor) -> Tensor:
+    total, (low, high) = total.clone(), vector.rows
+    if vector.col is not None:
+        total[low:high, vector.col] += part
+    else:
+        total.view(-1)[low:high] += part
+    return total
+
+
 class _After:
     """What is left when the loop is done: products over all steps at once."""
 
     def __init__(self, compiled: Compiled, bound: dict[str, Bound], given: dict[str, Tensor], layout: Layout):
         self.compiled, self.plan, self.bound, self.given, self.layout = compiled, compiled.plan, bound, given, layout
-
-    def runs(self) -> list[list[Product]]:
-        """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
-        groups: dict[object, list[Product]] = {}
-        for product in self.plan.products:
-            groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
-        runs: list[list[Product]] = []
-        for products in groups.values():
-            ordered = sorted(products, key=lambda p: p.delta.offset)
-            for product in ordered:
-                last = runs[-1][-1] if runs and runs[-1][-1] in products else None
-                joined = last is not None and last.delta.offset + last.delta.width == product.delta.offset
-                if joined:
-                    runs[-1].append(product)
-                else:
-                    runs.append([product])
-        return runs
 
     def delta(self, run: list[Product]) -> Tensor:
         first, last = run[0].delta, run[-1].delta
@@ -231,51 +289,25 @@ class _After:
         weight = self.given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
         return weight.t() if matrix.flipped else weight
 
-    # ------------------------------------------------------------------------------------------ weights
-
-    def weights(self, vectors: list[Vector], sums: list[Tensor]) -> list[Tensor]:
-        found: dict[str, Tensor] = {}
-        for run in self.runs():
-            gradient = self._over_time(run)  # (widths, deep)
-            at = 0
-            for product in run:
-                part = gradient[at : at + product.delta.width]
-                at += product.delta.width
-                self._add(found, product.matrix, part.t() if product.matrix.flipped else part)
-        for vector, total in zip(vectors, sums, strict=True):
-            place = self._zeros(found, vector.weight)
-            low, high = vector.rows
-            target = place[low:high, vector.col] if vector.col is not None else place.reshape(-1)[low:high]
-            target += total if total.numel() == high - low else total.sum()
-        return [self._zeros(found, name) for name in self.compiled.weight_names]
-
-    def _zeros(self, found: dict[str, Tensor], name: str) -> Tensor:
-        if name not in found:
-            found[name] = torch.zeros(self.given[name].shape, dtype=self.compiled.dtype)
-        return found[name]
-
-    def _add(self, found: dict[str, Tensor], matrix: Matrix, part: Tensor) -> None:
-        if matrix.weight not in found and tuple(part.shape) == tuple(self.given[matrix.weight].shape):
-            found[matrix.weight] = part
-            return
-        self._zeros(found, matrix.weight)[slice(*matrix.rows), slice(*matrix.cols)] += part
-
-    def _over_time(self, run: list[Product]) -> Tensor:
+    def over_time(self, run: list[Product]) -> Tensor:
         delta, load, layout = self.delta(run), run[0].operand, self.layout
         source = self.bound[load.buffer]
         columns = slice(load.offset, load.offset + run[0].matrix.deep)
         if run[0].state is None:
-            return delta.t() @ source.data[:, columns]
+            return self._product(delta.t(), source.data[:, columns])
         lag, rows = run[0].lag, layout.rows
         assert source.before is not None
         before = source.before.view(-1, rows, source.data.shape[1])
         if layout.active is not None:
-            return delta.t() @ _earlier(source.data, before, lag, layout)[:, columns]
+            return self._product(delta.t(), _earlier(source.data, before, lag, layout)[:, columns])
         shift = min(lag, layout.steps) * rows
-        total = delta[shift:].t() @ source.data[: layout.total - shift, columns]
+        total = self._product(delta[shift:].t(), source.data[: layout.total - shift, columns])
         for t in range(min(lag, layout.steps)):
             total.addmm_(delta[t * rows : (t + 1) * rows].t(), before[lag - 1 - t][:, columns])
         return total
+
+    def _product(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.mm(a, b, out=workspace.empty((a.shape[0], b.shape[1]), self.compiled.dtype))
 
     # ------------------------------------------------------------------------------------------ inputs
 
@@ -286,7 +318,7 @@ class _After:
         width = self.bound["x"].data.shape[1]
         total = self._input_start(given, width)
         fresh = given is None
-        for run in self.runs():
+        for run in runs(self.plan):
             if run[0].operand.buffer == "x":
                 stacked = torch.cat([self.matrix(p.matrix) for p in run])
                 low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep

@@ -12,7 +12,7 @@ from . import build, workspace
 from .layout import Layout, Table
 from .nodes import Matrix, Vector
 from .plan import Program
-from .render import Rendered, render
+from .render import Rendered, products_source, render
 from .schedule import Schedule, schedule
 
 REALS = {torch.float32: "float", torch.float64: "double"}
@@ -34,7 +34,9 @@ class _Buffer(ctypes.Structure):
 
 
 class _Piece(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p if name == "data" else ctypes.c_int64) for name in ("data", "unit", "deep", "depth")]
+    _fields_ = [
+        (name, ctypes.c_void_p if name == "data" else ctypes.c_int64) for name in ("data", "unit", "deep", "depth")
+    ]
 
 
 class _Pack(ctypes.Structure):
@@ -54,10 +56,7 @@ _NUMBERS = {"steps", "threads", "by_unit", "parts", "sums_stride", "rowsum_parts
 class _Call(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int64 if name in _NUMBERS else ctypes.c_void_p)
-        for name in (
-            "steps threads by_unit parts bounds active buffers widths tiles offsets constants vectors packs sums"
-            " sums_stride sum_offsets rowsums rowsum_parts rows meeting"
-        ).split()
+        for name in ["steps", "threads", "by_unit", "parts", "bounds", "active", "buffers", "widths", "tiles", "offsets", "constants", "vectors", "packs", "sums", "sums_stride", "sum_offsets", "rowsums", "rowsum_parts", "rows", "meeting", "multiplies"]
     ]
 
 
@@ -87,9 +86,10 @@ class Kernel:
         self.rendered: Rendered = render(self.schedule, backward)
         self.dtype, self.backward = dtype, backward
         self.library = build.load(self.rendered.source(REALS[dtype]))
-        self.library.vector_width.restype = ctypes.c_int64
-        self.library.tile_width.restype = ctypes.c_int64
-        self.vector, self.tile = self.library.vector_width(), self.library.tile_width()
+        self.common = build.load(products_source(REALS[dtype]))
+        self.vector = ctypes.c_int64.in_dll(self.common, "vector_width").value
+        self.tile = ctypes.c_int64.in_dll(self.common, "tile_width").value
+        self.multiplies = ctypes.addressof(ctypes.c_void_p.in_dll(self.common, "multiplies"))
         self.tables = self.rendered.tables
         self.reach = max(self.tables.lags, default=0)
         self._fix_tables()
@@ -141,7 +141,7 @@ class Kernel:
             packs[i] = _Pack(address, len(lanes), len(lanes[0]), width, tiles[group], out.data_ptr())
             outs.append(_aligned(out))
             alive.append(pieces)
-        self.library.pack(packs, ctypes.c_int64(len(self.tables.packs)), ctypes.c_int64(split.threads))
+        self.common.pack(packs, ctypes.c_int64(len(self.tables.packs)), ctypes.c_int64(split.threads))
         return Packed(split, tiles, outs, self._vectors(weights))
 
     def _vectors(self, weights: Mapping[str, Tensor]) -> list[Tensor]:
@@ -157,8 +157,8 @@ class Kernel:
 
     # ------------------------------------------------------------------------------------------ the call
 
-    def run(self, packed: "Packed", layout: Layout, buffers: Mapping[str, Bound]) -> list[Tensor]:
-        """Run the loop over time. Gives the sums over all rows, in the order of `schedule.sums`."""
+    def run(self, packed: "Packed", layout: Layout, buffers: Mapping[str, Bound]) -> Tensor:
+        """Run the loop over time. Gives the sums over all rows, one after the other as in `schedule.sums`."""
         split = packed.split
         parts = split.threads if not split.by_unit else 1
         bounds = layout.bounds(parts)
@@ -192,11 +192,13 @@ class Kernel:
             rowsum_parts=shares,
             rows=layout.rows,
             meeting=meeting.data_ptr(),
+            multiplies=self.multiplies,
         )
         self.library.run(ctypes.byref(call))
         totals = sums[:, 1].sum(0)
         at = self.sum_offsets.tolist()
-        return [totals[at[i] : at[i] + node.width] for i, (_, node) in enumerate(self.schedule.sums)]
+        parts = [totals[at[i] : at[i] + node.width] for i, (_, node) in enumerate(self.schedule.sums)]
+        return torch.cat(parts) if parts else totals
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,9 @@ class Layout:
             return torch.arange(parts + 1) * self.rows // parts
         work = torch.cumsum(self.ends(), 0)
         shares = torch.arange(1, parts) * self.total // parts
-        return torch.cat([torch.zeros(1, dtype=torch.int64), torch.searchsorted(work, shares), torch.tensor([self.rows])])
+        return torch.cat(
+            [torch.zeros(1, dtype=torch.int64), torch.searchsorted(work, shares), torch.tensor([self.rows])]
+        )
 
 
 def _padded(rows: Tensor, reach: int) -> Tensor:

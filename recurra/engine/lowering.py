@@ -17,7 +17,7 @@ from torch.fx.node import map_aggregate, map_arg
 
 from ..cell import Cell
 from .nodes import Builder, Matrix, Node, Vector
-from .trace import Step, lower, trace
+from .trace import Step, lower
 
 aten = torch.ops.aten
 
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 NARROW = 4
 
 
-class Unsupported(Exception):  # noqa: N818 - not an error: the reference engine takes over
+class Unsupported(Exception):
     """The compiled engines do not take this cell; the message names the operation."""
 
 
@@ -61,9 +61,15 @@ class Equations:
     prologue: Callable[..., tuple[Tensor, ...]]
 
 
-def equations(cell: Cell) -> Equations:
-    """The cell's step, with its modifiers, as nodes. Raises `Unsupported` naming what the engines cannot take."""
-    return _Reader(cell, lower(trace(cell))).read()
+def equations(cell: Cell, step: Step) -> Equations:
+    """A traced step of the cell as nodes. Raises `Unsupported` naming what the engines cannot take."""
+    try:
+        return _Reader(cell, step).read()
+    except Unsupported:
+        simpler = lower(step)  # takes seconds, so it is not asked for what is known here anyway
+        if simpler is step:
+            raise
+        return _Reader(cell, simpler).read()
 
 
 class _Reader:
@@ -78,7 +84,8 @@ class _Reader:
         for node, name in zip(placeholders, self.step.inputs, strict=False):
             self.values[node] = Value((self._input(name, node),))
         for node in placeholders[len(self.step.inputs) :]:
-            self.meta[node] = node.meta["val"].to("meta")
+            like = node.meta["val"]  # on the "meta" device, torch would import its compiler for this
+            self.meta[node] = torch.zeros(like.shape, dtype=like.dtype)
         for node in self.step.graph.nodes:
             if node.op == "call_function":
                 self._call(node)
@@ -125,7 +132,7 @@ class _Reader:
         if all(parent in self.meta for parent in parents):
             args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.meta[n])
             if "device" in kwargs:
-                kwargs = kwargs | {"device": "meta"}
+                kwargs = kwargs | {"device": "cpu"}
             self.meta[node] = node.target(*args, **kwargs)  # pyrefly: ignore
             return
         args, kwargs = map_aggregate((node.args, node.kwargs), self._resolve)  # pyrefly: ignore
@@ -260,6 +267,25 @@ def _clamp(b: Builder, x: Node, low: Any = None, high: Any = None, *, min: Any =
     return b.make("clamp", x, attr=tuple(None if bound is None else float(bound) for bound in bounds))
 
 
+def _softplus(b: Builder, x: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
+    return b.make("softplus", x * float(beta)) / float(beta)
+
+
+def _elu(b: Builder, x: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Node:
+    low = b.make("expm1", x * float(input_scale)) * (float(alpha) * float(scale))
+    return b.make("where", b.make("gt", x, b.const(0.0)), x * float(scale), low)
+
+
+def _leaky(b: Builder, x: Node, slope: float = 0.01) -> Node:
+    return b.make("where", b.make("gt", x, b.const(0.0)), x, x * float(slope))
+
+
+def _gelu(b: Builder, x: Node, approximate: str = "none") -> Node:
+    if approximate != "none":
+        raise Unsupported("aten.gelu with approximate='tanh'")
+    return x * 0.5 * (b.make("erf", x * 0.7071067811865476) + 1.0)
+
+
 def _same(b: Builder, x: Node, *_: Any, **__: Any) -> Node:
     return x
 
@@ -281,6 +307,11 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten.clamp_min.default: lambda b, x, low: _clamp(b, x, low, None),
     aten.clamp_max.default: lambda b, x, high: _clamp(b, x, None, high),
     aten.hardtanh.default: lambda b, x, low=-1.0, high=1.0: _clamp(b, x, low, high),
+    aten.softplus.default: _softplus,
+    aten.elu.default: _elu,
+    aten.leaky_relu.default: _leaky,
+    aten.gelu.default: _gelu,
+    aten.silu.default: lambda b, x: x * b.make("sigmoid", x),
     aten.clone.default: _same,
     aten.alias.default: _same,
     aten._to_copy.default: _same,
@@ -300,9 +331,7 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
 }
 ELEMENTWISE |= {
     getattr(aten, name).default: _plain(name)
-    for name in (
-        "neg reciprocal sigmoid tanh relu exp expm1 log log1p sin cos erf sqrt rsqrt abs sign floor maximum minimum"
-    ).split()
+    for name in ["neg", "reciprocal", "sigmoid", "tanh", "relu", "exp", "expm1", "log", "log1p", "sin", "cos", "erf", "sqrt", "rsqrt", "abs", "sign", "floor", "maximum", "minimum"]
 }
 ELEMENTWISE |= {
     getattr(getattr(aten, name), kind): _plain(name)
@@ -386,6 +415,24 @@ def _var(reader: _Reader, value: Value, dims: list[int], *, correction: Any = 1,
     return _var_mean(reader, value, dims, correction=correction, keepdim=keepdim)[0]
 
 
+def _layer_norm(
+    reader: _Reader, value: Value, shape: list[int], weight: Any, bias: Any, eps: float
+) -> tuple[Value, ...]:
+    if shape != [value.width]:
+        raise Unsupported(f"a layer norm over {shape} of rows of {value.width}")
+    variance, mean = _var_mean(reader, value, [1], correction=0, keepdim=True)
+    scale = reader.builder.make("rsqrt", variance.segments[0] + float(eps))
+    centred = reader._elementwise(_plain("sub"), (value, mean), {})
+    result = reader._elementwise(_plain("mul"), (centred, Value((scale,))), {})
+    for op, extra in (("mul", weight), ("add", bias)):
+        result = result if extra is None else reader._elementwise(_plain(op), (result, extra), {})
+    return (result,)
+
+
+def _log_sigmoid(reader: _Reader, value: Value) -> tuple[Value, ...]:
+    return (reader._elementwise(lambda b, x: -b.make("softplus", -x), (value,), {}),)
+
+
 def _cat(reader: _Reader, values: list[Any], dim: int = 0) -> Value:
     if dim % 2 != 1:
         raise Unsupported("aten.cat along the batch")
@@ -452,6 +499,8 @@ def _filled(fill: float | None) -> Callable[..., Value]:
 
 def _full(fill: float | None) -> Callable[..., Value]:
     def read(reader: _Reader, shape: list[Any], value: Any = None, **_: Any) -> Value:
+        if not shape:
+            return Value((reader.builder.const(value if fill is None else fill),), flat=True)
         if len(shape) != 2 or shape[0] != "batch":
             raise Unsupported(f"a constant of shape {shape}")
         return Value((reader.builder.expand(reader.builder.const(value if fill is None else fill), shape[1]),))
@@ -471,6 +520,8 @@ READERS: dict[Any, Callable] = {
     aten.mean.dim: _mean,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,
+    aten.native_layer_norm.default: _layer_norm,
+    aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.cat.default: _cat,
     aten.slice.Tensor: _slice,
     aten.split.Tensor: _split,

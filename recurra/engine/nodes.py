@@ -330,9 +330,7 @@ TABLE: dict[str, Row] = {
     ),
     "sin": Row("sin_({0})", torch.sin, _one(lambda g, x, y: g * _f("cos", x)), True),
     "cos": Row("cos_({0})", torch.cos, _one(lambda g, x, y: -(g * _f("sin", x))), True),
-    "erf": Row(
-        "erf_({0})", torch.erf, _one(lambda g, x, y: g * _f("exp", -(x * x)) * 1.1283791670955126), True
-    ),
+    "erf": Row("erf_({0})", torch.erf, _one(lambda g, x, y: g * _f("exp", -(x * x)) * 1.1283791670955126), True),
     "sqrt": Row("sqrt_({0})", torch.sqrt, _one(lambda g, x, y: g / (y * 2.0)), True),
     "rsqrt": Row("splat(1) / sqrt_({0})", torch.rsqrt, _one(lambda g, x, y: g * (y * y * y) * -0.5), True),
     "abs": Row("abs_({0})", torch.abs, _one(lambda g, x, y: g * _f("sign", x))),
@@ -355,4 +353,3 @@ TABLE: dict[str, Row] = {
     "not": Row("truth({0} == splat(0))", _truth(torch.logical_not), _flat),
     "stop": Row("{0}", lambda x: x, _flat),  # detach
 }
-

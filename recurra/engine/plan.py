@@ -13,6 +13,7 @@ from itertools import pairwise
 from ..cell import TIME, Cell, State
 from .lowering import Equations, Unsupported, equations
 from .nodes import TABLE, Builder, Load, Matrix, Node, Vector, _narrowed, below
+from .trace import Step
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,14 @@ class Plan:
     needs_x: bool
 
 
-def plan(cell: Cell, *, train: bool, needs_x: bool, named: bool = False) -> Plan:
+def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = False) -> Plan:
     """Plan a cell's loop; raises `Unsupported` naming the operation that forces the reference engine."""
-    step = equations(cell)
+    step = equations(cell, traced)
     missing = [name for name in (s.name for s in cell.carried) if name != TIME and name not in step.outputs]
     if missing or "output" not in step.outputs:
-        raise Unsupported(f"{(missing or ['output'])[0]} does not depend on the input or a state")
+        raise Unsupported(f"{(missing or ['output'])[0]} depends on neither the input nor a state")
+    if named and len(step.named) < len(traced.named):
+        raise Unsupported("a named value that depends on neither the input nor a state")
     return _Planner(cell, step, named).plan(train, needs_x)
 
 
@@ -105,7 +108,7 @@ class _Planner:
         if TIME in self.states:
             self.new[TIME] = (self.builder.load(TIME, 1, lag=1) + 1.0,)
         self._cut_states()
-        self.named = dict(step.named) if named else {}
+        self.named = dict(step.named) | self.new if named else {}
 
     def _cut_states(self) -> None:
         """Cut every new state where a piece of the old one is read, so that both have the same pieces."""
@@ -117,7 +120,9 @@ class _Planner:
         raise Unsupported("states read in too many overlapping pieces")
 
     def _cut(self, state: str, segments: tuple[Node, ...]) -> tuple[Node, ...]:
-        reads = [n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == state and self._read_plainly(n)]
+        reads = [
+            n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == state and self._read_plainly(n)
+        ]
         edges = {e for n in reads for e in (n.attr.offset, n.attr.offset + n.width)}
         made: list[Node] = []
         for first, node in offsets(segments):
@@ -145,10 +150,9 @@ class _Planner:
             buffers["output"] = Buffer(sum(n.width for n in y), "time")
         names = {}
         for name, segments in self.named.items():
-            if name not in self.states:
-                names[name] = f"named:{name}"
-                outs += [Out(names[name], at, node) for at, node in offsets(segments)]
-                buffers[names[name]] = Buffer(sum(n.width for n in segments), "time")
+            names[name] = f"named:{name}"
+            outs += [Out(names[name], at, node) for at, node in offsets(segments)]
+            buffers[names[name]] = Buffer(sum(n.width for n in segments), "time")
         forward = Program(self.builder, outs, buffers=buffers)
         for node in below([o.node for o in outs]):
             if node.op == "product" and node.args[0].op in ("weight", "const"):
@@ -183,7 +187,9 @@ class _Reverse:
         self.cotangents: dict[Node, list[Node]] = {}
         self.deltas: dict[Node, list[tuple[Node, Matrix]]] = {}  # δ → what it was the cotangent of
         self.sums: list[tuple[Vector, Node]] = []
-        self.plain: dict[tuple[str, int], list[tuple[int, int, Node]]] = {}  # (buffer, lag) → (offset, width, cotangent)
+        self.plain: dict[
+            tuple[str, int], list[tuple[int, int, Node]]
+        ] = {}  # (buffer, lag) → (offset, width, cotangent)
 
     def run(self) -> Plan:
         self._seed()
@@ -236,7 +242,9 @@ class _Reverse:
                 return
             if node.attr.buffer not in self.result.masks and node.attr.buffer != TIME:
                 key = (node.attr.buffer, node.attr.lag)
-                self.plain.setdefault(key, []).append((node.attr.offset, node.width, self.builder.expand(g, node.width)))
+                self.plain.setdefault(key, []).append(
+                    (node.attr.offset, node.width, self.builder.expand(g, node.width))
+                )
         elif node.op == "product":
             self._pull_product(node, self.builder.expand(g, node.width))
         elif node.op == "rowsum":
@@ -291,7 +299,9 @@ class _Reverse:
             if source == name and any(at < high and low < at + width for at, width, _ in self.plain[source, lag]):
                 parts.append(self.builder.load(buffer, high - low, lag=lag, offset=low))
                 carried = True
-        if state.delays or not carried:  # a carry starts from the final state's cotangent, and needs no other word of it
+        if (
+            state.delays or not carried
+        ):  # a carry starts from the final state's cotangent, and needs no other word of it
             parts.append(self.builder.load(f"dfinal:{name}", high - low, offset=low, start=not state.delays))
         total, *rest = parts
         for more in rest:

@@ -10,7 +10,7 @@ from typing import Any
 from .nodes import TABLE, Load, Matrix, Node, Vector
 from .schedule import Group, Schedule
 
-HEADER = Path(__file__).parent / "kernels" / "loop.h"
+KERNELS = Path(__file__).parent / "kernels"
 LITERALS = {0.0: "0", 1.0: "1", -1.0: "-1", 2.0: "2", 0.5: "0.5"}
 
 
@@ -38,7 +38,16 @@ class Rendered:
     tables: Tables
 
     def source(self, real: str) -> str:
-        return f"#define REAL {real}\n{HEADER.read_text()}\n{self.body}"
+        return _text(real, "loop.h") + self.body
+
+
+def products_source(real: str) -> str:
+    """What all programs of a dtype share: the products, and the packing of weights for them."""
+    return _text(real, "products.h")
+
+
+def _text(real: str, name: str) -> str:
+    return "\n".join((f"#define REAL {real}", *((KERNELS / n).read_text() for n in ("vectors.h", name))))
 
 
 def render(schedule: Schedule, shrinking: bool) -> Rendered:
@@ -57,7 +66,9 @@ def _loads(schedule: Schedule) -> list[Load]:
 
 def _step(schedule: Schedule, tables: Tables) -> str:
     """All groups of one step; backward, rows are cut where sequences begin."""
-    lines = ["static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums) {"]
+    lines = [
+        "static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums) {"
+    ]
     count = len(tables.lags)
     lines.append(f"  int64_t cuts[{count + 1}]; int pieces = 0;")
     for lag in reversed(tables.lags):  # longer ago means later in the sequence: fewer rows
@@ -159,7 +170,7 @@ class _Writer:
         self.setup.append(f"const int64_t {depth} = {' + '.join(depths)};")
         return [
             f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
-            f"products(segments_{pack}, {len(operands)}, {depth}, c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
+            f"products(c, segments_{pack}, {len(operands)}, {depth}, c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
             f" int({lanes} * wide), int(rows), sum + {first} * wide * ROWS * W);",
         ]
 

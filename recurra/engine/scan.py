@@ -1,17 +1,222 @@
 """The one entry to the engines: cell + sequences → outputs. Here, and nowhere else, a backend is chosen."""
 
-from ..cell import Cell
-from . import reference
-from .reference import Scanned, Sequences
+import hashlib
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
-__all__ = ["Scanned", "Sequences", "choose", "scan"]
+import torch
+from torch.autograd import forward_ad
+
+from ..cell import Cell, registry
+from ..errors import TraceError, UnknownNameError
+from . import build, compiled, reference
+from .cpu import Compiled
+from .lowering import Unsupported
+from .plan import plan
+from .reference import Scanned, Sequences
+from .replay import replay
+from .segments import without_resets
+from .trace import _key as trace_key
+from .traced import _trace_apart, apart
+
+__all__ = ["Choice", "EngineWarning", "Scanned", "Sequences", "choose", "scan", "set_backend"]
+
+BACKENDS = ("auto", "reference", "compiled")
+NARROW = {torch.bfloat16, torch.float16}  # computed in float32, rounded at the end
+
+
+class EngineWarning(UserWarning):
+    """Something runs slower than it could; the message says what and why."""
+
+
+# ---------------------------------------------------------------------------------------------------- the setting
+
+_setting = {"backend": "auto"}
+
+
+class set_backend:
+    """Choose the engine: "auto", "reference" or "compiled". As a context manager, for the length of the `with`."""
+
+    def __init__(self, name: str):
+        if name not in BACKENDS:
+            raise UnknownNameError("backend", repr(name), BACKENDS)
+        self.before = _setting["backend"]
+        _setting["backend"] = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        _setting["backend"] = self.before
+
+
+# ---------------------------------------------------------------------------------------------------- the choice
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The backend for a scan and why; for "compiled" and "replayed" also the key of the plan."""
+
+    backend: str
+    why: str
+    key: str = ""
+
+
+def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
+    """The backend for a scan of these sequences."""
+    reason = _obstacle(cell, given)
+    if reason:
+        return Choice("reference", reason)
+    weights = cell.weights()
+    train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *given.state, *weights.values()))
+    dtype = next(iter(weights.values())).dtype
+    needs_x = train and given.x.requires_grad
+    key = _key(cell, train, needs_x, keep_trace, torch.float32 if dtype in NARROW else dtype)
+    if key.startswith("!"):
+        return Choice("reference", key[1:])
+    if key.startswith("?"):
+        return Choice("replayed", "no C++ compiler works here", key[1:])
+    return Choice("compiled", "the step was planned and compiled", key)
+
+
+def _obstacle(cell: Cell, given: Sequences) -> str:
+    """What forbids the compiled engines whatever the cell's equations are; empty if nothing does."""
+    if _setting["backend"] == "reference":
+        return "set_backend('reference') is in force"
+    if not torch.compiler.is_compiling() and _transformed():
+        return "a functorch transform or forward-mode differentiation is active"
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        return "the model is being exported, and other runtimes know no operation of recurra's"
+    if given.x.device.type != "cpu":
+        return f"x is on {given.x.device}"
+    if 0 in given.x.shape:
+        return "x is empty"
+    if given.resets is not None and torch.compiler.is_compiling():
+        return "resets change the shapes, which torch.compile must know"
+    weights = cell.weights()
+    dtypes = {w.dtype for w in weights.values() if w.is_floating_point()}
+    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64, *NARROW}:
+        return f"weights of dtypes {sorted(map(str, dtypes))}"
+    if not torch.is_autocast_enabled("cpu") and {given.x.dtype, *(s.dtype for s in given.state)} != dtypes:
+        return "x, the states and the weights differ in dtype"
+    if any(m.requires_grad for m in given.masks.values()):
+        return "a mask requires a gradient"
+    if any(s.requires_grad for s, spec in zip(given.state, cell.carried, strict=True) if spec.name == "t"):
+        return "the time index requires a gradient"
+    return ""
+
+
+def _transformed() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+# ---------------------------------------------------------------------------------------------------- plans
+
+_KEYS: WeakKeyDictionary[Cell, dict[Any, str]] = WeakKeyDictionary()
+
+
+def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype) -> str:
+    """The plan for this cell, made when first asked for; `!reason` if there can be none, `?key` without a compiler."""
+    known = _KEYS.setdefault(cell, {})
+    asked = (trace_key(cell), train, needs_x, named, dtype, build.compiler())
+    if asked not in known:
+        known[asked] = _new_key(cell, train, needs_x, named, dtype)
+    return known[asked]
+
+
+# What torch.compiler.assume_constant_result sets: a fact about the cell, the compiler need not look into how it is found.
+# Calling that would import the compiler with recurra.
+_key._dynamo_marked_constant = True  # pyrefly: ignore
+
+
+def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype) -> str:
+    try:
+        step = _trace_apart(cell)
+    except TraceError as reason:
+        return f"!{reason}"
+    with apart():
+        sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
+        text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
+        flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''} {dtype}"
+        key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags}"
+        if key in compiled.PLANS:
+            return key
+        try:
+            made = Compiled(plan(cell, step, train=train, needs_x=needs_x, named=named), dtype)
+        except Unsupported as reason:
+            _tell_unsupported(cell, str(reason))
+            return f"!the compiled engine has no {reason}"
+        compiled.PLANS[key] = made
+        return key if _built(made) else f"?{key}"
+
+
+def _built(made: Compiled) -> bool:
+    """Compile what the plan needs, both programs at once."""
+    if build.compiler() is None:
+        _tell_once(
+            "recurra found no C++ compiler (set CXX, or install g++ or clang++): layers run as torch operations."
+        )
+        return False
+    kernels = [lambda: made.forward_kernel, *([lambda: made.backward_kernel] if made.trains else [])]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(kernel) for kernel in kernels]:
+                done.result()
+    except build.BuildError as error:
+        _tell_once(f"recurra's generated code did not compile; layers run as torch operations. {error}")
+        return False
+    return True
+
+
+_told: set[str] = set()
+
+
+def _tell_once(message: str) -> None:
+    if message not in _told:
+        _told.add(message)
+        warnings.warn(message, EngineWarning, stacklevel=2)
+
+
+def _tell_unsupported(cell: Cell, reason: str) -> None:
+    """A cell of the zoo that cannot be compiled is documented; one of the user's own is worth a word."""
+    if type(cell) not in registry().values() or _setting["backend"] == "compiled":
+        _tell_once(f"{type(cell).__name__} runs on the reference engine: the compiled one has no {reason}.")
+
+
+# ---------------------------------------------------------------------------------------------------- the scan
 
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences on the backend that suits them."""
-    return reference.scan(cell, given, keep_trace)
+    choice = choose(cell, given, keep_trace)
+    if choice.backend == "reference":
+        return reference.scan(cell, given, keep_trace)
+    if given.resets is not None:
+        cut = without_resets(cell, given)
+        return cut.join(_run(cell, cut.given, keep_trace, choice))
+    return _run(cell, given, keep_trace, choice)
 
 
-def choose(cell: Cell, given: Sequences) -> tuple[str, str]:
-    """`(backend, why)` for a scan of these sequences."""
-    return "reference", "the plain loop is the only backend on this machine"
+def _run(cell: Cell, given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:
+    made = compiled.PLANS[choice.key]
+    with torch.autocast("cpu", enabled=False):
+        weights = cell.weights()
+        hoisted = made.prologue(weights)
+        wide = [w.to(made.dtype) for w in hoisted]
+        states = [s.to(made.dtype) for s in given.state]
+        masks = [given.masks[name].to(made.dtype) for name in made.plan.masks]
+        x = given.x.to(made.dtype)
+        if choice.backend == "replayed":
+            results = replay(made.plan, x, states, masks, wide, given.lengths)
+        else:
+            results = compiled.scan(choice.key, x, states, masks, wide, given.lengths)
+    count = 1 + len(states)
+    dtype = hoisted[0].dtype if hoisted else given.x.dtype
+    y, *finals = (value if value.dtype == dtype else value.to(dtype) for value in results[:count])
+    if not keep_trace:
+        return Scanned(y, tuple(finals))
+    named = zip(made.plan.named, results[count:], strict=False)
+    return Scanned(y, tuple(finals), {name: value.to(dtype) for name, value in named})

@@ -12,7 +12,7 @@ right for one batch only.
 
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -20,11 +20,11 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..cell import TIME, Cell
 from ..errors import TraceError
 from .operations import DECOMPOSITIONS, product_of
+from .record import record
 
 aten = torch.ops.aten
 
@@ -138,7 +138,7 @@ def _trace_at(cell: Cell, batch: int) -> Step:
     outputs: list[str] = []
     named: list[str] = []
 
-    def one_step(inputs: list[Tensor], tensors: list[Tensor]) -> list[Tensor]:
+    def one_step(inputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
         given = dict(zip(shapes, inputs, strict=True))
         with bound(cell, dict(zip(weights, tensors, strict=True))), _naming(cell) as names:
             returned = _call(cell, given)
@@ -147,11 +147,12 @@ def _trace_at(cell: Cell, batch: int) -> Step:
         return [*returned, *(names[name] for name in named)]
 
     stand_ins = [torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes.values()]
+    count = len(stand_ins)
     try:
         with torch.no_grad():
-            graph = make_fx(one_step, tracing_mode="fake")(stand_ins, list(weights.values())).graph
-    except torch._subclasses.fake_tensor.DataDependentOutputException as error:
-        raise TraceError(f"{type(cell).__name__}.step branches on the value of a tensor: {error}") from error
+            graph = record(lambda *v: one_step(v[:count], v[count:]), [*stand_ins, *weights.values()])
+    except TraceError as error:
+        raise TraceError(f"{type(cell).__name__}.step {error}") from error
     _simplify(graph)
     return Step(graph, tuple(shapes), _prune(graph, len(shapes), tuple(weights)), tuple(outputs), tuple(named))
 
@@ -302,6 +303,9 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
 
 def lower(step: Step) -> Step:
     """The same step in elementary operations alone: what the compiled engines read."""
+    targets = [node.target for node in step.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+    if not any(target in DECOMPOSITIONS or target._schema.is_mutable for target in targets):
+        return step
     function = step.function()
 
     def at(batch: int) -> fx.Graph:
@@ -327,6 +331,8 @@ def derivative(step: Step) -> fx.Graph:
 
 
 def _elementary(function: Callable, *examples: Tensor) -> fx.Graph:
+    from torch.fx.experimental.proxy_tensor import make_fx  # imports torch.compile's machinery when called
+
     table: Any = DECOMPOSITIONS
     traced = make_fx(torch.func.functionalize(function), decomposition_table=table, tracing_mode="fake")
     return _simplify(traced(*examples).graph)

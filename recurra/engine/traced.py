@@ -5,7 +5,8 @@ weights are not plain tensors, or its operations not the plain ones, and a graph
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -59,7 +60,6 @@ def traced_step(cell: Cell) -> Traced:
     return _TRACED[_text(cell)]
 
 
-@torch.compiler.assume_constant_result  # a fact about the cell: the compiler need not look into how it is found
 def _text(cell: Cell) -> str:
     """The key of the cell's traced step."""
     known = _TEXTS.setdefault(cell, {})
@@ -72,15 +72,34 @@ def _text(cell: Cell) -> str:
     return known[key]
 
 
+# What torch.compiler.assume_constant_result sets: a fact about the cell, the compiler need not look into how it is found.
+# Calling that would import the compiler with recurra.
+_text._dynamo_marked_constant = True  # pyrefly: ignore
+
+
 def _trace_apart(cell: Cell) -> Step:
     """Trace a copy on plain tensors, apart from whatever surrounds this call: transforms, modes, autocast."""
-    with temporarily_clear_interpreter_stack(), _disable_current_modes(), torch.inference_mode(False):
+    with apart():
         plain = {
             id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             for tensor in (*cell.parameters(), *cell.buffers())
         }
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            return trace(copy.deepcopy(cell, plain))  # pyrefly: ignore
+        return trace(copy.deepcopy(cell, plain))  # pyrefly: ignore
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Apart from transforms, modes, autocast and the random numbers: a dropped weight is drawn while tracing, too."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with (
+        torch.random.fork_rng(devices),
+        temporarily_clear_interpreter_stack(),
+        _disable_current_modes(),
+        torch.inference_mode(False),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+    ):
+        yield
 
 
 def _as_function(step: Step) -> Traced:

@@ -1,79 +1,9 @@
-// What every generated program stands on: vectors, mathematics, the product of a few rows with packed weights, threads.
-//
-// REAL is float or double. A vector holds W of them. A tile is up to ROWS sequences by a few vectors of columns; its
-// products are summed in registers (`multiply`), and the generated code finishes it with the cell's own equations.
+// Mathematics, and the loop over time that every generated program runs in.
 
-#include <atomic>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#if defined(__AVX512F__) || defined(__AVX2__)
-#include <immintrin.h>
-#endif
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include <sched.h>
-
-typedef REAL real;
-#if defined(__AVX512F__)
-#define BYTES 64
-#define COLUMNS 4
-#elif defined(__AVX2__)
-#define BYTES 32
-#define COLUMNS 2
-#elif defined(__aarch64__)
-#define BYTES 16
-#define COLUMNS 4
-#else
-#define BYTES 16
-#define COLUMNS 2
-#endif
-
-constexpr bool single = sizeof(real) == 4;
-constexpr int W = BYTES / sizeof(real), ROWS = 6, TILE = COLUMNS;
-template <bool> struct integers { typedef int32_t type; };
-template <> struct integers<false> { typedef int64_t type; };
-typedef integers<single>::type whole;
-typedef real vec __attribute__((vector_size(BYTES)));
-typedef whole ivec __attribute__((vector_size(BYTES)));
-typedef real loose __attribute__((vector_size(BYTES), aligned(sizeof(real)), may_alias));
-#define INLINE static inline __attribute__((always_inline))
-
-// ------------------------------------------------------------------------------------------ memory
-
-INLINE vec splat(real x) { return x - vec{}; }
-
-INLINE vec load(const real* p, int count) {
-  if (__builtin_expect(count >= W, 1)) return *(const loose*)p;
-#if defined(__AVX512F__)
-  if constexpr (single) return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), (const void*)p);
-  else return (vec)_mm512_maskz_loadu_pd((__mmask8)((1u << count) - 1), (const void*)p);
-#else
-  vec v = {};
-  memcpy(&v, p, count * sizeof(real));
-  return v;
-#endif
-}
-
-INLINE void store(real* p, vec v, int count) {
-  if (__builtin_expect(count >= W, 1)) { *(loose*)p = v; return; }
-#if defined(__AVX512F__)
-  if constexpr (single) _mm512_mask_storeu_ps((void*)p, (__mmask16)((1u << count) - 1), (__m512)v);
-  else _mm512_mask_storeu_pd((void*)p, (__mmask8)((1u << count) - 1), (__m512d)v);
-#else
-  memcpy(p, &v, count * sizeof(real));
-#endif
-}
-
-INLINE void add_to(real* p, vec v) { *(loose*)p = *(const loose*)p + v; }
-
-INLINE real across(vec v, int count) {  // the sum of the first `count`
-  if (count < W) for (int i = count; i < W; ++i) v[i] = 0;
-  real sum = 0;
-  for (int i = 0; i < W; ++i) sum += v[i];
-  return sum;
-}
+extern "C" int sched_yield(void);
 
 // ------------------------------------------------------------------------------------------ mathematics
 // No -ffast-math: it would flush denormals for the whole process. Comparisons are written so that NaN stays NaN.
@@ -87,9 +17,9 @@ INLINE vec abs_(vec x) { return pick(x < splat(0), -x, pick(x == splat(0), splat
 INLINE vec power_of_two(ivec n) { return single ? (vec)((n + 127) << 23) : (vec)((n + 1023) << 52); }
 
 INLINE vec inverse(vec d) {  // 1 / d for d of ordinary size
-#if defined(__AVX512F__)
+#ifdef MASKED
   if constexpr (single) {
-    vec r = (vec)_mm512_rcp14_ps((__m512)d);
+    vec r = (vec)__builtin_ia32_rcp14ps512_mask((v16f)d, (v16f){}, 0xffff);
     return r + r * (splat(1) - d * r);
   }
 #endif
@@ -140,7 +70,7 @@ INLINE vec expm1_(vec x) {
   ivec half = n >> 1;
   vec a = power_of_two(half), b = power_of_two(n - half);
   vec y = q * a * b + (a * b - splat(1));
-  return pick(x > splat(single ? real(88.8) : real(709.9)), splat(INFINITY), pick(x == splat(0), x, y));
+  return pick(x > splat(single ? real(88.8) : real(709.9)), splat(__builtin_inff()), pick(x == splat(0), x, y));
 }
 
 INLINE vec sigmoid(vec x) {
@@ -171,146 +101,23 @@ INLINE vec tanh_(vec x) {
     }                                               \
     return r;                                       \
   }
-BY_ELEMENT(log_, std::log(x))
-BY_ELEMENT(log1p_, std::log1p(x))
-BY_ELEMENT(sin_, std::sin(x))
-BY_ELEMENT(cos_, std::cos(x))
-BY_ELEMENT(erf_, std::erf(x))
-BY_ELEMENT(floor_, std::floor(x))
+BY_ELEMENT(log_, single ? __builtin_logf(x) : __builtin_log(x))
+BY_ELEMENT(log1p_, single ? __builtin_log1pf(x) : __builtin_log1p(x))
+BY_ELEMENT(sin_, single ? __builtin_sinf(x) : __builtin_sin(x))
+BY_ELEMENT(cos_, single ? __builtin_cosf(x) : __builtin_cos(x))
+BY_ELEMENT(erf_, single ? __builtin_erff(x) : __builtin_erf(x))
+BY_ELEMENT(floor_, single ? __builtin_floorf(x) : __builtin_floor(x))
 INLINE vec sqrt_(vec v) {
-#if defined(__AVX512F__)
-  if constexpr (single) return (vec)_mm512_sqrt_ps((__m512)v);
-  else return (vec)_mm512_sqrt_pd((__m512d)v);
-#else
-  for (int i = 0; i < W; ++i) v[i] = std::sqrt(v[i]);
+  for (int i = 0; i < W; ++i) v[i] = single ? __builtin_sqrtf(v[i]) : __builtin_sqrt(v[i]);
   return v;
-#endif
 }
 INLINE vec pow_(vec v, real exponent) {
-  for (int i = 0; i < W; ++i) v[i] = std::pow(v[i], exponent);
+  for (int i = 0; i < W; ++i) v[i] = single ? __builtin_powf(v[i], exponent) : __builtin_pow(v[i], exponent);
   return v;
 }
 INLINE vec softplus(vec x) {
   vec e = log1p_(exp_(-abs_(x)));
   return pick(x > splat(0), x + e, pick(x == x, e, x));
-}
-
-// ------------------------------------------------------------------------------------------ products
-
-struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their weights are stepped over
-  const real* rows;
-  int64_t stride, depth;
-};
-
-// out[v][m] = Σ rows[m][k] packed[k][v] over all segments
-template <int M, int V> static void multiply(const Segment* s, int count, const real* packed, real* out) {
-  vec sum[M][V] = {};
-  for (; count--; ++s) {
-    const int64_t depth = s->depth;
-    if (!s->rows) { packed += depth * V * W; continue; }
-    const real* row[M];
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) row[m] = s->rows + m * s->stride;
-    for (int64_t k = 0; k < depth; ++k) {
-      vec column[V];
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) column[v] = *(const vec*)(packed + v * W);
-      __builtin_prefetch(packed + 8 * V * W);
-      packed += V * W;
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) {
-        const vec x = splat(row[m][k]);
-#pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum[m][v] += x * column[v];
-      }
-    }
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < V; ++v)
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) *(vec*)(out + (v * ROWS + m) * W) = sum[m][v];
-}
-
-typedef void (*Multiply)(const Segment*, int, const real*, real*);
-#if COLUMNS == 4
-#define FOR_COLUMNS(m) {multiply<m, 1>, multiply<m, 2>, multiply<m, 3>, multiply<m, 4>}
-#else
-#define FOR_COLUMNS(m) {multiply<m, 1>, multiply<m, 2>}
-#endif
-static const Multiply multiplies[ROWS][COLUMNS] = {FOR_COLUMNS(1), FOR_COLUMNS(2), FOR_COLUMNS(3),
-                                                   FOR_COLUMNS(4), FOR_COLUMNS(5), FOR_COLUMNS(6)};
-
-static void products(const Segment* s, int count, int64_t depth, const real* packed, int columns, int rows, real* out) {
-  for (int c = 0; c < columns; c += COLUMNS) {
-    const int v = columns - c < COLUMNS ? columns - c : COLUMNS;
-    multiplies[rows - 1][v - 1](s, count, packed, out + c * ROWS * W);
-    packed += depth * v * W;
-  }
-}
-
-INLINE int block(int64_t rows) {  // the next few rows: as equal as they come, so that no block is a thin one
-  const int64_t blocks = (rows + ROWS - 1) / ROWS;
-  return int((rows + blocks - 1) / blocks);
-}
-
-// ------------------------------------------------------------------------------------------ packing
-
-struct Piece {  // element (unit, k) of a matrix lies at data[unit * unit_stride + k * depth_stride]
-  const real* data;
-  int64_t unit_stride, depth_stride, depth;
-};
-
-// One class of lanes: `pieces[lane][segment]`; see `products` for the order in which they are read.
-struct Pack {
-  const Piece* pieces;
-  int64_t lanes, segments, width, tile;
-  real* out;
-};
-
-static void pack_one(const Piece* pieces, int64_t lanes, int64_t segments, int64_t width, int64_t tile, real* out,
-                     int64_t me, int64_t threads) {
-  int64_t depth = 0;
-  for (int64_t q = 0; q < segments; ++q) depth += pieces[q].depth;
-  const int64_t vectors = (width + W - 1) / W, tiles = (vectors + tile - 1) / tile;
-  for (int64_t j = tiles * me / threads; j < tiles * (me + 1) / threads; ++j) {
-    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile, columns = lanes * wide;
-    for (int64_t c = 0; c < columns; ++c) {
-      const int64_t chunk = c / COLUMNS * COLUMNS, v = columns - chunk < COLUMNS ? columns - chunk : COLUMNS;
-      const int64_t unit = (j * tile + c % wide) * W, count = width - unit < W ? width - unit : W;
-      real* to = out + (j * tile * lanes + chunk) * depth * W + (c - chunk) * W;
-      for (int64_t q = 0; q < segments; ++q) {
-        const Piece& p = pieces[c / wide * segments + q];
-        const real* from = p.data + unit * p.unit_stride;
-        for (int64_t k = 0; k < p.depth; k += 16) {
-          const int64_t n = p.depth - k < 16 ? p.depth - k : 16;
-          if (count < W) for (int64_t i = 0; i < n; ++i) *(vec*)(to + (k + i) * v * W) = vec{};
-          if (p.unit_stride == 1) {
-            for (int64_t i = 0; i < n; ++i)
-              memcpy(to + (k + i) * v * W, from + (k + i) * p.depth_stride, count * sizeof(real));
-          } else {
-            for (int64_t w = 0; w < count; ++w)
-              for (int64_t i = 0; i < n; ++i)
-                to[(k + i) * v * W + w] = from[w * p.unit_stride + (k + i) * p.depth_stride];
-          }
-        }
-        to += p.depth * v * W;
-      }
-    }
-  }
-}
-
-extern "C" void pack(const Pack* packs, int64_t count, int64_t threads) {
-#ifdef _OPENMP
-  if (threads > 1) {
-#pragma omp parallel num_threads((int)threads)
-    for (int64_t i = 0; i < count; ++i)
-      pack_one(packs[i].pieces, packs[i].lanes, packs[i].segments, packs[i].width, packs[i].tile, packs[i].out,
-               omp_get_thread_num(), omp_get_num_threads());
-    return;
-  }
-#endif
-  for (int64_t i = 0; i < count; ++i)
-    pack_one(packs[i].pieces, packs[i].lanes, packs[i].segments, packs[i].width, packs[i].tile, packs[i].out, 0, 1);
 }
 
 // ------------------------------------------------------------------------------------------ the loop over time
@@ -339,7 +146,8 @@ struct Call {
   const int64_t* sum_offsets;
   real* rowsums;                     // [rowsum][thread][row]
   int64_t rowsum_parts, rows;
-  std::atomic<int64_t>* meeting;     // two counters, zero
+  int64_t* meeting;                  // two counters, zero
+  const Multiply (*multiplies)[COLUMNS];  // by rows and columns
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -355,17 +163,26 @@ INLINE real rowsum(const Call& c, int number, int64_t row) {
 }
 
 static void meet(const Call& c, int64_t threads) {
-  const int64_t round = c.meeting[1].load(std::memory_order_acquire);
-  if (c.meeting[0].fetch_add(1, std::memory_order_acq_rel) == threads - 1) {
-    c.meeting[0].store(0, std::memory_order_relaxed);
-    c.meeting[1].store(round + 1, std::memory_order_release);
+  const int64_t round = __atomic_load_n(c.meeting + 1, __ATOMIC_ACQUIRE);
+  if (__atomic_fetch_add(c.meeting, 1, __ATOMIC_ACQ_REL) == threads - 1) {
+    __atomic_store_n(c.meeting, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(c.meeting + 1, round + 1, __ATOMIC_RELEASE);
     return;
   }
-  for (int64_t i = 0; c.meeting[1].load(std::memory_order_acquire) == round; ++i) {
+  for (int64_t i = 0; __atomic_load_n(c.meeting + 1, __ATOMIC_ACQUIRE) == round; ++i) {
     if (i > 20000) sched_yield();
 #if defined(__x86_64__)
     else __builtin_ia32_pause();
 #endif
+  }
+}
+
+INLINE void products(const Call& c, const Segment* s, int count, int64_t depth, const real* packed, int columns, int rows,
+                     real* out) {
+  for (int k = 0; k < columns; k += COLUMNS) {
+    const int v = columns - k < COLUMNS ? columns - k : COLUMNS;
+    c.multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W);
+    packed += depth * v * W;
   }
 }
 
@@ -406,6 +223,3 @@ extern "C" void run(const Call* c) {
 #endif
   work(*c, 0, 1);
 }
-
-extern "C" int64_t vector_width() { return W; }
-extern "C" int64_t tile_width() { return TILE; }

@@ -1,0 +1,218 @@
+"""The compiled engine as an operation of torch: registered with torch.library, so that autograd, torch.compile and
+everything else that asks an operation who it is gets an answer.
+
+`recurra::scan` and `recurra::scan_backward` name a plan by its key; the plan is found in this process's registry. Rows
+of a ragged batch are gathered on entry and scattered on exit, so every shape outside is that of the padded batch.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .cpu import Compiled, Ran, runs
+from .layout import Layout, dense
+from .replay import replay
+
+PLANS: dict[str, Compiled] = {}
+
+
+class _Rows:
+    """The rows of a batch: all of them, or those within the lengths, the longest sequence first."""
+
+    def __init__(self, x: Tensor, lengths: Tensor | None):
+        self.steps, self.batch = x.shape[:2]
+        self.ragged = lengths is not None and bool((lengths < self.steps).any())
+        if not self.ragged:
+            self.layout = dense(self.steps, self.batch)
+            return
+        assert lengths is not None
+        ends, self.order = torch.sort(lengths.to("cpu", torch.int64), descending=True, stable=True)
+        self.back = torch.argsort(self.order)
+        active = (ends > torch.arange(self.steps)[:, None]).sum(1)
+        self.layout = Layout(max(1, int(ends[0])), self.batch, active[: max(1, int(ends[0]))])
+        step = torch.repeat_interleave(self.layout.times, self.layout.counts)
+        rank = torch.arange(self.layout.total) - self.layout.starts[step]
+        self.index = step * self.batch + self.order[rank]
+
+    def gather(self, value: Tensor) -> Tensor:
+        """(T, B, n) → (rows, n)."""
+        flat = value.reshape(-1, value.shape[-1])
+        return flat[self.index] if self.ragged else flat.contiguous()
+
+    def scatter(self, rows: Tensor) -> Tensor:
+        """(rows, n) → (T, B, n), zero past the ends."""
+        if not self.ragged:
+            return rows.view(self.steps, self.batch, rows.shape[-1])
+        full = rows.new_zeros(self.steps * self.batch, rows.shape[-1])
+        full[self.index] = rows
+        return full.view(self.steps, self.batch, -1)
+
+    def sort(self, values: Sequence[Tensor]) -> list[Tensor]:
+        return [v[self.order] if self.ragged else v.contiguous() for v in values]
+
+    def unsort(self, values: Sequence[Tensor]) -> list[Tensor]:
+        return [v[self.back] for v in values] if self.ragged else list(values)
+
+    def room(self, rows: Tensor) -> Tensor:
+        """As many rows as the padded batch has: shapes must not depend on the lengths."""
+        if not self.ragged or rows.shape[0] == self.steps * self.batch:
+            return rows
+        full = rows.new_empty(self.steps * self.batch, rows.shape[-1])
+        full[: rows.shape[0]] = rows
+        return full
+
+
+def _masks(plan: Compiled, masks: Sequence[Tensor], rows: _Rows) -> list[Tensor]:
+    kinds = plan.plan.masks.values()
+    return [rows.gather(m) if each == "step" else rows.sort([m])[0] for each, m in zip(kinds, masks, strict=True)]
+
+
+# torch.library.custom_op would import the compiler with the first call, to tell it not to look in here.
+torch.library.define(
+    "recurra::scan",
+    "(str key, Tensor x, Tensor[] states, Tensor[] masks, Tensor[] weights, Tensor? lengths) -> Tensor[]",
+)
+torch.library.define(
+    "recurra::scan_backward",
+    "(str key, Tensor?[] cotangents, Tensor x, Tensor[] states, Tensor[] masks, Tensor[] weights, Tensor? lengths,"
+    " Tensor[] results) -> Tensor[]",
+)
+
+
+@torch.library.impl("recurra::scan", "cpu")
+def _scan(
+    key: str,
+    x: Tensor,
+    states: list[Tensor],
+    masks: list[Tensor],
+    weights: list[Tensor],
+    lengths: Tensor | None,
+) -> list[Tensor]:
+    """[y, final states, named values, what backward needs]."""
+    plan, rows = PLANS[key], _Rows(x, lengths)
+    given = rows.gather(x), rows.sort(states), _masks(plan, masks, rows), weights
+    ran = plan.forward(*given, rows.layout)
+    finals = rows.unsort(ran.finals)
+    kept = list(ran.kept)
+    if plan.trains and lengths is not None:  # backward reads y in the order of its rows
+        kept.append(ran.y if rows.ragged else torch.empty(x.shape[0] * x.shape[1], ran.y.shape[-1], dtype=x.dtype))
+    outputs = [rows.scatter(v) for v in (ran.y, *ran.named)]
+    return [outputs[0], *finals, *outputs[1:], *(rows.room(v) for v in kept)]
+
+
+@torch.library.register_fake("recurra::scan")
+def _(key, x, states, masks, weights, lengths):
+    plan = PLANS[key]
+    buffers, steps, batch = plan.plan.forward.buffers, x.shape[0], x.shape[1]
+    output = buffers[plan.plan.output].width
+
+    def room(width: int) -> Tensor:
+        return x.new_empty(steps * batch, width)
+
+    outputs = [x.new_empty(steps, batch, output), *(torch.empty_like(s) for s in states)]
+    outputs += [x.new_empty(steps, batch, buffers[name].width) for name in plan.plan.named.values()]
+    if plan.trains:
+        outputs += [room(buffers[name].width) for name in (*plan.histories, *plan.plan.kept)]
+        outputs += [room(output)] if lengths is not None else []
+    return outputs
+
+
+@torch.library.impl("recurra::scan_backward", "cpu")
+def _scan_backward(
+    key: str,
+    cotangents: list[Tensor | None],
+    x: Tensor,
+    states: list[Tensor],
+    masks: list[Tensor],
+    weights: list[Tensor],
+    lengths: Tensor | None,
+    results: list[Tensor],
+) -> list[Tensor]:
+    """Cotangents of [x, states], then pieces of those of the weights; that of x is empty if the plan gives none."""
+    plan, rows = PLANS[key], _Rows(x, lengths)
+    count, named = len(states), len(plan.plan.named)
+    y, finals, names, kept = _parts(results, count, named)
+    total = rows.layout.total
+    if lengths is not None:
+        *kept, packed = kept
+        y = packed[:total] if rows.ragged else y
+    ran = Ran(
+        y.reshape(-1, y.shape[-1]),
+        finals,
+        [rows.gather(v) for v in names],
+        [v[:total] for v in kept],
+    )
+    dy, dfinals, dnamed, _ = _parts(cotangents, count, named)
+    dx, dstates, pieces = plan.backward(
+        None if dy is None else rows.gather(dy),
+        [None if d is None else rows.sort([d])[0] for d in dfinals],
+        [None if d is None else rows.gather(d) for d in dnamed],
+        rows.gather(x),
+        rows.sort(states),
+        _masks(plan, masks, rows),
+        weights,
+        ran,
+        rows.layout,
+    )
+    given = x.new_empty(0) if dx is None else rows.scatter(dx)
+    return [given, *rows.unsort(dstates), *pieces]
+
+
+@torch.library.register_fake("recurra::scan_backward")
+def _(key, cotangents, x, states, masks, weights, lengths, results):
+    first = torch.empty_like(x) if PLANS[key].plan.needs_x else x.new_empty(0)
+    plan = PLANS[key].plan
+    pieces = [x.new_empty(sum(p.delta.width for p in run), run[0].matrix.deep) for run in runs(plan)]
+    assert plan.backward is not None
+    sums = x.new_empty(sum(node.width for _, node in plan.backward.sums))
+    return [first, *(torch.empty_like(v) for v in states), *pieces, sums]
+
+
+def _parts(values: Sequence, states: int, named: int):
+    """y, final states, named values, the rest."""
+    first, second = 1 + states, 1 + states + named
+    return values[0], list(values[1:first]), list(values[first:second]), list(values[second:])
+
+
+def _save(ctx, inputs, output) -> None:
+    key, x, states, masks, weights, lengths = inputs
+    ctx.key, ctx.counts = key, (len(states), len(masks), len(weights), lengths is not None)
+    ctx.set_materialize_grads(False)
+    given = (x, *states, *masks, *weights, *(() if lengths is None else (lengths,)))
+    ctx.save_for_backward(*given, *output)
+
+
+def _pull(ctx, cotangents):
+    states, masks, weights, ragged = ctx.counts
+    saved = iter(ctx.saved_tensors)
+    x = next(saved)
+    groups = [[next(saved) for _ in range(n)] for n in (states, masks, weights)]
+    lengths = next(saved) if ragged else None
+    plan = PLANS[ctx.key]
+    if torch.is_grad_enabled():  # somebody will differentiate this derivative: plain operations, which can be
+        dx, dstates, dweights = _again(plan, cotangents, x, *groups, lengths)
+    else:
+        given = [c if i < len(cotangents) and c is not None else None for i, c in enumerate(cotangents)]
+        result = torch.ops.recurra.scan_backward(ctx.key, given, x, *groups, lengths, list(saved))
+        dx = result[0] if plan.plan.needs_x else None
+        dstates, dweights = result[1 : 1 + states], plan.gradients(result[1 + states :], groups[2])
+    return None, dx, list(dstates), [None] * masks, list(dweights), None
+
+
+def _again(plan: Compiled, cotangents, x, states, masks, weights, lengths):
+    results = replay(plan.plan, x, states, masks, weights, lengths)
+    wanted = [x, *states, *weights]
+    pairs = [(r, c) for r, c in zip(results, cotangents, strict=False) if c is not None and r.requires_grad]
+    inputs = [v for v in wanted if v.requires_grad]
+    grads = torch.autograd.grad(
+        [r for r, _ in pairs], inputs, [c for _, c in pairs], create_graph=True, allow_unused=True
+    )
+    by_id = {id(v): g for v, g in zip(inputs, grads, strict=True)}
+    found = [by_id.get(id(v)) for v in wanted]
+    count = 1 + len(states)
+    return found[0], found[1:count], found[count:]
+
+
+torch.library.register_autograd("recurra::scan", _pull, setup_context=_save)
+scan = torch.ops.recurra.scan.default

@@ -1,0 +1,88 @@
+// Vectors of real numbers, and how they come from memory and go back to it.
+//
+// REAL is float or double. No header is included: reading them would take longer than compiling what is generated.
+// A tile is up to ROWS sequences by a few vectors of columns; its products are summed in registers (products.h), and the
+// generated code finishes it with the cell's own equations (loop.h).
+
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+#define memcpy __builtin_memcpy
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+#define MASKED 1  // by GCC's own names for the instructions
+#endif
+typedef REAL real;
+#if defined(__AVX512F__)
+#define BYTES 64
+#define COLUMNS 4
+#elif defined(__AVX2__)
+#define BYTES 32
+#define COLUMNS 2
+#elif defined(__aarch64__)
+#define BYTES 16
+#define COLUMNS 4
+#else
+#define BYTES 16
+#define COLUMNS 2
+#endif
+
+constexpr bool single = sizeof(real) == 4;
+constexpr int W = BYTES / sizeof(real), ROWS = 6, TILE = COLUMNS;
+template <bool> struct integers { typedef int32_t type; };
+template <> struct integers<false> { typedef int64_t type; };
+typedef integers<single>::type whole;
+typedef real vec __attribute__((vector_size(BYTES)));
+typedef whole ivec __attribute__((vector_size(BYTES)));
+typedef real loose __attribute__((vector_size(BYTES), aligned(sizeof(real)), may_alias));
+#ifdef MASKED
+typedef float v16f __attribute__((vector_size(64)));
+typedef double v8d __attribute__((vector_size(64)));
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+// ------------------------------------------------------------------------------------------ memory
+
+INLINE vec splat(real x) { return x - vec{}; }
+
+INLINE vec load(const real* p, int count) {
+  if (__builtin_expect(count >= W, 1)) return *(const loose*)p;
+#ifdef MASKED
+  if constexpr (single) return (vec)__builtin_ia32_loadups512_mask((const float*)p, (v16f){}, (1u << count) - 1);
+  else return (vec)__builtin_ia32_loadupd512_mask((const double*)p, (v8d){}, (1u << count) - 1);
+#else
+  vec v = {};
+  memcpy(&v, p, count * sizeof(real));
+  return v;
+#endif
+}
+
+INLINE void store(real* p, vec v, int count) {
+  if (__builtin_expect(count >= W, 1)) { *(loose*)p = v; return; }
+#ifdef MASKED
+  if constexpr (single) __builtin_ia32_storeups512_mask((float*)p, (v16f)v, (1u << count) - 1);
+  else __builtin_ia32_storeupd512_mask((double*)p, (v8d)v, (1u << count) - 1);
+#else
+  memcpy(p, &v, count * sizeof(real));
+#endif
+}
+
+INLINE void add_to(real* p, vec v) { *(loose*)p = *(const loose*)p + v; }
+
+INLINE real across(vec v, int count) {  // the sum of the first `count`
+  if (count < W) for (int i = count; i < W; ++i) v[i] = 0;
+  real sum = 0;
+  for (int i = 0; i < W; ++i) sum += v[i];
+  return sum;
+}
+
+// ------------------------------------------------------------------------------------------ products
+
+struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their weights are stepped over
+  const real* rows;
+  int64_t stride, depth;
+};
+typedef void (*Multiply)(const Segment*, int, const real*, real*);
+
+INLINE int block(int64_t rows) {  // the next few rows: as equal as they come, so that no block is a thin one
+  const int64_t blocks = (rows + ROWS - 1) / ROWS;
+  return int((rows + blocks - 1) / blocks);
+}
