@@ -34,10 +34,8 @@ def evaluate(
     chosen = choose_device(model, device)
     source = source_of(data, "data", batch_size, shuffle=False)
     model.to(chosen)
-    with Processes(chosen) as processes:
-        source = processes.share(source, "data")
-        numbers = Precision(precision, chosen, model)
-        return means(model, source, objective(loss, metrics), numbers, processes, MicroBatches())
+    processes, numbers = Processes(chosen), Precision(precision, chosen, model)
+    return means(model, processes.share(source, "data"), objective(loss, metrics), numbers, processes, MicroBatches())
 
 
 @torch.no_grad()

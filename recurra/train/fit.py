@@ -77,7 +77,8 @@ def fit(
     numbers, built = Precision(precision, chosen, model), optimizer_of(optimizer, model, lr)
     training = source_of(train, "train", batch_size, shuffle=True)
     held_out = None if valid is None else source_of(valid, "valid", batch_size, shuffle=False)
-    with Interrupt() as interrupt, Processes(chosen) as processes:
+    with Interrupt() as interrupt:
+        processes = Processes(chosen)
         training = processes.share(training, "train")
         held_out = None if held_out is None else processes.share(held_out, "valid")
         steps = -(-len(training) // accumulate)

@@ -5,6 +5,7 @@ complete only when the loop over time has ended, so there is little to overlap w
 batch in smaller parts, or leave a parameter unused, without the others noticing.
 """
 
+import atexit
 import inspect
 import os
 from collections.abc import Iterable, Sequence
@@ -24,23 +25,16 @@ class Processes:
     """The processes of this run; alone, every operation is the identity."""
 
     def __init__(self, device: torch.device):
-        self.rank, self.size, self._control, self._ours = 0, 1, None, False
+        self.rank, self.size, self._control = 0, 1, None
         if not dist.is_available():
             return
         if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", 1)) > 1:
             dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-            self._ours = True
+            atexit.register(_leave)  # not before: the next call of fit or evaluate meets the same processes
         if dist.is_initialized():
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
             # Small agreements travel between the hosts, so that no process waits for its GPU to be asked to stop.
             self._control = dist.group.WORLD if "gloo" in dist.get_backend_config() else dist.new_group(backend="gloo")
-
-    def __enter__(self) -> "Processes":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._ours and dist.is_initialized():
-            dist.destroy_process_group()
 
     @property
     def first(self) -> bool:
@@ -103,6 +97,11 @@ class Processes:
             raise InputError(argument, type(source).__name__, expected)
         options = {name: getattr(source, name) for name in names} | {"rank": self.rank, "world_size": self.size}
         return type(source)(**options)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _first_line(error: BaseException) -> str:

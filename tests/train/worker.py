@@ -8,6 +8,7 @@ file that appears when the phase `phase` has begun. `die`, `spoil` and `poison` 
 
 import errno
 import json
+import math
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 import recurra as rc
 from recurra.data import Batches, SequenceSet, Streams
-from recurra.train import Checkpoints, FitResult, Run, checkpoint, cosine, fit
+from recurra.train import Checkpoints, FitResult, Run, checkpoint, cosine, evaluate, fit
 
 torch.set_num_threads(1)
 State = tuple[Tensor, Tensor]
@@ -116,7 +117,7 @@ def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
     if phase == "warm-up":
         data = SlowStart(data.sequences, data.batch_size, data.chunk)
         SlowStart.marker = marker  # on the class, since processes rebuild their share of the data
-    return fit(
+    result = fit(
         model,
         data,
         held_out,
@@ -129,6 +130,9 @@ def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
         checkpoints=Checkpoints(folder, every=options.get("every", 3)),
         callbacks=[mishap(str(folder), options)] if {"die", "spoil", "poison"} & options.keys() else [],
     )
+    if options.get("plain"):  # the processes meet again after fit; the best weights are back in place
+        assert math.isclose(evaluate(model, held_out)["loss"], result.best_loss, abs_tol=1e-12)
+    return result
 
 
 if __name__ == "__main__":
