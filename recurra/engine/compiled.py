@@ -43,7 +43,7 @@ class _Rows:
     def scatter(self, rows: Tensor) -> Tensor:
         """(rows, n) → (T, B, n), zero past the ends."""
         if not self.ragged:
-            return rows.view(self.steps, self.batch, rows.shape[-1])
+            return _own(rows, (self.steps, self.batch, rows.shape[-1]))
         full = rows.new_zeros(self.steps * self.batch, rows.shape[-1])
         full[self.index] = rows
         return full.view(self.steps, self.batch, -1)
@@ -60,7 +60,14 @@ class _Rows:
             return rows
         full = rows.new_empty(self.steps * self.batch, rows.shape[-1])
         full[: rows.shape[0]] = rows
+        full[rows.shape[0] :] = 0
         return full
+
+
+def _own(tensor: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """The same memory in another shape; not a view, so that an operation in place is as allowed as on any output."""
+    stride = (shape[1] * shape[2], shape[2], 1)
+    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), tensor.storage_offset(), shape, stride)
 
 
 def _masks(plan: Compiled, masks: Sequence[Tensor], rows: _Rows) -> list[Tensor]:
@@ -96,7 +103,7 @@ def _scan(
     finals = rows.unsort(ran.finals)
     kept = list(ran.kept)
     if plan.trains and lengths is not None:  # backward reads y in the order of its rows
-        kept.append(ran.y if rows.ragged else torch.empty(x.shape[0] * x.shape[1], ran.y.shape[-1], dtype=x.dtype))
+        kept.append(ran.y if rows.ragged else torch.zeros(x.shape[0] * x.shape[1], ran.y.shape[-1], dtype=x.dtype))
     outputs = [rows.scatter(v) for v in (ran.y, *ran.named)]
     return [outputs[0], *finals, *outputs[1:], *(rows.room(v) for v in kept)]
 
