@@ -5,6 +5,7 @@ from recurra.train.by_hand import HandGradients, gradients_by_hand
 from recurra.train.checkpoint import Checkpoints, load_weights
 from recurra.train.cost import CostError
 from recurra.train.dekf import DEKF
+from recurra.train.errata import Errata, Erratum, errata
 from recurra.train.errors import (
     CheckpointError,
     CheckpointWarning,
@@ -18,11 +19,14 @@ from recurra.train.errors import (
 )
 from recurra.train.evaluate import evaluate
 from recurra.train.evolino import Evolino, EvolinoCell
+from recurra.train.evolve_cells import Evolution, Language, Trial, evolve_cells
 from recurra.train.fit import fit
+from recurra.train.genome import Genome, lstm_genome, rnn_genome
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
 from recurra.train.original_lstm_rule import OriginalLSTMRule
+from recurra.train.progress import learn, watched
 from recurra.train.report import Bar, JsonLines
 from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
@@ -38,13 +42,18 @@ __all__ = [
     "CheckpointWarning",
     "Checkpoints",
     "CostError",
+    "Errata",
+    "Erratum",
     "Evolino",
     "EvolinoCell",
+    "Evolution",
     "FitResult",
+    "Genome",
     "HandGradients",
     "Interrupted",
     "JsonLines",
     "KeyboardInterrupted",
+    "Language",
     "Learner",
     "LogWarning",
     "MeanLoss",
@@ -57,13 +66,20 @@ __all__ = [
     "Predictor",
     "RankError",
     "Run",
+    "Trial",
     "constant",
     "cosine",
+    "errata",
     "evaluate",
+    "evolve_cells",
     "exponential",
     "fit",
     "gradients_by_hand",
     "leaks",
+    "learn",
     "linear",
     "load_weights",
+    "lstm_genome",
+    "rnn_genome",
+    "watched",
 ]

@@ -1,7 +1,8 @@
 """Backpropagation through time as the survey derives it (its section 2.3), corrected, line by line.
 
-Time runs forward, T is the last step; gradients are columns, so the chain rule reads dL/db = (da/db)ᵀ dL/da. Rows of a
-tensor are sequences: `δ W` below is the survey's Wᵀ δ for all of them at once. Sums over t are also sums over the batch.
+Time runs forward, T is the last step; gradients are columns, so the chain rule reads dL/db = (da/db)ᵀ dL/da. Rows of
+a tensor are sequences: `δ W` below is the survey's Wᵀ δ for all of them at once. Sums over t are also sums over the
+batch.
 """
 
 from collections.abc import Callable

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn, sigmoid, tanh
+from torch import Tensor, fx, nn, sigmoid, tanh
 from torch.func import vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from recurra.cell import Cell, positive_int
+from recurra.cell import TIME, Cell, positive_int
+from recurra.engine.operations import MEANING
+from recurra.engine.trace import trace
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.layers import Readout
 from recurra.train.learner import Learner, Predictor, positive
@@ -81,7 +82,6 @@ class Evolino(Learner):
         settings = {"population": population, "trials": trials, "mutation": mutation, "burst": burst, "spread": spread}
         self.search = searches[search](self.machine, seed, **settings)
         self.best = math.inf
-        self._written: dict[Any, Any] = {}
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
         if mask is not None:
@@ -124,40 +124,38 @@ class Evolino(Learner):
         errors = (outputs - wanted).square().mean(dim=(1, 2, 3))
         return errors.nan_to_num(math.inf, math.inf), readouts
 
-    def _step(self, genomes: Tensor, state: Tensor, x: Tensor) -> Callable:
-        """One step of many networks and sequences, as a graph: genomes (N, P), states (N, B, n), x (N, B, D)."""
-        key = (genomes.shape, x.shape, genomes.dtype)
-        if key not in self._written:
-            plain = Machine(self.model.layer)  # pyrefly: ignore
-            plain.prepare()
-            nothing, scale = genomes.new_zeros(0), self.scale
+    def _step(self, genomes: Tensor) -> Callable:
+        """(h, state) of one step of all networks, from states (N, B, n) and x (N, B, D)."""
+        plain = Machine(self.model.layer)  # pyrefly: ignore
+        plain.prepare()
+        nothing, scale = genomes.new_zeros(0), self.scale
+        together = side_by_side(plain, genomes)
+        if together is not None:
+            return lambda state, x: together(state, scale * x)
 
-            def one(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-                return plain.step(genome, nothing, state, scale * x)
+        def one(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return plain.step(genome, nothing, state, scale * x)
 
-            many = vmap(vmap(one, in_dims=(None, 0, 0)))
-            self._written[key] = make_fx(lambda *given: many(*given))(genomes, state, x)
-            self._written[key].graph.eliminate_dead_code()
-            self._written[key].recompile()
-        return self._written[key]
+        many = vmap(vmap(one, in_dims=(None, 0, 0)))
+        return lambda state, x: many(genomes, state, x)
 
     def _run(self, genomes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states (N, T, B, H) of reading x, and the state after."""
         count = len(genomes)
         state = torch.stack([self.machine.start(genome, x.shape[1]) for genome in genomes])
-        step, states = self._step(genomes, state, x[0].expand(count, *x[0].shape)), []
+        step, states = self._step(genomes), []
         for x_t in x:
-            h, state = step(genomes, state, x_t.expand(count, *x_t.shape))
+            h, state = step(state, x_t.expand(count, *x_t.shape))
             states.append(h)
         return torch.stack(states, 1), state
 
     def _run_on(self, genomes: Tensor, readouts: Tensor, h: Tensor, state: Tensor, steps: int) -> Tensor:
         """(N, steps, B, q): each output is the next input."""
-        step, outputs = self._step(genomes, state, read(h, readouts)), []
+        step, outputs = self._step(genomes), []
         for _ in range(steps):
             y = read(h, readouts)
             outputs.append(y)
-            h, state = step(genomes, state, y.clamp(-1e3, 1e3))
+            h, state = step(state, y.clamp(-1e3, 1e3))
         return torch.stack(outputs, 1)
 
     @torch.no_grad()
@@ -211,6 +209,48 @@ def read(states: Tensor, readouts: Tensor) -> Tensor:
     return states @ readouts[..., :-1].mT + readouts[:, None, :, -1]
 
 
+def side_by_side(machine: Machine, genomes: Tensor) -> Callable | None:
+    """The traced step with a weight axis in front, where products and element-wise operations are all it has.
+
+    vmap does this for any cell, at several times the cost a step.
+    """
+    cell, aten = machine.cells[0], torch.ops.aten
+    step = trace(cell)
+    calls = [node for node in step.graph.nodes if node.op == "call_function"]
+    simple = all(n.target is aten.linear.default or _elementwise(n) for n in calls)
+    plain = all(s.delays is None and s.name != TIME for s in cell.carried) and not cell.derived() and not cell.masks
+    if len(machine.cells) != 1 or not (simple and plain) or set(step.weights) - set(dict(cell.named_parameters())):
+        return None
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(step.graph, {}))
+    for node in graph.nodes:
+        if node.target is aten.linear.default:
+            node.target = _products
+    function = fx.GraphModule(nn.Module(), graph).forward
+    parts = genomes.split([p.numel() for p in machine.recurrent.values()], 1)
+    named = {
+        name.removeprefix("0."): part.view(len(genomes), *p.shape) if p.dim() > 1 else part[:, None]
+        for (name, p), part in zip(machine.recurrent.items(), parts, strict=True)
+    }
+    weights = [named[name] for name in step.weights]
+
+    def together(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h, *new = function(x, *state.split(machine.sizes, -1), *weights)[: len(step.outputs)]
+        return h, torch.cat(new, -1)
+
+    return together
+
+
+def _products(values: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
+    product = values @ weights.mT
+    return product if bias is None else product + bias
+
+
+def _elementwise(node: fx.Node) -> bool:
+    meaning = MEANING.get(node.target)
+    return meaning is not None and meaning.kind == "elementwise"
+
+
 # ---------------------------------------------------------------------------------------------------- searches
 
 
@@ -229,9 +269,9 @@ class Search(Protocol):
 class SubPopulations:
     """Enforced sub-populations: one a memory cell, its chromosomes all weights into that cell.
 
-    A network draws one chromosome of each; a chromosome is as good as the best network it was in. The best quarter mate,
-    their offspring replace the worse half, and mutation is Cauchy noise. After `burst` generations without progress all
-    populations start again around the best network's chromosomes.
+    A network draws one chromosome of each; a chromosome is as good as the best network it was in. The best quarter
+    mate, their offspring replace the worse half, and mutation is Cauchy noise. After `burst` generations without
+    progress all populations start again around the best network's chromosomes.
     """
 
     def __init__(

@@ -1,0 +1,189 @@
+"""A memory cell as a graph that can be changed: nodes, what they read, and what is remembered.
+
+A genome builds into an ordinary `rc.Cell`: its nodes become the lines of a `step`, so it traces, compiles and prints
+its equations like a cell somebody wrote. It is plain data, and saved as JSON.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from recurra.cell import Affine, Cell, register
+from recurra.errors import InputError
+
+#: operation → (fewest inputs, most inputs, how it is written)
+OPERATIONS: dict[str, tuple[int, int, Callable[[str, list[str]], str]]] = {
+    "affine": (1, 4, lambda name, inputs: f"self.{name}({', '.join(inputs)})"),
+    "sigmoid": (1, 1, lambda name, inputs: f"torch.sigmoid({inputs[0]})"),
+    "tanh": (1, 1, lambda name, inputs: f"torch.tanh({inputs[0]})"),
+    "relu": (1, 1, lambda name, inputs: f"torch.relu({inputs[0]})"),
+    "add": (2, 4, lambda name, inputs: " + ".join(inputs)),
+    "multiply": (2, 4, lambda name, inputs: " * ".join(inputs)),
+}
+ACTIVATIONS = ("sigmoid", "tanh", "relu")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # names become Python: nothing else may pass
+RESERVED = {"self", "torch", "x", "h", "t"}
+LARGEST = 60
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. `bias` is where the bias of an affine node starts."""
+
+    operation: str
+    inputs: tuple[str, ...]
+    bias: float = 0.0
+
+
+@dataclass(frozen=True)
+class Genome:
+    """Nodes in an order in which each reads only x, states, and nodes before it.
+
+    States are `h`, the output of the step before, and the memories; `memories[c]` is the node that c takes its next
+    value from, and `output` the node that h does. Cycles exist only through states.
+    """
+
+    nodes: dict[str, Node]
+    output: str
+    memories: dict[str, str]
+
+    def __post_init__(self):
+        if not 0 < len(self.nodes) <= LARGEST:
+            raise InputError("genome", f"{len(self.nodes)} nodes", f"1 to {LARGEST}")
+        known = {"x", "h", *self.memories}
+        for name, node in self.nodes.items():
+            self._check_node(name, node, known)
+            known.add(name)
+        for state, source in (("h", self.output), *self.memories.items()):
+            if source not in self.nodes:
+                raise InputError("genome", f"{state} takes its value from {source!r}", "a node")
+        for state in self.memories:
+            _check_name(state, set(self.nodes) | {"x", "h"})
+
+    @staticmethod
+    def _check_node(name: str, node: Node, known: set[str]) -> None:
+        _check_name(name, known)
+        if node.operation not in OPERATIONS:
+            raise InputError("genome", f"operation {node.operation!r}", f"one of {', '.join(OPERATIONS)}")
+        fewest, most, _ = OPERATIONS[node.operation]
+        if not fewest <= len(node.inputs) <= most:
+            raise InputError("genome", f"{name}: {node.operation} of {len(node.inputs)}", f"{fewest} to {most} inputs")
+        if node.operation == "affine" and len(set(node.inputs)) != len(node.inputs):
+            raise InputError("genome", f"{name} reads {node.inputs}", "each input once")
+        late = [source for source in node.inputs if source not in known]
+        if late or ("x" in node.inputs and node.operation != "affine"):
+            raise InputError("genome", f"{name} reads {node.inputs}", "states, nodes before it, and x through weights")
+
+    # ------------------------------------------------------------------------------------------ as a cell
+
+    def source(self) -> str:
+        """The step as Python text."""
+        lines = [f"def step(self, {', '.join(('x', 'h', *self.memories))}):"]
+        for name, node in self.nodes.items():
+            lines.append(f"    {name} = {OPERATIONS[node.operation][2](name, list(node.inputs))}")
+        lines.append(f"    return {', '.join((self.output, *self.memories.values()))}")
+        return "\n".join(lines) + "\n"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:10]
+
+    def cell_class(self) -> type[Cell]:
+        """The genome as a class of cells."""
+        space: dict[str, Any] = {"torch": torch}
+        exec(compile(self.source(), f"<evolved cell {self.digest}>", "exec"), space)
+        body = {"states": ("h", *self.memories), "step": space["step"], "genome": self, "__doc__": "An evolved cell."}
+        return type(f"Evolved_{self.digest}", (GraphCell,), body)
+
+    def register(self, name: str) -> type[Cell]:
+        """Make the cell known as `name`, so that `rc.layer(name, …)` builds it."""
+        return register(name)(self.cell_class())
+
+    def equations(self) -> str:
+        """LaTeX, derived from the step."""
+        return self.cell_class().equations()
+
+    def weights(self, input_size: int, hidden_size: int) -> int:
+        """How many weights a cell of this size has."""
+        affine = [node.inputs for node in self.nodes.values() if node.operation == "affine"]
+        return sum(hidden_size * (sum(input_size if i == "x" else hidden_size for i in ins) + 1) for ins in affine)
+
+    # ------------------------------------------------------------------------------------------ as data
+
+    def to_dict(self) -> dict[str, Any]:
+        nodes = [[name, node.operation, list(node.inputs), node.bias] for name, node in self.nodes.items()]
+        return {"nodes": nodes, "output": self.output, "memories": dict(self.memories)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Genome":
+        try:
+            nodes = {str(n): Node(str(op), tuple(map(str, inputs)), float(b)) for n, op, inputs, b in data["nodes"]}
+            memories = {str(state): str(source) for state, source in data["memories"].items()}
+            return cls(nodes, str(data["output"]), memories)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("genome", f"data that is no genome ({error})", "what Genome.to_dict gives") from error
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Genome":
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError("path", str(path), f"a genome as JSON ({error})") from error
+        return cls.from_dict(data)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+class GraphCell(Cell):
+    """What cells built from genomes share: their weights."""
+
+    genome: Genome
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        for name, node in self.genome.nodes.items():
+            if node.operation == "affine":
+                widths = {source: input_size if source == "x" else hidden_size for source in node.inputs}
+                affine = Affine(widths, hidden_size, True)
+                nn.init.constant_(affine.b, node.bias)
+                self.add_module(name, affine)
+
+
+def _check_name(name: str, taken: Iterable[str]) -> None:
+    if not NAME.fullmatch(name) or name in RESERVED or name in taken or hasattr(Cell, name):
+        raise InputError("genome", f"a name {name!r}", "short lower-case names, each used once")
+
+
+# ---------------------------------------------------------------------------------------------------- known cells
+
+
+def lstm_genome(forget: bool = True) -> Genome:
+    """The LSTM, or without its forget gate the original one: c = c + i ⊙ g."""
+    nodes = {}
+    for gate in ("i", "f", "g", "o") if forget else ("i", "g", "o"):
+        nodes[f"a_{gate}"] = Node("affine", ("x", "h"), 1.0 if gate == "f" else 0.0)
+        nodes[f"n_{gate}"] = Node("tanh" if gate == "g" else "sigmoid", (f"a_{gate}",))
+    nodes["written"] = Node("multiply", ("n_i", "n_g"))
+    if forget:
+        nodes["kept"] = Node("multiply", ("n_f", "c"))
+    nodes["total"] = Node("add", ("kept" if forget else "c", "written"))
+    nodes["squashed"] = Node("tanh", ("total",))
+    nodes["shown"] = Node("multiply", ("n_o", "squashed"))
+    return Genome(nodes, "shown", {"c": "total"})
+
+
+def rnn_genome() -> Genome:
+    return Genome({"a": Node("affine", ("x", "h")), "n": Node("tanh", ("a",))}, "n", {})

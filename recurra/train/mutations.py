@@ -1,0 +1,208 @@
+"""Changes to a memory cell's graph (after Bayer, Wierstra, Togelius & Schmidhuber 2009; the list is our reading)."""
+
+import random
+from collections.abc import Callable
+
+from recurra.errors import InputError
+from recurra.train.genome import ACTIVATIONS, LARGEST, OPERATIONS, Genome, Node
+
+Edge = tuple[str, int]  # a node, and which of its inputs
+
+
+class Draft:
+    """A genome on the table: the same data, free to be changed until `finish` checks it."""
+
+    def __init__(self, genome: Genome):
+        self.nodes, self.output, self.memories = dict(genome.nodes), genome.output, dict(genome.memories)
+
+    def finish(self) -> Genome:
+        self._prune()
+        return Genome(self.nodes, self.output, self.memories)
+
+    def fresh(self, stem: str) -> str:
+        taken = {*self.nodes, *self.memories}
+        return next(f"{stem}{k}" for k in range(10_000) if f"{stem}{k}" not in taken)
+
+    def before(self, name: str) -> list[str]:
+        """What a node may read: states and the nodes before it."""
+        order = list(self.nodes)
+        return ["h", *self.memories, *order[: order.index(name)]]
+
+    def insert(self, before: str, name: str, node: Node) -> None:
+        items = list(self.nodes.items())
+        place = list(self.nodes).index(before)
+        self.nodes = dict([*items[:place], (name, node), *items[place:]])
+
+    def rewire(self, edge: Edge, source: str) -> None:
+        name, place = edge
+        node = self.nodes[name]
+        inputs = [*node.inputs[:place], source, *node.inputs[place + 1 :]]
+        self.nodes[name] = Node(node.operation, tuple(inputs), node.bias)
+
+    def replace(self, old: str, new: str) -> None:
+        """Whatever read `old` reads `new`."""
+        for name, node in self.nodes.items():
+            inputs = tuple(new if source == old else source for source in node.inputs)
+            inputs = tuple(dict.fromkeys(inputs)) if node.operation == "affine" else inputs
+            self.nodes[name] = Node(node.operation, inputs, node.bias)
+        self.memories = {state: new if source == old else source for state, source in self.memories.items()}
+        self.output = new if self.output == old else self.output
+
+    def edges(self, operations: tuple[str, ...] | None = None) -> list[Edge]:
+        """Edges that carry a value of the cell's own size; x only enters through weights."""
+        found = ((n, k) for n, node in self.nodes.items() for k in range(len(node.inputs)))
+        wanted = [e for e in found if self.nodes[e[0]].inputs[e[1]] != "x"]
+        return [e for e in wanted if operations is None or self.nodes[e[0]].operation in operations]
+
+    def _prune(self) -> None:
+        """Drop what neither the output nor a memory that is read depends on."""
+        live, stack = set(), [self.output]
+        while stack:
+            name = stack.pop()
+            if name in live:
+                continue
+            live.add(name)
+            if name in self.nodes:
+                stack += self.nodes[name].inputs
+            elif name in self.memories:
+                stack.append(self.memories[name])
+        self.nodes = {name: node for name, node in self.nodes.items() if name in live}
+        self.memories = {state: source for state, source in self.memories.items() if state in live}
+
+
+def add_connection(draft: Draft, chance: random.Random) -> None:
+    name = _pick(draft, chance, lambda node: len(node.inputs) < OPERATIONS[node.operation][1])
+    node = draft.nodes[name]
+    free = [s for s in draft.before(name) if s not in node.inputs]
+    free += ["x"] if node.operation == "affine" and "x" not in node.inputs else []
+    source = _one_of(free, chance)
+    draft.nodes[name] = Node(node.operation, (*node.inputs, source), node.bias)
+
+
+def remove_connection(draft: Draft, chance: random.Random) -> None:
+    name = _pick(draft, chance, lambda node: len(node.inputs) > OPERATIONS[node.operation][0])
+    node = draft.nodes[name]
+    gone = chance.randrange(len(node.inputs))
+    draft.nodes[name] = Node(node.operation, (*node.inputs[:gone], *node.inputs[gone + 1 :]), node.bias)
+
+
+def split_connection(draft: Draft, chance: random.Random) -> None:
+    edge = _one_of(draft.edges(), chance)
+    unit = draft.fresh("u")
+    draft.insert(edge[0], unit, Node(chance.choice(ACTIVATIONS), (draft.nodes[edge[0]].inputs[edge[1]],)))
+    draft.rewire(edge, unit)
+
+
+def add_gate(draft: Draft, chance: random.Random) -> None:
+    edge = _one_of(draft.edges(), chance)
+    a, gate, product = draft.fresh("a"), draft.fresh("s"), draft.fresh("m")
+    draft.insert(edge[0], a, Node("affine", ("x", "h"), chance.choice((-1.0, 0.0, 1.0))))
+    draft.insert(edge[0], gate, Node("sigmoid", (a,)))
+    draft.insert(edge[0], product, Node("multiply", (draft.nodes[edge[0]].inputs[edge[1]], gate)))
+    draft.rewire(edge, product)
+
+
+def add_memory(draft: Draft, chance: random.Random) -> None:
+    """An edge carries the sum of all it ever carried: a loop with weight one."""
+    edge = _one_of([e for e in draft.edges() if draft.nodes[e[0]].inputs[e[1]] in draft.nodes], chance)
+    state, total = draft.fresh("c"), draft.fresh("k")
+    draft.insert(edge[0], total, Node("add", (state, draft.nodes[edge[0]].inputs[edge[1]])))
+    draft.memories[state] = total
+    draft.rewire(edge, total)
+
+
+def remove_memory(draft: Draft, chance: random.Random) -> None:
+    """What was remembered is read from the last output instead."""
+    state = _one_of(list(draft.memories), chance)
+    del draft.memories[state]
+    draft.replace(state, "h")
+
+
+def change_activation(draft: Draft, chance: random.Random) -> None:
+    name = _pick(draft, chance, lambda node: node.operation in ACTIVATIONS)
+    node = draft.nodes[name]
+    draft.nodes[name] = Node(chance.choice([a for a in ACTIVATIONS if a != node.operation]), node.inputs)
+
+
+def change_bias(draft: Draft, chance: random.Random) -> None:
+    name = _pick(draft, chance, lambda node: node.operation == "affine")
+    node = draft.nodes[name]
+    draft.nodes[name] = Node(
+        "affine", node.inputs, chance.choice([b for b in (-2.0, -1.0, 0.0, 1.0, 2.0) if b != node.bias])
+    )
+
+
+def duplicate(draft: Draft, chance: random.Random) -> None:
+    """A node and the affine nodes it reads, twice, with weights of their own, added up."""
+    edge = _one_of([e for e in draft.edges() if draft.nodes[e[0]].inputs[e[1]] in draft.nodes], chance)
+    original = draft.nodes[edge[0]].inputs[edge[1]]
+    inputs = []
+    for source in draft.nodes[original].inputs:
+        if source in draft.nodes and draft.nodes[source].operation == "affine":
+            twin = draft.fresh("a")
+            draft.insert(edge[0], twin, draft.nodes[source])
+            inputs.append(twin)
+        else:
+            inputs.append(source)
+    copy, total = draft.fresh("d"), draft.fresh("k")
+    node = draft.nodes[original]
+    draft.insert(edge[0], copy, Node(node.operation, tuple(inputs), node.bias))
+    draft.insert(edge[0], total, Node("add", (original, copy)))
+    draft.rewire(edge, total)
+
+
+def delete(draft: Draft, chance: random.Random) -> None:
+    """A node goes; its readers read one of its inputs, and what only it needed goes with it."""
+    name = _pick(draft, chance, lambda node: any(source in draft.nodes for source in node.inputs))
+    source = _one_of([s for s in draft.nodes[name].inputs if s in draft.nodes], chance)
+    draft.replace(name, source)
+
+
+MUTATIONS: dict[str, Callable[[Draft, random.Random], None]] = {
+    f.__name__: f
+    for f in (
+        add_connection,
+        remove_connection,
+        split_connection,
+        add_gate,
+        add_memory,
+        remove_memory,
+        change_activation,
+        change_bias,
+        duplicate,
+        delete,
+    )
+}
+
+
+class _Impossible(Exception):
+    """This change has no place in this genome."""
+
+
+def mutate(genome: Genome, chance: random.Random, tries: int = 100) -> Genome:
+    """One change drawn at random that gives another valid genome which still reads x and its own past."""
+    for _ in range(tries):
+        draft = Draft(genome)
+        try:
+            MUTATIONS[chance.choice(list(MUTATIONS))](draft, chance)
+            changed = draft.finish()
+        except (_Impossible, InputError):
+            continue
+        if changed != genome and len(changed.nodes) <= LARGEST and _alive(changed):
+            return changed
+    raise InputError("genome", genome.source(), "a genome that some mutation fits")
+
+
+def _alive(genome: Genome) -> bool:
+    read = {source for node in genome.nodes.values() for source in node.inputs}
+    return "x" in read and bool(read & {"h", *genome.memories})
+
+
+def _pick(draft: Draft, chance: random.Random, fits: Callable[[Node], bool]) -> str:
+    return _one_of([name for name, node in draft.nodes.items() if fits(node)], chance)
+
+
+def _one_of(choices: list, chance: random.Random):
+    if not choices:
+        raise _Impossible
+    return chance.choice(choices)
