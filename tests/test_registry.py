@@ -102,7 +102,7 @@ def test_a_name_is_registered_once():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "near"), [("lsmt", "lstm"), ("leaky", "leaky_rnn"), ("vanila_lstm", "vanilla_lstm"), ("mingru", "min_gru")]
+    ("wrong", "near"),
     [("lsmt", "lstm"), ("leaky", "leaky_rnn"), ("vanila_lstm", "vanilla_lstm"), ("min-gru", "min_gru")],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, near: str):
