@@ -17,7 +17,7 @@ def sides(text: str) -> list[tuple[str, str]]:
     """`(left, right)` of every equation in the block."""
     body = re.fullmatch(r"\\begin\{aligned\}\n(.*)\n\\end\{aligned\}", text, re.DOTALL)
     assert body, text
-    return [tuple(line.split(" &= ")) for line in body[1].split(" \\\\\n")]
+    return [(left, right) for left, right in (line.split(" &= ") for line in body[1].split(" \\\\\n"))]
 
 
 def spelled(*parts: str) -> str:
