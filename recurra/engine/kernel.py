@@ -122,8 +122,16 @@ class Kernel:
         return Split(threads, few)
 
     def _tiles(self, split: Split) -> list[int]:
-        wide = [-(-g.width // self.vector) for g in self.tables.groups]
-        return [min(self.tile, -(-v // split.threads)) if split.by_unit else min(self.tile, v) for v in wide]
+        """Vectors a tile of each group: few, so that the weights of one stay in cache while the rows pass by, but
+        enough to fill the registers."""
+        found = []
+        for group in self.tables.groups:
+            vectors, tile = -(-group.width // self.vector), 1
+            while tile < self.tile and any(len(lanes) * tile % self.tile for _, lanes in group.classes()):
+                tile *= 2
+            tile = tile if group.lanes else self.tile
+            found.append(min(tile, -(-vectors // split.threads) if split.by_unit else vectors))
+        return found
 
     # ------------------------------------------------------------------------------------------ weights
 

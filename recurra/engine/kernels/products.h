@@ -16,8 +16,10 @@ template <int M, int V> static void multiply(const Segment* s, int count, const 
     for (int64_t k = 0; k < depth; ++k) {
       vec column[V];
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) column[v] = *(const vec*)(packed + v * W);
-      __builtin_prefetch(packed + 8 * V * W);
+      for (int v = 0; v < V; ++v) {
+        column[v] = *(const vec*)(packed + v * W);
+        __builtin_prefetch(packed + (8 * V + v) * W);
+      }
       packed += V * W;
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
@@ -69,8 +71,8 @@ static void pack_one(const Piece* pieces, int64_t lanes, int64_t segments, int64
       for (int64_t q = 0; q < segments; ++q) {
         const Piece& p = pieces[c / wide * segments + q];
         const real* from = p.data + unit * p.unit_stride;
-        for (int64_t k = 0; k < p.depth; k += 16) {
-          const int64_t n = p.depth - k < 16 ? p.depth - k : 16;
+        for (int64_t k = 0; k < p.depth; k += 64) {
+          const int64_t n = p.depth - k < 64 ? p.depth - k : 64;
           if (count < W) for (int64_t i = 0; i < n; ++i) *(vec*)(to + (k + i) * v * W) = vec{};
           if (p.unit_stride == 1) {
             for (int64_t i = 0; i < n; ++i)

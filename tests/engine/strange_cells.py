@@ -1,0 +1,143 @@
+"""Cells written to be hard for the engines: each needs something most cells of the zoo do not."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, sigmoid, tanh
+
+from recurra.cell import Cell
+
+
+class TwoChainedProducts(Cell):
+    """A product of a product: three levels, the middle one of another width."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h", size=hidden_size + 3)
+        self.b = self.affine(hidden_size + 3)
+        self.c = self.affine(hidden_size, "x")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        first = tanh(self.a(x, h))
+        return h + 0.5 * tanh(self.c(sigmoid(self.b(first)) * h, x))
+
+
+class RowNormalised(Cell):
+    """Layer norm by hand and by torch, a softmax-like weighting, a row sum without keepdim."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.b = self.affine("x", "h"), self.affine("x", "h")
+        self.gain = self.vector(fill=0.7)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        a = self.a(x, h)
+        centred = a - a.mean(-1, keepdim=True)
+        a = centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-3) * self.gain
+        b = F.layer_norm(self.b(x, h), (h.shape[-1],), self.gain)
+        share = torch.exp(b) / torch.exp(b).sum(-1)[:, None]
+        return tanh(a) + share * h
+
+
+class FourStates(Cell):
+    """Four states of different widths, one of them a single number, and an output that is none of them."""
+
+    states = ("h", "c", "n", "s")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size, sizes={"n": 1, "s": 3}, output_size=hidden_size + 3)
+        self.i, self.f = self.affine("x", "h", "s"), self.affine("h", "x")
+        self.gate, self.slow = self.affine("c", "x", size=1), self.affine("x", "s", size=3, bias=False)
+        self.rate = torch.nn.Parameter(torch.tensor(0.3))
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor, n: Tensor, s: Tensor) -> tuple[Tensor, ...]:
+        n = 0.9 * n + sigmoid(self.gate(c, x))
+        c = sigmoid(self.f(h, x)) * c + tanh(self.i(x, h, s)) * n
+        s = (1 - self.rate) * s + self.rate * tanh(self.slow(x, s))
+        h = tanh(c) / (1 + n * n)
+        return torch.cat([h * 2, s], -1), h, c, n, s
+
+
+class Delays(Cell):
+    """Products with two delays, and a third read plainly."""
+
+    states = ("h", "c")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size, delays={"h": (1, 2, 4)})
+        self.a = self.affine("x", "h[1]", "h[4]")
+        self.b = self.affine(hidden_size)
+
+    def step(self, x: Tensor, h: tuple[Tensor, ...], c: Tensor) -> tuple[Tensor, Tensor]:
+        one, two, four = h
+        c = 0.5 * c + tanh(self.a(x, one, four)) * two
+        return tanh(self.b(c)) + 0.1 * four, c
+
+
+class Pieces(Cell):
+    """One fused product cut into gates, states cut and joined again."""
+
+    states = ("h", "m")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size, sizes={"m": 2 * hidden_size})
+        self.all = self.affine("x", "h", size=4 * hidden_size)
+        self.mix = self.affine(2 * hidden_size)
+
+    def step(self, x: Tensor, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        i, f, o, z = self.all(x, h).chunk(4, -1)
+        old, older = m.split(h.shape[-1], -1)
+        c = sigmoid(f) * old + sigmoid(i) * tanh(z) + 0.1 * older
+        joined = torch.cat([c, tanh(old)], -1)
+        return sigmoid(o) * tanh(self.mix(joined)), torch.cat([c, old], -1)
+
+
+class MasksAndTime(Cell):
+    """A mask a sequence, a mask a step, the time index, and a value that is not to be differentiated."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.b = self.affine("x", "h"), self.affine("x")
+        self.mask("drop", "h", 0.4)
+        self.mask("noise", "x", 0.3, each="step")
+
+    def step(self, x: Tensor, h: Tensor, *, t: Tensor, drop: Tensor, noise: Tensor) -> Tensor:
+        wave = torch.remainder(t, 3.0) / 3.0 + torch.cos(0.5 * t)
+        kept = torch.where(wave > 0.2, self.a(x * noise, h * drop), h)
+        return tanh(kept + wave * self.b(x)) + 0.1 * h.detach() * torch.clamp(h, -0.3, 0.4)
+
+
+class TiedAndPlain(Cell):
+    """A weight used twice, a matrix applied from the other side, functions of weights inside the step."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.skew = torch.nn.Parameter(torch.randn(hidden_size, hidden_size) / hidden_size**0.5)
+        self.low, self.high = torch.nn.Parameter(torch.randn(2, hidden_size)), torch.nn.Parameter(torch.randn(hidden_size, 2))
+        self.tau = self.vector(fill=0.5)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        product = self.a(x, h)
+        turned = h @ (self.skew - self.skew.t())
+        leak = sigmoid(self.tau)
+        narrow = F.linear(F.linear(tanh(h), self.low), self.high)
+        return (1 - leak) * h + leak * tanh(product + turned) * sigmoid(product + 1.0) + 0.1 * F.softplus(narrow)
+
+
+class NoProduct(Cell):
+    """No H×H product at all: memory bandwidth is the limit."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x")
+        self.w = self.vector(fill=0.5)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.relu(self.a(x) + self.w * h)
+
+
+STRANGE = [TwoChainedProducts, RowNormalised, FourStates, Delays, Pieces, MasksAndTime, TiedAndPlain, NoProduct]

@@ -1,0 +1,101 @@
+"""The compiled engine against the plain loop: values and every gradient, in float64."""
+
+import pytest
+import torch
+
+import recurra as rc
+from engine.compare import compare, sequences
+from engine.strange_cells import STRANGE
+from recurra.cell import Cell, registry
+
+ON_THE_REFERENCE = {"unitary_rnn"}  # complex numbers
+EXACT = 1e-12
+ZOO = sorted(set(registry()))
+
+
+def zoo_cell(name: str, input_size: int = 3, hidden_size: int = 5) -> Cell:
+    return rc.layer(name, input_size, hidden_size).sheets[0].double()
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_every_cell_of_the_zoo(name: str):
+    cell = zoo_cell(name, 5, 18)
+    found = compare(cell, sequences(cell, 7, 3, torch.float64))
+    assert found.backend == ("reference" if name in ON_THE_REFERENCE else "compiled")
+    assert found.values < EXACT
+    assert found.gradients < EXACT
+
+
+@pytest.mark.parametrize("cell_class", STRANGE)
+@pytest.mark.parametrize(("steps", "batch", "inputs", "units"), [(9, 7, 6, 17), (1, 1, 5, 1), (2, 13, 1, 33), (6, 2, 20, 64)])
+def test_strange_cells_of_any_size(cell_class: type[Cell], steps: int, batch: int, inputs: int, units: int):
+    cell = cell_class(inputs, units).double()
+    found = compare(cell, sequences(cell, steps, batch, torch.float64))
+    assert found.backend == "compiled"
+    assert found.values < EXACT
+    assert found.gradients < EXACT
+
+
+@pytest.mark.parametrize("cell_class", STRANGE)
+def test_lengths_resets_and_traces(cell_class: type[Cell]):
+    cell = cell_class(4, 9).double()
+    lengths = torch.tensor([3, 8, 1, 8, 5])
+    resets = torch.rand(8, 5) < 0.3
+    for more, keep_trace in (
+        ({"lengths": lengths}, False),
+        ({"resets": resets}, False),
+        ({"lengths": lengths, "resets": resets}, False),
+        ({"lengths": lengths}, cell_class is not STRANGE[6]),  # a named value there has no rows
+    ):
+        found = compare(cell, sequences(cell, 8, 5, torch.float64, **more), keep_trace)
+        assert found.backend == "compiled"
+        assert found.values < EXACT
+        assert found.gradients < EXACT
+
+
+def test_lengths_of_zero_give_the_initial_state():
+    cell = STRANGE[3](4, 6).double()
+    for lengths in (torch.tensor([0, 3, 2]), torch.tensor([0, 0, 0])):
+        found = compare(cell, sequences(cell, 3, 3, torch.float64, lengths=lengths))
+        assert found.values < EXACT
+        assert found.gradients < EXACT
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("batch", [1, 2, 40])
+@pytest.mark.parametrize("cell_class", [STRANGE[0], STRANGE[1], STRANGE[4]])
+def test_any_number_of_threads_sharing_the_batch_or_the_units(cell_class: type[Cell], batch: int, threads: int):
+    cell = cell_class(40, 100).double()
+    given = sequences(cell, 12, batch, torch.float64)
+    torch.set_num_threads(threads)
+    try:
+        found = compare(cell, given)
+    finally:
+        torch.set_num_threads(1)
+    assert found.backend == "compiled"
+    assert found.values < EXACT
+    assert found.gradients < EXACT
+
+
+def test_nothing_of_the_padding_is_read():
+    cell = zoo_cell("lstm")
+    lengths = torch.tensor([2, 4])
+    given = sequences(cell, 4, 2, torch.float64, lengths=lengths)
+    with torch.no_grad():
+        given.x[2:, 0] = float("nan")
+    found = compare(cell, given)
+    assert found.values < EXACT
+    assert found.gradients < EXACT
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "irnn"])
+def test_nan_and_infinity_pass_through(name: str, bad: float):
+    cell = rc.layer(name, 3, 20).sheets[0]
+    given = sequences(cell, 4, 3, torch.float32)
+    with torch.no_grad():
+        given.x[1, 1, 0] = bad
+    with torch.no_grad():
+        expected, found = rc.engine.reference.scan(cell, given), rc.engine.scan.scan(cell, given)
+    for one, other in ((found.y, expected.y), *zip(found.state, expected.state, strict=True)):
+        torch.testing.assert_close(one, other, equal_nan=True, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,185 @@
+"""The compiled engine among everything else torch does: transforms, torch.compile, copies, processes, second derivatives."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+import recurra as rc
+from engine.compare import sequences
+from recurra.engine import compiled
+from recurra.engine.scan import choose, set_backend
+
+
+@pytest.fixture
+def layer() -> rc.Recurrent:
+    return rc.layer("gru", 3, 4).double()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(5, 2, 3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("lengths", [None, (5, 3), (5, 5)])
+def test_opcheck(layer: rc.Recurrent, lengths: tuple[int, ...] | None):
+    cell = layer.sheets[0]
+    given = sequences(cell, 5, 2, torch.float64)
+    key = choose(cell, given).key
+    weights = [w.detach().requires_grad_() for w in compiled.PLANS[key].prologue(cell.weights())]
+    ends = None if lengths is None else torch.tensor(lengths)
+    torch.library.opcheck(compiled.scan, (key, given.x, list(given.state), [], weights, ends))
+
+
+def test_first_and_second_derivatives(layer: rc.Recurrent, x: torch.Tensor):
+    names = [name for name, _ in layer.named_parameters()]
+
+    def run(x: torch.Tensor, h: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x, h))
+
+    with set_backend("compiled"):
+        given = [x[:3], torch.randn(1, 2, 4, dtype=torch.float64), *(p.detach() for p in layer.parameters())]
+        inputs = [value.clone().requires_grad_() for value in given]
+        assert torch.autograd.gradcheck(run, inputs)
+        assert torch.autograd.gradgradcheck(run, inputs)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, when it first differentiates forward
+def test_transforms_give_what_the_reference_gives(layer: rc.Recurrent, x: torch.Tensor):
+    def number(x: torch.Tensor) -> torch.Tensor:
+        return (layer(x)[0] ** 2).sum()
+
+    ones = torch.ones_like(x)
+    with set_backend("compiled"):
+        slope = torch.autograd.grad(number(x.requires_grad_()), x)[0]
+        x = x.detach()
+        torch.testing.assert_close(torch.func.jvp(number, (x,), (ones,))[1], slope.sum())
+        torch.testing.assert_close(torch.func.jacfwd(number)(x), slope)
+        torch.testing.assert_close(torch.func.grad(number)(x), slope)
+        torch.testing.assert_close(torch.vmap(number)(torch.stack([x, -x])), torch.stack([number(x), number(-x)]))
+        with forward_ad.dual_level():
+            dual = number(forward_ad.make_dual(x, ones))
+            torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, slope.sum())
+        hessian = torch.func.hessian(number)(x)
+    with set_backend("reference"):
+        torch.testing.assert_close(hessian, torch.func.hessian(number)(x))
+
+
+def test_gradients_of_single_samples(layer: rc.Recurrent, x: torch.Tensor):
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def loss(parameters: dict[str, torch.Tensor], one: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layer, parameters, (one[:, None],))[0].sum()
+
+    with set_backend("compiled"):
+        found = torch.vmap(torch.func.grad(loss), in_dims=(None, 1))(parameters, x)
+        layer(x)[0].sum().backward()
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(found[name].sum(0), parameter.grad)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.compile's own
+@pytest.mark.parametrize("lengths", [None, (5, 3)])
+def test_torch_compile_sees_one_operation(layer: rc.Recurrent, x: torch.Tensor, lengths: tuple[int, ...] | None):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    ends = None if lengths is None else torch.tensor(lengths)
+    counter = CompileCounterWithBackend("aot_eager")
+    fast = torch.compile(layer, fullgraph=True, backend=counter)
+    fast(x, lengths=ends)[0].sum().backward()
+    found = [p.grad.clone() for p in layer.parameters()]
+    layer.zero_grad()
+    y = layer(x, lengths=ends)[0]
+    y.sum().backward()
+    torch.testing.assert_close(fast(x, lengths=ends)[0], y)
+    torch.testing.assert_close(found, [p.grad for p in layer.parameters()])
+    operations = [node.target for graph in counter.graphs for node in graph.graph.nodes if node.op == "call_function"]
+    assert operations.count(torch.ops.recurra.scan.default) == counter.frame_count == 1
+
+
+def test_copies_and_pickles(layer: rc.Recurrent, x: torch.Tensor):
+    y = layer(x)[0]
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(other(x)[0], y, rtol=0, atol=0)
+
+
+def test_two_forward_passes_before_a_backward_pass():
+    layer = rc.layer("lstm", 8, 64)
+    first, second = torch.randn(2, 40, 30, 8)
+    one, other = layer(first)[0], layer(second)[0]
+    one.sum().backward()
+    other.sum().backward()
+    together = [p.grad for p in layer.parameters()]
+    layer.zero_grad(set_to_none=True)
+    for x in (first, second):
+        layer(x)[0].sum().backward()
+    torch.testing.assert_close(together, [p.grad for p in layer.parameters()], rtol=0, atol=0)
+
+
+def test_an_output_changed_in_place_is_noticed(layer: rc.Recurrent, x: torch.Tensor):
+    y = layer(x)[0]
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_parameters_changed_behind_autograds_back_are_seen(layer: rc.Recurrent, x: torch.Tensor):
+    before = layer(x)[0]
+    for parameter in layer.parameters():
+        parameter.data.mul_(0.5)
+    with set_backend("reference"):
+        expected = layer(x)[0]
+    torch.testing.assert_close(layer(x)[0], expected)
+    assert not torch.allclose(before, expected)
+
+
+def test_autocast_and_narrow_floats():
+    x = torch.randn(5, 2, 3)
+    layer = rc.layer("lstm", 3, 4)
+    exact = layer(x)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)[0]
+    y.float().sum().backward()
+    torch.testing.assert_close(y.float(), exact, rtol=0.02, atol=0.02)
+    narrow = layer.bfloat16()
+    y, (h, _) = narrow(x.bfloat16())
+    assert y.dtype == h.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), exact.detach(), rtol=0.02, atol=0.02)
+
+
+FORK = """
+import os, torch, recurra as rc
+torch.set_num_threads(2)
+layer, x = rc.layer("lstm", 64, 128), torch.randn(50, 32, 64)
+expected = layer(x)[0]
+expected.sum().backward()
+child = os.fork()
+if child == 0:
+    y = layer(x)[0]
+    torch.set_num_threads(1)  # torch itself would wait for the threads of its parent
+    same = torch.allclose(y, expected)
+    os._exit(0 if same else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_runs_on_one_thread():
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
+
+
+def test_the_backend_can_be_set_for_a_while():
+    layer = rc.layer("lstm", 3, 4)
+    given = sequences(layer.sheets[0], 3, 2, torch.float32)
+    assert choose(layer.sheets[0], given).backend == "compiled"
+    with set_backend("reference"):
+        assert choose(layer.sheets[0], given).backend == "reference"
+    assert choose(layer.sheets[0], given).backend == "compiled"
+    with pytest.raises(rc.RecurraError, match="'fast'.*did you mean|one of auto, compiled, reference"):
+        set_backend("fast")
