@@ -186,12 +186,15 @@ class LayerNorm(Modifier):
         edit = Rewriter(step)
         path = f"modifiers.{next(i for i, m in enumerate(cell.modifiers) if m is self)}"
         for group in _groups(edit.step):
-            self._normalise(edit, group, [_label(edit.step, product) for product in group], path)
+            normal = self._normal(edit, group, [_label(edit.step, product) for product in group], path)
+            for product, new in zip(group, normal, strict=True):
+                edit.replace_everywhere(product, new)
         if "memory" in self.gains:
-            self._normalise(edit, [edit.proposed(str(cell.memory))], ["memory"], path)
+            memory = edit.proposed(str(cell.memory))
+            edit.replace_uses(memory, *self._normal(edit, [memory], ["memory"], path))
         return edit.finish()
 
-    def _normalise(self, edit: "Rewriter", values: list[fx.Node], labels: list[str], path: str) -> None:
+    def _normal(self, edit: "Rewriter", values: list[fx.Node], labels: list[str], path: str) -> list[fx.Node]:
         """`g ⊙ (v - mean) / √(var + ε) + β`, mean and variance taken over all values together."""
         edit.gather(values)
         count = sum(self.gains[label].numel() for label in labels)
@@ -199,12 +202,14 @@ class LayerNorm(Modifier):
         apart = [edit.call(aten.sub.Tensor, value, mean) for value in values]
         var = edit.row_mean([edit.call(aten.mul.Tensor, a, a) for a in apart], count)
         scale = edit.call(aten.rsqrt.default, edit.call(aten.add.Tensor, var, self.eps))
-        for value, a, label in zip(values, apart, labels, strict=True):
+        normal = []
+        for a, label in zip(apart, labels, strict=True):
             gain = edit.weight(f"{path}.gains.{label}", self.gains[label])
             shift = edit.weight(f"{path}.shifts.{label}", self.shifts[label])
             scaled = edit.call(aten.mul.Tensor, edit.call(aten.mul.Tensor, a, scale), gain)
-            edit.replace_uses(value, edit.call(aten.add.Tensor, scaled, shift))
+            normal.append(edit.call(aten.add.Tensor, scaled, shift))
         edit.cursor = None
+        return normal
 
 
 # ---------------------------------------------------------------------------------------------------- rewriting
@@ -285,6 +290,13 @@ class Rewriter:
         for user in list(old.users):
             if user.op != "output" and OUTSIDE not in user.meta and not _feeds(user, new):
                 user.replace_input_with(old, new)
+
+    def replace_everywhere(self, old: fx.Node, new: fx.Node) -> None:
+        """Whatever reads `old`, in the equations and after them, reads `new`; so does the caller."""
+        for user in list(old.users):
+            if user.op != "output" and not _feeds(user, new):
+                user.replace_input_with(old, new)
+        self.replace_output(old, new)
 
     def replace_output(self, old: fx.Node, new: fx.Node) -> None:
         """What the step returns as `old` it returns as `new`; what computes with `old`, and its name, stay.
