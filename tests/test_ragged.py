@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from cases import Case, draw_inputs, every_case, every_name
+from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close
 from test_layers import flat
 from torch import Tensor
@@ -40,10 +41,11 @@ def alone(layer: rc.Recurrent, x: Tensor) -> tuple[Tensor, list[Tensor], Tensor,
         y,
         [torch.cat(parts, 1) for parts in zip(*states, strict=True)],
         x_gradient,
-        [sum(g) for g in zip(*each, strict=True)],
+        [torch.stack(g).sum(0) for g in zip(*each, strict=True)],
     )
 
 
+@on_either_engine
 @every_case
 def test_every_sequence_gives_what_it_gives_alone(case: Case):
     layer, x = case.layer(bidirectional=True), draw_inputs(case, STEPS, len(LENGTHS))
@@ -79,11 +81,13 @@ def check_padding(layer: rc.Recurrent, x: Tensor, tolerance: float) -> None:
             assert_close(other, value, tolerance)
 
 
+@on_either_engine
 @every_case
 def test_padding_changes_nothing(case: Case):
     check_padding(case.layer(bidirectional=True), draw_inputs(case, STEPS, len(LENGTHS)), 1e-12)
 
 
+@on_either_engine
 @every_name
 def test_padding_changes_nothing_in_float32(case: Case):
     x = draw_inputs(case, STEPS, len(LENGTHS)).float()
@@ -208,6 +212,7 @@ def start_of(state: tuple[Tensor, ...], b: int, direction: int) -> list[Tensor]:
     return [value[direction : direction + 1, b : b + 1] for value in state]
 
 
+@on_either_engine
 @every_name
 def test_resets_cut_a_stream_into_separate_sequences_in_both_directions(case: Case):
     layer = case.layer(bidirectional=True, initial="learned")
