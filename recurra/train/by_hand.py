@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recurra.cell import Cell
-from recurra.cells import GRU, LSTM, RNN, VanillaLSTM
 from recurra.cells.activations import identity
+from recurra.cells.gru import GRU
+from recurra.cells.lstm import LSTM, VanillaLSTM
+from recurra.cells.plain import RNN
 from recurra.errors import InputError, ShapeError
 from recurra.layers import Readout, Recurrent
 

@@ -200,8 +200,9 @@ class Window:
 
         def outputs(w: Tensor, r: Tensor, state: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
             state = self.machine.start(w, 1)[0] if self.first else state
-            for x_t in xs:
-                y, state = self.machine.step(w, r, state, x_t)
+            for x_t in xs[:-1]:
+                state = self.machine.step(w, r, state, x_t)[1]
+            y = self.machine.step(w, r, state, xs[-1])[0]
             return y, y
 
         both = vmap(jacrev(outputs, (0, 1), has_aux=True), in_dims=(None, None, 0, 1))

@@ -87,10 +87,9 @@ class Network:
         D = D or self.D
         back = back or (lambda t: (D(t + 1) @ self.W).T)
         total = torch.zeros_like(self.W)
+        delta = self.V.T @ self.g[-1] if last is None else last()
         for t in range(self.T, 0, -1):
-            if t == self.T:
-                delta = self.V.T @ self.g[t - 1] if last is None else last()
-            else:
+            if t < self.T:
                 delta = self.V.T @ self.g[t - 1] + back(t) @ delta
             total += torch.outer(D(t) @ delta, self.h[t - 1])
         return total
@@ -128,12 +127,12 @@ def e2(net: Network) -> Erratum:
     return _of_gradient("E2", "154", "L_1 is the current loss", "L_T is the current loss", net, flipped)
 
 
-def e3(net: Network, back: int = 3) -> Erratum:
-    """A net with a gradient truncated to 3 steps still sees a change of the input 5 steps ago."""
+def e3(net: Network, back: int = 2) -> Erratum:
+    """A net whose gradient is cut to 2 steps still sees a change of the input 4 steps ago."""
     changed = net.x.clone()
-    changed[0] += 10.0
+    changed[2] += 10.0  # 4 steps before the last state
     moved = float((net.run(net.W, changed)[-1] - net.h[-1]).norm())
-    what = f"change of h_{net.T} when x_1 changes by 10, gradient cut to {back} steps"
+    what = f"change of h_{net.T} when x_3 changes by 10, gradient cut to {back} steps"
     return Erratum("E3", "150", "h is T-order Markov: 0", "h depends on every input", what, 0.0, moved, moved)
 
 
@@ -185,10 +184,10 @@ def e9(net: Network) -> Erratum:
 
 
 def e10(net: Network) -> Erratum:
-    """h_T after T steps from h_0 reads T inputs; the printed innermost pair skips a state."""
-    skipped = net.run(net.W, net.x[1:])[-1]
-    values = float(skipped.norm()), float(net.h[-1].norm()), _relative(skipped, net.h[-1])
-    return Erratum("E10", "307", "innermost f(h_T, x_{T+1})", "innermost f(h_{T+1}, x_T)", "norm of h", *values)
+    """The printed innermost pair joins a state with the input two steps later: a state is skipped, here h_1."""
+    skipped = net.run(net.W, net.x[1:2])[-1]
+    values = float(skipped.norm()), float(net.h[2].norm()), _relative(skipped, net.h[2])
+    return Erratum("E10", "307", "innermost f(h_T, x_{T+1})", "innermost f(h_{T+1}, x_T)", "norm of h_2", *values)
 
 
 def e11(net: Network) -> Erratum:

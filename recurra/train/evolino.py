@@ -198,10 +198,10 @@ class Evolino(Learner):
 def fit_readout(states: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor:
     """D Φ⁺ for each network: states (N, S, H), targets (S, q) → (N, q, H + 1), the last column a bias."""
     phi = F.pad(states, (0, 1), value=1.0)
-    if ridge == 0.0:
-        return (torch.linalg.pinv(phi) @ target).mT
-    gram = phi.mT @ phi + ridge * torch.eye(phi.shape[-1], dtype=phi.dtype, device=phi.device)
-    return torch.linalg.solve(gram, phi.mT @ target).mT
+    U, singular, Vh = torch.linalg.svd(phi, full_matrices=False)  # normal equations would square the condition number
+    tiny = singular[..., :1] * max(phi.shape[-2:]) * torch.finfo(phi.dtype).eps
+    inverse = torch.where(singular > tiny, singular / (singular.square() + ridge), 0.0)
+    return (Vh.mT @ (inverse[..., None] * (U.mT @ target))).mT
 
 
 def read(states: Tensor, readouts: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Machine:
         self.layer, self.head = _parts(model)
         self.cells: list[Cell] = [] if self.layer is None else self.layer.sheets
         self.recurrent = _named(self.cells)
-        self.readout = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
+        self.readout: dict[str, Tensor] = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
         self.sizes = [math.prod(state.shape(1)) for cell in self.cells for state in cell.carried]
         self._known: dict[Any, Callable] = {}
         self._calls: Counter[Any] = Counter()

@@ -34,12 +34,11 @@ class Nesterov(torch.optim.Optimizer):
             before, now = self.momentum(group["step"]), self.momentum(group["step"] + 1)
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._move(parameter, group["lr"], before, now)
+                    self._move(parameter, parameter.grad, group["lr"], before, now)
             group["step"] += 1
         return loss
 
-    def _move(self, parameter: Tensor, rate: float, before: float, now: float) -> None:
-        gradient = parameter.grad
+    def _move(self, parameter: Tensor, gradient: Tensor, rate: float, before: float, now: float) -> None:
         v = self.state[parameter].setdefault("v", torch.zeros_like(parameter))
         parameter.add_(v, alpha=now * before).sub_(gradient, alpha=(1 + now) * rate)
         v.mul_(before).sub_(gradient, alpha=rate)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cell import Cell
-from recurra.cells import LSTM, OriginalLSTM, VanillaLSTM
 from recurra.cells.greff import LSTMNFG
+from recurra.cells.lstm import LSTM, OriginalLSTM, VanillaLSTM
 from recurra.errors import InputError
 from recurra.train.learner import Learner, Optimizer, Wanted, positive, resolve_optimizer, wanted
 from recurra.train.machine import Machine

@@ -100,7 +100,7 @@ class Rows(Sensitivity):
         self.owner = torch.cat([unit.reshape(-1) for unit in owners]).to(machine.like.device)  # (P,): its unit
 
     def _first(self, weights: Tensor, batch: int) -> Tensor:
-        start, pull = vjp(lambda w: self.machine.start(w, 1)[0], weights)
+        start, pull = vjp(lambda w: self.machine.start(w, 1)[0], weights)  # pyrefly: ignore
         first = vmap(pull)(self._ones(start))[0]  # (m, P): no weight is shared, so sums over units lose nothing
         return first.expand(batch, *first.shape).contiguous()
 
@@ -110,7 +110,7 @@ class Rows(Sensitivity):
         return eye.repeat_interleave(self.width, dim=1)
 
     def _one(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-        (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)
+        (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)  # pyrefly: ignore
         zero_y, zero_s = torch.zeros_like(y), torch.zeros_like(new)
         eye = torch.eye(len(y), dtype=y.dtype, device=y.device)
         y_weights, y_readout, y_state = vmap(lambda e: pull((e, zero_s)))(eye)
@@ -134,7 +134,7 @@ class Elementwise(Rows):
     """`Rows` for states that meet element by element, where it is exact and never needs the whole Jacobian."""
 
     def _one(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-        (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)
+        (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)  # pyrefly: ignore
         zero_y, zero_s = torch.zeros_like(y), torch.zeros_like(new)
         eye = torch.eye(len(y), dtype=y.dtype, device=y.device)
         y_weights, y_readout, y_state = vmap(lambda e: pull((e, zero_s)))(eye)

@@ -1,0 +1,175 @@
+"""Evolved cells: graphs that are ordinary cells, mutations that keep them so, and NSGA-II."""
+
+import json
+import random
+
+import pytest
+import torch
+from helpers import assert_close, run
+
+import recurra as rc
+from recurra.engine.trace import trace
+from recurra.train import Evolution, Genome, Language, Trial, evolve_cells, lstm_genome, rnn_genome
+from recurra.train.evolve_cells import languages, try_cell, width
+from recurra.train.genome import Node
+from recurra.train.mutations import MUTATIONS, Draft, _Impossible, mutate
+from recurra.train.nsga import crowding, dominates, fronts, select
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_the_lstm_genome_is_the_lstm(forget: bool) -> None:
+    cell = lstm_genome(forget).cell_class()(3, 4).double()
+    known = rc.registry()["lstm" if forget else "original_lstm"](3, 4).double()
+    with torch.no_grad():
+        for gate in "ifgo" if forget else "igo":
+            for name in ("U", "W", "b"):
+                getattr(getattr(known, gate), name).copy_(getattr(cell.get_submodule(f"a_{gate}"), name).normal_())
+    x = torch.randn(6, 2, 3, dtype=torch.float64)
+    for found, expected in zip(run(cell, x), run(known, x), strict=True):
+        assert_close(found, expected, 1e-14)
+
+
+def walk(steps: int, seed: int = 0) -> list[Genome]:
+    chance, genome, seen = random.Random(seed), lstm_genome(), []
+    for _ in range(steps):
+        genome = mutate(genome, chance)
+        genome = lstm_genome() if len(genome.nodes) > 30 else genome
+        seen.append(genome)
+    return seen
+
+
+def test_mutants_are_valid_cells() -> None:
+    """Genome checks order and names when made; here every tenth mutant runs and has a gradient."""
+    for genome in walk(100)[::10]:
+        cell = genome.cell_class()(2, 3).double()
+        x = torch.randn(4, 2, 2, dtype=torch.float64)
+        y = run(cell, x)[0]
+        assert y.shape == (4, 2, 3)
+        y.sum().backward()
+        assert sum(p.numel() for p in cell.parameters()) == genome.weights(2, 3)
+
+
+def test_cycles_only_through_states() -> None:
+    for genome in walk(60, seed=1):
+        known = {"x", "h", *genome.memories}
+        for name, node in genome.nodes.items():
+            assert known.issuperset(node.inputs)
+            known.add(name)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_each_mutation_changes_something(name: str) -> None:
+    changed = 0
+    for seed in range(20):
+        draft = Draft(lstm_genome())
+        try:
+            MUTATIONS[name](draft, random.Random(seed))
+            changed += draft.finish() != lstm_genome()
+        except (_Impossible, rc.RecurraError):
+            continue
+    assert changed >= 3
+
+
+def test_a_mutant_traces_and_prints_its_equations() -> None:
+    genome = walk(5, seed=2)[-1]
+    cell = genome.cell_class()(3, 4)
+    assert set(trace(cell).named) >= set(genome.nodes) - {genome.output}
+    text = genome.equations()
+    assert r"\sigma" in text or r"\tanh" in text
+    assert genome.source().startswith("def step(self, x, h")
+
+
+def test_saved_registered_and_built_by_name(tmp_path) -> None:
+    genome = walk(3, seed=4)[-1]
+    genome.save(tmp_path / "cell.json")
+    again = Genome.load(tmp_path / "cell.json")
+    assert again == genome
+    name = f"evolved_{genome.digest}"
+    again.register(name)
+    try:
+        y, _ = rc.layer(name, 2, 3)(torch.zeros(4, 1, 2))
+        assert y.shape == (4, 1, 3)
+    finally:
+        rc.cell._REGISTRY.pop(name)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"nodes": [["a", "affine", ["x", "b"], 0.0]], "output": "a", "memories": {}},
+        {"nodes": [["a", "import os", ["x"], 0.0]], "output": "a", "memories": {}},
+        {"nodes": [["a) or exec('x", "affine", ["x"], 0.0]], "output": "a", "memories": {}},
+        {"nodes": [["a", "affine", ["x"], 0.0]], "output": "b", "memories": {}},
+        {"nodes": [["a", "tanh", ["x"], 0.0]], "output": "a", "memories": {}},
+        {"nodes": [["parameters", "affine", ["x"], 0.0]], "output": "parameters", "memories": {}},
+        {"nodes": [["a", "affine", ["x"], 0.0]], "output": "a", "memories": {"c); import os": "a"}},
+        {"nodes": 3},
+        [],
+    ],
+)
+def test_a_broken_file_is_refused(tmp_path, broken) -> None:
+    path = tmp_path / "cell.json"
+    path.write_text(json.dumps(broken))
+    with pytest.raises(rc.RecurraError, match="genome"):
+        Genome.load(path)
+
+
+def test_nsga() -> None:
+    points = [(1, 4), (2, 2), (4, 1), (3, 3), (4, 4), (2, 2.5)]
+    assert dominates((1, 1), (1, 2))
+    assert not dominates((1, 1), (1, 1))
+    assert fronts(points) == [[0, 1, 2], [5], [3], [4]]
+    room = crowding([(0, 3), (1, 1.5), (3, 0)], [0, 1, 2])
+    assert room[0] == room[2] == float("inf")
+    assert room[1] == pytest.approx(2.0)
+    assert set(select(points, 2)) == {0, 2}  # the ends of the front
+    assert select(points, 4)[3] == 5
+
+
+def test_equal_weights() -> None:
+    for genome in (lstm_genome(), rnn_genome(), *walk(5)):
+        size = width(genome, languages()[0], 300)
+        total = lambda s, g=genome: g.weights(3, s) + 3 * (s + 1)  # noqa: E731
+        assert total(size) <= 300 < total(size + 1)
+
+
+def by_size(genome: Genome, language: Language, trial: Trial, seed: int) -> tuple[float, float]:
+    """A stand-in for training: fewer nodes are better in one language, more memories in the other."""
+    return (float(len(genome.nodes)) if language.name == "anbn" else -float(len(genome.memories))), 0.0
+
+
+def test_evolution_goes_where_it_is_judged_and_resumes_exactly() -> None:
+    straight = Evolution(population=6, judge=by_size, seed=3)
+    for _ in range(6):
+        straight.generation()
+    assert straight.best(0).objectives[0] <= min(m.objectives[0] for m in straight.founders)
+    assert straight.best(1).objectives[1] < min(m.objectives[1] for m in straight.founders)
+    first, second = (Evolution(population=6, judge=by_size, seed=3) for _ in range(2))
+    for _ in range(3):
+        first.generation()
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    for _ in range(3):
+        second.generation()
+    assert second.state_dict() == straight.state_dict()
+    assert all(not dominates(m.objectives, f.objectives) for f in straight.front for m in straight.members)
+
+
+def test_a_run_with_real_training() -> None:
+    trial = Trial(weights=120, steps=2, batch=4)
+    evolution = evolve_cells(1, population=3, trial=trial, languages=languages()[:1])
+    assert len(evolution.members) == 3
+    assert all(0 < m.objectives[0] < 10 for m in evolution.members)
+
+
+@pytest.mark.slow
+def test_training_teaches_the_lstm_genome_a_language() -> None:
+    before = try_cell(lstm_genome(), languages()[0], Trial(steps=1), 0)[0]
+    after = try_cell(lstm_genome(), languages()[0], Trial(steps=150, batch=16), 0)[0]
+    assert after < 0.7 * before
+
+
+def test_bad_nodes() -> None:
+    with pytest.raises(rc.RecurraError, match="each input once"):
+        Genome({"a": Node("affine", ("x", "x"))}, "a", {})
+    with pytest.raises(rc.RecurraError, match="1 to 1 inputs"):
+        Genome({"a": Node("affine", ("x",)), "b": Node("tanh", ("a", "h"))}, "b", {})
