@@ -17,7 +17,7 @@ from . import options
 from .errors import EchoStateWarning
 from .matrices import Weights
 from .member import Member
-from .series import check_length, check_targets, delayed, is_one, series, warn_constant_inputs
+from .series import as_array, check_length, check_targets, delayed, is_one, series, warn_constant_inputs
 
 WATCHED = 600  # steps of the input on which the echo property is tested
 
@@ -244,19 +244,22 @@ class EchoStateNetwork(BaseEstimator):
         if self.feedback and teacher is None:
             return self._run_free(starts, np.zeros((1, self.n_outputs_)), x[:, None])[:, 0]
         drive = np.hstack([x, delayed(teacher)]) if self.feedback and teacher is not None else x
-        answers = np.zeros((len(x), self.n_outputs_))
+        votes = self.n_outputs_ if self.classes_ is None else len(self.classes_)
+        answers = np.zeros((len(x), votes))
         for member, state in zip(self.members_, starts, strict=True):
             for first in range(0, len(x), self.chunk):
                 piece = slice(first, first + self.chunk)
                 states, state = member.reservoir.run(drive[piece, None], state)
                 answers[piece] += self._answer(member, states[:, 0], x[piece]) / len(self.members_)
         if self.classes_ is not None:
-            return self.classes_[np.clip(np.round(answers[:, 0]).astype(int), 0, len(self.classes_) - 1)]
+            return self.classes_[answers.argmax(axis=1)]
         return answers
 
     def _answer(self, member: Member, states: np.ndarray, x: np.ndarray) -> np.ndarray:
-        activation = options.output_activation(self.output_activation)
-        return activation.apply(member.predict(member.features(states, x)))
+        found = member.predict(member.features(states, x))
+        if self.classes_ is not None:  # one vote a member
+            return np.eye(len(self.classes_))[found[:, 0].astype(int)]
+        return options.output_activation(self.output_activation).apply(found)
 
     def generate(self, steps: int, X: Any = None, warmup: Any = None, warmup_X: Any = None) -> np.ndarray:
         """Run on alone: (steps, q), each output heard as the next step's past.
@@ -323,7 +326,7 @@ class EchoStateNetwork(BaseEstimator):
 
     def _encode(self, y: Any, learn: bool = False) -> np.ndarray:
         """One row a series: a one in its class's column, or the number itself."""
-        labels = np.asarray(y.cpu() if isinstance(y, torch.Tensor) else y)
+        labels = as_array(y)
         if learn:
             self.classes_ = None if labels.dtype.kind == "f" else np.unique(labels)
             if self.classes_ is not None and len(self.classes_) < 2:
@@ -354,9 +357,7 @@ class EchoStateNetwork(BaseEstimator):
         if self.mode_ == "sequence":
             found = self.predict(X)
             return (
-                _r2(self._encode(y), found[:, None])
-                if self.classes_ is None
-                else float(np.mean(found == np.asarray(y)))
+                _r2(self._encode(y), found[:, None]) if self.classes_ is None else float(np.mean(found == as_array(y)))
             )
         if self.classes_ is not None:
             answers = self.predict(X)

@@ -14,13 +14,13 @@ from .errors import SeriesWarning
 def is_one(X: Any) -> bool:
     """Whether X is a single series: an array (T,) or (T, d), or a list of plain numbers."""
     if isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype == object):
-        return bool(len(X)) and np.ndim(_array(X[0])) == 0
-    return np.ndim(_array(X)) <= 2
+        return bool(len(X)) and np.ndim(as_array(X[0])) == 0
+    return np.ndim(as_array(X)) <= 2
 
 
 def series(argument: str, X: Any, width: int | None = None) -> list[np.ndarray]:
     """A list of series (T_i, d) without holes, all of one width."""
-    given = [_array(X)] if is_one(X) else [_array(one) for one in X]
+    given = [as_array(X)] if is_one(X) else [as_array(one) for one in X]
     if not given:
         raise InputError(argument, "no series", "at least one")
     checked = [_check(_name(argument, index, len(given)), one) for index, one in enumerate(given)]
@@ -35,7 +35,8 @@ def _name(argument: str, index: int, count: int) -> str:
     return argument if count == 1 else f"{argument}[{index}]"
 
 
-def _array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
+    """A tensor, a table or a list as an array."""
     if isinstance(value, Tensor):
         return value.detach().cpu().numpy()
     return value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
