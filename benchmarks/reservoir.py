@@ -286,7 +286,8 @@ def speed(steps: int = 10_000, units: int = 1000, rounds: int = 3) -> Numbers:
     from reservoirpy.nodes import Reservoir, Ridge
 
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (steps, 1)), rng.uniform(-1, 1, (steps, 1))
+    X = rng.uniform(-1, 1, (steps, 1))
+    y = np.roll(X, 5, axis=0)  # what was heard five steps ago
     own = rc.reservoir.draw(
         units, 1, 0, radius=0.9, density=0.1, input_scaling=1.0, feedback=0.0, bias=0.1, random=np.random.default_rng(1)
     )
@@ -294,12 +295,12 @@ def speed(steps: int = 10_000, units: int = 1000, rounds: int = 3) -> Numbers:
     answers: dict[str, np.ndarray] = {}
 
     def ours(weights: Weights) -> np.ndarray:
-        network = rc.EchoStateNetwork(leak=0.3, weights=weights, washout=100, ridge=1e-6, direct=False)
+        network = rc.EchoStateNetwork(leak=0.3, weights=weights, washout=100, ridge=1e-4, direct=False, intercept=False)
         return network.fit(X, y).predict(X)
 
     def theirs(weights: Weights) -> np.ndarray:
         reservoir = Reservoir(W=weights.W, Win=weights.U, bias=weights.b, lr=0.3)
-        readout = Ridge(ridge=1e-6)
+        readout = Ridge(ridge=1e-4, fit_bias=False)
         readout.fit(reservoir.run(X), y, warmup=100)
         reservoir.reset()
         return np.asarray(readout.run(reservoir.run(X)))
@@ -310,7 +311,7 @@ def speed(steps: int = 10_000, units: int = 1000, rounds: int = 3) -> Numbers:
             answers[name] = run(own)
             times[name].append(time.perf_counter() - started)
     best = {name: min(values) for name, values in times.items()}
-    apart = float(np.abs(answers["recurra"] - answers["reservoirpy"]).max())
+    apart = float(np.abs(answers["recurra"] - answers["reservoirpy"])[100:].max())
     return {
         "what": f"N={units}, {steps:,} steps, density 0.1, fit and predict: times faster than reservoirpy",
         "found": round(best["reservoirpy"] / best["recurra"], 2),

@@ -51,7 +51,10 @@ class LeakyReservoir:
     def run(
         self, drive: np.ndarray, state: np.ndarray, noise: np.random.Generator | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        total = np.matmul(self.inputs, drive.transpose(0, 2, 1)) + self.weights.b[:, None]  # (T, N, B)
+        if drive.shape[1] == 1:
+            total = (drive[:, 0] @ self.inputs.T + self.weights.b)[..., None]  # (T, N, B)
+        else:
+            total = np.matmul(self.inputs, drive.transpose(0, 2, 1)) + self.weights.b[:, None]
         if noise is not None and self.noise:
             total += self.noise * noise.uniform(-1, 1, total.shape)
         states = kernel.run(self.weights.W, np.full(self.units, self.leak), state, total)

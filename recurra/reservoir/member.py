@@ -68,7 +68,8 @@ class Member:
             self.readout = clone(kind).fit(S, D[:, 0] if D.shape[1] == 1 else D)
 
     def _fit_ridge(self, rows: Callable[[], Rows]) -> None:
-        solver, candidates = Ridge(), penalties(self.options["ridge"])
+        candidates = penalties(self.options["ridge"])
+        solver = Ridge(min(candidates))
         for S, D in rows():
             solver.add(S, D)
         self.penalty = candidates[0]

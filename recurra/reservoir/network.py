@@ -135,8 +135,12 @@ class EchoStateNetwork(BaseEstimator):
         self.n_features_in_, self.n_outputs_ = inputs, outputs
         seeds = np.random.SeedSequence(self.random_state).spawn(self.ensemble)
         self.members_ = [Member(given, inputs, outputs, seed) for seed in seeds]
+
+    @property
+    def effective_spectral_radius_(self) -> float | None:
+        """The largest ρ(αW + (1-α) I) of the first member's reservoirs; None where they are cells."""
         radii = [layer.effective_radius for layer in self.members_[0].reservoir.layers]
-        self.effective_spectral_radius_ = max((r for r in radii if r is not None), default=None)
+        return max((radius for radius in radii if radius is not None), default=None)
 
     def _mode(self, X: Any, y: Any) -> str:
         """What is asked: "feedback", "next", "sequence" or "transduction"."""

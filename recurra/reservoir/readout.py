@@ -1,7 +1,8 @@
 """Readouts, D ≈ S V: ridge regression over a stream of chunks, and recursive least squares.
 
-Ridge keeps the triangular factor R of everything seen, [S D] = Q R, and no states. R has the conditioning of S, where
-S'S would have its square; closed-loop generation lives on the small singular values.
+Ridge keeps no states, but the triangular factor R of everything seen, [S D] = Q R. R has the conditioning of S, where
+S'S has its square; closed-loop generation lives on the small singular values. While the penalty drowns the rounding of
+S'S, as it often does, S'S is kept instead: it is quicker.
 """
 
 from collections.abc import Sequence
@@ -11,24 +12,45 @@ import torch
 
 from ..errors import InputError
 
+DROWNED = 1e3 * np.finfo(np.float64).eps  # times |S|²: from this penalty on, rounding of S'S does not matter
 PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unless others are given
 
 
 class Ridge:
     """V = argmin |D - S V|² + β |V|², with S arriving in chunks of any size."""
 
-    def __init__(self) -> None:
+    def __init__(self, smallest: float = 0.0) -> None:
+        """`smallest`: the least penalty that will be asked for."""
+        self.smallest = smallest
+        self.gram: torch.Tensor | None = None  # [S D]'[S D], while that is accurate enough
         self.R: torch.Tensor | None = None
-        self.rows = 0
 
     def add(self, S: np.ndarray, D: np.ndarray) -> None:
         """Rows (n, features) and their targets (n, q)."""
         new = torch.from_numpy(np.hstack([S, D]))
-        self.features, self.rows = S.shape[1], self.rows + len(S)
-        self.R = torch.linalg.qr(new if self.R is None else torch.cat([self.R, new]), mode="r").R
+        self.features = S.shape[1]
+        if self.R is None:
+            product = new.T @ new if self.gram is None else self.gram.addmm(new.T, new)
+            if self.smallest > DROWNED * float(product[: self.features].diagonal().sum()):
+                self.gram = product
+                return
+        past = self._factor()
+        self.gram = None
+        self.R = torch.linalg.qr(new if past is None else torch.cat([past, new]), mode="r").R
+
+    def _factor(self) -> torch.Tensor | None:
+        """R with R'R = [S D]'[S D], up to its rounding."""
+        if self.gram is None:
+            return self.R
+        values, vectors = torch.linalg.eigh(self.gram)
+        return torch.linalg.qr(values.clamp_min(0.0).sqrt()[:, None] * vectors.T, mode="r").R
 
     def weights(self, penalty: float) -> np.ndarray:
         """V (features, q). With penalty 0 it is the smallest of the best ones."""
+        if self.gram is not None and penalty >= self.smallest > 0:
+            product = self.gram[: self.features] + penalty * torch.eye(self.features, self.gram.shape[1]).to(self.gram)
+            factor = torch.linalg.cholesky(product[:, : self.features])
+            return torch.cholesky_solve(product[:, self.features :], factor).numpy()
         left, right = self._parts()
         if penalty > 0:
             damped = torch.cat([left, penalty**0.5 * torch.eye(self.features, dtype=left.dtype)])
@@ -44,9 +66,10 @@ class Ridge:
         return LeaveOneOut(vt.T.numpy(), sigma.numpy(), (u.T @ right).numpy(), tuple(penalties))
 
     def _parts(self) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.R is None:
+        factor = self._factor()
+        if factor is None:
             raise InputError("X", "no steps", "at least one step after the washout")
-        return self.R[: self.features, : self.features], self.R[: self.features, self.features :]
+        return factor[: self.features, : self.features], factor[: self.features, self.features :]
 
 
 class LeaveOneOut:

@@ -118,6 +118,19 @@ def test_no_penalty_is_the_pseudo_inverse():
     assert np.linalg.norm(network.members_[0].readout) == pytest.approx(expected, rel=1e-6)
 
 
+def test_ridge_by_products_and_by_factors_agree():
+    random = np.random.default_rng(0)
+    S, D = random.standard_normal((400, 8)), random.standard_normal((400, 2))
+    expected = np.linalg.solve(S.T @ S + 2e-9 * np.eye(8), S.T @ D)
+    # 2e-10 outweighs the rounding of the first rows' products, but not of all: it changes over on the way
+    for smallest, product_kept in ((0.0, False), (2e-10, False), (1e-3, True)):
+        solver = rc.reservoir.Ridge(smallest)
+        for first in range(0, 400, 50):
+            solver.add(S[first : first + 50], D[first : first + 50])
+        assert (solver.gram is not None) == product_kept
+        np.testing.assert_allclose(solver.weights(2e-9), expected, rtol=1e-10, atol=1e-12)
+
+
 def test_leave_one_out_is_really_leaving_one_out():
     random = np.random.default_rng(0)
     S, D = random.standard_normal((30, 5)), random.standard_normal((30, 2))
