@@ -109,6 +109,10 @@ class Affine(nn.Module):
             return derivations[name](getattr(self, f"{name}_raw"))
         return super().__getattr__(name)
 
+    def stored(self, name: str) -> nn.Parameter:
+        """The parameter behind a weight: the weight itself, or what it is derived from."""
+        return getattr(self, f"{name}_raw" if name in self.derivations else name)
+
     def drop_bias(self) -> None:
         if "b" in self.derivations:
             del self.derivations["b"], self.b_raw
@@ -265,9 +269,10 @@ class Cell(nn.Module):
         return (module for module in self.modules() if isinstance(module, Affine))
 
     def recurrent_matrices(self) -> list[Tensor]:
-        """The square matrices that multiply a state (their generators, where a matrix is derived)."""
-        raw = [getattr(a, f"{n}_raw" if n in a.derivations else n) for a in self.affines() for n in a.recurrent()]
-        return [matrix for matrix in raw if matrix.shape[0] == matrix.shape[1]]
+        """The square matrices that multiply a state (their generators, where a matrix is derived; each head's own)."""
+        raw = [affine.stored(name) for affine in self.affines() for name in affine.recurrent()]
+        blocks = [block for matrix in raw for block in (matrix.unbind(0) if matrix.dim() == 3 else (matrix,))]
+        return [matrix for matrix in blocks if matrix.shape[0] == matrix.shape[1]]
 
     def drop_biases(self) -> None:
         """Remove the bias of every affine: torch.nn's `bias=False`, for any cell."""

@@ -57,6 +57,7 @@ class TraceError(RecurraError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean 'lstm'?` when something is near, and the whole list when it is short enough to read."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    plain = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.strip("'\"").lower(), plain, n=1, cutoff=0.5)
+    hint = f"did you mean {plain[close[0]]!r}? " if close else ""
     return f"{hint}one of {', '.join(known)}"

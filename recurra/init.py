@@ -122,8 +122,12 @@ def forget_bias(value: float = 1.0) -> Initialiser:
 
 def _every_recurrent_matrix(fill: Callable[[Tensor], Tensor]) -> Callable[["Cell | Tensor"], None]:
     def apply(target: "Cell | Tensor") -> None:
-        for matrix in [target] if isinstance(target, Tensor) else target.recurrent_matrices():
-            fill(matrix)
+        matrices = [target] if isinstance(target, Tensor) else target.recurrent_matrices()
+        if not matrices:
+            raise InputError("init", type(target).__name__, "a cell with a square recurrent matrix")
+        with torch.no_grad():
+            for matrix in matrices:
+                fill(matrix)
 
     return apply
 
@@ -134,4 +138,5 @@ def _memory_biases(cell: "Cell", asked: str) -> tuple[list[Tensor], list[Tensor]
     if not gates or any(gate.b is None for gate in gates):
         raise InputError("init", asked, f"a cell whose memory gates have biases; {type(cell).__name__} has none")
     split = len(cell.keep)
-    return [gate.b for gate in gates[:split]], [gate.b for gate in gates[split:]]
+    biases = [gate.stored("b") for gate in gates]
+    return biases[:split], biases[split:]

@@ -284,3 +284,21 @@ def test_a_layer_takes_initialisers_for_all_its_cells():
     for cell in layer.sheets:
         assert torch.equal(cell.o.W, torch.eye(6))
         assert torch.equal(cell.f.b, torch.full((6,), 3.0))
+
+
+def test_heads_are_initialised_each_for_itself():
+    cell = rc.layer("slstm", 3, 6, heads=2, init=rc.init.identity(0.5)).sheets[0]
+    for gate in (cell.i, cell.f, cell.z, cell.o):
+        torch.testing.assert_close(gate.W, 0.5 * torch.eye(6))
+
+
+@pytest.mark.parametrize("name", ["projection_lstm", "indrnn", "min_gru", "focused_rnn", "unitary_rnn"])
+def test_a_matrix_initialiser_needs_a_square_recurrent_matrix(name):
+    with pytest.raises(InputError, match="square recurrent matrix"):
+        rc.layer(name, 3, 4, init=rc.init.orthogonal())
+
+
+@pytest.mark.parametrize("name", ["original_lstm", "lstm_nfg", "rnn"])
+def test_a_memory_that_is_never_overwritten_has_no_gate_to_start_open(name):
+    with pytest.raises(InputError, match="memory gates"):
+        rc.layer(name, 3, 4, init=rc.init.forget_bias())

@@ -50,7 +50,7 @@ class LSTMNIG(Variant):
 class LSTMNFG(Variant):
     """No forget gate: the memory only adds up."""
 
-    gates, keep = ("i", "o"), ()
+    gates, keep, write = ("i", "o"), (), ()
 
     def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         i = sigmoid(self.i(x, h) + self.p_i * c)

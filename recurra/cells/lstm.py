@@ -63,7 +63,7 @@ class OriginalLSTM(Memory):
     """The first LSTM: no forget gate; blocks of memory cells may share their gates."""
 
     paper, year = "Hochreiter & Schmidhuber, Long Short-Term Memory", 1997
-    keep = ()
+    keep, write = (), ()  # the memory is never overwritten
 
     def __init__(self, input_size: int, hidden_size: int, squash: str = "tanh", block_size: int = 1):
         super().__init__(input_size, hidden_size)

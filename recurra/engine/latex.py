@@ -130,6 +130,10 @@ class Expressions:
             return self._sum(node), SUM
         if node.target in _MULTIPLICATIONS and not all(isinstance(a, fx.Node) for a in node.args):
             return self._scaled(node)
+        if node.target is aten.clamp.default:
+            low, high = (*node.args[1:], None, None)[:2]
+            bounds = ["-\\infty" if low is None else _number(low)[0], "\\infty" if high is None else _number(high)[0]]
+            return rf"\mathrm{{clip}}\left({', '.join([self.print(node.args[0])[0], *bounds])}\right)", ATOM
         if node.target is aten._fft_c2c.default:
             inverse = "" if node.args[3] else "^{-1}"
             return rf"\mathcal{{F}}{inverse}\,{self._operand(node.args[0], ATOM)}", PRODUCT

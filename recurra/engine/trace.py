@@ -320,8 +320,15 @@ def derivative(step: Step) -> fx.Graph:
 
     def pull_back(*values: Tensor) -> list[Tensor]:
         primals, cotangents = values[:-count], values[-count:]
-        pull = torch.func.vjp(lambda *p: tuple(function(*p)[:count]), *primals)[1]
-        return list(pull(cotangents))
+        smooth = [i for i, value in enumerate(primals) if value.is_floating_point()]  # a permutation has no derivative
+
+        def outputs(*moved: Tensor) -> tuple[Tensor, ...]:
+            given = dict(enumerate(primals)) | dict(zip(smooth, moved, strict=True))
+            return tuple(function(*given.values())[:count])
+
+        pull = torch.func.vjp(outputs, *(primals[i] for i in smooth))[1]
+        found = dict(zip(smooth, pull(cotangents), strict=True))
+        return [found[i] if i in found else torch.zeros_like(value) for i, value in enumerate(primals)]
 
     def at(batch: int) -> fx.Graph:
         examples = _examples(step, batch)
