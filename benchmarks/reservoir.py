@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,9 @@ def memory() -> Numbers:
     curves = {}
     for scale in (0.01, 0.1, 1.0):
         curves[f"input ±{scale:g}"] = [_memory_of(radius, scale, signal) for radius in RADII]
-    draw_curves("reservoir_memory.svg", "Memory capacity, 100 units", "spectral radius", "Σ corr²", RADII, curves)
+    draw_curves(
+        "reservoir_memory.svg", "Memory capacity, 100 units", "spectral radius", "Σ corr²", RADII, curves, most=100.0
+    )
     best = max((max(curve), name) for name, curve in curves.items())
     return {
         "what": "Memory capacity of 100 units against the spectral radius (reservoir_memory.svg): the largest",
@@ -124,7 +126,7 @@ def narma() -> Numbers:
     curves = {}
     for scale in (0.05, 0.2, 1.0):
         curves[f"input scaling {scale:g}"] = [_narma_of(radius, scale, u, y) for radius in RADII]
-    draw_curves("reservoir_narma.svg", "NARMA-10, 200 units", "spectral radius", "NRMSE", RADII, curves)
+    draw_curves("reservoir_narma.svg", "NARMA-10, 200 units", "spectral radius", "NRMSE", RADII, curves, most=1.0)
     best = min((min(curve), name) for name, curve in curves.items())
     return {
         "what": "NARMA-10, 200 units, against the spectral radius (reservoir_narma.svg): the smallest NRMSE",
@@ -148,12 +150,14 @@ def _narma_of(radius: float, scale: float, u: np.ndarray, y: np.ndarray) -> floa
     return round(float(np.mean(errors)), 4)
 
 
-def draw_curves(file: str, title: str, x_name: str, y_name: str, x: tuple, curves: dict[str, list[float]]) -> None:
-    """A small picture: lines with their names, two axes with their numbers."""
+def draw_curves(
+    file: str, title: str, x_name: str, y_name: str, x: Sequence[float], curves: dict[str, list[float]], most: float
+) -> None:
+    """A small picture: lines with their names, two axes with their numbers; values above `most` are cut."""
     width, height, left, top, right, bottom = 640, 400, 60, 40, 170, 50
-    highest = 1.05 * max(max(curve) for curve in curves.values())
+    highest = min(most, 1.05 * max(max(curve) for curve in curves.values()))
     across = lambda v: left + (v - x[0]) / (x[-1] - x[0]) * (width - left - right)  # noqa: E731
-    up = lambda v: height - bottom - v / highest * (height - top - bottom)  # noqa: E731
+    up = lambda v: height - bottom - min(v, highest) / highest * (height - top - bottom)  # noqa: E731
     lines = [f'<text x="{left}" y="24" font-size="16">{title}</text>']
     for value in np.linspace(0, highest, 6):
         lines.append(
@@ -270,7 +274,7 @@ def latch() -> Numbers:
     worst = max(abs(found / 0.8 ** (1 / k) - 1) for k, pair in rates.items() for found in pair)
     left = ", ".join(f"k={k}: {share[0]:.0e}" for k, share in shares.items())
     return {
-        "what": "Delay k, |W| = 0.8: deviation from 0.8^(1/k) a step; NARX gradient left at lag 60 of the latch",
+        "what": "Delay k, W of norm 0.8: deviation from 0.8^(1/k) a step; NARX gradient left at lag 60 of the latch",
         "found": f"{worst:.0e}; {left}",
         "wanted": "λ^{n/k} (Lin et al. 1996); k = 1 is the plain network",
         "decay a step, NARX and delayed states": {str(k): [round(r, 6) for r in pair] for k, pair in rates.items()},
