@@ -197,10 +197,13 @@ def evolino(kind: str, seed: int, minutes: float) -> Row:
     clock = Clock(minutes)
     torch.manual_seed(seed)
     sines = kind == "sines"
-    model = Predictor(rc.Recurrent(EvolinoCell, 1, 20 if sines else 60, dtype=torch.float64), 1)
+    model = Predictor(rc.Recurrent(EvolinoCell, 1, 20 if sines else 200, dtype=torch.float64), 1)
     series, told = _series(sines, seed)
-    train, settings = series[: told + 1], {"ridge": 1e-15, "mutation": 0.01, "spread": 1.0, "scale": 0.01}
-    learner = Evolino(model, washout=100, horizon=200, population=12, trials=1, seed=seed, **settings)
+    train = series[: told + 1]
+    near_linear = {"ridge": 1e-15, "spread": 1.0, "scale": 0.01, "population": 12}
+    nonlinear = {"ridge": 1e-9, "spread": 0.2, "scale": 3.0, "population": 4}
+    settings: dict[str, Any] = near_linear if sines else nonlinear
+    learner = Evolino(model, washout=100, horizon=200, trials=1, mutation=0.01, seed=seed, **settings)
     goal = 0.1 if sines else 1e-2
     score = float("inf")
     while score > goal and not clock.over:

@@ -369,32 +369,44 @@ def chromosomes(machine: Machine) -> list[Tensor]:
 
 
 class CMA:
-    """Covariance matrix adaptation over all recurrent weights, by the package `cma`."""
+    """Covariance matrix adaptation over all recurrent weights, by the package `cma`.
+
+    Its own way to be saved is a pickle; here what it was told is kept instead, and told again.
+    """
 
     def __init__(self, machine: Machine, seed: int, population: int, spread: float, **_: Any):
+        self.size, self.spread, self.seed = positive_int("population", population), positive("spread", spread), seed
+        self.like, self.start = machine.like, machine.flat()[0].double().tolist()
+        self.strategy, self.asked, self.told = self._strategy(), [], []
+
+    def _strategy(self) -> Any:
+        import numpy
+
         with warnings.catch_warnings():  # without matplotlib the package says so
             warnings.simplefilter("ignore")
             try:
                 import cma
             except ImportError as error:
                 raise OptionError("search", "'cma' without the package cma", "pip install recurra[evo]") from error
-        options = {"popsize": positive_int("population", population), "seed": seed + 1, "verbose": -9}
-        self.like = machine.like
-        self.strategy = cma.CMAEvolutionStrategy(
-            machine.flat()[0].double().tolist(), positive("spread", spread), options
-        )
-        self.asked: list[Any] = []
+        own = numpy.random.default_rng(self.seed)  # the package would draw from numpy's global generator
+        options = {"popsize": self.size, "seed": float("nan"), "verbose": -9}
+        options["randn"] = lambda *shape: own.standard_normal(shape)
+        return cma.CMAEvolutionStrategy(self.start, self.spread, options)
 
     def ask(self) -> Tensor:
         self.asked = self.strategy.ask()
-        return torch.tensor([list(genome) for genome in self.asked]).to(self.like)
+        return torch.tensor([list(genome) for genome in self.asked], dtype=torch.float64).to(self.like)
 
     def tell(self, genomes: Tensor, errors: Tensor) -> None:
         worst = float(errors[errors.isfinite()].max()) if bool(errors.isfinite().any()) else 1.0
-        self.strategy.tell(self.asked, errors.nan_to_num(10 * worst, 10 * worst).tolist())
+        self.told.append(errors.nan_to_num(10 * worst, 10 * worst).tolist())
+        self.strategy.tell(self.asked, self.told[-1])
 
     def state_dict(self) -> dict[str, Any]:
-        raise OptionError("search", "'cma'", "'esp', to be saved: the package keeps its state in a pickle")
+        return {"start": list(self.start), "told": [list(errors) for errors in self.told]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.state_dict()
+        self.start, self.told = list(state["start"]), [list(errors) for errors in state["told"]]
+        self.strategy = self._strategy()
+        for errors in self.told:
+            self.strategy.tell(self.strategy.ask(), errors)

@@ -25,9 +25,13 @@ class Predictor(nn.Module):
 
     def __init__(self, layer: Recurrent, head: nn.Module | int | None = None):
         super().__init__()
+        if not isinstance(layer, Recurrent) or layer.batch_first:
+            got = "batch_first=True" if isinstance(layer, Recurrent) else type(layer).__name__
+            raise InputError("layer", got, "an rc.Recurrent that reads (T, B, D)")
         self.layer = layer
         self.head = Readout(layer, head) if isinstance(head, int) else nn.Identity() if head is None else head
-        self.to(next(layer.parameters()).dtype)
+        weight = next(layer.parameters())
+        self.to(device=weight.device, dtype=weight.dtype)
 
     def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
         h, state = self.layer(x, state, lengths=lengths)

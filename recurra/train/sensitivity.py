@@ -7,6 +7,7 @@ kept where a weight reaches a state within one step, and dropped elsewhere.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -98,11 +99,20 @@ class Rows(Sensitivity):
             torch.arange(len(p)).view(-1, *[1] * (p.dim() - 1)).expand(p.shape) for p in machine.recurrent.values()
         ]
         self.owner = torch.cat([unit.reshape(-1) for unit in owners]).to(machine.like.device)  # (P,): its unit
+        self.reached = self._reached()
 
     def _first(self, weights: Tensor, batch: int) -> Tensor:
         start, pull = vjp(lambda w: self.machine.start(w, 1)[0], weights)  # pyrefly: ignore
         first = vmap(pull)(self._ones(start))[0]  # (m, P): no weight is shared, so sums over units lose nothing
         return first.expand(batch, *first.shape).contiguous()
+
+    def _reached(self) -> Tensor | None:
+        """(m, P): whether a weight reaches this state of its unit within one step, seen at random places."""
+        found = torch.zeros(self.states, self.machine.weight_count, dtype=torch.bool, device=self.machine.like.device)
+        for weights, readout, state, x in _probes(self.machine):
+            new, pull = vjp(lambda w, at=(readout, state, x): self.machine.step(w, *at)[1], weights)  # pyrefly: ignore
+            found |= vmap(pull)(self._ones(new))[0] != 0
+        return found
 
     def _ones(self, like: Tensor) -> Tensor:
         """(m, n): one row a state, ones at all its units."""
@@ -126,12 +136,16 @@ class Rows(Sensitivity):
         y, new, y_weights, y_readout, y_state, s_weights, blocks = function(*given)
         past = self.influence
         influence = s_weights + torch.einsum("bklp,blp->bkp", blocks[..., self.owner], past)
+        influence = influence if self.reached is None else influence * self.reached
         by_weights = y_weights + torch.einsum("bqlp,blp->bqp", y_state[..., self.owner], past)
         return y, new, influence, by_weights, y_readout
 
 
 class Elementwise(Rows):
     """`Rows` for states that meet element by element, where it is exact and never needs the whole Jacobian."""
+
+    def _reached(self) -> None:
+        """Everything is kept."""
 
     def _one(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
         (y, new), pull = vjp(lambda w, r, s: self.machine.step(w, r, s, x), weights, readout, state)  # pyrefly: ignore
@@ -230,18 +244,23 @@ def _width(node: fx.Node) -> int:
     return int(value.shape[-1]) if isinstance(value, Tensor) and value.dim() else 1
 
 
-def _pattern(machine: Machine, probes: int = 4) -> Tensor:
+def _pattern(machine: Machine) -> Tensor:
     """(n, P): where ∂⁺s/∂w is not zero, seen at random states and inputs."""
-    generator = torch.Generator().manual_seed(0)
-    like = machine.like
-    weights, readout = machine.flat()
-    machine.prepare()
-    found = torch.zeros(machine.state_size, len(weights), dtype=torch.bool, device=like.device)
-    for _ in range(probes):
-        draw = lambda size: torch.randn(size, generator=generator, dtype=torch.float64).to(like)  # noqa: E731
-        w = weights + 0.5 * draw(len(weights))
-        by_weights = jacrev(lambda w, s, x: machine.step(w, readout, s, x)[1])(
-            w, draw(machine.state_size), draw(machine.cells[0].input_size)
-        )
-        found |= by_weights != 0
+    found = torch.zeros(machine.state_size, machine.weight_count, dtype=torch.bool, device=machine.like.device)
+    for weights, readout, state, x in _probes(machine):
+        found |= jacrev(lambda w, at=(readout, state, x): machine.step(w, *at)[1])(weights) != 0
     return found
+
+
+def _probes(machine: Machine, count: int = 4) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Random weights, states and inputs around the present weights."""
+    machine.prepare()
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(size: int) -> Tensor:
+        return torch.randn(size, generator=generator, dtype=torch.float64).to(machine.like)
+
+    weights, readout = machine.flat()
+    for _ in range(count):
+        moved = weights + 0.5 * draw(len(weights))
+        yield moved, readout, draw(machine.state_size), draw(machine.cells[0].input_size)

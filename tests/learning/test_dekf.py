@@ -121,7 +121,7 @@ def test_a_million_weights_are_refused_with_their_cost() -> None:
     with pytest.raises(CostError, match=r"1,000,000 weights in 1 groups.*TiB.*groups='node'"):
         DEKF(nn.Linear(1000, 1000, bias=False), groups="global")
     with pytest.raises(CostError, match=r"states × .*snap1"):
-        DEKF(Predictor(rc.layer("lstm", 8, 256), 2))
+        DEKF(Predictor(rc.layer("lstm", 8, 256), 2), memory_limit=1 << 30)
 
 
 def test_a_filter_observes_outputs() -> None:
