@@ -19,7 +19,7 @@ from ..errors import InputError, OptionError, ShapeError
 from ..layers import Recurrent
 
 if TYPE_CHECKING:
-    from .orbits import FixedPoints
+    from .orbits import Bifurcation, FixedPoints
 
 
 class DynamicalSystem:
@@ -152,6 +152,19 @@ class DynamicalSystem:
         from .orbits import fixed_points
 
         return fixed_points(self if inputs is None else self.frozen(inputs), starts, tolerance)
+
+    @staticmethod
+    def bifurcation(
+        family: "Callable[[float], DynamicalSystem]",
+        values: Tensor,
+        start: Tensor,
+        transient: int = 500,
+        keep: int = 64,
+    ) -> "Bifurcation":
+        """What the orbits of `family(value)` visit once settled, for every value (`recurra.dynamics.bifurcation`)."""
+        from .orbits import bifurcation
+
+        return bifurcation(family, values, start, transient, keep)
 
     def lyapunov(
         self,

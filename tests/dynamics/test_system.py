@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import recurra as rc
-from recurra.dynamics import bifurcation, henon, logistic, lorenz
+from recurra.dynamics import henon, logistic, lorenz
 from recurra.errors import InputError, OptionError, ShapeError
 
 
@@ -104,7 +104,9 @@ def test_fixed_points_of_a_driven_system_hold_the_input():
 
 def test_bifurcation_doubles_the_period():
     start = torch.tensor([0.3], dtype=torch.float64)
-    sweep = bifurcation(logistic, torch.tensor([2.8, 3.2, 3.5, 3.55, 3.83, 4.0]), start, transient=3000)
+    sweep = rc.DynamicalSystem.bifurcation(
+        logistic, torch.tensor([2.8, 3.2, 3.5, 3.55, 3.83, 4.0]), start, transient=3000
+    )
     assert sweep.periods().tolist() == [1, 2, 4, 8, 3, 0]
     assert sweep.points.shape == (6, 64, 1)
 
