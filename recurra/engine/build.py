@@ -1,8 +1,8 @@
 """C++ text → a loaded library: compiled once, kept on disk under the hash of everything that went into it.
 
-The folder belongs to the user: `RECURRA_CACHE`, or the platform's place for caches. One that cannot be written, or that
-others may write, is not used; a private temporary folder takes its place. A library is loaded only if its bytes have the
-checksum that was written beside it; two processes that want the same one take turns.
+The folder belongs to the user: `RECURRA_CACHE`, or the platform's place for caches. One that cannot be written, or
+that others may write, is not used; a private temporary folder takes its place. A library is loaded only if its bytes
+have the checksum that was written beside it; two processes that want the same one take turns.
 """
 
 import atexit

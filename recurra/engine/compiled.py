@@ -198,7 +198,7 @@ def _pull(ctx, cotangents):
     lengths = next(saved) if ragged else None
     plan = PLANS[ctx.key]
     if torch.is_grad_enabled():  # somebody will differentiate this derivative: plain operations, which can be
-        dx, dstates, dweights = _again(plan, cotangents, x, *groups, lengths)
+        dx, dstates, dweights = _again(plan, cotangents, x, groups[0], groups[1], groups[2], lengths)
     else:
         given = [c if i < len(cotangents) and c is not None else None for i, c in enumerate(cotangents)]
         result = torch.ops.recurra.scan_backward(ctx.key, given, x, *groups, lengths, list(saved))

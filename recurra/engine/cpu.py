@@ -1,6 +1,7 @@
 """Run a plan on the CPU: forward, backward, and the products that were left for after the loop."""
 
 import functools
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import workspace
-from .kernel import Bound, Kernel, Packed
+from .kernel import Bound, Kernel, Packed, Split
 from .layout import Layout
 from .nodes import Matrix, Vector
 from .plan import Plan, Product
@@ -31,6 +32,7 @@ class Compiled:
         self.plan, self.dtype = plan, dtype
         self.weight_names = tuple(plan.equations.hoisted)
         self.histories = tuple(s.name for s in plan.states if s.name != plan.output)
+        self.latest: tuple[list[tuple[int, Split]], list[weakref.ref[Tensor]], Packed] | None = None
 
     @functools.cached_property
     def forward_kernel(self) -> Kernel:
@@ -56,15 +58,8 @@ class Compiled:
     def forward(
         self, x: Tensor, states: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[Tensor], layout: Layout
     ) -> Ran:
-        kernel = self.forward_kernel
-        given = dict(zip(self.weight_names, weights, strict=True))
-        packed = kernel.pack(given, kernel.split(layout, layout.rows))
-        return self.forward_packed(packed, x, states, masks, layout)
-
-    def forward_packed(
-        self, packed: Packed, x: Tensor, states: Sequence[Tensor], masks: Sequence[Tensor], layout: Layout
-    ) -> Ran:
         kernel, plan = self.forward_kernel, self.plan
+        packed = self._packed(weights, kernel.split(layout, layout.rows), layout.steps == 1 and not self.trains)
         bound = self._inputs(x, masks, layout, "time", 0)
         for state, initial in zip(plan.states, states, strict=True):
             whole = self.trains or state.name == plan.output
@@ -83,6 +78,17 @@ class Compiled:
         ]
         kept = [bound[name].data for name in (*self.histories, *plan.kept)] if self.trains else []
         return Ran(bound[plan.output].data, finals, [bound[name].data for name in plan.named.values()], kept)
+
+    def _packed(self, weights: Sequence[Tensor], split: Split, single: bool) -> Packed:
+        """The packed weights; for a single step, those of the step before if no weight has a new version."""
+        if not single or any(w.is_inference() for w in weights):
+            return self.forward_kernel.pack(dict(zip(self.weight_names, weights, strict=True)), split)
+        marks, latest = [(w._version, split) for w in weights], self.latest
+        if latest is not None and latest[0] == marks and all(r() is w for r, w in zip(latest[1], weights, strict=True)):
+            return latest[2]
+        packed = self.forward_kernel.pack(dict(zip(self.weight_names, weights, strict=True)), split)
+        self.latest = marks, [weakref.ref(w) for w in weights], packed
+        return packed
 
     def _empty(self, rows: int, width: int) -> Tensor:
         return workspace.empty((rows, width), self.dtype)
@@ -127,7 +133,7 @@ class Compiled:
         ran: Ran,
         layout: Layout,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
-        """Cotangents of x (if the plan gives one) and of the initial states; and the pieces `gradients` puts together."""
+        """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
         kernel, plan = self.backward_kernel, self.plan
         given = dict(zip(self.weight_names, weights, strict=True))
         reach = kernel.reach

@@ -20,7 +20,7 @@ _HOME = os.getpid()  # the process whose threads exist; a forked child has none,
 
 # Below this many multiply-adds a call, waking threads takes longer than what they would share.
 WORTH_THREADS = 400_000
-# Threads share the units instead of the batch when each would have fewer rows than this and the weights outgrow a core's cache.
+# Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
 
 
@@ -56,7 +56,29 @@ _NUMBERS = {"steps", "threads", "by_unit", "parts", "sums_stride", "rowsum_parts
 class _Call(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int64 if name in _NUMBERS else ctypes.c_void_p)
-        for name in ["steps", "threads", "by_unit", "parts", "bounds", "active", "buffers", "widths", "tiles", "offsets", "constants", "vectors", "packs", "sums", "sums_stride", "sum_offsets", "rowsums", "rowsum_parts", "rows", "meeting", "multiplies"]
+        for name in [
+            "steps",
+            "threads",
+            "by_unit",
+            "parts",
+            "bounds",
+            "active",
+            "buffers",
+            "widths",
+            "tiles",
+            "offsets",
+            "constants",
+            "vectors",
+            "packs",
+            "sums",
+            "sums_stride",
+            "sum_offsets",
+            "rowsums",
+            "rowsum_parts",
+            "rows",
+            "meeting",
+            "multiplies",
+        ]
     ]
 
 

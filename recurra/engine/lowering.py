@@ -1,8 +1,8 @@
 """A traced step → nodes: what leaves the loop over time, and what stays in it, as rows of numbers.
 
-Whatever depends on weights alone becomes the *prologue*, run once a call by torch (which also differentiates it). Moving
-numbers about (split, slice, cat) disappears: a value is a tuple of segments, a product of a concatenation is a sum of
-products with columns of the weight, a piece of a product is a product with rows of the weight.
+Whatever depends on weights alone becomes the *prologue*, run once a call by torch (which also differentiates it).
+Moving numbers about (split, slice, cat) disappears: a value is a tuple of segments, a product of a concatenation is a
+sum of products with columns of the weight, a piece of a product is a product with rows of the weight.
 """
 
 import operator
@@ -90,12 +90,12 @@ class _Reader:
             if node.op == "call_function":
                 self._call(node)
         names = (*self.step.outputs, *self.step.named)
-        results = dict(enumerate(self._result(node) for node in self.step.results()))
+        results = [(name, self._result(node)) for name, node in zip(names, self.step.results(), strict=True)]
         count = len(self.step.outputs)
         return Equations(
             self.builder,
-            {name: results[i] for i, name in enumerate(names[:count]) if results[i] is not None},
-            {name: results[count + i] for i, name in enumerate(names[count:]) if results[count + i] is not None},
+            {name: segments for name, segments in results[:count] if segments is not None},
+            {name: segments for name, segments in results[count:] if segments is not None},
             self.step.weights,
             {name: shape for name, (_, shape) in self.used.items()},
             self._prologue(),
@@ -135,7 +135,8 @@ class _Reader:
                 kwargs = kwargs | {"device": "cpu"}
             self.meta[node] = node.target(*args, **kwargs)  # pyrefly: ignore
             return
-        args, kwargs = map_aggregate((node.args, node.kwargs), self._resolve)  # pyrefly: ignore
+        given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
+        args, kwargs = given
         if node.target is aten.sym_size.int:
             self.values[node] = "batch"
         elif node.target is operator.getitem:
@@ -331,7 +332,27 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
 }
 ELEMENTWISE |= {
     getattr(aten, name).default: _plain(name)
-    for name in ["neg", "reciprocal", "sigmoid", "tanh", "relu", "exp", "expm1", "log", "log1p", "sin", "cos", "erf", "sqrt", "rsqrt", "abs", "sign", "floor", "maximum", "minimum"]
+    for name in [
+        "neg",
+        "reciprocal",
+        "sigmoid",
+        "tanh",
+        "relu",
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "sin",
+        "cos",
+        "erf",
+        "sqrt",
+        "rsqrt",
+        "abs",
+        "sign",
+        "floor",
+        "maximum",
+        "minimum",
+    ]
 }
 ELEMENTWISE |= {
     getattr(getattr(aten, name), kind): _plain(name)

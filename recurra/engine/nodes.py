@@ -1,7 +1,7 @@
 """The few operations a planned step consists of, one table row each: C++, torch, and the derivative.
 
-A `Node` is a value with one row a sequence and `width` numbers a row; width 1 spreads over any other. Nodes are made by a
-`Builder`, which gives the same node for the same expression, so common subexpressions exist once.
+A `Node` is a value with one row a sequence and `width` numbers a row; width 1 spreads over any other. Nodes are made by
+a `Builder`, which gives the same node for the same expression, so common subexpressions exist once.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Load:
-    """A row of a buffer: that of this step, or of `lag` steps before; or none at all (`start`) after a sequence's first."""
+    """A row of a buffer: that of this step, or of `lag` steps before; for `start`, zeros after the first."""
 
     buffer: str
     lag: int = 0

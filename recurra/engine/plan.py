@@ -179,7 +179,7 @@ def _same(a: tuple[Node, ...], b: tuple[Node, ...]) -> bool:
 
 
 class _Reverse:
-    """Reverse mode over one step, then the loop is closed: what a step receives from the one after it is spelled out."""
+    """Reverse mode over one step; then the loop is closed: what a step receives from the next one is spelled out."""
 
     def __init__(self, planner: _Planner, plan: Plan):
         self.planner, self.result, self.builder = planner, plan, planner.builder
@@ -418,7 +418,7 @@ def _disjoint(builder: Builder, parts: list[tuple[int, int, Node]]) -> list[tupl
 
 
 def _choose_kept(needed: list[Node], available: set[Node]) -> list[Node]:
-    """Of the forward values the backward program reads: those to keep. The rest is cheap to compute again from these."""
+    """Of the forward values that backward reads, those to keep; the rest is cheap to compute again from them."""
     have, kept = set(available), []
 
     def again(node: Node, dear: int) -> bool:

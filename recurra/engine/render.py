@@ -67,15 +67,16 @@ def _loads(schedule: Schedule) -> list[Load]:
 def _step(schedule: Schedule, tables: Tables) -> str:
     """All groups of one step; backward, rows are cut where sequences begin."""
     lines = [
-        "static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums) {"
+        "static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads,"
+        " real* sums) {"
     ]
     count = len(tables.lags)
     lines.append(f"  int64_t cuts[{count + 1}]; int pieces = 0;")
-    for lag in reversed(tables.lags):  # longer ago means later in the sequence: fewer rows
-        lines.append(
-            f"  if (c.active[s - {lag}] > (pieces ? cuts[pieces - 1] : low) && c.active[s - {lag}] < high)"
-            f" cuts[pieces++] = c.active[s - {lag}];"
-        )
+    lines += [
+        f"  if (c.active[s - {lag}] > (pieces ? cuts[pieces - 1] : low) && c.active[s - {lag}] < high)"
+        f" cuts[pieces++] = c.active[s - {lag}];"
+        for lag in reversed(tables.lags)  # longer ago means later in the sequence: fewer rows
+    ]
     lines.append("  cuts[pieces++] = high;")
     index = 0
     for level in schedule.levels:
@@ -170,7 +171,8 @@ class _Writer:
         self.setup.append(f"const int64_t {depth} = {' + '.join(depths)};")
         return [
             f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
-            f"products(c, segments_{pack}, {len(operands)}, {depth}, c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
+            f"products(c, segments_{pack}, {len(operands)}, {depth},"
+            f" c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
             f" int({lanes} * wide), int(rows), sum + {first} * wide * ROWS * W);",
         ]
 

@@ -1,6 +1,7 @@
 """The plan as torch operations, step by step: for machines without a compiler, and for derivatives of derivatives."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +23,8 @@ def replay(
     step = _Step(plan, dict(zip(plan.equations.hoisted, weights, strict=True)))
     rings = {s.name: list(v.unbind(1)) if s.delays else [v] for s, v in zip(plan.states, states, strict=True)}
     outs: dict[str, list[Tensor]] = {name: [] for name in (plan.output, *plan.named.values())}
-    if lengths is not None:  # nothing of the padding, be it infinite, reaches a gradient
-        running = torch.arange(x.shape[0])[:, None] < lengths
+    running = None if lengths is None else torch.arange(x.shape[0])[:, None] < lengths
+    if running is not None:  # nothing of the padding, be it infinite, reaches a gradient
         x = x.masked_fill(~running[..., None], 0.0)
     for t, row in enumerate(x.unbind(0)):
         kinds = plan.masks.items()
@@ -31,15 +32,15 @@ def replay(
         results = step({"x": row, **drawn}, rings)
         for name, ring in rings.items():
             new = results[name]
-            if lengths is not None:
+            if running is not None:
                 new = torch.where(running[t][:, None], new, ring[0])
-                older = [torch.where(running[t][:, None], a, b) for a, b in zip(ring, ring[1:], strict=False)]
+                older = [torch.where(running[t][:, None], a, b) for a, b in pairwise(ring)]
             else:
                 older = ring[:-1]
             rings[name] = [new, *older]
         for name, rows in outs.items():
             value = results[name]
-            rows.append(value if lengths is None else torch.where(running[t][:, None], value, torch.zeros_like(value)))
+            rows.append(value if running is None else torch.where(running[t][:, None], value, torch.zeros_like(value)))
     finals = [torch.stack(rings[s.name], 1) if s.delays else rings[s.name][0] for s in plan.states]
     return [torch.stack(outs[plan.output]), *finals, *(torch.stack(outs[name]) for name in plan.named.values())]
 

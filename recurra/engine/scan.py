@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from ..cell import Cell, registry
@@ -67,10 +68,13 @@ class Choice:
 
 def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     """The backend for a scan of these sequences."""
-    reason = _obstacle(cell, given)
+    return _choose(cell, given, keep_trace, cell.weights())
+
+
+def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, Tensor]) -> Choice:
+    reason = _obstacle(cell, given, weights)
     if reason:
         return Choice("reference", reason)
-    weights = cell.weights()
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *given.state, *weights.values()))
     dtype = next(iter(weights.values())).dtype
     needs_x = train and given.x.requires_grad
@@ -82,7 +86,7 @@ def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     return Choice("compiled", "the step was planned and compiled", key)
 
 
-def _obstacle(cell: Cell, given: Sequences) -> str:
+def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
     """What forbids the compiled engines whatever the cell's equations are; empty if nothing does."""
     if _setting["backend"] == "reference":
         return "set_backend('reference') is in force"
@@ -96,7 +100,6 @@ def _obstacle(cell: Cell, given: Sequences) -> str:
         return "x is empty"
     if given.resets is not None and torch.compiler.is_compiling():
         return "resets change the shapes, which torch.compile must know"
-    weights = cell.weights()
     dtypes = {w.dtype for w in weights.values() if w.is_floating_point()}
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64, *NARROW}:
         return f"weights of dtypes {sorted(map(str, dtypes))}"
@@ -127,8 +130,8 @@ def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype
     return known[asked]
 
 
-# What torch.compiler.assume_constant_result sets: a fact about the cell, the compiler need not look into how it is found.
-# Calling that would import the compiler with recurra.
+# What torch.compiler.assume_constant_result sets: this is a fact about the cell, and the compiler need not look into
+# how it is found. Calling that would import the compiler with recurra.
 _key._dynamo_marked_constant = True  # pyrefly: ignore
 
 
@@ -191,19 +194,19 @@ def _tell_unsupported(cell: Cell, reason: str) -> None:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences on the backend that suits them."""
-    choice = choose(cell, given, keep_trace)
+    weights = cell.weights()
+    choice = _choose(cell, given, keep_trace, weights)
     if choice.backend == "reference":
         return reference.scan(cell, given, keep_trace)
     if given.resets is not None:
         cut = without_resets(cell, given)
-        return cut.join(_run(cell, cut.given, keep_trace, choice))
-    return _run(cell, given, keep_trace, choice)
+        return cut.join(_run(weights, cut.given, keep_trace, choice))
+    return _run(weights, given, keep_trace, choice)
 
 
-def _run(cell: Cell, given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:
+def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:
     made = compiled.PLANS[choice.key]
     with torch.autocast("cpu", enabled=False):
-        weights = cell.weights()
         hoisted = made.prologue(weights)
         wide = [w.to(made.dtype) for w in hoisted]
         states = [s.to(made.dtype) for s in given.state]

@@ -1,8 +1,8 @@
 """A program → its schedule: levels that follow each other, each of groups that are "products, then one fused loop".
 
-Products that are added up become one *lane* (one accumulator). A level ends where a product or a row sum needs values of
-other columns. Everything is computed as late as possible, so that little has to wait in memory; what is cheap is computed
-again rather than stored and loaded.
+Products that are added up become one *lane* (one accumulator). A level ends where a product or a row sum needs values
+of other columns. Everything is computed as late as possible, so that little has to wait in memory; what is cheap is
+computed again rather than stored and loaded.
 """
 
 from collections import Counter
@@ -107,7 +107,7 @@ class _Scheduler:
                 for operand in node.args:
                     if operand.op != "load":
                         self._store(operand)
-        count = -1
+        groups, count = self._groups(), -1
         while count != len(self.stored):  # storing one value may ask for another
             count = len(self.stored)
             groups = self._groups()

@@ -72,8 +72,8 @@ def _text(cell: Cell) -> str:
     return known[key]
 
 
-# What torch.compiler.assume_constant_result sets: a fact about the cell, the compiler need not look into how it is found.
-# Calling that would import the compiler with recurra.
+# What torch.compiler.assume_constant_result sets: this is a fact about the cell, and the compiler need not look into
+# how it is found. Calling that would import the compiler with recurra.
 _text._dynamo_marked_constant = True  # pyrefly: ignore
 
 

@@ -33,7 +33,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     size = _rounded(count * dtype.itemsize)
     region = _take(size)
     lease = _bytes(size).from_buffer(region)
-    weakref.finalize(lease, _give_back, size, region).atexit = False
+    weakref.finalize(lease, _give_back, size, region).atexit = False  # pyrefly: ignore
     return torch.frombuffer(lease, dtype=dtype, count=count).view(tuple(shape))
 
 

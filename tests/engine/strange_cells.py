@@ -117,7 +117,10 @@ class TiedAndPlain(Cell):
         super().__init__(input_size, hidden_size)
         self.a = self.affine("x", "h")
         self.skew = torch.nn.Parameter(torch.randn(hidden_size, hidden_size) / hidden_size**0.5)
-        self.low, self.high = torch.nn.Parameter(torch.randn(2, hidden_size)), torch.nn.Parameter(torch.randn(hidden_size, 2))
+        self.low, self.high = (
+            torch.nn.Parameter(torch.randn(2, hidden_size)),
+            torch.nn.Parameter(torch.randn(hidden_size, 2)),
+        )
         self.tau = self.vector(fill=0.5)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:

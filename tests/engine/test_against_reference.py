@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-
-import recurra as rc
 from engine.compare import compare, sequences
 from engine.strange_cells import STRANGE
+
+import recurra as rc
 from recurra.cell import Cell, registry
 
 ON_THE_REFERENCE = {"unitary_rnn"}  # complex numbers
@@ -27,7 +27,9 @@ def test_every_cell_of_the_zoo(name: str):
 
 
 @pytest.mark.parametrize("cell_class", STRANGE)
-@pytest.mark.parametrize(("steps", "batch", "inputs", "units"), [(9, 7, 6, 17), (1, 1, 5, 1), (2, 13, 1, 33), (6, 2, 20, 64)])
+@pytest.mark.parametrize(
+    ("steps", "batch", "inputs", "units"), [(9, 7, 6, 17), (1, 1, 5, 1), (2, 13, 1, 33), (6, 2, 20, 64)]
+)
 def test_strange_cells_of_any_size(cell_class: type[Cell], steps: int, batch: int, inputs: int, units: int):
     cell = cell_class(inputs, units).double()
     found = compare(cell, sequences(cell, steps, batch, torch.float64))

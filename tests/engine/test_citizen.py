@@ -1,4 +1,4 @@
-"""The compiled engine among everything else torch does: transforms, torch.compile, copies, processes, second derivatives."""
+"""The compiled engine among everything else torch does: transforms, compilation, copies, processes."""
 
 import copy
 import os
@@ -8,10 +8,10 @@ import sys
 
 import pytest
 import torch
+from engine.compare import sequences
 from torch.autograd import forward_ad
 
 import recurra as rc
-from engine.compare import sequences
 from recurra.engine import compiled
 from recurra.engine.scan import choose, set_backend
 
@@ -49,7 +49,9 @@ def test_first_and_second_derivatives(layer: rc.Recurrent, x: torch.Tensor):
         assert torch.autograd.gradgradcheck(run, inputs)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, when it first differentiates forward
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script` is deprecated"
+)  # torch's own, when it first differentiates forward
 def test_transforms_give_what_the_reference_gives(layer: rc.Recurrent, x: torch.Tensor):
     def number(x: torch.Tensor) -> torch.Tensor:
         return (layer(x)[0] ** 2).sum()
@@ -181,5 +183,5 @@ def test_the_backend_can_be_set_for_a_while():
     with set_backend("reference"):
         assert choose(layer.sheets[0], given).backend == "reference"
     assert choose(layer.sheets[0], given).backend == "compiled"
-    with pytest.raises(rc.RecurraError, match="'fast'.*did you mean|one of auto, compiled, reference"):
+    with pytest.raises(rc.RecurraError, match="one of auto, compiled, reference"):
         set_backend("fast")

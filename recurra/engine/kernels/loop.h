@@ -69,8 +69,8 @@ INLINE vec expm1_(vec x) {
   vec q = reduced(between(x, single ? -30 : -60, single ? 89 : 710), &n);
   ivec half = n >> 1;
   vec a = power_of_two(half), b = power_of_two(n - half);
-  vec y = q * a * b + (a * b - splat(1));
-  return pick(x > splat(single ? real(88.8) : real(709.9)), splat(__builtin_inff()), pick(x == splat(0), x, y));
+  vec small = q * a * b + (a * b - splat(1)), large = (splat(1) + q) * a * b - splat(1);  // a b may overflow too soon
+  return pick(x > splat(40), large, pick(x == splat(0), x, small));
 }
 
 INLINE vec sigmoid(vec x) {

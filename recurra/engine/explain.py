@@ -1,0 +1,103 @@
+"""`rc.explain(layer, x)`: what the engine does with a layer, for a person to read."""
+
+from collections import Counter
+from typing import Any
+
+from torch import Tensor
+
+from ..cell import Cell
+from . import compiled
+from .cpu import Compiled, runs
+from .kernel import Kernel
+from .nodes import Node
+from .plan import Buffer
+from .scan import Choice, Sequences, choose
+
+
+def explain(layer: Any, x: Tensor, source: bool = False) -> str:
+    """The plan of each cell of a layer for this input: backend and why, stages, what is kept; `source`: the C++ too.
+
+    `x` is as the layer takes it. The text is returned; print it to read it.
+    """
+    cells = [layer] if isinstance(layer, Cell) else [cell for cell in layer.modules() if isinstance(cell, Cell)]
+    batched = x if x.dim() == 3 else x.unsqueeze(1)
+    texts = []
+    for number, cell in enumerate(cells):
+        title = type(cell).__name__ if len(cells) == 1 else f"{type(cell).__name__} (sheet {number})"
+        texts.append(f"{title}: {cell.input_size} → {cell.hidden_size}\n{_cell(cell, batched, source)}")
+    return "\n\n".join(texts)
+
+
+def _cell(cell: Cell, x: Tensor, source: bool) -> str:
+    steps, batch = x.shape[:2]
+    given = x.new_empty(steps, batch, cell.input_size).requires_grad_(x.requires_grad)
+    masks = cell.draw_masks(steps, batch, given)
+    choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
+    lines = [f"  backend: {choice.backend} ({choice.why})"]
+    if choice.key:
+        lines += _planned(compiled.PLANS[choice.key], choice, source)
+    return "\n".join(lines)
+
+
+def _planned(made: Compiled, choice: Choice, source: bool) -> list[str]:
+    plan = made.plan
+    derived = [name for name in made.weight_names if name.startswith("=")]
+    lines = [f"  dtype: {str(made.dtype).removeprefix('torch.')}"]
+    if derived:
+        lines.append(f"  before the loop, by torch: {len(derived)} values computed from weights alone")
+    if choice.backend != "compiled":
+        return [*lines, "  each step: the planned operations, one by one, by torch"]
+    lines += ["  forward, at each step:", *_stages(made.forward_kernel)]
+    if made.trains:
+        kept = [plan.forward.buffers[name].width for name in plan.kept]
+        states = [s.name for s in plan.states]
+        lines.append(
+            f"  kept for backward: the history of {', '.join(states)}"
+            + (f", and {len(kept)} values a step ({sum(kept)} numbers a row)" if kept else "")
+        )
+        lines += ["  backward, at each step from the last:", *_stages(made.backward_kernel)]
+        lines += ["  after the loop:", *_after(made)]
+    if source:
+        lines += ["", "  // forward", made.forward_kernel.rendered.body]
+        lines += ["", "  // backward", made.backward_kernel.rendered.body] if made.trains else []
+    return lines
+
+
+def _stages(kernel: Kernel) -> list[str]:
+    lines = []
+    for number, level in enumerate(kernel.schedule.levels, 1):
+        for group in level:
+            for operands, lanes in group.classes():
+                read = " and ".join(_read(operand, kernel.schedule.buffers) for operand in operands)
+                lines.append(f"    {number}. one product: {read} → {len(lanes)} × {group.width}")
+            work = Counter(n.op for n in group.body if n.is_elementwise and n not in group.loads)
+            fused = ", ".join(f"{count} {op}" if count > 1 else op for op, count in sorted(work.items()))
+            stored = sorted({out.buffer.partition(":")[0].rstrip("0123456789") for out in group.stores})
+            extra = f", {len(group.rowsums)} row sums" if group.rowsums else ""
+            lines.append(
+                f"    {number}. one fused loop over {group.width} units{extra}: {fused or 'nothing but copies'}"
+            )
+            lines.append(f"       stores {', '.join(stored)}" if stored else "       stores nothing")
+            if group.sums:
+                lines.append(f"       sums {len(group.sums)} gradients of vectors as it goes")
+    return lines
+
+
+def _read(operand: Node, buffers: dict[str, Buffer]) -> str:
+    if operand.op != "load":
+        return f"a value of this step ({operand.width})"
+    load = operand.attr
+    name = "δ" if load.buffer.startswith("delta") else load.buffer
+    if not load.lag:
+        return f"{name}[t]"
+    return f"{name}[t {'+' if name == 'δ' else '-'} {load.lag}]"
+
+
+def _after(made: Compiled) -> list[str]:
+    lines = []
+    for run in runs(made.plan):
+        width, deep = sum(p.delta.width for p in run), run[0].matrix.deep
+        lines.append(f"    one product over all steps: {width} × {deep} gradients of {len(run)} matrices")
+    if made.plan.needs_x and any(p.operand.buffer == "x" for p in made.plan.products):
+        lines.append("    one product over all steps: the gradient of x")
+    return lines or ["    nothing"]

@@ -1,0 +1,31 @@
+"""What `explain` tells a person."""
+
+import torch
+
+import recurra as rc
+from recurra.engine.explain import explain
+
+
+def test_the_plan_of_a_gru_has_two_stages_and_names_its_products():
+    text = explain(rc.layer("gru", 6, 4), torch.zeros(5, 2, 6))
+    assert "backend: compiled" in text
+    assert "1. one product: x[t] and h[t - 1] → 1 × 4" in text
+    assert "2. one product: x[t] and a value of this step (4) → 1 × 4" in text
+    assert "δ[t + 1]" in text
+    assert "kept for backward: the history of h" in text
+
+
+def test_the_source_is_shown_when_asked_for():
+    text = explain(rc.layer("rnn", 6, 4), torch.zeros(5, 2, 6), source=True)
+    assert "static void group_0" in text
+    assert "tanh_(" in text
+
+
+def test_the_operation_that_forces_the_reference_is_named():
+    text = explain(rc.layer("unitary_rnn", 3, 4), torch.zeros(5, 2, 3))
+    assert "backend: reference (the compiled engine has no aten." in text
+
+
+def test_every_sheet_of_a_stack_is_explained():
+    text = explain(rc.layer("lstm", 6, 4, num_layers=2, bidirectional=True), torch.zeros(5, 2, 6))
+    assert text.count("backend: compiled") == 4
