@@ -304,9 +304,7 @@ class Recurrent(nn.Module):
     def _unpack_states(self, state: Any, batch: int, batched: bool, x: Tensor) -> States:
         """torch's layout → one tuple of carried states a sheet."""
         specs: tuple[State, ...] = self.sheets[0].carried
-        given = state if isinstance(state, (tuple, list)) and (len(specs) > 1 or not self._stacked(0)) else (state,)
-        if len(specs) == 1 and not self._stacked(0):
-            given = (given,)
+        given = state if len(specs) > 1 and isinstance(state, (tuple, list)) else (state,)
         if len(given) != len(specs):
             raise ShapeError("state", f"{len(given)} tensors", f"{len(specs)}: {', '.join(s.name for s in specs)}")
         columns = []
