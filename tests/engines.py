@@ -1,4 +1,4 @@
-"""Tests of every cell run on the plain loop, and once more, under the slow marker, on whatever engine recurra chooses."""
+"""Tests of every cell run on the plain loop and, under the slow marker, on whatever engine recurra chooses."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,10 @@ import pytest
 
 from recurra.engine.scan import set_backend
 
+ENGINES = ["reference", pytest.param("auto", marks=pytest.mark.slow)]
 
-@pytest.fixture(params=["reference", pytest.param("auto", marks=pytest.mark.slow)])
+
+@pytest.fixture(params=ENGINES)
 def either_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     with set_backend(request.param):
         yield
