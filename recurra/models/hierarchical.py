@@ -1,8 +1,8 @@
 """Levels of different speed: a level ticks every k steps and holds in between (El Hihi & Bengio 1995).
 
 h^l_t = cell_l([x_t; h^m_{t-1} of the levels m it reads], h^l_{t-1}) when t is a multiple of k_l, else
-h^l_t = h^l_{t-1}; t counts from 1. A level is computed at its ticks alone. Where levels read in one direction only, such
-as the clockwork network, a whole level is one scan of the engine over its ticks; where neighbours read each other, a
+h^l_t = h^l_{t-1}; t counts from 1. A level is computed at its ticks alone. Where levels read in one direction only, as
+in the clockwork network, a whole level is one scan of the engine over its ticks; where neighbours read each other, a
 level is scanned from one tick of the slower level to the next, during which what it reads from above stands still.
 """
 
