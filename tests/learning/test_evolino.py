@@ -11,8 +11,9 @@ from torch import Tensor
 import recurra as rc
 from recurra.engine.scan import set_backend
 from recurra.train import Evolino, EvolinoCell, Predictor
-from recurra.train.evolino import SubPopulations, chromosomes, fit_readout, read, side_by_side
+from recurra.train.evolino import fit_readout, read, side_by_side
 from recurra.train.machine import Machine
+from recurra.train.searches import SubPopulations, chromosomes
 
 
 @pytest.fixture(autouse=True)
