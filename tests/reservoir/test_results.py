@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from benchmarks.reservoir import mackey_glass_error, vowel_errors
 
 import recurra as rc
+from benchmarks.reservoir import mackey_glass_error, vowel_errors
 from recurra.data.tasks import make
 
 
