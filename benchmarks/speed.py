@@ -165,9 +165,8 @@ def main() -> None:
         rows += (found := measure(cells, size, given.rounds))
         for row in found:
             ratio = f"{row['against torch.nn']:5.2f} × torch.nn" if row["against torch.nn"] else ""
-            print(
-                f"  {row['cell']:24}{row['kind']:10} {1e3 * row['seconds']:9.2f} ms {100 * row['share']:5.0f} %  {ratio}"
-            )
+            share, seconds = 100 * row["share"], 1e3 * row["seconds"]
+            print(f"  {row['cell']:24}{row['kind']:10} {seconds:9.2f} ms {share:5.0f} %  {ratio}")
     ratio = loop_ratio(given.rounds)
     print(f"\nvanilla_lstm, training at (100, 32, 64, 128): {ratio:.1f} × the plain loop")
     RESULTS.mkdir(exist_ok=True)

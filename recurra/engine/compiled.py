@@ -83,7 +83,7 @@ torch.library.define(
 torch.library.define(
     "recurra::scan_backward",
     "(str key, Tensor?[] cotangents, Tensor x, Tensor[] states, Tensor[] masks, Tensor[] weights, Tensor? lengths,"
-    " Tensor[] results) -> Tensor[]",
+    " Tensor[] results, bool wants_states) -> Tensor[]",
 )
 
 
@@ -135,8 +135,9 @@ def _scan_backward(
     weights: list[Tensor],
     lengths: Tensor | None,
     results: list[Tensor],
+    wants_states: bool,
 ) -> list[Tensor]:
-    """Cotangents of [x, states], then pieces of those of the weights; that of x is empty if the plan gives none."""
+    """Cotangents of x (empty if the plan gives none), of the states if wanted, and pieces of those of the weights."""
     plan, rows = PLANS[key], _Rows(x, lengths)
     count, named = len(states), len(plan.plan.named)
     y, finals, names, kept = _parts(results, count, named)
@@ -161,19 +162,20 @@ def _scan_backward(
         weights,
         ran,
         rows.layout,
+        wants_states,
     )
     given = x.new_empty(0) if dx is None else rows.scatter(dx)
     return [given, *rows.unsort(dstates), *pieces]
 
 
 @torch.library.register_fake("recurra::scan_backward")
-def _(key, cotangents, x, states, masks, weights, lengths, results):
+def _(key, cotangents, x, states, masks, weights, lengths, results, wants_states):
     first = torch.empty_like(x) if PLANS[key].plan.needs_x else x.new_empty(0)
     plan = PLANS[key].plan
     pieces = [x.new_empty(sum(p.delta.width for p in run), run[0].matrix.deep) for run in runs(plan)]
     assert plan.backward is not None
     sums = x.new_empty(sum(node.width for _, node in plan.backward.sums))
-    return [first, *(torch.empty_like(v) for v in states), *pieces, sums]
+    return [first, *(torch.empty_like(v) for v in states if wants_states), *pieces, sums]
 
 
 def _parts(values: Sequence, states: int, named: int):
@@ -185,6 +187,7 @@ def _parts(values: Sequence, states: int, named: int):
 def _save(ctx, inputs, output) -> None:
     key, x, states, masks, weights, lengths = inputs
     ctx.key, ctx.counts = key, (len(states), len(masks), len(weights), lengths is not None)
+    ctx.wants_states = any(state.requires_grad for state in states)
     ctx.set_materialize_grads(False)
     given = (x, *states, *masks, *weights, *(() if lengths is None else (lengths,)))
     ctx.save_for_backward(*given, *output)
@@ -201,9 +204,11 @@ def _pull(ctx, cotangents):
         dx, dstates, dweights = _again(plan, cotangents, x, groups[0], groups[1], groups[2], lengths)
     else:
         given = [c if i < len(cotangents) and c is not None else None for i, c in enumerate(cotangents)]
-        result = torch.ops.recurra.scan_backward(ctx.key, given, x, *groups, lengths, list(saved))
+        result = torch.ops.recurra.scan_backward(ctx.key, given, x, *groups, lengths, list(saved), ctx.wants_states)
         dx = result[0] if plan.plan.needs_x else None
-        dstates, dweights = result[1 : 1 + states], plan.gradients(result[1 + states :], groups[2])
+        count = 1 + states if ctx.wants_states else 1
+        dstates = result[1:count] if ctx.wants_states else [None] * states
+        dweights = plan.gradients(result[count:], groups[2])
     return None, dx, list(dstates), [None] * masks, list(dweights), None
 
 

@@ -132,6 +132,7 @@ class Compiled:
         weights: Sequence[Tensor],
         ran: Ran,
         layout: Layout,
+        wants_states: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
         kernel, plan = self.backward_kernel, self.plan
@@ -148,7 +149,7 @@ class Compiled:
         packed = kernel.pack(given, kernel.split(layout, layout.rows))
         sums = kernel.run(packed, layout, bound)
         after = _After(self, bound, given, layout)
-        dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True)]
+        dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
         pieces = [after.over_time(run) for run in runs(plan)]
         return after.input(), dstates, [*pieces, sums]
 

@@ -1,0 +1,55 @@
+"""Single precision: at most twice as far from the exact answer as the plain loop in the same precision."""
+
+import copy
+
+import pytest
+import torch
+from engine.compare import pulled, results, sequences
+
+import recurra as rc
+from recurra.cell import registry
+from recurra.engine import reference
+from recurra.engine.reference import Sequences
+from recurra.engine.scan import choose, scan
+
+SOME = ["lstm", "gru", "rnn", "leaky_rnn", "mgu", "projection_lstm", "scrn", "delay_rnn", "slstm", "lem"]
+
+
+def distances(name: str, steps: int, batch: int) -> list[tuple[float, float]]:
+    """(compiled, plain loop) relative norm error against float64, for each result and each gradient."""
+    cell = rc.layer(name, 7, 24).sheets[0]
+    exact_cell = copy.deepcopy(cell).double()
+    given = sequences(cell, steps, batch, torch.float32)
+    wide = Sequences(
+        given.x.detach().double().requires_grad_(),
+        tuple(s.detach().double().requires_grad_(s.requires_grad) for s in given.state),
+        {n: m.double() for n, m in given.masks.items()},
+    )
+    assert choose(cell, given).backend == "compiled"
+    found, plain, exact = scan(cell, given), reference.scan(cell, given), reference.scan(exact_cell, wide)
+    pairs = zip(
+        [*results(found), *pulled(cell, given, found)],
+        [*results(plain), *pulled(cell, given, plain)],
+        [*results(exact), *pulled(exact_cell, wide, exact)],
+        strict=True,
+    )
+    return [
+        ((f - e).norm().item() / e.norm().item(), (p - e).norm().item() / e.norm().item())
+        for f, p, e in pairs
+        if e.any()
+    ]
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize(("steps", "batch"), [(1, 3), (17, 3), (17, 64)])
+def test_no_less_accurate_than_the_plain_loop(name: str, steps: int, batch: int):
+    for compiled, plain in distances(name, steps, batch):
+        assert compiled <= 2 * plain + 1.2e-7  # one rounding: a single step has too few to compare
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(registry()) - {"unitary_rnn"}))
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (2, 64), (17, 1), (1000, 3)])
+def test_no_less_accurate_for_every_cell(name: str, steps: int, batch: int):
+    for compiled, plain in distances(name, steps, batch):
+        assert compiled <= 2 * plain + 1.2e-7
