@@ -2,11 +2,14 @@
 
 import random
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
+
+from recurra.engine.scan import set_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -39,6 +42,19 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(NO_SHARED_DATA)
     return SHARED_DATA
+
+
+@pytest.fixture(autouse=True)
+def _plain_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests run on the plain loop, where a failure is one of the equations and nothing needs compiling.
+
+    Those in tests/engine hold the engines against it; a test of any room may ask for an engine by `set_backend`.
+    """
+    if request.node.path.is_relative_to(ROOT / "tests" / "engine"):
+        yield
+    else:
+        with set_backend("reference"):
+            yield
 
 
 @pytest.fixture(autouse=True)
