@@ -196,7 +196,8 @@ def test_read_is_the_affine_readout() -> None:
 @pytest.mark.slow
 def test_two_sines_are_generated() -> None:
     model = predictor(12)
-    learner = Evolino(model, washout=100, horizon=100, population=12, trials=1, spread=0.5, mutation=0.01)
+    near_linear = {"scale": 0.01, "ridge": 1e-15, "spread": 1.0}
+    learner = Evolino(model, washout=100, horizon=100, population=12, trials=1, mutation=0.01, **near_linear)
     series = sines(800)
     train = series[:401]
     for _ in range(8):
