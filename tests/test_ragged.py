@@ -102,6 +102,7 @@ STACKS = [
 ]
 
 
+@on_either_engine
 @pytest.mark.parametrize("arguments", STACKS, ids=lambda a: "-".join(a))
 @pytest.mark.parametrize("name", ["lstm", "delay_rnn", "scrn"])
 def test_padding_changes_nothing_in_deep_layers(name, arguments):
