@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import cells, init
 from .cell import Cell, register, registry
+from .engine.explain import explain
+from .engine.scan import set_backend
 from .errors import RecurraError
 from .interop.torch import accelerate, from_torch
 from .layers import Readout, Recurrent, Trace, layer
@@ -52,12 +54,14 @@ __all__ = [
     "cells",
     "data",
     "dynamics",
+    "explain",
     "from_torch",
     "init",
     "layer",
     "models",
     "register",
     "registry",
+    "set_backend",
     "reservoir",
     "train",
     *cells.__all__,  # a layer for every cell

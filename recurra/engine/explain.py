@@ -21,6 +21,8 @@ def explain(layer: Any, x: Tensor, source: bool = False) -> str:
     """
     cells = [layer] if isinstance(layer, Cell) else [cell for cell in layer.modules() if isinstance(cell, Cell)]
     batched = x if x.dim() == 3 else x.unsqueeze(1)
+    if x.dim() == 3 and getattr(layer, "batch_first", False):
+        batched = x.transpose(0, 1)
     texts = []
     for number, cell in enumerate(cells):
         title = type(cell).__name__ if len(cells) == 1 else f"{type(cell).__name__} (sheet {number})"
