@@ -83,7 +83,7 @@ def advance(
         results, named = graph(x, views, extras)
     else:
         results = with_output(cell, cell.step(x, *views, **extras))
-    y, *new = results
+    y, new = results[0], list(results[1:])
     carried = tuple(
         value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))
         for spec, value in zip(cell.carried, state, strict=True)
