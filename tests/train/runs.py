@@ -102,7 +102,7 @@ def finish(process: Process, seconds: float = 60) -> tuple[int, str, str]:
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return process.returncode, out, err
+    return int(process.returncode), out, err  # pyrefly: ignore
 
 
 def steps_logged(folder: Path) -> int:
