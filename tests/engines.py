@@ -1,4 +1,7 @@
-"""Tests of every cell run on the plain loop and, under the slow marker, on whatever engine recurra chooses."""
+"""Tests of every cell run on the plain loop and, under the slow marker, on whatever engine recurra chooses.
+
+Compiling a kernel for every cell and option takes minutes where the cache is empty; the engine's own tests do it once.
+"""
 
 from collections.abc import Iterator
 
@@ -15,4 +18,11 @@ def either_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def plain_loop() -> Iterator[None]:
+    with set_backend("reference"):
+        yield
+
+
+on_plain_loop = pytest.mark.usefixtures("plain_loop")
 on_either_engine = pytest.mark.usefixtures("either_engine")

@@ -9,7 +9,7 @@ import joblib
 import pytest
 import torch
 from cases import Case, draw_inputs, every_case, randomise
-from engines import either_engine, on_either_engine  # noqa: F401
+from engines import either_engine, on_either_engine, on_plain_loop, plain_loop  # noqa: F401
 from helpers import assert_close, compare
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -89,7 +89,7 @@ def test_one_layer_drops_nothing_and_full_dropout_cuts_the_layers_apart():
 # ---------------------------------------------------------------------------------------------------- shapes
 
 
-@on_either_engine
+@on_plain_loop
 @every_case
 def test_shapes_of_every_cell(case: Case):
     layer = case.layer(num_layers=2, bidirectional=True)
@@ -100,7 +100,7 @@ def test_shapes_of_every_cell(case: Case):
     assert isinstance(state, Tensor) == (len(carried) == 1)
 
 
-@on_either_engine
+@on_plain_loop
 @every_case
 def test_unbatched_is_a_batch_of_one(case: Case):
     layer, x = case.layer(num_layers=2, bidirectional=True), draw_inputs(case, STEPS, 1)

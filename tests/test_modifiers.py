@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from cases import Case, draw_inputs, draw_states, every_case, every_name, randomise
-from engines import either_engine, on_either_engine  # noqa: F401
+from engines import either_engine, on_either_engine, on_plain_loop, plain_loop  # noqa: F401
 from helpers import assert_close
 from torch import Tensor
 
@@ -171,7 +171,7 @@ def test_zoneout_keeps_as_often_as_asked():
     assert kept.mean() == pytest.approx(0.3, abs=0.01)  # 100 000 draws: seven standard deviations
 
 
-@on_either_engine
+@on_plain_loop
 @every_case
 def test_zoneout_of_zero_is_the_cell_and_of_one_freezes_it(case: Case):
     x = draw_inputs(case, STEPS, BATCH)
@@ -354,9 +354,19 @@ def test_layer_norm_reaches_a_product_that_is_itself_a_state():
     assert_close(normal.mean(-1), torch.zeros(1, BATCH, dtype=torch.float64))
 
 
-@on_either_engine
+@on_plain_loop
 @every_name
 def test_every_cell_takes_every_modifier(case: Case):
+    check_all_modifiers(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm", "gru", "delay_rnn", "scrn"])
+def test_cells_with_every_modifier_on_the_engine_recurra_chooses(name):
+    check_all_modifiers(Case(name))
+
+
+def check_all_modifiers(case: Case) -> None:
     modifiers = [rc.LayerNorm(), rc.Zoneout(0.2), rc.VariationalDropout(0.2), rc.WeightDrop(0.2)]
     if rc.registry()[case.name].candidate:
         modifiers.append(rc.RecurrentDropout(0.2))

@@ -5,12 +5,12 @@ import copy
 import pytest
 import torch
 from cases import Case, draw_inputs, every_case, every_name
-from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close
 from test_layers import flat
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
 
 import recurra as rc
+from recurra.engine.scan import set_backend
 
 STEPS, BATCH = 4, 3
 pytestmark = pytest.mark.filterwarnings(  # torch's own, when it first differentiates forward
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.filterwarnings(  # torch's own, when it first different
 # ---------------------------------------------------------------------------------------------------- batches
 
 
-@on_either_engine
 @every_case
 def test_vmap_over_inputs_is_a_loop(case: Case):
     layer = case.layer(bidirectional=True)
@@ -33,11 +32,12 @@ def test_vmap_over_inputs_is_a_loop(case: Case):
         return y, *flat(state)
 
     found = vmap(run, in_dims=(1, 0))(x, lengths)
-    for values, *loop in zip(found, *(run(x[:, k], lengths[k]) for k in range(2)), strict=True):
+    with set_backend("reference"):
+        loops = [run(x[:, k], lengths[k]) for k in range(2)]
+    for values, *loop in zip(found, *loops, strict=True):
         assert_close(values, torch.stack(loop))
 
 
-@on_either_engine
 @every_name
 def test_per_sample_gradients_are_a_loop(case: Case):
     layer, x = case.layer(), draw_inputs(case, STEPS, BATCH)
@@ -47,15 +47,14 @@ def test_per_sample_gradients_are_a_loop(case: Case):
         return functional_call(layer, parameters, (x,))[0].square().sum()
 
     found = vmap(grad(loss), in_dims=(None, 1))(parameters, x)
+    leaves = [layer.get_parameter(name) for name in parameters]
     for b in range(BATCH):
-        wanted = torch.autograd.grad(
-            layer(x[:, b])[0].square().sum(), [layer.get_parameter(name) for name in parameters]
-        )
+        with set_backend("reference"):
+            wanted = torch.autograd.grad(layer(x[:, b])[0].square().sum(), leaves)
         for name, gradient in zip(parameters, wanted, strict=True):
             assert_close(found[name][b], gradient)
 
 
-@on_either_engine
 @every_name
 def test_an_ensemble_is_a_loop_over_its_members(case: Case):
     members = [case.layer(seed=seed) for seed in range(3)]
@@ -67,7 +66,8 @@ def test_an_ensemble_is_a_loop_over_its_members(case: Case):
         return functional_call(skeleton, (parameters, buffers), (x,))[0]
 
     found = vmap(run, in_dims=(0, 0, None))(parameters, buffers, x)
-    assert_close(found, torch.stack([member(x)[0] for member in members]))
+    with set_backend("reference"):
+        assert_close(found, torch.stack([member(x)[0] for member in members]))
 
 
 MODIFIED = {
@@ -121,18 +121,18 @@ def test_the_trace_comes_out_of_vmap(batched):
 # ---------------------------------------------------------------------------------------------------- derivatives
 
 
-@on_either_engine
 @every_case
 def test_forward_mode_is_the_jacobian_times_the_direction(case: Case):
     """jvp against reverse mode: v·(J d) computed as (vᵀJ)·d, and never a silent zero."""
     layer, x = case.layer(), draw_inputs(case, STEPS, BATCH)
     direction = torch.randn_like(x)
     y, tangent = jvp(lambda x: layer(x)[0], (x,), (direction,))[:2]
-    assert_close(y, layer(x)[0])
     assert tangent.abs().max() > 0
     cotangent = torch.randn_like(y)
     leaf = x.clone().requires_grad_()
-    (pulled,) = torch.autograd.grad((layer(leaf)[0] * cotangent).sum(), leaf)
+    with set_backend("reference"):
+        assert_close(y, layer(x)[0])
+        (pulled,) = torch.autograd.grad((layer(leaf)[0] * cotangent).sum(), leaf)
     assert_close((cotangent * tangent).sum(), (pulled * direction).sum(), 1e-11)
 
 
@@ -214,12 +214,12 @@ def test_torch_compile_takes_a_layer_as_one_graph(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("modifiers", MODIFIED.values(), ids=MODIFIED)
 def test_torch_compile_takes_modified_layers(modifiers):
-    layer = Case("lstm").layer(modifiers=modifiers, num_layers=2, bidirectional=True)
+    layer = Case("lstm").layer(modifiers=modifiers)
     x = draw_inputs(Case("lstm"), STEPS, BATCH)
     check_compiled(layer.eval(), x, "aot_eager")
     torch._dynamo.reset()
     compiled = torch.compile(layer.train(), backend="aot_eager", fullgraph=True)
-    assert not torch.equal(compiled(x)[0], compiled(x)[0])
+    assert torch.equal(compiled(x)[0], compiled(x)[0]) != bool(layer.sheets[0].masks)  # a norm alone draws nothing
 
 
 @pytest.mark.slow
@@ -233,6 +233,7 @@ def test_torch_compile_returns_the_trace():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # inductor's imports
 @pytest.mark.parametrize("name", ["lstm", "mgu"])
 def test_inductor_gives_the_same_numbers(name):
     check_compiled(Case(name).layer(bidirectional=True), draw_inputs(Case(name), STEPS, BATCH), "inductor", 1e-11)
