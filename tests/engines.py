@@ -18,11 +18,4 @@ def either_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def plain_loop() -> Iterator[None]:
-    with set_backend("reference"):
-        yield
-
-
-on_plain_loop = pytest.mark.usefixtures("plain_loop")
 on_either_engine = pytest.mark.usefixtures("either_engine")

@@ -9,7 +9,7 @@ import joblib
 import pytest
 import torch
 from cases import Case, draw_inputs, every_case, randomise
-from engines import either_engine, on_either_engine, on_plain_loop, plain_loop  # noqa: F401
+from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close, compare
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,7 +18,6 @@ from torch_twins import KINDS, twins
 import recurra as rc
 from recurra.engine import reference
 from recurra.engine.reference import Sequences
-from recurra.engine.scan import set_backend
 
 STEPS, BATCH = 6, 3
 
@@ -31,6 +30,7 @@ def flat(state: Tensor | tuple) -> tuple[Tensor, ...]:
 # ---------------------------------------------------------------------------------------------------- torch.nn
 
 
+@on_either_engine
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("layers", "both", "batch_first", "batched"), list(itertools.product((1, 2), *[(False, True)] * 3))
@@ -57,6 +57,7 @@ def test_values_gradients_and_shapes_are_torch_nns(kind, layers, both, batch_fir
         assert_close(value, other)
 
 
+@on_either_engine
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_bias_the_layer_is_torch_nns(kind):
     ours, theirs = twins(kind, 3, 4, bias=False, num_layers=2)
@@ -89,7 +90,6 @@ def test_one_layer_drops_nothing_and_full_dropout_cuts_the_layers_apart():
 # ---------------------------------------------------------------------------------------------------- shapes
 
 
-@on_plain_loop
 @every_case
 def test_shapes_of_every_cell(case: Case):
     layer = case.layer(num_layers=2, bidirectional=True)
@@ -100,7 +100,6 @@ def test_shapes_of_every_cell(case: Case):
     assert isinstance(state, Tensor) == (len(carried) == 1)
 
 
-@on_plain_loop
 @every_case
 def test_unbatched_is_a_batch_of_one(case: Case):
     layer, x = case.layer(num_layers=2, bidirectional=True), draw_inputs(case, STEPS, 1)
@@ -150,6 +149,7 @@ def test_layers_of_unequal_width_are_the_same_layers_one_by_one(name):
     assert not torch.equal(stack(x, state)[0], y)
 
 
+@on_either_engine
 def test_batch_first_moves_x_y_trace_lengths_and_resets_but_not_the_state():
     case = Case("vanilla_lstm")
     first, second = case.layer(bidirectional=True), case.layer(bidirectional=True, batch_first=True)
@@ -178,6 +178,7 @@ def test_names_build_the_same_layer_three_ways():
 # ---------------------------------------------------------------------------------------------------- the trace
 
 
+@on_either_engine
 def test_trace_of_an_lstm_satisfies_its_equations():
     layer = Case("lstm").layer()
     x = draw_inputs(Case("lstm"), STEPS, BATCH)
@@ -193,6 +194,7 @@ def test_trace_of_an_lstm_satisfies_its_equations():
     assert_close(torch.cat([h, c]), torch.stack([trace["h"][-1], trace["c"][-1]]))
 
 
+@on_either_engine
 def test_trace_of_the_backward_direction_is_aligned_with_x_and_runs_from_the_last_valid_step():
     layer = Case("lstm").layer(bidirectional=True)
     lengths = torch.tensor([6, 2, 4])
@@ -225,6 +227,7 @@ def test_trace_holds_every_state_and_changes_nothing(case: Case):
         assert all(value.shape[:2] == (STEPS, BATCH) for value in sheet.values())
 
 
+@on_either_engine
 def test_gradients_flow_through_the_trace():
     layer, x = Case("gru").layer(), draw_inputs(Case("gru"), STEPS, BATCH)
     cell = layer.sheets[0]
@@ -256,8 +259,7 @@ class Oddments(rc.Cell):
 def test_trace_takes_intermediates_of_any_shape():
     layer = randomise(rc.Recurrent(Oddments, 3, 4, dtype=torch.float64), 0.3)
     x = torch.randn(STEPS, 4, 3, dtype=torch.float64)  # as many sequences as units, so that a mix-up would show
-    with set_backend("reference"):  # the compiled one says that it does not know these shapes
-        trace = layer(x, lengths=[6, 1, 3, 6], return_trace=True)[2]
+    trace = layer(x, lengths=[6, 1, 3, 6], return_trace=True)[2]
     shapes = {"number": (1,), "total": (1,), "unit": (4,), "matrix": (4, 4), "cube": (4, 4), "h": (4,)}
     assert {name: tuple(value.shape) for name, value in trace.items()} == {n: (6, 4, *s) for n, s in shapes.items()}
     assert_close(trace["total"][1:, 0, 0], trace["h"][:-1, 0].sum(-1))
@@ -350,6 +352,7 @@ def test_reset_parameters_draws_a_fixed_orthogonal_matrix_anew():
     assert not torch.allclose(layer.sheets[0].a.W, before)
 
 
+@on_either_engine
 @pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "delay_rnn", "slstm"])
 def test_autocast_in_bfloat16_stays_close_and_trains(name):
     layer = rc.layer(name, 8, 16, 2, bidirectional=True)
@@ -365,6 +368,7 @@ def test_autocast_in_bfloat16_stays_close_and_trains(name):
     assert all(p.grad.isfinite().all() and p.grad.dtype == torch.float32 for p in layer.parameters())
 
 
+@on_either_engine
 def test_a_graph_first_traced_under_autocast_is_not_a_bfloat16_graph_ever_after():
     layer, x = rc.LSTM(3, 4, modifiers=[rc.LayerNorm()]), torch.randn(STEPS, BATCH, 3)
     twin = copy.deepcopy(layer)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from cases import Case, draw_inputs, draw_states, every_case, every_name, randomise
-from engines import either_engine, on_either_engine, on_plain_loop, plain_loop  # noqa: F401
+from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close
 from torch import Tensor
 
 import recurra as rc
+from recurra.engine.scan import set_backend
 from recurra.errors import InputError, OptionError, UnknownNameError
 
 STEPS, BATCH = 5, 3
@@ -171,7 +172,6 @@ def test_zoneout_keeps_as_often_as_asked():
     assert kept.mean() == pytest.approx(0.3, abs=0.01)  # 100 000 draws: seven standard deviations
 
 
-@on_plain_loop
 @every_case
 def test_zoneout_of_zero_is_the_cell_and_of_one_freezes_it(case: Case):
     x = draw_inputs(case, STEPS, BATCH)
@@ -235,6 +235,7 @@ def test_recurrent_dropout_drops_the_candidate_alone():
         assert_close(y[t], h)
 
 
+@on_either_engine
 def test_weight_drop_draws_one_mask_a_call_and_scales_what_is_left():
     """A dropped entry gets no gradient: that shows the mask, and one mask must explain all steps."""
     layer, x = modified("lstm", rc.WeightDrop(0.5))
@@ -262,6 +263,7 @@ def test_weight_drop_comes_after_a_weights_own_derivation():
     assert layer(x)[0].isfinite().all()
 
 
+@on_either_engine
 def test_a_seed_gives_the_same_masks_on_the_first_call_and_later():
     layer, x = modified("lstm", rc.WeightDrop(0.5), rc.Zoneout(0.3), rc.VariationalDropout(0.4))
     runs = []
@@ -297,6 +299,7 @@ def test_dropout_in_evaluation_and_at_rate_zero_is_the_cell_itself(name, modifie
 # ---------------------------------------------------------------------------------------------------- together
 
 
+@on_either_engine
 def test_all_of_them_together_on_an_lstm():
     """Weight drop, variational and recurrent dropout, layer norm and zoneout, written out in one loop."""
     layer, x = modified(
@@ -354,7 +357,6 @@ def test_layer_norm_reaches_a_product_that_is_itself_a_state():
     assert_close(normal.mean(-1), torch.zeros(1, BATCH, dtype=torch.float64))
 
 
-@on_plain_loop
 @every_name
 def test_every_cell_takes_every_modifier(case: Case):
     check_all_modifiers(case)
@@ -363,7 +365,8 @@ def test_every_cell_takes_every_modifier(case: Case):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "gru", "delay_rnn", "scrn"])
 def test_cells_with_every_modifier_on_the_engine_recurra_chooses(name):
-    check_all_modifiers(Case(name))
+    with set_backend("auto"):
+        check_all_modifiers(Case(name))
 
 
 def check_all_modifiers(case: Case) -> None:

@@ -129,6 +129,7 @@ def sequences(lengths=LENGTHS) -> list[Tensor]:
     return [torch.randn(n, 3, dtype=torch.float64) for n in lengths]
 
 
+@on_either_engine
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -149,6 +150,7 @@ def test_packed_sequences_are_torch_nns(kind, is_sorted, batch_first):
     assert_close(pad_packed_sequence(y)[0], pad_packed_sequence(expected_y)[0])
 
 
+@on_either_engine
 def test_gradients_reach_packed_data():
     ours, theirs = twins("LSTM", 3, 4, bidirectional=True)
     found = []
@@ -240,6 +242,7 @@ def test_resets_cut_a_stream_into_separate_sequences_in_both_directions(case: Ca
                 assert_close(value[direction, b], wanted[0, 0])
 
 
+@on_either_engine
 def test_gradients_do_not_cross_a_reset():
     layer = Case("lstm").layer(num_layers=2)
     x = draw_inputs(Case("lstm"), 6, 2).requires_grad_()
@@ -250,6 +253,7 @@ def test_gradients_do_not_cross_a_reset():
     assert gradient[:3, 1].any()
 
 
+@on_either_engine
 def test_unbatched_resets():
     layer, x = Case("gru").layer(bidirectional=True), draw_inputs(Case("gru"), 6, 1)[:, 0]
     resets = torch.tensor([0, 0, 1, 0, 0, 0])

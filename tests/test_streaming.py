@@ -117,6 +117,7 @@ class Clock(rc.Cell):
         return torch.tanh(self.a(x, m * h) + torch.sin(t))
 
 
+@on_either_engine
 def test_the_time_index_counts_from_the_start_of_each_sequence():
     layer = rc.Recurrent(Clock, 3, 4, dtype=torch.float64, bidirectional=True)
     x = torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
@@ -128,6 +129,7 @@ def test_the_time_index_counts_from_the_start_of_each_sequence():
     assert t[:, :, 0].tolist() == [[3, 5], [4, 5]]
 
 
+@on_either_engine
 def test_the_time_index_is_carried_between_chunks():
     layer = rc.Recurrent(Clock, 3, 4, dtype=torch.float64)
     x = torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
@@ -135,6 +137,7 @@ def test_the_time_index_is_carried_between_chunks():
     assert_close(torch.cat([y, layer(x[3:], state)[0]]), layer(x)[0])
 
 
+@on_either_engine
 def test_a_cells_own_mask_is_drawn_once_a_sequence_and_only_in_training():
     layer = rc.Recurrent(Clock, 3, 4, dtype=torch.float64, rate=0.5)
     x = torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
@@ -161,6 +164,7 @@ def test_zeros_are_the_default():
     assert_close(layer(x)[0], layer(x, (zeros, zeros))[0])
 
 
+@on_either_engine
 @pytest.mark.parametrize("name", ["lstm", "delay_rnn", "scrn", "unitary_rnn"])
 def test_a_learned_start_is_a_parameter_of_every_state(name):
     layer, x = Case(name).layer(num_layers=2, initial="learned"), draw_inputs(Case(name), STEPS, BATCH)
@@ -190,6 +194,7 @@ def test_a_learned_start_begins_where_the_cell_began():
     assert torch.equal(layer.sheets[0].h_0, torch.full((4,), 0.1))
 
 
+@on_either_engine
 def test_a_carried_state_goes_on_from_the_previous_call_without_its_gradient():
     case = Case("lstm")
     carried, plain = case.layer(num_layers=2, initial="carried"), case.layer(num_layers=2)
@@ -205,6 +210,7 @@ def test_a_carried_state_goes_on_from_the_previous_call_without_its_gradient():
     assert_close(carried(x[:3])[0], first)
 
 
+@on_either_engine
 def test_truncated_gradients_are_those_of_chunks_started_from_detached_states():
     """Truncated BPTT: the forward pass sees the whole past, each chunk's gradient only itself."""
     case, chunks = Case("gru"), 3

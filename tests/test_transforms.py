@@ -1,6 +1,7 @@
 """Function transforms and compilers give the numbers that plain loops and plain calls give."""
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,6 +17,13 @@ STEPS, BATCH = 4, 3
 pytestmark = pytest.mark.filterwarnings(  # torch's own, when it first differentiates forward
     "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def _as_recurra_chooses() -> Iterator[None]:
+    """The choice of an engine under a transform is part of what is tested."""
+    with set_backend("auto"):
+        yield
 
 
 # ---------------------------------------------------------------------------------------------------- batches
