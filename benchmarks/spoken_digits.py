@@ -28,16 +28,21 @@ def digits() -> dict[str, Any]:
     }
 
 
-def recordings() -> tuple[list[Tensor], Tensor, Tensor]:
-    """Log-mel frames every 20 ms, scaled by the training frames; labels; which ones are for testing."""
+def recordings(speaker: str = "") -> tuple[list[Tensor], Tensor, Tensor]:
+    """Log-mel frames every 20 ms, scaled by the training frames; labels; which ones are for testing.
+
+    Of all six speakers, or of one.
+    """
     from recurra.data import LogMel, read_wav
 
     sounds = read_wav(DIGITS, LogMel(bands=BANDS, window=0.03, hop=0.02), label=True)
     assert sounds.names is not None
-    test = torch.tensor([int(name.rpartition("_")[2].split(".")[0]) < 5 for name in sounds.names])
-    examples = list(sounds)
+    names = {name: k for k, name in enumerate(sounds.names) if speaker in name}
+    test = torch.tensor([int(name.rpartition("_")[2].split(".")[0]) < 5 for name in names])
+    examples = [sounds[k] for k in names.values()]
     seen = torch.cat([e.inputs for e, held_out in zip(examples, test, strict=True) if not held_out])
-    frames = [(e.inputs - seen.mean(dim=0)) / seen.std(dim=0) for e in examples]
+    mean, std = seen.mean(dim=0), seen.std(dim=0)
+    frames = [(e.inputs - mean) / std for e in examples]
     return frames, torch.tensor([int(e.target) for e in examples]), test
 
 

@@ -115,6 +115,23 @@ def test_power_is_that_of_scipys_stft():
     assert np.abs(LogMel()(torch.from_numpy(sound), RATE).numpy() - expected).max() < 1e-9
 
 
+def test_kept_filters_are_those_of_the_sound_asked():
+    """The filter bank is made once; another rate, another dtype or another setting has its own."""
+    sound = torch.from_numpy(TONE)
+    with torch.inference_mode():
+        LogMel(bands=7)(sound, RATE)
+    first = LogMel(bands=7)(sound.requires_grad_(), RATE)
+    first.sum().backward()  # what was kept under inference mode serves a gradient too
+    assert sound.grad is not None
+    sound = sound.detach()
+    for mel, other, rate in ((LogMel(bands=7), sound.float(), RATE), (LogMel(bands=7, low=90.0), sound, RATE)):
+        found = mel(other, rate)
+        assert found.dtype == other.dtype
+        expected = mel_by_hand(TONE, rate, 7, mel.low, rate / 2)
+        assert np.abs(found.numpy() - expected).max() < (1e-9 if other.dtype == torch.float64 else 1e-2)
+    assert not torch.equal(LogMel(bands=7)(sound, 2 * RATE)[:10], first.detach()[:10])
+
+
 def test_a_tone_is_loudest_in_the_band_around_it():
     mel = LogMel(bands=20)
     frames = mel(torch.from_numpy(TONE), RATE)

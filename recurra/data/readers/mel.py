@@ -1,6 +1,7 @@
 """Sound as log-mel frames: what a recurrent network hears."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -42,9 +43,9 @@ class LogMel:
         if len(sound) < window:
             sound = torch.nn.functional.pad(sound, (0, window - len(sound)))
         size = 1 << (window - 1).bit_length()
-        pieces = sound.unfold(0, window, hop) * torch.hann_window(window, dtype=sound.dtype)  # (T, window)
-        power = torch.fft.rfft(pieces, n=size).abs().square()  # (T, size / 2 + 1)
-        return (power @ self.filters(size, rate).to(sound.dtype)).clamp_min(self.floor).log()
+        hann, filters = _tables(self, window, size, rate, sound.dtype)
+        power = torch.fft.rfft(sound.unfold(0, window, hop) * hann, n=size).abs().square()  # (T, size / 2 + 1)
+        return (power @ filters).clamp_min(self.floor).log()
 
     def filters(self, size: int, rate: int) -> Tensor:
         """Triangles of height one between neighbouring centres: (size / 2 + 1, bands), float64."""
@@ -57,6 +58,13 @@ class LogMel:
         rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
         falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
         return torch.minimum(rising, falling).clamp_min(0)
+
+
+@lru_cache(maxsize=16)
+def _tables(mel: LogMel, window: int, size: int, rate: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The window and the filter bank: they cost more than a short sound, and a corpus has one rate."""
+    with torch.inference_mode(False):  # kept for others, who may want a gradient through them
+        return torch.hann_window(window, dtype=dtype), mel.filters(size, rate).to(dtype)
 
 
 def mel(frequency: Tensor) -> Tensor:
