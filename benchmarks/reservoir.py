@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import recurra as rc
 from benchmarks.spoken_digits import DIGITS, digits
+from benchmarks.vowels import vowels
 from recurra.data.tasks import make
 from recurra.data.tasks.delay_equation import mackey_glass_series
 from recurra.dynamics import recalled
@@ -180,46 +181,6 @@ def draw_curves(
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {font}>'
     background = f'<rect width="{width}" height="{height}" fill="white"/>'
     (RESULTS / file).write_text("\n".join([head, background, *lines, "</svg>\n"]))
-
-
-# ---------------------------------------------------------------------------------------------------- speech
-
-
-def vowel_errors(seed: int, ensemble: int = 300) -> int:
-    """Japanese Vowels: errors on the 370 test utterances of an ensemble of small leaky reservoirs.
-
-    The length of the utterance is one more input; the other columns are scaled by the training frames.
-    """
-    train, test = (rc.data.japanese_vowels(split) for split in ("train", "test"))
-    frames = torch.cat(train.sequences).double()
-    mean, std = frames.mean(dim=0), frames.std(dim=0)
-
-    def prepared(sequences: list[Tensor]) -> list[Tensor]:
-        return [torch.cat([(s - mean) / std, torch.full((len(s), 1), len(s) / 29.0)], dim=1) for s in sequences]
-
-    network = rc.EchoStateNetwork(
-        units=6,
-        leak=0.2,
-        spectral_radius=0.2,
-        density=1.0,
-        input_scaling=1.0,
-        bias=0.5,
-        ridge=0.5,
-        support=3,
-        ensemble=ensemble,
-        random_state=seed,
-    ).fit(prepared(train.sequences), train.labels)
-    found = network.predict(prepared(test.sequences))
-    return int((found != test.labels.numpy()).sum())
-
-
-def vowels() -> Numbers:
-    errors = [vowel_errors(seed) for seed in range(3)]
-    return {
-        "what": "Japanese Vowels, an ensemble of 300 leaky reservoirs of 6 units, seeds 0, 1, 2: errors of 370",
-        "found": errors,
-        "wanted": "0 (Jaeger et al. 2007: 0)",
-    }
 
 
 # ---------------------------------------------------------------------------------------------------- long lags
