@@ -9,6 +9,9 @@ survives. What is left can be carried forward in one number a weight, so a step 
     S^f ← f ⊙ S^f + (c_{t-1} ⊙ f (1 - f)) s_tᵀ    … of the forget gate, where there is one (else f = 1)
     u = dL_t/dh_t;   ε = u ⊙ o ⊙ q'(c_t);   δ_o = u ⊙ q(c_t) ⊙ o (1 - o)
     dL_t/dθ_{g,i,f} = diag(ε) S;   dL_t/dθ_o = δ_o s_tᵀ
+
+So it runs where weights change at each step. Where they change once a call, Σ_t diag(ε_t) S_t is summed the other way
+round, over the errors e_t = ε_t + f_{t+1} ⊙ e_{t+1} that meet at each step: the same sum, in a few large products.
 """
 
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ from torch import Tensor, nn
 from recurra.cell import Cell
 from recurra.cells.greff import LSTMNFG
 from recurra.cells.lstm import LSTM, OriginalLSTM, VanillaLSTM
+from recurra.engine.scan import Sequences, scan
 from recurra.errors import InputError
 from recurra.train.learner import Learner, Optimizer, Wanted, positive, resolve_optimizer, wanted
 from recurra.train.machine import Machine
@@ -75,22 +79,39 @@ class OriginalLSTMRule(Learner):
         if self.memory is None or not self.carry or len(self.memory.h) != x.shape[1]:
             self.memory = self._fresh(x)
         self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        gates = Gates.of(self.cell)
-        some = asked.counts.any(1).tolist()
-        for t, x_t in enumerate(x.unbind(0)):
-            self.memory, now = gates.advance(self.memory, x_t)
-            if not some[t]:
-                continue
-            count = int(asked.counts[t].sum()) if self.update == "step" else asked.total
-            total += self._learn(gates, now, asked, t, count)
-            if self.update == "step":
-                self._apply()
-                gates = Gates.of(self.cell)
-        if self.update == "call":
-            self._apply()
+        learn = self._learn_at_each_step if self.update == "step" else self._learn_at_once
+        total = learn(x, asked)
         self.steps += 1
         return total / max(asked.total, 1)
+
+    def _learn_at_each_step(self, x: Tensor, asked: Wanted) -> float:
+        gates, total = Gates.of(self.cell), 0.0
+        counts = asked.counts.sum(1).tolist()
+        for t, x_t in enumerate(x.unbind(0)):
+            self.memory, now = gates.advance(self.memory, x_t)  # pyrefly: ignore
+            if counts[t]:
+                loss, u = self._errors(self.memory.h[None], asked, counts[t], t)
+                gates.add_gradients(self.cell, *gates.gradients(self.memory, now, u[0]))
+                self._apply()
+                gates, total = Gates.of(self.cell), total + loss
+        return total
+
+    def _learn_at_once(self, x: Tensor, asked: Wanted) -> float:
+        """The whole call on the engine, then its errors back along the memory's own loop."""
+        gates, memory, total = Gates.of(self.cell), self.memory, 0.0
+        assert memory is not None
+        with torch.no_grad():
+            found = scan(self.cell, Sequences(x, (memory.h, memory.c), {}), keep_trace=True)
+            h, c = found.y, found.trace["c"]  # pyrefly: ignore
+            h_before, c_before = (torch.cat([a[None], b[:-1]]) for a, b in ((memory.h, h), (memory.c, c)))
+            now = gates.now(torch.cat([x, h_before, h.new_ones(*h.shape[:2], 1)], -1), c_before, c)
+        if asked.total:
+            total, u = self._errors(h, asked, asked.total)
+            gates.add_gradients(self.cell, *gates.summed_gradients(memory, now, u))
+            self._apply()
+        if self.carry:
+            self.memory = gates.after(memory, now, h[-1])
+        return total
 
     def _fresh(self, x: Tensor) -> Memory:
         with torch.no_grad():
@@ -99,16 +120,15 @@ class OriginalLSTMRule(Learner):
         reads = self.cell.input_size + width + 1
         return Memory(h, c, x.new_zeros(kinds, len(h), width, reads), x.new_zeros(kinds, len(h), width))
 
-    def _learn(self, gates: "Gates", now: "Now", asked: Wanted, t: int, count: int) -> float:
-        """Add the gradient of step t's loss to the parameters."""
-        h = self.memory.h.detach().requires_grad_()  # pyrefly: ignore
-        loss = asked.loss_sum(self.loss, self.head(h)[None], t)
+    def _errors(self, h: Tensor, asked: Wanted, count: int, start: int = 0) -> tuple[float, Tensor]:
+        """Σ of the loss at the steps of h (n, B, H), and the gradient of loss / count by h; the head gets its own."""
+        h = h.detach().requires_grad_()
+        loss = asked.loss_sum(self.loss, self.head(h), start)
         readout = [p for p in self.head.parameters() if p.requires_grad]
         u, *by_readout = torch.autograd.grad(loss / count, [h, *readout])
         for parameter, gradient in zip(readout, by_readout, strict=True):
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        gates.add_gradients(self.cell, self.memory, now, u)  # pyrefly: ignore
-        return float(loss.detach())
+            parameter.grad = gradient
+        return float(loss.detach()), u
 
     def _apply(self) -> None:
         if self.clip is not None:
@@ -127,13 +147,16 @@ class OriginalLSTMRule(Learner):
 
 @dataclass(frozen=True)
 class Now:
-    """What one step leaves for its own gradient."""
+    """What one step, or each of many (T, B, …), leaves for its gradient."""
 
-    source: Tensor  # (B, K)
+    source: Tensor  # (B, K): what every gate reads
+    before: Tensor  # c_{t-1}
+    c: Tensor
+    f: Tensor
     o: Tensor
     q: Tensor  # the squashed memory
     slope: Tensor  # q'(c)
-    c: Tensor
+    factor: Tensor  # (gates, B, H): dc_t by the sums that enter candidate, input gate, forget gate
 
 
 @dataclass(frozen=True)
@@ -155,25 +178,39 @@ class Gates:
             peepholes = {n: w[f"p_{n}"].clone() for n in names if f"p_{n}" in w}
             return cls(names, torch.cat(rows), peepholes, getattr(cell, "squash", "tanh") == "1997")
 
+    # ------------------------------------------------------------------------------------------ forward
+
     @torch.no_grad()
-    def advance(self, memory: Memory, x: Tensor) -> tuple[Memory, Now]:
-        h, c = memory.h, memory.c
-        source = torch.cat([x, h, x.new_ones(len(x), 1)], 1)
-        a = dict(zip(self.names, (source @ self.packed.T).chunk(len(self.names), 1), strict=True))
+    def now(self, source: Tensor, before: Tensor, c: Tensor | None = None) -> Now:
+        """The gates that read `source` (…, B, K) and the memory before; the new memory, unless it is known."""
+        a = dict(zip(self.names, (source @ self.packed.T).chunk(len(self.names), -1), strict=True))
         for name in ("i", "f"):
             if name in self.peepholes:
-                a[name] = a[name] + self.peepholes[name] * c
+                a[name] = a[name] + self.peepholes[name] * before
         i = a["i"].sigmoid()
-        f = a["f"].sigmoid() if "f" in a else torch.ones_like(c)
+        f = a["f"].sigmoid() if "f" in a else torch.ones_like(before)
         g, g_slope = self._candidate(a["g"])
-        factors = [i * g_slope, g * i * (1 - i)] + ([c * f * (1 - f)] if "f" in a else [])
-        factor = torch.stack(factors)  # (gates, B, H)
-        S = torch.addcmul(factor[..., None] * source[:, None, :], f[..., None], memory.S)
-        S_p = f * memory.S_p + factor * c if self.peepholes else memory.S_p
-        c = f * c + i * g
+        factors = [i * g_slope, g * i * (1 - i)] + ([before * f * (1 - f)] if "f" in a else [])
+        c = f * before + i * g if c is None else c
         o = (a["o"] + self.peepholes["o"] * c if "o" in self.peepholes else a["o"]).sigmoid()
         q, slope = self._squash(c)
-        return Memory(o * q, c, S, S_p), Now(source, o, q, slope, c)
+        return Now(source, before, c, f, o, q, slope, torch.stack(factors))
+
+    @torch.no_grad()
+    def advance(self, memory: Memory, x: Tensor) -> tuple[Memory, Now]:
+        now = self.now(torch.cat([x, memory.h, x.new_ones(len(x), 1)], 1), memory.c)
+        S = torch.addcmul(now.factor[..., None] * now.source[:, None, :], now.f[..., None], memory.S)
+        S_p = now.f * memory.S_p + now.factor * memory.c if self.peepholes else memory.S_p
+        return Memory(now.o * now.q, now.c, S, S_p), now
+
+    @torch.no_grad()
+    def after(self, memory: Memory, now: Now, h: Tensor) -> Memory:
+        """What is carried on after all steps (T, B, …) of a call: what each left, times the forget gates since."""
+        kept = now.f.flip(0).cumprod(0).flip(0)  # (T, B, H): f_t … f_T
+        since = torch.cat([kept[1:], torch.ones_like(kept[:1])]) * now.factor  # (gates, T, B, H)
+        S = kept[0, ..., None] * memory.S + torch.einsum("gtbh,tbk->gbhk", since, now.source)
+        S_p = kept[0] * memory.S_p + (since * now.before).sum(1) if self.peepholes else memory.S_p
+        return Memory(h, now.c[-1], S, S_p)
 
     def _candidate(self, a: Tensor) -> tuple[Tensor, Tensor]:
         if self.old:
@@ -189,18 +226,35 @@ class Gates:
         q = c.tanh()
         return q, 1 - q * q
 
-    def add_gradients(self, cell: Cell, memory: Memory, now: Now, u: Tensor) -> None:
-        """diag(ε) S and δ_o sᵀ, summed over the batch, into the parameters' gradients."""
-        epsilon = u * now.o * now.slope
+    # ------------------------------------------------------------------------------------------ gradients
+
+    def gradients(self, memory: Memory, now: Now, u: Tensor) -> tuple[Tensor, Tensor]:
+        """diag(ε) S and δ_o sᵀ of one step, summed over the batch: (gates + 1, H, K); of peepholes, (gates + 1, H)."""
+        error = u * now.o * now.slope
         d_o = u * now.q * now.o * (1 - now.o)
-        by_gate = [*torch.einsum("bh,gbhk->ghk", epsilon, memory.S), d_o.T @ now.source]  # each (H, K)
+        by_gate = torch.cat([torch.einsum("bh,gbhk->ghk", error, memory.S), (d_o.T @ now.source)[None]])
+        return by_gate, torch.cat([(error * memory.S_p).sum(1), (d_o * now.c).sum(0, keepdim=True)])
+
+    def summed_gradients(self, memory: Memory, now: Now, u: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, summed over the steps of a call (T, B, …) that began with `memory`."""
+        error = u * now.o * now.slope
+        for t in range(len(error) - 2, -1, -1):
+            error[t].addcmul_(now.f[t + 1], error[t + 1])
+        d_o = u * now.q * now.o * (1 - now.o)
+        sums = torch.cat([error * now.factor, d_o[None]])  # (gates + 1, T, B, H)
+        by_gate = torch.einsum("gtbh,tbk->ghk", sums, now.source)
+        by_peephole = torch.cat([(sums[:-1] * now.before).sum((1, 2)), (d_o * now.c).sum((0, 1))[None]])
+        first = now.f[0] * error[0]
+        by_gate[:-1] += torch.einsum("bh,gbhk->ghk", first, memory.S)
+        by_peephole[:-1] += (first * memory.S_p).sum(1)
+        return by_gate, by_peephole
+
+    def add_gradients(self, cell: Cell, by_gate: Tensor, by_peephole: Tensor) -> None:
+        """Into the parameters' own."""
         gradients: dict[str, Tensor] = {}
-        for name, gradient in zip(self.names, by_gate, strict=True):
+        for name, gradient, peephole in zip(self.names, by_gate, by_peephole, strict=True):
             U, W, b = gradient.split([cell.input_size, cell.hidden_size, 1], 1)
-            gradients |= {f"{name}.U": U, f"{name}.W": W, f"{name}.b": b[:, 0]}
-        for kind, name in enumerate(self.names[:-1]):
-            gradients[f"p_{name}"] = (epsilon * memory.S_p[kind]).sum(0)
-        gradients["p_o"] = (d_o * now.c).sum(0)
+            gradients |= {f"{name}.U": U, f"{name}.W": W, f"{name}.b": b[:, 0], f"p_{name}": peephole}
         with torch.enable_grad():  # blocks of cells share their gates: a derived weight passes its gradient on
             own = {n: w for n, w in cell.weights().items() if n in gradients and w.requires_grad}
         torch.autograd.backward(list(own.values()), [gradients[name] for name in own])

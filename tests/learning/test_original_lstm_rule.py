@@ -49,6 +49,37 @@ def test_equals_autograd_with_truncated_paths_detached(case: Case) -> None:
         assert_close(before[name] - p, expected[name], 1e-12)
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_eligibilities_and_summed_errors_give_one_gradient(case: Case) -> None:
+    """One target, at the end: learning at the step and at the end of the call is the same."""
+    x, target = draw_inputs(case, steps=7), torch.randn(2, 2, dtype=torch.float64)
+    models = [Predictor(case.layer(), 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    for model, update in zip(models, ("call", "step"), strict=True):
+        OriginalLSTMRule(model, "mse", "sgd", rate=1.0, update=update).step(x, target)
+    for p, q in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert_close(p, q, 1e-13)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_a_call_goes_on_where_the_last_one_ended(case: Case, backend: str) -> None:
+    """Steps without a target leave the weights alone, so that pieces give the gradient of the whole."""
+    x, target = draw_inputs(case, steps=7), torch.randn(7, 2, 2, dtype=torch.float64)
+    asked = (torch.arange(7) > 3)[:, None].expand(7, 2)
+    whole, pieces = (OriginalLSTMRule(Predictor(case.layer(), 2), "mse", rate=1.0, carry=True) for _ in range(2))
+    pieces.model.load_state_dict(whole.model.state_dict())
+    with set_backend(backend):
+        whole.step(x, target, asked)
+        for part in (slice(0, 2), slice(2, 3), slice(3, 7)):
+            pieces.step(x[part], target[part], asked[part])
+    for p, q in zip(whole.model.parameters(), pieces.model.parameters(), strict=True):
+        assert_close(p, q, 1e-12)
+    assert whole.memory is not None
+    for name, value in vars(whole.memory).items():
+        assert_close(getattr(pieces.memory, name), value, 1e-12)
+
+
 def test_differs_from_the_full_gradient() -> None:
     case = Case("lstm")
     model = Predictor(case.layer(), 2)
