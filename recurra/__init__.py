@@ -16,7 +16,7 @@ from .named import *  # noqa: F403
 if TYPE_CHECKING:
     from . import data, dynamics, models, reservoir, train
     from .dynamics import DynamicalSystem
-    from .models import NARX, TDNN, BaldiBRNN, ClockworkRNN, HierarchicalRNN
+    from .models import CRF, NARX, TDNN, BaldiBRNN, ClockworkRNN, HierarchicalRNN
     from .reservoir import EchoStateNetwork
 
 __version__ = "0.1.0"
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 #: public name → the room it is in
 _ROOMS = {
     "BaldiBRNN": "models",
+    "CRF": "models",
     "ClockworkRNN": "models",
     "DynamicalSystem": "dynamics",
     "EchoStateNetwork": "reservoir",
@@ -34,6 +35,7 @@ _ROOMS = {
 
 __all__ = [
     "BaldiBRNN",
+    "CRF",
     "Cell",
     "ClockworkRNN",
     "DynamicalSystem",
