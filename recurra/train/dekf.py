@@ -160,7 +160,10 @@ def one_group(machine: Machine) -> list[Tensor]:
 
 
 def node_groups(machine: Machine) -> list[Tensor]:
-    """(rows, k) places in the flat vector of weights: a row holds all that enters one unit, peepholes included."""
+    """(rows, k) places in the flat vector of weights: a row holds all that enters one unit, peepholes included.
+
+    Units with equally many weights lie in one tensor: there are fewer, larger products to wait for.
+    """
     modules = {name.rpartition(".")[0] for name in machine.parameters()}
     places: dict[tuple[str, int], list[Tensor]] = {}
     offset = 0
@@ -172,7 +175,11 @@ def node_groups(machine: Machine) -> list[Tensor]:
         place = offset + torch.arange(parameter.numel(), device=machine.like.device).view(rows, -1)
         places.setdefault((owner, rows), []).append(place)
         offset += parameter.numel()
-    return [torch.cat(parts, 1) for parts in places.values()]
+    units = [torch.cat(parts, 1) for parts in places.values()]
+    alike: dict[int, list[Tensor]] = {}
+    for unit in units:
+        alike.setdefault(unit.shape[1], []).append(unit)
+    return [torch.cat(parts) for parts in alike.values()]
 
 
 # ---------------------------------------------------------------------------------------------------- derivatives

@@ -67,12 +67,22 @@ def test_groups_are_the_filter_with_other_blocks_zeroed(groups: str) -> None:
         flat = flat + change
         learner.correct(H, innovation)
     assert_close(torch.cat(learner.machine.flat()), flat, 1e-10)
-    assert len(learner.groups) == (1 if groups == "global" else 5)
+    assert sum(len(g) for g in learner.groups) == (1 if groups == "global" else 18)
 
 
 def test_a_node_holds_all_that_enters_a_unit() -> None:
     learner = DEKF(Predictor(Case("vanilla_lstm").layer(), 2))
-    assert sorted(tuple(g.shape) for g in learner.groups) == [(2, 5), (4, 8), (4, 9), (4, 9), (4, 9)]
+    assert sorted(tuple(g.shape) for g in learner.groups) == [(2, 5), (4, 8), (12, 9)]
+    sizes = {"g": 8, "i": 9, "f": 9, "o": 9}  # x, h, b, and a peephole where there is one
+    flat = torch.arange(sum(p.numel() for p in learner.machine.parameters().values()))
+    parts = flat.split([p.numel() for p in learner.machine.parameters().values()])
+    places = dict(zip(learner.machine.parameters(), parts, strict=True))
+    for gate, size in sizes.items():
+        first = int(places[f"layer.0.{gate}.b"][0])
+        (row,) = (set(row.tolist()) for group in learner.groups for row in group if first in row)
+        enters = [places[f"layer.0.{gate}.{n}"].view(4, -1)[0] for n in ("U", "W", "b")]
+        enters += [places[f"layer.0.p_{gate}"][:1]] if size == 9 else []
+        assert row == set(torch.cat(enters).tolist())
 
 
 def test_derivatives_of_bptt_and_rtrl_agree() -> None:
