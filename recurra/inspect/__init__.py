@@ -1,0 +1,33 @@
+"""See the gradient vanish, see the gates work: one measurement a file, each from (model, data) to numbers and a figure.
+
+`gradient_flow`, `jacobian_spectrum`, `weight_spectrum`, `lyapunov`, `memory_curve`, `gate_activity` and `health` give a
+small result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram` draws a cell or a model as SVG. `report`
+puts it all on one HTML page that needs nothing from outside. Looking changes nothing: a copy of the model is looked at.
+"""
+
+from .exponents import Lyapunov, lyapunov
+from .gates import GateActivity, gate_activity
+from .gradients import GradientFlow, gradient_flow
+from .health import Finding, Health, Monitor, health
+from .jacobians import JacobianSpectrum, jacobian_spectrum
+from .memory import MemoryCurve, memory_curve
+from .spectra import WeightSpectrum, weight_spectrum
+
+__all__ = [
+    "Finding",
+    "GateActivity",
+    "GradientFlow",
+    "Health",
+    "JacobianSpectrum",
+    "Lyapunov",
+    "MemoryCurve",
+    "Monitor",
+    "WeightSpectrum",
+    "gate_activity",
+    "gradient_flow",
+    "health",
+    "jacobian_spectrum",
+    "lyapunov",
+    "memory_curve",
+    "weight_spectrum",
+]

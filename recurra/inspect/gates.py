@@ -1,0 +1,167 @@
+"""Gates over a sequence: every state and gate at every step, over the tokens or samples that were read.
+
+A unit is selective when its activity follows what it reads. For tokens the score is the share of its variance explained
+by which token stands there; for numbers, the largest squared correlation with an input.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, UnknownNameError
+from . import figures
+from .listen import Heard
+from .result import Result, table
+from .subject import Sample, Subject
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+STEPS, UNITS = 240, 64  # what a heat map shows at most
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One named value of one cell: a state, a gate, a candidate."""
+
+    cell: str
+    name: str
+    values: Tensor  # (T, B, units), in the order of the sequence; NaN past a sequence's end
+    selectivity: Tensor  # (units,) from 0 to 1
+
+    @property
+    def label(self) -> str:
+        return f"{self.cell} · {self.name}"
+
+    @property
+    def ranking(self) -> list[int]:
+        """Units, the most selective first."""
+        return self.selectivity.argsort(descending=True).tolist()
+
+
+@dataclass(frozen=True)
+class GateActivity(Result):
+    activities: tuple[Activity, ...]
+    sample: Sample
+
+    def __getitem__(self, name: str) -> Activity:
+        """A value by its name: `activity["f"]`, or `activity["lstm · layer 2 · f"]`."""
+        for activity in self.activities:
+            if name in (activity.name, activity.label):
+                return activity
+        raise UnknownNameError("name", repr(name), [activity.label for activity in self.activities])
+
+    def summary(self) -> str:
+        rows = []
+        for activity in self.activities:
+            real = activity.values[activity.values.isfinite()]
+            best = ", ".join(f"{unit} ({activity.selectivity[unit]:.2f})" for unit in activity.ranking[:3])
+            rows.append((activity.label, f"{real.mean():+.3f}", f"{real.std():.3f}", best))
+        return table(rows, ("value", "mean", "spread", "most selective units"))
+
+    def figure(self, name: str | None = None, sequence: int = 0, units: int = UNITS) -> "Figure":
+        """Heat maps over one sequence, the most selective units on top; one value, or all of the first cell."""
+        import plotly.graph_objects as go
+
+        chosen = [self[name]] if name else [a for a in self.activities if a.cell == self.activities[0].cell]
+        if not 0 <= sequence < len(self.sample.lengths):
+            raise InputError("sequence", sequence, f"0 to {len(self.sample.lengths) - 1}")
+        length = min(int(self.sample.lengths[sequence]), STEPS)
+        labels = [figures.text(self.sample.label(sequence, t)) for t in range(length)]
+        made = figures.panels([a.label for a in chosen], height=190)
+        for row, activity in enumerate(chosen, start=1):
+            order = activity.ranking[:units]
+            shown = activity.values[:length, sequence][:, order].T  # (units, T)
+            low, high = float(shown.min()), float(shown.max())
+            signed = low < 0
+            edge = max(abs(low), abs(high), 1e-12)
+            made.add_trace(
+                go.Heatmap(
+                    z=figures.numbers(shown),
+                    x=list(range(1, length + 1)),
+                    y=[f"{unit}" for unit in order],
+                    customdata=[labels] * len(order),
+                    colorscale=figures.DIVERGING if signed else figures.SEQUENTIAL,
+                    zmin=-edge if signed else min(low, 0.0),
+                    zmax=edge if signed else max(high, 1.0),
+                    colorbar={"thickness": 10, "len": 0.9 / len(chosen), "y": 1 - (row - 0.5) / len(chosen)},
+                    hovertemplate="step %{x}: %{customdata}<br>unit %{y}: %{z:.3f}<extra></extra>",
+                ),
+                row=row,
+                col=1,
+            )
+        made.update_yaxes(type="category", autorange="reversed", title="unit", nticks=6)
+        made.update_xaxes(title="step", row=len(chosen), col=1)
+        if self.sample.labels and length <= 60:
+            made.update_xaxes(tickvals=list(range(1, length + 1)), ticktext=labels, tickangle=0 if length < 40 else -90)
+        return made
+
+    def selective_figure(self, name: str | None = None, sequence: int = 0, units: int = 4) -> "Figure":
+        """The most selective units of one value as curves over one sequence."""
+        activity = self[name] if name else max(self.activities, key=lambda a: float(a.selectivity.max()))
+        length = min(int(self.sample.lengths[sequence]), STEPS)
+        labels = [figures.text(self.sample.label(sequence, t)) for t in range(length)]
+        made = figures.figure(f"The most selective units of {activity.label}", 360)
+        for number, unit in enumerate(activity.ranking[:units]):
+            curve = figures.line(
+                f"unit {unit}: {activity.selectivity[unit]:.2f}",
+                list(range(1, length + 1)),
+                activity.values[:length, sequence, unit],
+                number,
+                text=labels,
+                hovertemplate="step %{x}: %{text}<br>%{y:.3f}",
+            )
+            made.add_trace(curve)
+        made.update_xaxes(title="step")
+        made.update_yaxes(title=figures.text(activity.name))
+        return made
+
+
+def gate_activity(model: Any, data: Any, *, sequences: int = 8, steps: int = 1000) -> GateActivity:
+    """Every state and named value of every cell while the model reads the data."""
+    subject = Subject(model, data, sequences=sequences, steps=steps)
+    with torch.no_grad():
+        heard = subject.listen(names=True)[1].results()
+    found = [
+        Activity(one.name, name, values, _selectivity(values, subject.sample))
+        for one in heard
+        if len(one) == len(subject.sample.inputs)
+        for name, values in _values(one, subject.sample).items()
+    ]
+    if not found:
+        raise InputError("model", type(model).__name__, "a model with a cell that runs at every step")
+    return GateActivity(tuple(found), subject.sample)
+
+
+def _values(heard: Heard, sample: Sample) -> dict[str, Tensor]:
+    """States first, then what the step named; NaN past a sequence's end."""
+    past = torch.arange(len(heard), device=sample.lengths.device)[:, None] >= sample.lengths
+    lengths = sample.lengths if sample.ragged else None
+    names = [*heard.states, *(n for n in heard.values if n not in (*heard.states, "t", "tau"))]
+    found = {}
+    for name in names:
+        value = heard.value(name, lengths) if name in heard.values else heard.state(name, lengths)
+        if not value.is_complex():
+            found[name] = value.detach().flatten(2).masked_fill(past[..., None], float("nan"))
+    return found
+
+
+def _selectivity(values: Tensor, sample: Sample) -> Tensor:
+    """(units,) the share of a unit's variance that what it reads explains."""
+    real = torch.arange(len(values), device=values.device)[:, None] < sample.lengths
+    rows = values[real]  # (N, units)
+    rows = rows - rows.mean(dim=0)
+    total = rows.square().sum(dim=0).clamp_min(1e-300)
+    inputs = sample.inputs[real]
+    if inputs.dim() == 1:
+        size = int(inputs.max()) + 1
+        counts = torch.zeros(size, dtype=rows.dtype, device=rows.device).index_add(
+            0, inputs, torch.ones_like(rows[:, 0])
+        )
+        sums = torch.zeros(size, rows.shape[1], dtype=rows.dtype, device=rows.device).index_add(0, inputs, rows)
+        return (sums.square() / counts.clamp_min(1)[:, None]).sum(dim=0) / total
+    inputs = inputs - inputs.mean(dim=0)
+    power = inputs.square().sum(dim=0).clamp_min(1e-300)
+    return ((inputs.T @ rows).square() / power[:, None] / total).amax(dim=0).clamp_max(1.0)
