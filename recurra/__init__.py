@@ -16,7 +16,7 @@ from .named import *  # noqa: F403
 if TYPE_CHECKING:
     from . import data, dynamics, models, reservoir, train
     from .dynamics import DynamicalSystem
-    from .models import CRF, NARX, TDNN, BaldiBRNN, ClockworkRNN, HierarchicalRNN
+    from .models import CRF, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
     from .reservoir import EchoStateNetwork
 
 __version__ = "0.1.0"
@@ -27,9 +27,11 @@ _ROOMS = {
     "CRF": "models",
     "ClockworkRNN": "models",
     "DynamicalSystem": "dynamics",
+    "ELMo": "models",
     "EchoStateNetwork": "reservoir",
     "HierarchicalRNN": "models",
     "NARX": "models",
+    "ScalarMix": "models",
     "TDNN": "models",
 }
 
@@ -39,6 +41,7 @@ __all__ = [
     "Cell",
     "ClockworkRNN",
     "DynamicalSystem",
+    "ELMo",
     "EchoStateNetwork",
     "HierarchicalRNN",
     "LayerNorm",
@@ -47,6 +50,7 @@ __all__ = [
     "RecurraError",
     "Recurrent",
     "RecurrentDropout",
+    "ScalarMix",
     "TDNN",
     "Trace",
     "VariationalDropout",

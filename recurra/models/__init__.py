@@ -1,9 +1,33 @@
-"""Layers and heads put together: time-delay, hierarchical, NARX and bidirectional networks."""
+"""Layers and heads put together: time-delay, hierarchical, NARX and bidirectional networks, and taggers."""
 
 from .brnn import BaldiBRNN
+from .elmo import ELMo, Pretraining, ScalarMix
 from .hierarchical import ClockworkRNN, HierarchicalRNN
+from .language import (
+    Characters,
+    LanguageModel,
+    LanguageModelVectors,
+    MixtureDensity,
+    NextFrame,
+    NextToken,
+    SequenceDensity,
+    Subwords,
+    Words,
+)
 from .narx import NARX
-from .tagging import CRF, START, STOP, EntityScores, accuracy, entity_scores
+from .tagging import (
+    CRF,
+    START,
+    STOP,
+    EntityScores,
+    Tagger,
+    TextVectors,
+    TokenVectors,
+    Vocabulary,
+    accuracy,
+    entity_scores,
+    read_vectors,
+)
 from .tdnn import PEDDINTI, TDNN, PNorm
 
 __all__ = [
@@ -14,10 +38,27 @@ __all__ = [
     "STOP",
     "TDNN",
     "BaldiBRNN",
+    "Characters",
     "ClockworkRNN",
+    "ELMo",
     "EntityScores",
     "HierarchicalRNN",
+    "LanguageModel",
+    "LanguageModelVectors",
+    "MixtureDensity",
+    "NextFrame",
+    "NextToken",
     "PNorm",
+    "Pretraining",
+    "ScalarMix",
+    "SequenceDensity",
+    "Subwords",
+    "Words",
+    "Tagger",
+    "TextVectors",
+    "TokenVectors",
+    "Vocabulary",
     "accuracy",
     "entity_scores",
+    "read_vectors",
 ]

@@ -1,0 +1,216 @@
+"""ELMo: vectors for words in their sentences, from the layers of a language model that reads both ways.
+
+(Peters et al., Deep Contextualized Word Representations, 2018)
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import InputError, ShapeError, UnknownNameError
+from ...interop.allennlp import Options, read_options, read_weights, write_files
+from ...ragged import check_lengths, reverse
+from ..language.sentences import check_sentences
+from ..language.stack import Stack
+from .characters import CharacterEncoder, marked, word_characters
+from .mix import ScalarMix
+from .weights import load_arrays, to_arrays
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Layers = Literal["mix", "top", "all"]
+#: the filters of the published models: (width, how many)
+FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+
+
+class ELMo(nn.Module):
+    """A character network, two stacks of projection LSTMs, and a mix of their layers.
+
+    The defaults are the small published model; the original has `projection_size=512, hidden_size=4096`. `embed` gives
+    arrays. As a part of a network, `elmo(characters, lengths)` gives the mixed vectors (T, B, 2·projection_size) of
+    sentences that `encode` has spelled, with gradients and zero past a sentence's end: what a tagger's `extra_inputs`
+    needs. `Pretraining` trains one from text.
+    """
+
+    def __init__(
+        self,
+        projection_size: int = 128,
+        hidden_size: int = 1024,
+        num_layers: int = 2,
+        *,
+        character_size: int = 16,
+        filters: Sequence[tuple[int, int]] = FILTERS,
+        highways: int = 2,
+        longest: int = 50,
+        activation: str = "relu",
+        cell_clip: float | None = 3.0,
+        proj_clip: float | None = 3.0,
+        residual: bool = True,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        pairs = tuple((width, count) for width, count in filters)
+        self.options = Options(
+            projection_size=projection_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            character_size=character_size,
+            filters=pairs,
+            highways=highways,
+            longest=longest,
+            activation=activation,
+            cell_clip=cell_clip,
+            proj_clip=proj_clip,
+            residual=residual,
+        )
+        self.encoder = CharacterEncoder(projection_size, character_size, pairs, highways, longest, activation)
+        self.ways = nn.ModuleList(self._way(dropout) for _ in range(2))  # forward, backward
+        self.mix = ScalarMix(num_layers + 1, layer_norm=layer_norm)
+        self.output_size = 2 * projection_size
+
+    def _way(self, dropout: float) -> Stack:
+        o = self.options
+        return Stack(
+            "projection_lstm",
+            o.projection_size,
+            o.hidden_size,
+            o.num_layers,
+            residual=o.residual,
+            dropout=dropout,
+            init=_glorot,
+            proj_size=o.projection_size,
+            peepholes=False,
+            cell_clip=o.cell_clip,
+            proj_clip=o.proj_clip,
+            forget_bias=1.0,
+        )
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """Forward and backward, typed."""
+        return [stack for stack in self.ways if isinstance(stack, Stack)]
+
+    # ------------------------------------------------------------------------------------------ vectors
+
+    def encode(self, words: Sequence[str]) -> Tensor:
+        """A sentence as the characters of its words: (T, longest)."""
+        check_sentences([words])
+        return torch.tensor([word_characters(word, self.options.longest, f"word {n}") for n, word in enumerate(words)])
+
+    def forward(self, characters: Tensor, lengths: Tensor) -> Tensor:
+        """Words (T, B, longest) of sentences, as `encode` gives them → the mix of all layers."""
+        layers, _ = self.layers(characters, lengths)
+        real = torch.arange(len(characters), device=lengths.device)[:, None] < lengths  # (T, B)
+        return self.mix(layers, real) * real[..., None]
+
+    def layers(
+        self, characters: Tensor, lengths: Tensor, state: Any = None
+    ) -> tuple[tuple[Tensor, ...], tuple[Any, Any]]:
+        """L + 1 layers of (T, B, 2·projection_size), the words themselves first; and the states."""
+        longest = self.options.longest
+        if characters.dim() != 3 or characters.shape[-1] != longest:
+            raise ShapeError("characters", f"shape {tuple(characters.shape)}", f"(T, B, {longest})")
+        lengths = check_lengths(lengths, characters.shape[0], characters.shape[1], characters.device)
+        layers, after = self.read(marked(characters, lengths), lengths + 2, state)
+        return tuple(layer[1:-1] for layer in layers), after
+
+    def read(
+        self, characters: Tensor, lengths: Tensor | None = None, state: Any = None
+    ) -> tuple[tuple[Tensor, ...], tuple[Any, Any]]:
+        """(T, B, longest) characters, sentence marks among them → L + 1 layers of (T, B, 2·projection_size)."""
+        x = self.encoder(characters)
+        states = (None, None) if state is None else state
+        onward, after_onward = self.ways[0](x, states[0], lengths)
+        back, after_back = self.ways[1](reverse(x, lengths), states[1], lengths)
+        pairs = zip(onward, (reverse(y, lengths) for y in back), strict=True)
+        return (torch.cat([x, x], -1), *(torch.cat(pair, -1) for pair in pairs)), (after_onward, after_back)
+
+    def embed(
+        self,
+        sentences: Sequence[Sequence[str]],
+        layers: Layers = "mix",
+        carry_state: bool = False,
+        batch_size: int = 32,
+    ) -> "list[np.ndarray]":
+        """One array a sentence, forward half first: (n, 2·d) for "mix" and "top", (L + 1, n, 2·d) for "all".
+
+        With `carry_state` the sentences are one text: each begins with the states the one before it ended with.
+        """
+        if layers not in ("mix", "top", "all"):
+            raise UnknownNameError("layers", repr(layers), ("mix", "top", "all"))
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise InputError("batch_size", batch_size, "a positive whole number")
+        check_sentences(sentences)
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                found = dict(self._embedded(sentences, layers, carry_state, batch_size))
+        finally:
+            self.train(training)
+        return [found[number] for number in range(len(sentences))]
+
+    def _embedded(
+        self, sentences: Sequence[Sequence[str]], layers: Layers, carry_state: bool, batch_size: int
+    ) -> "Iterator[tuple[int, np.ndarray]]":
+        """Numbers of sentences and their arrays; sentences of similar length go together."""
+        order = list(range(len(sentences)))
+        if carry_state:
+            batch_size = 1
+        else:
+            order.sort(key=lambda number: len(sentences[number]))
+        state = None
+        for start in range(0, len(order), batch_size):
+            numbers = order[start : start + batch_size]
+            encoded = [self.encode(sentences[number]).to(self.mix.w.device) for number in numbers]
+            lengths = torch.tensor([len(words) for words in encoded])
+            whole, after = self.layers(nn.utils.rnn.pad_sequence(encoded), lengths, state)
+            state = after if carry_state else None
+            for row, (number, length) in enumerate(zip(numbers, lengths.tolist(), strict=True)):
+                yield number, self._chosen([layer[:length, row] for layer in whole], layers).cpu().numpy()
+
+    def _chosen(self, layers: list[Tensor], which: Layers) -> Tensor:
+        if which == "top":
+            return layers[-1]
+        return torch.stack(layers) if which == "all" else self.mix(layers)
+
+    def freeze(self) -> "ELMo":
+        """Only the mix is learned from here on, as in most of the published work."""
+        self.requires_grad_(False)
+        self.mix.requires_grad_(True)
+        return self
+
+    # ------------------------------------------------------------------------------------------ files
+
+    @classmethod
+    def from_files(cls, options: str | Path, weights: str | Path, **changes: Any) -> "ELMo":
+        """The official `options.json` and HDF5 weights; `changes` are `layer_norm` and `dropout`."""
+        read = read_options(options)
+        arrays = read_weights(weights, read)
+        settings = {name: getattr(read, name) for name in read.__dataclass_fields__}
+        model = cls(**settings, **changes)
+        load_arrays(model.encoder, model.stacks, arrays)
+        return model
+
+    def save_files(self, options: str | Path, weights: str | Path) -> None:
+        """The official layout. It has no place for the mix, which belongs to the task."""
+        write_files(options, weights, self.options, to_arrays(self.encoder, self.stacks, self.options))
+
+
+def _glorot(cell: nn.Module) -> None:
+    """As bilm-tf's LSTMs begin: Glorot over the joined matrix of all gates, no bias."""
+    hidden, width = cell.i.U.shape  # pyrefly: ignore
+    recurrent = cell.i.W.shape[1]  # pyrefly: ignore
+    bound = (6.0 / (width + recurrent + 4 * hidden)) ** 0.5
+    for name, parameter in cell.named_parameters():
+        if name.endswith(".b"):
+            nn.init.zeros_(parameter)
+        elif name.startswith("R"):
+            nn.init.xavier_uniform_(parameter)
+        else:
+            nn.init.uniform_(parameter, -bound, bound)

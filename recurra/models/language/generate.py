@@ -1,0 +1,94 @@
+"""Texts drawn from a language model, one token after the other."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    from .model import LanguageModel
+
+
+@torch.no_grad()
+def generate(
+    model: "LanguageModel",
+    prompt: str,
+    length: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+) -> str:
+    """See `LanguageModel.generate`."""
+    if model.direction == "both":
+        raise OptionError("generate", "a model of both directions", "one that reads in one; the other end is not known")
+    if not isinstance(length, int) or length < 0:
+        raise InputError("length", length, "a whole number of tokens")
+    device = next(model.parameters()).device
+    random = torch.Generator(device).manual_seed(torch.seed() if seed is None else seed)
+    tokens = _prompt(model, prompt)
+    written = _continue(model, tokens.to(device), length, (temperature, top_k, top_p), random)
+    whole = torch.cat([tokens if prompt else tokens[:0], written.cpu()])
+    return model.vocabulary.decode(whole.flip(0) if model.direction == "backward" else whole)
+
+
+def _prompt(model: "LanguageModel", prompt: str) -> Tensor:
+    """In reading order; where nothing is given, the end of a line, after which anything may begin."""
+    if prompt:
+        tokens = model.vocabulary.encode(prompt)
+        return tokens.flip(0) if model.direction == "backward" else tokens
+    return torch.tensor([model.vocabulary.boundary or 0])
+
+
+def _continue(
+    model: "LanguageModel",
+    tokens: Tensor,
+    length: int,
+    choice: tuple[float, int | None, float | None],
+    random: torch.Generator,
+) -> Tensor:
+    training, written = model.training, []
+    model.eval()
+    try:
+        log_probs, state = model(tokens[:, None])
+        for _ in range(length):
+            token = choose(log_probs[-1], choice[0], choice[1], choice[2], random)  # (1,)
+            written.append(token)
+            log_probs, state = model(token[None], state)
+    finally:
+        model.train(training)
+    return torch.cat(written) if written else tokens[:0]
+
+
+def choose(
+    log_probs: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    random: torch.Generator | None = None,
+) -> Tensor:
+    """(B, V) → one token a row, drawn from the allowed ones."""
+    if not temperature >= 0:
+        raise InputError("temperature", temperature, "a number of at least 0")
+    if temperature == 0:
+        return log_probs.argmax(dim=-1)
+    allowed = allow(log_probs / temperature, top_k, top_p)
+    return torch.multinomial(allowed.softmax(dim=-1), 1, generator=random)[:, 0]
+
+
+def allow(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:
+    """The logits with -inf for tokens that are not among the k likeliest, or not among the fewest that make up p."""
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise InputError("top_k", top_k, "a positive whole number")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise InputError("top_p", top_p, "a probability above 0, at most 1")
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    kept = torch.ones_like(ordered, dtype=torch.bool)
+    if top_k is not None:
+        kept[..., top_k:] = False
+    if top_p is not None:
+        chances = ordered.masked_fill(~kept, -torch.inf).softmax(dim=-1)
+        kept &= chances.cumsum(dim=-1) - chances < top_p  # what comes before it does not yet make up p
+    return logits.masked_fill(~torch.zeros_like(kept).scatter(-1, order, kept), -torch.inf)

@@ -1,0 +1,144 @@
+"""Real-valued sequences as a language: the next frame as a mixture of Gaussians (Graves 2013, arXiv:1308.0850)."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...cell import Cell, positive_int
+from ...errors import InputError, ShapeError
+from ...layers import Recurrent
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class MixtureDensity(nn.Module):
+    """From states to a density over frames of `size` numbers and `binary` yes-or-no numbers after them.
+
+    Frames are mixtures of `components` Gaussians: with their correlation where size is 2, as for the offsets of a pen,
+    and without it otherwise. Each binary number is a Bernoulli of its own, such as the end of a stroke.
+    """
+
+    def __init__(self, input_size: int, size: int, components: int = 20, binary: int = 0):
+        super().__init__()
+        self.size, self.components = positive_int("size", size), positive_int("components", components)
+        if not isinstance(binary, int) or binary < 0:
+            raise InputError("binary", binary, "a whole number of at least 0")
+        self.binary, self.output_size = binary, size + binary
+        self.correlated = size == 2
+        width = components * (1 + 2 * size + self.correlated)
+        self.linear = nn.Linear(positive_int("input_size", input_size), width + binary)
+
+    def parts(self, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
+        """Log weights (…, K), means and log deviations (…, K, size), correlations (…, K), logits (…, binary)."""
+        k, size = self.components, self.size
+        correlated = k if self.correlated else 0
+        raw = self.linear(h).split([k, k * size, k * size, correlated, self.binary], dim=-1)
+        means, spreads = (part.unflatten(-1, (k, size)) for part in raw[1:3])
+        return raw[0].log_softmax(-1), means, spreads, raw[3].tanh() if self.correlated else None, raw[4]
+
+    def log_prob(self, h: Tensor, frames: Tensor) -> Tensor:
+        """States (…, d) and frames (…, size + binary) → (…)."""
+        if frames.shape != (*h.shape[:-1], self.output_size):
+            raise ShapeError("frames", f"shape {tuple(frames.shape)}", f"{(*h.shape[:-1], self.output_size)}")
+        weights, means, spreads, rho, logits = self.parts(h)
+        real, yes = frames.split([self.size, self.binary], dim=-1)
+        z = (real[..., None, :] - means) * torch.exp(-spreads)  # (…, K, size)
+        inner = z.square().sum(-1)
+        log_volume = spreads.sum(-1) + 0.5 * self.size * LOG_2PI
+        if rho is not None:
+            rest = (1 - rho.square()).clamp_min(torch.finfo(rho.dtype).eps)
+            inner = (inner - 2 * rho * z[..., 0] * z[..., 1]) / rest
+            log_volume = log_volume + 0.5 * rest.log()
+        density = (weights - log_volume - 0.5 * inner).logsumexp(-1)
+        return density - F.binary_cross_entropy_with_logits(logits, yes, reduction="none").sum(-1)
+
+    def mean(self, h: Tensor) -> Tensor:
+        """The expected frame; of a binary number, its probability."""
+        weights, means, _, _, logits = self.parts(h)
+        return torch.cat([(weights.exp()[..., None] * means).sum(-2), torch.sigmoid(logits)], dim=-1)
+
+    def sample(self, h: Tensor, bias: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
+        """A frame drawn for every state. A positive `bias` draws nearer to what is likeliest: neater handwriting."""
+        if not bias >= 0:
+            raise InputError("bias", bias, "a number of at least 0")
+        weights, means, spreads, rho, logits = self.parts(h)
+        flat = ((1 + bias) * weights).softmax(-1).flatten(0, -2)
+        chosen = torch.multinomial(flat, 1, generator=generator).view(*h.shape[:-1], 1)  # (…, 1)
+
+        def pick(part: Tensor) -> Tensor:
+            return part.gather(-2, chosen[..., None].expand(*chosen.shape, self.size)).squeeze(-2)
+
+        noise = torch.randn(*h.shape[:-1], self.size, generator=generator, dtype=h.dtype, device=h.device)
+        if rho is not None:
+            r = rho.gather(-1, chosen).squeeze(-1)
+            second = r * noise[..., 0] + (1 - r.square()).clamp_min(0).sqrt() * noise[..., 1]
+            noise = torch.stack([noise[..., 0], second], dim=-1)
+        real = pick(means) + torch.exp(pick(spreads) - bias) * noise
+        yes = torch.rand(logits.shape, generator=generator, dtype=h.dtype, device=h.device) < torch.sigmoid(logits)
+        return torch.cat([real, yes.to(real.dtype)], dim=-1)
+
+
+class SequenceDensity(nn.Module):
+    """p(frame | those before it): layers of any cell under a mixture of Gaussians.
+
+    With `depth="graves"` the input reaches every layer and every layer the mixture, as in the paper. Other options are
+    those of `Recurrent` and of the cell.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        hidden_size: int = 256,
+        num_layers: int = 1,
+        *,
+        components: int = 20,
+        binary: int = 0,
+        cell: str | type[Cell] = "vanilla_lstm",
+        **options: Any,
+    ):
+        super().__init__()
+        self.layers = Recurrent(cell, size + binary, hidden_size, num_layers, **options)
+        self.density = MixtureDensity(self.layers.output_size, size, components, binary)
+
+    def forward(
+        self, frames: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """(T, B, size + binary) → states (T, B, d) that `density` reads, and the layers' own."""
+        return self.layers(frames, state, lengths=lengths, resets=resets)
+
+    @torch.no_grad()
+    def generate(
+        self, length: int, start: Tensor | None = None, *, bias: float = 0.0, seed: int | None = None
+    ) -> Tensor:
+        """`length` frames, (length, size + binary), that may follow `start` (T, size + binary), or a frame of zeros."""
+        if not isinstance(length, int) or length < 1:
+            raise InputError("length", length, "a positive whole number of frames")
+        weight = self.density.linear.weight
+        random = torch.Generator(weight.device).manual_seed(torch.seed() if seed is None else seed)
+        begin = weight.new_zeros(1, self.density.output_size) if start is None else start
+        training, drawn = self.training, []
+        self.eval()
+        try:
+            h, state = self(begin[:, None])
+            for _ in range(length):
+                frame = self.density.sample(h[-1], bias, random)  # (1, size + binary)
+                drawn.append(frame)
+                h, state = self(frame[None], state)
+        finally:
+            self.train(training)
+        return torch.cat(drawn)
+
+
+class NextFrame:
+    """What `fit` minimises: the mean negative log-density of the next frame, in nats."""
+
+    def count(self, batch: Any) -> int:
+        return int(batch.mask.sum())
+
+    def __call__(self, model: Any, batch: Any, state: Any) -> tuple[dict[str, Tensor], Any]:
+        h, state = model(batch.inputs, state, batch.lengths, batch.resets)
+        values = model.density.log_prob(h, batch.targets)
+        return {"loss": -(values * batch.mask).sum()}, state

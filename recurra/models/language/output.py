@@ -1,0 +1,144 @@
+"""From a state to the next token: softmaxes that are full, tied to the embedding, adaptive or sampled.
+
+Each gives `nll(h, target)`, one number an item, to train with, and `log_probs(h)` over the whole vocabulary. Numbers of
+tokens are ranks: the adaptive and the sampled one count on frequent tokens having small numbers.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...cell import positive_int
+from ...errors import InputError
+
+
+class Output(nn.Module, ABC):
+    """What a language model predicts with."""
+
+    @abstractmethod
+    def nll(self, h: Tensor, target: Tensor) -> Tensor:
+        """(N, d) states and (N,) tokens → (N,) negative log-likelihoods to train with."""
+
+    @abstractmethod
+    def log_probs(self, h: Tensor) -> Tensor:
+        """(…, d) → (…, V)."""
+
+
+class Softmax(Output):
+    """p(k | h) ∝ exp(w_k · h + b_k)."""
+
+    def __init__(self, input_size: int, tokens: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(positive_int("tokens", tokens), positive_int("input_size", input_size)))
+        self.bias = nn.Parameter(torch.zeros(tokens))
+        nn.init.normal_(self.weight, std=input_size**-0.5)
+
+    def nll(self, h: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(F.linear(h, self.weight, self.bias), target, reduction="none")
+
+    def log_probs(self, h: Tensor) -> Tensor:
+        return F.log_softmax(F.linear(h, self.weight, self.bias), dim=-1)
+
+
+class TiedSoftmax(Output):
+    """A softmax whose weights are those of the embedding; where sizes differ, a matrix stands between.
+
+    (Press & Wolf 2017; Inan, Khosravi & Socher 2017)
+    """
+
+    def __init__(self, input_size: int, embedding: nn.Embedding):
+        super().__init__()
+        width = embedding.embedding_dim
+        self.weight = embedding.weight
+        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings))
+        self.between = nn.Linear(input_size, width, bias=False) if input_size != width else nn.Identity()
+
+    def nll(self, h: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(F.linear(self.between(h), self.weight, self.bias), target, reduction="none")
+
+    def log_probs(self, h: Tensor) -> Tensor:
+        return F.log_softmax(F.linear(self.between(h), self.weight, self.bias), dim=-1)
+
+
+class AdaptiveSoftmax(Output):
+    """Frequent tokens in a head, rare ones in clusters of less and less width (Grave et al. 2017).
+
+    `cutoffs`: the first token of each cluster; by default a tenth and four tenths of the vocabulary.
+    """
+
+    def __init__(self, input_size: int, tokens: int, cutoffs: Sequence[int] | None = None, shrink: float = 4.0):
+        super().__init__()
+        chosen = _cutoffs(positive_int("tokens", tokens), cutoffs)
+        self.classes = nn.AdaptiveLogSoftmaxWithLoss(input_size, tokens, chosen, div_value=shrink, head_bias=True)
+
+    def nll(self, h: Tensor, target: Tensor) -> Tensor:
+        return -self.classes(h, target).output
+
+    def log_probs(self, h: Tensor) -> Tensor:
+        return self.classes.log_prob(h.flatten(0, -2)).unflatten(0, h.shape[:-1])
+
+
+class SampledSoftmax(Softmax):
+    """A full softmax that, in training, compares the target with some tokens drawn by rank (Jean et al. 2015).
+
+    The draw is log-uniform, P(k) = log((k + 2) / (k + 1)) / log(V + 1), without repetition, and the same for the whole
+    batch. A logit is corrected by the logarithm of how often its token is expected in such a draw; a drawn token that
+    is the target of an item does not count against it. In evaluation nothing is drawn.
+    """
+
+    def __init__(self, input_size: int, tokens: int, samples: int = 8192):
+        super().__init__(input_size, tokens)
+        if not isinstance(samples, int) or not 1 <= samples < tokens:
+            raise InputError("samples", samples, f"from 1 to {tokens - 1}, fewer than the {tokens} tokens")
+        self.samples = samples
+
+    def nll(self, h: Tensor, target: Tensor) -> Tensor:
+        if not self.training:
+            return super().nll(h, target)
+        drawn, tries = draw_log_uniform(len(self.weight), self.samples, h.device)
+        true = (h * self.weight[target]).sum(-1) + self.bias[target]
+        others = F.linear(h, self.weight[drawn], self.bias[drawn])  # (N, S)
+        true = true - log_expected_count(target, tries, len(self.weight)).to(h.dtype)
+        others = others - log_expected_count(drawn, tries, len(self.weight)).to(h.dtype)
+        others = others.masked_fill(target[:, None] == drawn, -math.inf)
+        return torch.cat([true[:, None], others], dim=1).logsumexp(1) - true
+
+
+def draw_log_uniform(
+    tokens: int, samples: int, device: torch.device | str = "cpu", generator: torch.Generator | None = None
+) -> tuple[Tensor, int]:
+    """`samples` different tokens, and how many draws it took to find so many."""
+    found = torch.empty(0, dtype=torch.int64, device=device)
+    while True:
+        uniform = torch.rand(2 * samples, device=device, dtype=torch.float64, generator=generator)
+        rank = (uniform * math.log(tokens + 1)).exp().long() - 1
+        found = torch.cat([found, rank.clamp_(0, tokens - 1)])
+        distinct, place = torch.unique(found, return_inverse=True)
+        if len(distinct) < samples:
+            continue
+        first = torch.full_like(distinct, len(found))
+        order = torch.arange(len(found), device=device)
+        first = first.scatter_reduce(0, place, order, "amin").sort().values[:samples]  # where each was first seen
+        return found[first], int(first[-1]) + 1
+
+
+def log_expected_count(tokens: Tensor, tries: int, size: int) -> Tensor:
+    """log(1 - (1 - P(k))^tries): the probability that a token is among those drawn."""
+    rank = tokens.double()
+    p = torch.log1p(1 / (rank + 1)) / math.log(size + 1)
+    return torch.log(-torch.expm1(tries * torch.log1p(-p)))
+
+
+def _cutoffs(tokens: int, cutoffs: Sequence[int] | None) -> list[int]:
+    if cutoffs is None:
+        if tokens < 10:
+            raise InputError("tokens", tokens, "at least 10 for an adaptive softmax; a full one serves as well")
+        return sorted({max(1, tokens // 10), max(2, 4 * tokens // 10)})
+    chosen = list(cutoffs)
+    if not chosen or chosen != sorted(set(chosen)) or chosen[0] < 1 or chosen[-1] >= tokens:
+        raise InputError("cutoffs", chosen, f"increasing numbers between 1 and {tokens - 1}")
+    return chosen

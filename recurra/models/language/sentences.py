@@ -1,0 +1,20 @@
+"""What a batch of sentences is: lists of words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .vocabulary import TextError
+
+
+def check_sentences(sentences: Any) -> None:
+    """Lists of words; a bare string, an empty sentence, or what is not a word is an error that says where."""
+    if isinstance(sentences, str) or not isinstance(sentences, Sequence) or not sentences:
+        raise TextError("sentences", repr(sentences)[:60], "a list of sentences, each a list of words")
+    for number, sentence in enumerate(sentences):
+        if isinstance(sentence, str) or not isinstance(sentence, Sequence):
+            raise TextError(f"sentences[{number}]", repr(sentence)[:60], "a list of words")
+        if not sentence:
+            raise TextError(f"sentences[{number}]", "an empty sentence", "at least one word")
+        for place, word in enumerate(sentence):
+            if not isinstance(word, str):
+                raise TextError(f"sentences[{number}][{place}]", repr(word)[:60], "a word, a string")

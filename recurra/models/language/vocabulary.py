@@ -1,0 +1,262 @@
+"""From text to numbers and back: characters, words, or pieces of words.
+
+A vocabulary is a list of tokens, the most frequent first, since the softmaxes for large vocabularies count on that.
+Sentences are divided by the boundary token, the end of a line.
+"""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError, OptionError, UnknownNameError
+
+UNKNOWN = "<unk>"
+BOUNDARY = "\n"
+
+Level = Literal["character", "word", "subword"]
+
+
+class TextError(InputError):
+    """A text holds something the model cannot read."""
+
+
+class Vocabulary(ABC):
+    """What every level shares; `Characters`, `Words` and `Subwords` say how a text is cut and joined."""
+
+    level: Level
+    tokens: tuple[str, ...]
+    unknown: int | None
+    boundary: int | None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @abstractmethod
+    def encode(self, text: str) -> Tensor:
+        """(T,) int64."""
+
+    @abstractmethod
+    def decode(self, numbers: Sequence[int] | Tensor) -> str:
+        """The text of some tokens."""
+
+    @abstractmethod
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The tokens of each word of a sentence."""
+
+    @abstractmethod
+    def to_config(self) -> dict[str, Any]:
+        """What `vocabulary_from` needs to make it again."""
+
+    def line(self, sentences: Iterable[Sequence[str]]) -> Tensor:
+        """Sentences, given as words, as one text with a boundary before, between and after them: (T,) int64."""
+        edge = [self.boundary_number()]
+        numbers = list(edge)
+        for words in sentences:
+            for piece in self.pieces(words):
+                numbers += piece
+            numbers += edge
+        return torch.tensor(numbers, dtype=torch.int64)
+
+    def boundary_number(self) -> int:
+        if self.boundary is None:
+            raise TextError("vocabulary", "no token for the end of a line", "one built from text that has lines")
+        return self.boundary
+
+
+class Listed(Vocabulary):
+    """A vocabulary that is a plain list of tokens."""
+
+    def __init__(self, tokens: Sequence[str]):
+        self.tokens = tuple(tokens)
+        self.numbers = {token: number for number, token in enumerate(self.tokens)}
+        if not self.tokens or len(self.numbers) < len(self.tokens):
+            raise InputError("tokens", f"{len(self.tokens)}, {len(self.numbers)} of them different", "different tokens")
+        self.unknown, self.boundary = self.numbers.get(UNKNOWN), self.numbers.get(BOUNDARY)
+
+    def to_config(self) -> dict[str, Any]:
+        return {"level": self.level, "tokens": list(self.tokens)}
+
+    def _number(self, token: str, place: int) -> int:
+        number = self.numbers.get(token, self.unknown)
+        if number is None:
+            raise TextError(
+                "text", f"the unknown {self.level} {token!r} at position {place}", f"the {len(self)} of the vocabulary"
+            )
+        return number
+
+
+class Characters(Listed):
+    """One token a character; with `<unk>` among them every text can be read."""
+
+    level = "character"
+
+    @classmethod
+    def from_text(cls, text: str, *, least: int = 1, unknown: bool = False) -> "Characters":
+        """Characters seen at least `least` times; `unknown` adds a token for all others."""
+        return cls(_frequent(Counter(_text(text)), least, None, unknown or least > 1))
+
+    def encode(self, text: str) -> Tensor:
+        return torch.tensor([self._number(c, k) for k, c in enumerate(_text(text))], dtype=torch.int64)
+
+    def decode(self, numbers: Sequence[int] | Tensor) -> str:
+        return "".join(self.tokens[k] for k in _list(numbers))
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        return [[self._number(c, k) for k, c in enumerate(w + " ")] for w in words]
+
+
+class Words(Listed):
+    """One token a word, divided by white space, and one for the end of a line."""
+
+    level = "word"
+
+    @classmethod
+    def from_text(cls, text: str, *, least: int = 1, size: int | None = None) -> "Words":
+        """Words seen at least `least` times, at most `size` of them; `<unk>` stands for all others."""
+        return cls.from_sentences((line.split() for line in _text(text).splitlines()), least=least, size=size)
+
+    @classmethod
+    def from_sentences(
+        cls, sentences: Iterable[Sequence[str]], *, least: int = 1, size: int | None = None, boundary: bool = True
+    ) -> "Words":
+        """The same from sentences that are cut already; without `boundary` there is no token for the end of a line."""
+        counts: Counter[str] = Counter()
+        for words in sentences:
+            counts.update(words)
+            counts[BOUNDARY] += boundary
+        return cls(_frequent(+counts, least, size, True))
+
+    def encode(self, text: str) -> Tensor:
+        cut = re.findall(r"\S+|\n", _text(text))
+        return torch.tensor([self._number(token, k) for k, token in enumerate(cut)], dtype=torch.int64)
+
+    def decode(self, numbers: Sequence[int] | Tensor) -> str:
+        lines = " ".join(self.tokens[k] for k in _list(numbers)).split(BOUNDARY)
+        return BOUNDARY.join(line.strip() for line in lines)
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        return [[self._number(word, k)] for k, word in enumerate(words)]
+
+
+class Subwords(Vocabulary):
+    """Pieces of words, by a tokenizer of the `tokenizers` package (the extra `text`)."""
+
+    level = "subword"
+
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
+        numbers: dict[str, int] = tokenizer.get_vocab()
+        self.tokens = tuple(sorted(numbers, key=numbers.__getitem__))
+        self.unknown = numbers.get(UNKNOWN)
+        line = tokenizer.encode(BOUNDARY, add_special_tokens=False).ids
+        self.boundary = line[-1] if line else None
+
+    @classmethod
+    def train(cls, texts: Iterable[str] | str, size: int = 4096) -> "Subwords":
+        """Byte-pair encoding, learned from texts. It starts from bytes, so nothing is ever unknown."""
+        tokenizers = _tokenizers()
+        if not isinstance(size, int) or size < 257:
+            raise InputError("size", size, "at least 257: the bytes, and something to learn")
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+        trainer = tokenizers.trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+        tokenizer.train_from_iterator([_text(texts)] if isinstance(texts, str) else map(_text, texts), trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Subwords":
+        """A `tokenizer.json`, such as comes with many models."""
+        if not Path(path).is_file():
+            raise InputError("path", path, "a file tokenizer.json")
+        return cls._parsed(Path(path).read_bytes(), str(path))
+
+    @classmethod
+    def _parsed(cls, content: bytes, where: str) -> "Subwords":
+        try:
+            parsed = json.loads(content)
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise TextError(where, str(error), "the JSON of a tokenizer") from error
+        if not isinstance(parsed, dict) or not isinstance(parsed.get("model"), dict):
+            raise TextError(where, "JSON without a model", "the JSON of a tokenizer")
+        return cls(_tokenizers().Tokenizer.from_str(content.decode()))
+
+    def encode(self, text: str) -> Tensor:
+        return torch.tensor(self.tokenizer.encode(_text(text), add_special_tokens=False).ids, dtype=torch.int64)
+
+    def decode(self, numbers: Sequence[int] | Tensor) -> str:
+        return self.tokenizer.decode(_list(numbers), skip_special_tokens=False)
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        cut = self.tokenizer.encode_batch([" " + _text(word) for word in words], add_special_tokens=False)
+        return [one.ids or [self.boundary_number()] for one in cut]
+
+    def to_config(self) -> dict[str, Any]:
+        return {"level": self.level, "tokenizer": self.tokenizer.to_str()}
+
+
+def vocabulary_from(config: dict[str, Any]) -> Vocabulary:
+    """The vocabulary `to_config` described."""
+    levels = {"character": Characters, "word": Words}
+    level = config.get("level")
+    if level == "subword":
+        return Subwords._parsed(str(config.get("tokenizer", "")).encode(), "vocabulary")
+    if level not in levels:
+        raise UnknownNameError("level", repr(level), (*levels, "subword"))
+    return levels[level](config.get("tokens", ()))
+
+
+def build_vocabulary(level: Level, text: str, **options: Any) -> Vocabulary:
+    """A vocabulary of a text, by the name of its level."""
+    if level == "character":
+        return Characters.from_text(text, **options)
+    if level == "word":
+        return Words.from_text(text, **options)
+    if level == "subword":
+        return Subwords.train(text, **options)
+    raise UnknownNameError("level", repr(level), ("character", "word", "subword"))
+
+
+def _frequent(counts: Counter[str], least: int, size: int | None, unknown: bool) -> list[str]:
+    """Most frequent first; ties by the alphabet, so that the order of the text does not matter."""
+    kept = sorted((t for t, n in counts.items() if n >= least and t != UNKNOWN), key=lambda t: (-counts[t], t))
+    if unknown:
+        kept.insert(min(len(kept), 1), UNKNOWN)
+    if size is not None and size < 2:
+        raise InputError("size", size, "at least 2 tokens")
+    if not kept:
+        raise TextError("text", "no token that is frequent enough", "a text with at least one")
+    return kept[:size]
+
+
+def _text(text: Any) -> str:
+    """A string that can be written as UTF-8; half a surrogate pair cannot."""
+    if not isinstance(text, str):
+        raise TextError("text", type(text).__name__, "a string; bytes are decoded first, as UTF-8")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TextError(
+            "text", f"half a surrogate pair, {text[error.start]!r}, at position {error.start}", "valid Unicode"
+        ) from error
+    return text
+
+
+def _list(numbers: Sequence[int] | Tensor) -> list[int]:
+    return numbers.tolist() if isinstance(numbers, Tensor) else list(numbers)
+
+
+def _tokenizers() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise OptionError("level", "'subword'", "the package tokenizers; pip install 'recurra[text]'") from error
+    return tokenizers
