@@ -17,21 +17,26 @@ from .language import (
 from .narx import NARX
 from .tagging import (
     CRF,
+    HMM,
     START,
     STOP,
     EntityScores,
+    HybridHMM,
     Tagger,
     TextVectors,
     TokenVectors,
     Vocabulary,
     accuracy,
     entity_scores,
+    ergodic,
+    left_right,
     read_vectors,
 )
 from .tdnn import PEDDINTI, TDNN, PNorm
 
 __all__ = [
     "CRF",
+    "HMM",
     "NARX",
     "PEDDINTI",
     "START",
@@ -43,6 +48,7 @@ __all__ = [
     "ELMo",
     "EntityScores",
     "HierarchicalRNN",
+    "HybridHMM",
     "LanguageModel",
     "LanguageModelVectors",
     "MixtureDensity",
@@ -60,5 +66,7 @@ __all__ = [
     "Words",
     "accuracy",
     "entity_scores",
+    "ergodic",
+    "left_right",
     "read_vectors",
 ]

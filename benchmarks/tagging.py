@@ -1,0 +1,157 @@
+"""Taggers on public corpora: CoNLL-2000 chunking and parts of speech of the English Web Treebank, no external vectors.
+
+    python benchmarks/tagging.py chunking [--output crf softmax hmm] [--pos] [--seeds 0 1 2] [--threads 2]
+    python benchmarks/tagging.py parts-of-speech [--output crf] [--seeds 0 1]
+    python benchmarks/tagging.py report
+
+The number of epochs is fixed beforehand and the last weights are tested once: no test sentence is looked at before.
+Runs are kept in results/tagging.json, one for each setting and seed; `report` writes them as a table.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import recurra as rc
+from recurra.data import Batches, read_conll, read_conllu
+from recurra.models import Tagger, accuracy, entity_scores
+
+DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+RESULTS = Path(__file__).parent / "results"
+SETTINGS: dict[str, Any] = {"word_size": 100, "chars": "cnn", "char_features": 50, "hidden_size": 128, "dropout": 0.5}
+TRAINING = {"epochs": 10, "batch_size": 16, "rate": 2e-3}
+
+Texts = list[list[str]]
+
+
+def texts(sequences: rc.data.SequenceSet) -> tuple[Texts, Texts]:
+    """Words and tags as they are written."""
+    assert sequences.texts is not None
+    tags = [[sequences.classes[k] for k in example.target.tolist()] for example in sequences]
+    return [list(sentence) for sentence in sequences.texts], tags
+
+
+def chunking(part: str) -> tuple[Texts, Texts, dict[str, Texts]]:
+    path = DATA / "conll2000" / f"{part}.txt"
+    words, tags = texts(read_conll(path, tag=2))
+    return words, tags, {"pos": texts(read_conll(path, tag=1))[1]}
+
+
+def treebank(part: str) -> tuple[Texts, Texts, dict[str, Texts]]:
+    return *texts(read_conllu(DATA / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu.gz")), {}
+
+
+CORPORA = {"chunking": chunking, "parts-of-speech": treebank}
+
+
+def run(task: str, output: str, seed: int, pos: bool, epochs: int) -> dict[str, Any]:
+    """Train one tagger and test it once."""
+    began, busy = time.perf_counter(), time.process_time()
+    words, tags, columns = CORPORA[task]("train")
+    columns = columns if pos else {}
+    torch.manual_seed(seed)
+    tagger = Tagger.of(words, tags, columns, output=output, **SETTINGS)
+    source = Batches(tagger.encode(words, tags, columns), TRAINING["batch_size"], seed=seed)
+    optimizer = partial(torch.optim.AdamW, lr=TRAINING["rate"], weight_decay=1e-4, fused=True)
+    schedule = rc.train.cosine(warmup=200)
+    rc.train.fit(
+        tagger,
+        source,
+        loss=tagger.objective(),
+        optimizer=optimizer,
+        schedule=schedule,
+        epochs=epochs,
+        clip=5.0,
+        callbacks=[_say],
+    )
+    trained, trained_busy = time.perf_counter() - began, time.process_time() - busy
+    words, truth, columns = CORPORA[task]("test")
+    found = tagger.tag(words, columns if pos else None)
+    row = {"task": task, "features": "words + char-CNN" + (" + POS" if pos else ""), "output": output, "seed": seed}
+    row |= {"accuracy": round(100 * accuracy(truth, found), 2)}
+    if task == "chunking":
+        scores = entity_scores(truth, found)
+        row |= {name: round(100 * getattr(scores, name), 2) for name in ("precision", "recall", "f1")}
+        print(scores)
+    row |= {"epochs": epochs, "seconds": round(trained), "cpu_seconds": round(trained_busy)}
+    return row | {"threads": torch.get_num_threads(), "machine": platform.machine(), "cores": os.cpu_count()}
+
+
+def _say(event: str, run: Any, /) -> None:
+    if event == "epoch":
+        record = run.progress.history[-1]
+        print(f"epoch {record['epoch'] + 1}: {record['loss']:.4f} nats a word", flush=True)
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Put a run into the file, in place of an earlier one of the same setting and seed."""
+    path = RESULTS / "tagging.json"
+    rows = json.loads(path.read_text()) if path.exists() else []
+    names = ("task", "features", "output", "seed")
+    rows = [other for other in rows if any(other[name] != row[name] for name in names)] + [row]
+    rows.sort(key=lambda each: [str(each[name]) for name in names])
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+    report()
+
+
+def report() -> None:
+    rows = json.loads((RESULTS / "tagging.json").read_text())
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["task"], row["features"], row["output"]), []).append(row)
+    lines = [
+        "# Taggers",
+        "",
+        "CoNLL-2000 chunking by entity F1, parts of speech of the English Web Treebank by accuracy, in %; test sets,",
+        "no external vectors. `python benchmarks/tagging.py chunking --output crf softmax --seeds 0 1 2`, and the",
+        "like: see the head of the script. Spread is the standard deviation over seeds; minutes are of one run,",
+        "training with reading and compiling; CPU minutes are its processor time, on however busy a machine.",
+        "",
+        "| task | features | output | seeds | score | spread | each | minutes | CPU minutes | threads |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (task, features, output), runs in groups.items():
+        values = [row.get("f1", row["accuracy"]) for row in runs]
+        spread = f"{statistics.stdev(values):.2f}" if len(values) > 1 else "–"
+        times = [f"{statistics.mean(row[name] for row in runs) / 60:.1f}" for name in ("seconds", "cpu_seconds")]
+        each = " ".join(f"{value:.2f}" for value in values)
+        first = (
+            f"| {task} | {features} | {output} | {len(values)} | {statistics.mean(values):.2f} | {spread} | {each} |"
+        )
+        lines.append(f"{first} {times[0]} | {times[1]} | {'/'.join(sorted({str(row['threads']) for row in runs}))} |")
+    (RESULTS / "tagging.md").write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="task", required=True)
+    for name in CORPORA:
+        command = commands.add_parser(name)
+        command.add_argument("--output", nargs="+", default=["crf"], choices=("crf", "softmax", "hmm"))
+        command.add_argument("--seeds", nargs="+", type=int, default=[0])
+        command.add_argument("--pos", action="store_true", help="the column of parts of speech as a feature")
+        command.add_argument("--threads", type=int, default=2)
+        command.add_argument("--epochs", type=int, default=TRAINING["epochs"])
+    commands.add_parser("report")
+    options = parser.parse_args()
+    if options.task == "report":
+        return report()
+    torch.set_num_threads(options.threads)
+    for seed in options.seeds:
+        for output in options.output:
+            row = run(options.task, output, seed, options.pos, options.epochs)
+            print(json.dumps(row), flush=True)
+            keep(row)
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""From a word's numbers to a vector: the word itself, its spelling, its columns."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ...cell import Cell
+from ...layers import Recurrent
+from .vocabulary import PADDING, RESERVED, UNKNOWN, Vocabulary
+
+
+class TokenVectors(Protocol):
+    """A module that gives every word of a sentence a vector: a pretrained language model, ELMo, a table."""
+
+    output_size: int
+
+    def encode(self, words: Sequence[str]) -> Tensor:
+        """What the module needs of a sentence, as whole numbers: (T, width) int64, the same width for all."""
+        ...
+
+    def __call__(self, encoded: Tensor, lengths: Tensor) -> Tensor:
+        """(T, B, width), zero in padding → (T, B, output_size)."""
+        ...
+
+
+def embedding(count: int, size: int) -> nn.Embedding:
+    """Vectors of about unit variance in every sum of `size` of them, as Lample et al. (2016) draw them."""
+    table = nn.Embedding(RESERVED + count, size, padding_idx=PADDING)
+    bound = (3.0 / size) ** 0.5
+    with torch.no_grad():
+        table.weight.uniform_(-bound, bound)
+        table.weight[PADDING] = 0.0
+    return table
+
+
+class CharCNN(nn.Module):
+    """Convolutions over the letters of a word, and the maximum of each over the word (Ma & Hovy 2016)."""
+
+    def __init__(self, characters: int, char_size: int, output_size: int, width: int = 3):
+        super().__init__()
+        self.embedding, self.output_size = embedding(characters, char_size), output_size
+        self.convolution = nn.Conv1d(char_size, output_size, width, padding=width // 2)
+
+    def forward(self, letters: Tensor) -> Tensor:
+        """(N, C) → (N, output_size). Zero vectors stand beyond the word; a word's own steps alone are compared."""
+        seen = self.convolution(self.embedding(letters).transpose(1, 2))  # (N, features, C)
+        return seen.masked_fill((letters == PADDING)[:, None], float("-inf")).amax(dim=2)
+
+
+class CharRNN(nn.Module):
+    """Any cell over the letters of a word, in both directions: the two last states (Lample et al. 2016)."""
+
+    def __init__(
+        self, characters: int, char_size: int, output_size: int, cell: str | type[Cell] = "lstm", **options: Any
+    ):
+        super().__init__()
+        self.embedding = embedding(characters, char_size)
+        self.recurrent = Recurrent(cell, char_size, (output_size + 1) // 2, bidirectional=True, **options)
+        self.output_size = self.recurrent.output_size
+
+    def forward(self, letters: Tensor) -> Tensor:
+        lengths = (letters != PADDING).sum(dim=1)
+        y = self.recurrent(self.embedding(letters).transpose(0, 1), lengths=lengths)[0]  # (C, N, F)
+        half = y.shape[-1] // 2
+        rows = torch.arange(len(letters), device=letters.device)
+        return torch.cat([y[lengths - 1, rows, :half], y[0, :, half:]], dim=-1)
+
+
+class WordFeatures(nn.Module):
+    """[word; columns; spelling] of every word of a batch, (T, B, width) → (T, B, output_size).
+
+    In training a word that was seen once is unknown half of the time, so that the unknown word is learned too.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, word_size: int, column_size: int, spelling: CharCNN | CharRNN | None):
+        super().__init__()
+        self.columns = len(vocabulary.columns)
+        self.word = embedding(len(vocabulary.words), word_size)
+        tables = [embedding(len(values), min(column_size, len(values))) for values in vocabulary.columns.values()]
+        self.column = nn.ModuleList(tables)
+        self.spelling = spelling
+        self.first_rare = RESERVED + len(vocabulary.words) - vocabulary.once
+        sizes = [word_size, *(table.embedding_dim for table in tables)]
+        self.output_size = sum(sizes) + (spelling.output_size if spelling is not None else 0)
+
+    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+        words = x[..., 0]
+        if self.training:
+            forgotten = (words >= self.first_rare) & (torch.rand(words.shape, device=x.device) < 0.5)
+            words = words.masked_fill(forgotten, UNKNOWN)
+        parts = [self.word(words), *(table(x[..., 1 + k]) for k, table in enumerate(self.column))]
+        if self.spelling is not None:
+            parts.append(self._spelled(x[..., 1 + self.columns :], inside))
+        return torch.cat(parts, dim=-1)
+
+    def _spelled(self, letters: Tensor, inside: Tensor) -> Tensor:
+        """The spelling of the words that are there, as far as the longest of them goes; zero in padding."""
+        assert self.spelling is not None
+        there = letters[inside]  # (N, C)
+        longest = int((there != PADDING).any(dim=0).sum())
+        found = self.spelling(there[:, :longest])
+        return found.new_zeros(*inside.shape, found.shape[-1]).masked_scatter(inside[..., None], found)

@@ -1,0 +1,256 @@
+"""A tag for every word: embeddings, any recurrent cells in both directions, and a softmax, a CRF or an HMM on top.
+
+With a CRF this is Huang, Xu & Yu (2015) and Ma & Hovy (2016); with `extra_inputs` of a language model above the first
+layer it is TagLM (Peters et al. 2017), with those of ELMo at the input Peters et al. (2018).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...cell import Cell, positive_int
+from ...engine.reference import valid_steps
+from ...errors import InputError, OptionError, ShapeError, UnknownNameError
+from ...layers import Readout, Recurrent
+from ...ragged import check_lengths
+from .features import CharCNN, CharRNN, TokenVectors, WordFeatures
+from .outputs import OUTPUTS, HiddenMarkov, output_of
+from .schemes import violation
+from .vectors import TextVectors
+from .vocabulary import RESERVED, Columns, Sentences, Vocabulary, check_sentences
+
+if TYPE_CHECKING:
+    from ...data.sequences import Batch, SequenceSet
+
+CHARS = ("cnn", "rnn", None)
+PLACES = ("input", "hidden", "output")
+
+
+class Tagger(nn.Module):
+    """`Tagger.of(sentences, tags, columns)` knows the words of a corpus; `tagger.tag(sentences)` gives tags as strings.
+
+    To train it: `rc.train.fit(tagger, tagger.encode(sentences, tags), loss=tagger.objective())`.
+
+    chars          "cnn", "rnn" or None: how the spelling of a word is read
+    cell           any cell's name or class; `hidden_size` units a direction, `num_layers` of them
+    output         "softmax", "crf" or "hmm"
+    vectors        pretrained vectors (`read_vectors`) to start the word embeddings from; their width is the word_size
+    extra_inputs   a module that gives vectors to words (see `TokenVectors`), appended at `extra_at`: the "input", the
+                   "hidden" layer between the first and the second, or the "output" of the last
+    dropout        of whole embeddings, and between layers
+    max_length     words a sentence may have
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        word_size: int = 100,
+        chars: str | None = "cnn",
+        char_size: int = 25,
+        char_features: int = 50,
+        column_size: int = 20,
+        cell: str | type[Cell] = "lstm",
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        output: str = "crf",
+        dropout: float = 0.5,
+        vectors: TextVectors | None = None,
+        extra_inputs: TokenVectors | None = None,
+        extra_at: str = "input",
+        max_length: int = 1000,
+    ):
+        super().__init__()
+        self.options = {
+            name: value
+            for name, value in locals().items()
+            if name not in ("self", "__class__", "vocabulary", "vectors", "extra_inputs")
+        }
+        for name, value, known in (
+            ("output", output, OUTPUTS),
+            ("chars", chars, CHARS),
+            ("extra_at", extra_at, PLACES),
+        ):
+            if value not in known:
+                raise UnknownNameError(name, repr(value), [str(each) for each in known])
+        if not 0 <= dropout < 1:
+            raise InputError("dropout", dropout, "a share from 0 to below 1")
+        self.vocabulary, self.dropout, self.max_length = vocabulary, dropout, positive_int("max_length", max_length)
+        if vectors is not None:
+            word_size = vectors.width
+            self.options["word_size"] = word_size
+        spelling = _spelling(chars, len(vocabulary.characters), char_size, char_features)
+        self.features = WordFeatures(vocabulary, word_size, column_size, spelling)
+        if vectors is not None:
+            self._start_from(vectors)
+        self.extra_inputs = extra_inputs if extra_inputs is None else _module(extra_inputs)
+        self._build(cell, hidden_size, positive_int("num_layers", num_layers), extra_at)
+        self.output = output_of(output, vocabulary.classes, vocabulary.scheme)
+
+    def _build(self, cell: str | type[Cell], hidden_size: int, num_layers: int, extra_at: str) -> None:
+        place = {"input": 0, "hidden": 1, "output": num_layers}[extra_at]
+        if self.extra_inputs is not None and extra_at == "hidden" and num_layers < 2:
+            raise OptionError("extra_at", "'hidden' with one layer", "num_layers of two or more")
+        self.place = None if self.extra_inputs is None else place
+        size, layers = self.features.output_size, []
+        for number in range(num_layers):
+            size += self._extra_size(number)
+            layers.append(Recurrent(cell, size, hidden_size, bidirectional=True))
+            size = layers[-1].output_size
+        self.layers = nn.ModuleList(layers)
+        self.readout = Readout(size + self._extra_size(num_layers), len(self.vocabulary.classes))
+
+    def _extra_size(self, number: int) -> int:
+        return int(self.extra_inputs.output_size) if self.place == number else 0  # pyrefly: ignore
+
+    @classmethod
+    def of(
+        cls, sentences: Sentences, tags: Sentences, columns: Columns | None = None, *, least: int = 1, **options: Any
+    ) -> "Tagger":
+        """A tagger, not yet trained, for the words, columns and tags of a corpus."""
+        tagger = cls(Vocabulary.of(sentences, tags, columns, least), **options)
+        if isinstance(tagger.output, HiddenMarkov):
+            tagger.output.markov.count([tagger.vocabulary.tag_numbers(row) for row in tags])
+        return tagger
+
+    @torch.no_grad()
+    def _start_from(self, vectors: TextVectors) -> None:
+        table = self.features.word.weight
+        for number, word in enumerate(self.vocabulary.words):
+            found = vectors.get(word)
+            if found is not None:
+                table[RESERVED + number] = found
+
+    # ------------------------------------------------------------------------------------------ numbers
+
+    def encode(
+        self, sentences: Sentences, tags: Sentences | None = None, columns: Columns | None = None
+    ) -> "SequenceSet":
+        """Sentences as `rc.train.fit` takes them; without tags, to be tagged."""
+        from ...data.sequences import SequenceSet  # a room below this one, for what every trainer takes
+
+        given = self._columns(columns)
+        check_sentences(sentences, given if tags is None else {**given, "tags": tags}, self.max_length)
+        rows = [self._rows(s, [values[n] for values in given.values()]) for n, s in enumerate(sentences)]
+        targets = [torch.zeros(len(row), dtype=torch.int64) for row in rows] if tags is None else self._tags(tags)
+        lengths = torch.tensor([len(row) for row in rows])
+        return SequenceSet(rows, targets, lengths, "tagging", classes=self.vocabulary.classes, texts=sentences)
+
+    def _rows(self, sentence: Sequence[str], columns: Sequence[Sequence[str]]) -> Tensor:
+        own = self.vocabulary.rows(sentence, columns)
+        if self.extra_inputs is None:
+            return own
+        extra = self.extra_inputs.encode(sentence)  # pyrefly: ignore
+        if not isinstance(extra, Tensor) or extra.dim() != 2 or len(extra) != len(sentence):
+            got = tuple(extra.shape) if isinstance(extra, Tensor) else type(extra).__name__
+            raise ShapeError("extra_inputs.encode", got, f"({len(sentence)}, width) int64")
+        return torch.cat([own, extra.to(torch.int64)], dim=1)
+
+    def _tags(self, tags: Sentences) -> list[Tensor]:
+        numbers = [self.vocabulary.tag_numbers(row, f"tags, sentence {n}") for n, row in enumerate(tags)]
+        scheme = self.vocabulary.scheme
+        broken = None if scheme is None else violation(tags, scheme)
+        if broken is not None:
+            number, word = broken
+            got = " ".join(tags[number][max(0, word - 1) : word + 1])
+            raise InputError(
+                f"tags, sentence {number}, word {word}", repr(got), f"the scheme {scheme!r} of the training"
+            )
+        return numbers
+
+    def _columns(self, columns: Columns | None) -> dict[str, Sentences]:
+        given, known = dict(columns or {}), self.vocabulary.columns
+        for name in given:
+            if name not in known:
+                raise UnknownNameError("columns", repr(name), known or "none: the tagger was built without columns")
+        for name in known:
+            if name not in given:
+                raise InputError("columns", f"none named {name!r}", "every column of the training")
+        return {name: given[name] for name in known}
+
+    # ------------------------------------------------------------------------------------------ the network
+
+    def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
+        """Numbers of words, (T, B, width), → scores of tags, (T, B, K)."""
+        if not isinstance(x, Tensor) or x.dim() != 3 or x.is_floating_point():
+            raise ShapeError("x", tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__, "what encode gives")
+        steps, batch = x.shape[:2]
+        sizes = torch.full((batch,), steps, device=x.device) if lengths is None else lengths
+        sizes = check_lengths(sizes, steps, batch, x.device)
+        width = self.vocabulary.width
+        y = self._drop(self.features(x[..., :width], valid_steps(sizes, steps)))
+        extra = None if self.extra_inputs is None else self._drop(self.extra_inputs(x[..., width:], sizes))
+        for number, layer in enumerate(self.layers):
+            y = self._drop(layer(self._joined(y, extra, number), lengths=sizes)[0])
+        return self.readout(self._joined(y, extra, len(self.layers)))
+
+    def _joined(self, y: Tensor, extra: Tensor | None, number: int) -> Tensor:
+        return torch.cat([y, extra.to(y.dtype)], dim=-1) if extra is not None and self.place == number else y
+
+    def _drop(self, y: Tensor) -> Tensor:
+        return F.dropout(y, self.dropout, self.training) if self.dropout else y
+
+    def objective(self) -> "TaggerLoss":
+        """What `rc.train.fit` minimises: nats a word."""
+        return TaggerLoss()
+
+    # ------------------------------------------------------------------------------------------ tagging
+
+    def tag(self, sentences: Sentences, columns: Columns | None = None, batch_size: int = 64) -> list[list[str]]:
+        """The tags of every sentence."""
+        classes = self.vocabulary.classes
+        paths = self._each(sentences, columns, batch_size, self.output.decode)
+        return [[classes[k] for k in path.tolist()] for path in paths]
+
+    def probabilities(self, sentences: Sentences, columns: Columns | None = None, batch_size: int = 64) -> list[Tensor]:
+        """p(tag) of every word, the classes in the order of `vocabulary.classes`: one (T, K) a sentence."""
+        return self._each(sentences, columns, batch_size, self.output.marginals)
+
+    @torch.no_grad()
+    def _each(self, sentences: Sentences, columns: Columns | None, batch_size: int, ask: Any) -> list[Tensor]:
+        """The answer for every sentence; those of about one length are asked together."""
+        data, device, training = self.encode(sentences, None, columns), self.readout.V.device, self.training
+        found: list[Tensor] = [torch.empty(0)] * len(sentences)
+        self.eval()
+        try:
+            for ids in data.lengths.argsort(stable=True).split(positive_int("batch_size", batch_size)):
+                lengths = data.lengths[ids].to(device)
+                x = nn.utils.rnn.pad_sequence([data.inputs[i] for i in ids.tolist()]).to(device)
+                answers = ask(self(x, lengths), lengths).cpu()
+                for b, i in enumerate(ids.tolist()):
+                    found[i] = answers[: int(data.lengths[i]), b]
+        finally:
+            self.train(training)
+        return found
+
+
+class TaggerLoss:
+    """The objective of a tagger for `rc.train.fit`; validation measures the share of right tags too."""
+
+    def count(self, batch: "Batch") -> int:
+        return int(batch.lengths.sum())
+
+    def __call__(self, model: nn.Module, batch: "Batch", state: Any) -> tuple[dict[str, Tensor], Any]:
+        tagger: Any = getattr(model, "module", model)  # one of several processes wraps it
+        scores = model(batch.inputs, lengths=batch.lengths)
+        sums = {"loss": tagger.output.loss(scores.float(), batch.targets, batch.lengths)}
+        if not model.training:
+            sums["accuracy"] = (tagger.output.decode(scores, batch.lengths) == batch.targets)[batch.mask].sum()
+        return sums, None
+
+
+def _spelling(chars: str | None, characters: int, size: int, features: int) -> CharCNN | CharRNN | None:
+    if chars is None:
+        return None
+    return (CharCNN if chars == "cnn" else CharRNN)(characters, size, features)
+
+
+def _module(extra: TokenVectors) -> nn.Module:
+    lacking = [name for name in ("output_size", "encode", "forward") if not hasattr(extra, name)]
+    if lacking or not isinstance(extra, nn.Module):
+        missing = ", ".join(lacking) or "torch.nn.Module"
+        raise InputError("extra_inputs", f"{type(extra).__name__} without {missing}", "a module as TokenVectors says")
+    return extra

@@ -1,0 +1,84 @@
+"""Pretrained word vectors as text: GloVe's files, and word2vec's, which begin with a line of two numbers."""
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from .vocabulary import plain
+
+
+class VectorsError(InputError):
+    """A file of word vectors that cannot be read; the message names the file and the line."""
+
+
+@dataclass(frozen=True)
+class TextVectors:
+    """Words and their vectors, (N, width)."""
+
+    words: tuple[str, ...]
+    vectors: Tensor
+    numbers: dict[str, int] = field(repr=False, compare=False)
+
+    @property
+    def width(self) -> int:
+        return self.vectors.shape[1]
+
+    def get(self, word: str) -> Tensor | None:
+        """The vector of a word, or of its plain form; None if there is none."""
+        for form in (word, word.lower(), plain(word)):
+            if form in self.numbers:
+                return self.vectors[self.numbers[form]]
+        return None
+
+
+def read_vectors(path: str | Path, words: Container[str] | None = None) -> TextVectors:
+    """A word and its numbers a line, divided by spaces; gzip is read too. With `words`, those alone are kept.
+
+    Words may hold spaces, as some do in GloVe's largest file. A word that comes twice keeps its first vector.
+    """
+    from ...data.readers.opening import existing, lines  # a room below this one: how any file is opened
+
+    path, width, header = existing(path), 0, False
+    kept: dict[str, list[float]] = {}
+    for line, text in lines(path):
+        fields = text.rstrip().split(" ")
+        if line == 1 and len(fields) == 2 and all(part.isdigit() for part in fields):
+            width, header = int(fields[1]), True
+            continue
+        if not text.strip():
+            continue
+        width = width or len(fields) - 1
+        word, numbers = _parted(fields, width, path, line, header)
+        if word not in kept and (words is None or word in words):
+            kept[word] = numbers
+    if not kept:
+        raise VectorsError(str(path), "no vector", "at least one" + (" of the wanted words" if words else ""))
+    names = tuple(kept)
+    return TextVectors(names, torch.tensor(list(kept.values())), {name: k for k, name in enumerate(names)})
+
+
+def _parted(fields: list[str], width: int, path: Path, line: int, header: bool) -> tuple[str, list[float]]:
+    """The word and its numbers. More fields than the width belong to the word, unless they are numbers too."""
+    place, said = f"{path}, line {line}", "as the first line says" if header else "as above it"
+    values = fields[-width:] if width else []
+    more = len(fields) - 1 - width
+    if width < 1 or more < 0 or (more > 0 and all(_is_number(part) for part in fields[1 : 1 + more])):
+        raise VectorsError(place, f"a vector of {len(fields) - 1} numbers", f"{max(width, 1)} numbers, {said}")
+    try:
+        numbers = [float(part) for part in values]
+    except ValueError:
+        wrong = next(part for part in values if not _is_number(part))
+        raise VectorsError(place, repr(wrong[:20]), f"a word and {width} numbers, {said}") from None
+    return " ".join(fields[: 1 + more]), numbers
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

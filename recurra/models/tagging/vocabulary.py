@@ -1,0 +1,153 @@
+"""Words, characters, further columns and tags as numbers; and what is wrong with a sentence, by its place.
+
+A sentence becomes rows of whole numbers, one a word: the word, the columns, its characters. 0 is padding and 1 stands
+for whatever was not seen in training.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError, UnknownNameError
+from .schemes import detect, looks_chunked
+
+Sentences = Sequence[Sequence[str]]
+Columns = Mapping[str, Sentences]
+
+PADDING, UNKNOWN = 0, 1
+RESERVED = 2
+_DIGIT = re.compile(r"\d")
+
+
+class LabelError(UnknownNameError):
+    """A tag that was not seen in training."""
+
+
+def plain(word: str) -> str:
+    """A word as it is looked up: small letters, every digit a 0."""
+    return _DIGIT.sub("0", word.lower())
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All a tagger knows by name, most frequent first; plain data, so that it can be written to a file."""
+
+    words: tuple[str, ...]
+    characters: tuple[str, ...]
+    classes: tuple[str, ...]
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    scheme: str | None = None
+    once: int = 0  # so many of the words, the last ones, were seen a single time
+    word_length: int = 20  # characters of a word that are looked at: the first and the last ones
+
+    def __post_init__(self):
+        for name in ("words", "characters", "classes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "columns", {name: tuple(values) for name, values in self.columns.items()})
+        lists = (self.words, self.characters, *self.columns.values())
+        numbers = [{name: RESERVED + k for k, name in enumerate(names)} for names in lists]
+        object.__setattr__(self, "_numbers", numbers)
+        object.__setattr__(self, "_tags", {name: k for k, name in enumerate(self.classes)})
+        object.__setattr__(self, "_spelled", {})
+
+    @classmethod
+    def of(
+        cls, sentences: Sentences, tags: Sentences, columns: Columns | None = None, least: int = 1, **options: Any
+    ) -> "Vocabulary":
+        """What these sentences hold; words seen fewer than `least` times are left out."""
+        columns = columns or {}
+        check_sentences(sentences, {**columns, "tags": tags})
+        counts = Counter(plain(word) for sentence in sentences for word in sentence)
+        words = [word for word, count in _ranked(counts) if count >= least]
+        characters = Counter(letter for sentence in sentences for word in sentence for letter in word)
+        classes = tuple(sorted({tag for sentence in tags for tag in sentence}))
+        more = {name: Counter(v for row in values for v in row) for name, values in columns.items()}
+        return cls(
+            tuple(words),
+            tuple(letter for letter, _ in _ranked(characters)),
+            classes,
+            {name: tuple(value for value, _ in _ranked(counted)) for name, counted in more.items()},
+            detect(tags) if looks_chunked(classes) else None,
+            sum(counts[word] == 1 for word in words),
+            **options,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    # ------------------------------------------------------------------------------------------ numbers
+
+    @property
+    def width(self) -> int:
+        """Numbers a word becomes."""
+        return 1 + len(self.columns) + self.word_length
+
+    def rows(self, sentence: Sequence[str], columns: Sequence[Sequence[str]] = ()) -> Tensor:
+        """A sentence as (T, width) int64."""
+        words, _, *others = self._numbers  # pyrefly: ignore
+        named = [[numbers.get(v, UNKNOWN) for v in values] for numbers, values in zip(others, columns, strict=True)]
+        return torch.tensor(
+            [
+                [words.get(plain(word), UNKNOWN), *(values[t] for values in named), *self._letters(word)]
+                for t, word in enumerate(sentence)
+            ],
+            dtype=torch.int64,
+        )
+
+    def _letters(self, word: str) -> list[int]:
+        spelled: dict[str, list[int]] = self._spelled  # pyrefly: ignore
+        if word not in spelled:
+            numbers, size = self._numbers[1], self.word_length  # pyrefly: ignore
+            seen = word if len(word) <= size else word[: size // 2] + word[len(word) - (size - size // 2) :]
+            spelled[word] = [numbers.get(letter, UNKNOWN) for letter in seen] + [PADDING] * (size - len(seen))
+        return spelled[word]
+
+    def tag_numbers(self, tags: Sequence[str], place: str = "tags") -> Tensor:
+        """(T,) int64; a tag that was not seen in training is an error."""
+        known: dict[str, int] = self._tags  # pyrefly: ignore
+        for word, tag in enumerate(tags):
+            if tag not in known:
+                raise LabelError(f"{place}, word {word}", f"{tag!r}, which was not seen in training", self.classes)
+        return torch.tensor([known[tag] for tag in tags], dtype=torch.int64)
+
+
+def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+# ---------------------------------------------------------------------------------------------------- what may come
+
+
+def check_sentences(sentences: Sentences, parallel: Columns, limit: int | None = None) -> None:
+    """Sentences of words that are text, none empty, none too long, and whatever is parallel to them of their shape."""
+    if isinstance(sentences, str) or not len(sentences):
+        raise InputError("sentences", repr(sentences)[:40], "a list of sentences, each a list of words")
+    for name, rows in parallel.items():
+        if len(rows) != len(sentences):
+            raise InputError(name, f"{len(rows)} sentences", f"{len(sentences)}, as there are sentences of words")
+    for number, sentence in enumerate(sentences):
+        _check_sentence(number, sentence, limit)
+        for name, rows in parallel.items():
+            if isinstance(rows[number], str) or len(rows[number]) != len(sentence):
+                got = f"{len(rows[number])} values"
+                raise InputError(f"{name}, sentence {number}", got, f"{len(sentence)}, one a word")
+
+
+def _check_sentence(number: int, sentence: Sequence[str], limit: int | None) -> None:
+    place = f"sentence {number}"
+    if isinstance(sentence, str | bytes):
+        raise InputError(place, repr(sentence)[:60], "a list of words; split the text first")
+    if not len(sentence):
+        raise InputError(place, "no words", "at least one word")
+    if limit is not None and len(sentence) > limit:
+        raise InputError(place, f"{len(sentence)} words", f"at most {limit} (max_length); split it, or raise the limit")
+    for position, word in enumerate(sentence):
+        if not isinstance(word, str) or not word:
+            raise InputError(f"{place}, word {position}", repr(word), "a string that is not empty")
+        if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise InputError(f"{place}, word {position}", ascii(word), "text; this was decoded from invalid UTF-8")
