@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,15 +23,7 @@ _HOME = os.getpid()  # the process whose threads exist; a forked child has none,
 WORTH_THREADS = 400_000
 # Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
-
-
-class _Buffer(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("stride", ctypes.c_int64),
-        ("rows", ctypes.c_void_p),
-        ("before", ctypes.c_void_p),
-    ]
+REMEMBERED = 8  # packed weights a kernel keeps
 
 
 class _Piece(ctypes.Structure):
@@ -50,36 +43,25 @@ class _Pack(ctypes.Structure):
     ]
 
 
-_NUMBERS = {"steps", "threads", "by_unit", "parts", "sums_stride", "rowsum_parts", "rows"}
-
-
-class _Call(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64 if name in _NUMBERS else ctypes.c_void_p)
-        for name in [
-            "steps",
-            "threads",
-            "by_unit",
-            "parts",
-            "bounds",
-            "active",
-            "buffers",
-            "widths",
-            "tiles",
-            "offsets",
-            "constants",
-            "vectors",
-            "packs",
-            "sums",
-            "sums_stride",
-            "sum_offsets",
-            "rowsums",
-            "rowsum_parts",
-            "rows",
-            "meeting",
-            "multiplies",
-        ]
-    ]
+# The fields of `Call` in kernels/loop.h: first those that differ from call to call.
+_VARYING = ("buffers", "vectors", "packs", "sums", "rowsums", "meeting")
+_FIXED = (
+    "steps",
+    "threads",
+    "by_unit",
+    "parts",
+    "bounds",
+    "active",
+    "widths",
+    "tiles",
+    "offsets",
+    "constants",
+    "sums_stride",
+    "sum_offsets",
+    "rowsum_parts",
+    "rows",
+    "multiplies",
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +94,9 @@ class Kernel:
         self.vector = ctypes.c_int64.in_dll(self.common, "vector_width").value
         self.tile = ctypes.c_int64.in_dll(self.common, "tile_width").value
         self.multiplies = ctypes.addressof(ctypes.c_void_p.in_dll(self.common, "multiplies"))
+        self.common.fingerprint.restype = ctypes.c_uint64
+        self.common.fingerprint.argtypes = [ctypes.c_char_p, ctypes.c_int64]
+        self.library.run.argtypes, self.library.run.restype = [ctypes.c_char_p], None
         self.tables = self.rendered.tables
         self.reach = max(self.tables.lags, default=0)
         self._fix_tables()
@@ -129,6 +114,15 @@ class Kernel:
         padded = [self._padded(node.width) for _, node in self.schedule.sums]
         self.sum_offsets = torch.tensor([sum(padded[:i]) for i in range(len(padded) + 1)], dtype=torch.int64)
         self.sums_stride = sum(padded)
+        self.work = self.schedule.multiplications()
+        taken = {v.weight: None for v in tables.vectors} | {m.weight: None for m in self.schedule.matrices()}
+        self._used, self._packed = tuple(taken), dict[tuple[int, Split], Packed]()
+        dense = [
+            at + i
+            for at, (_, n) in zip(self.sum_offsets.tolist(), self.schedule.sums, strict=False)
+            for i in range(n.width)
+        ]
+        self.dense_sums = None if len(dense) == self.sums_stride else torch.tensor(dense, dtype=torch.int64)
         self.weight_bytes = sum(m.wide * m.deep for m in self.schedule.matrices()) * self.dtype.itemsize
 
     def _padded(self, width: int) -> int:
@@ -138,7 +132,7 @@ class Kernel:
 
     def split(self, layout: Layout, rows: int) -> Split:
         threads = torch.get_num_threads() if os.getpid() == _HOME else 1
-        if threads == 1 or self.schedule.multiplications() * layout.total < WORTH_THREADS:
+        if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
         return Split(threads, few)
@@ -158,7 +152,32 @@ class Kernel:
     # ------------------------------------------------------------------------------------------ weights
 
     def pack(self, weights: Mapping[str, Tensor], split: Split) -> "Packed":
-        """Copy the weights into the order in which the products read them."""
+        """The weights in the order in which the products read them; those of an earlier call if they are the same.
+
+        Whether they are is seen from the numbers themselves: a tensor's version counter does not notice what is
+        written through `.data` or an array that shares its memory.
+        """
+        mark = self._mark(weights)
+        if mark is None:
+            return self._pack(weights, split)
+        key = (mark, split)
+        packed = self._packed.get(key)
+        if packed is None:
+            while len(self._packed) >= REMEMBERED:
+                self._packed.pop(next(iter(self._packed)), None)
+            packed = self._packed[key] = self._pack(weights, split)
+        return packed
+
+    def _mark(self, weights: Mapping[str, Tensor]) -> int | None:
+        """A number that tells the contents of the weights apart; none if they do not lie in one piece each."""
+        used = [weights[name] for name in self._used]
+        if not all(w.is_contiguous() for w in used):
+            return None
+        words = self.dtype.itemsize // 4
+        flat = [number for w in used for number in (w.data_ptr(), w.numel() * words)]
+        return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(used))
+
+    def _pack(self, weights: Mapping[str, Tensor], split: Split) -> "Packed":
         tiles = self._tiles(split)
         outs, packs, alive = [], (_Pack * max(1, len(self.tables.packs)))(), []
         for i, lanes in enumerate(self.tables.packs):
@@ -172,7 +191,15 @@ class Kernel:
             outs.append(_aligned(out))
             alive.append(pieces)
         self.common.pack(packs, ctypes.c_int64(len(self.tables.packs)), ctypes.c_int64(split.threads))
-        return Packed(split, tiles, outs, self._vectors(weights))
+        vectors = self._vectors(weights)
+        return Packed(
+            split,
+            tiles,
+            outs,
+            vectors,
+            struct.pack(f"{len(outs) + 1}q", *(m.data_ptr() for m in outs), 0),
+            struct.pack(f"{len(vectors) + 1}q", *(v.data_ptr() for v in vectors), 0),
+        )
 
     def _vectors(self, weights: Mapping[str, Tensor]) -> list[Tensor]:
         widths = [v.rows[1] - v.rows[0] for v in self.tables.vectors]
@@ -189,46 +216,56 @@ class Kernel:
 
     def run(self, packed: "Packed", layout: Layout, buffers: Mapping[str, Bound]) -> Tensor:
         """Run the loop over time. Gives the sums over all rows, one after the other as in `schedule.sums`."""
+        key = (self, packed.split)
+        fixed = layout.calls.get(key)
+        if fixed is None:
+            fixed = layout.calls[key] = self._fixed(packed, layout)
         split = packed.split
-        parts = split.threads if not split.by_unit else 1
+        sums = torch.zeros(split.threads, 2, self.sums_stride, dtype=self.dtype)
+        rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
+        entries = [number for name in self.tables.buffers for number in _entry(buffers[name])]
+        array = struct.pack(f"{len(entries)}q", *entries)
+        meeting = (ctypes.c_int64 * 2)()
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in (array, packed.vector_list, packed.pack_list)]
+        last = (sums.data_ptr(), rowsums.data_ptr(), ctypes.addressof(meeting))
+        self.library.run(struct.pack(f"{len(_VARYING)}q", *addresses, *last) + fixed.numbers)
+        totals = sums[:, 1].sum(0) if split.threads > 1 else sums[0, 1]
+        return totals if self.dense_sums is None else totals[self.dense_sums]
+
+    def _fixed(self, packed: "Packed", layout: Layout) -> "_Fixed":
+        """What every call with this layout and these threads has in common."""
+        split = packed.split
+        parts = 1 if split.by_unit else split.threads
         bounds = layout.bounds(parts)
         active = layout.table("active", int(self.backward), self.reach)
-        sums = torch.zeros(max(split.threads, parts), 2, self.sums_stride, dtype=self.dtype)
         shares = split.threads if split.by_unit else 1
-        rowsums = torch.zeros(len(self.schedule.rowsums) * shares * layout.rows, dtype=self.dtype)
-        bound = [buffers[name] for name in self.tables.buffers]
-        meeting, tiles = torch.zeros(2, dtype=torch.int64), torch.tensor(packed.tiles, dtype=torch.int64)
-        array = (_Buffer * len(bound))(*(_entry(b) for b in bound))
-        vectors = (ctypes.c_void_p * (len(packed.vectors) + 1))(*(v.data_ptr() for v in packed.vectors))
-        packs = (ctypes.c_void_p * (len(packed.matrices) + 1))(*(m.data_ptr() for m in packed.matrices))
-        call = _Call(
-            steps=layout.steps,
-            threads=split.threads,
-            by_unit=int(split.by_unit),
-            parts=parts,
-            bounds=bounds.data_ptr(),
-            active=active.pointer,
-            buffers=ctypes.addressof(array),
-            widths=self.widths.data_ptr(),
-            tiles=tiles.data_ptr(),
-            offsets=self.offsets.data_ptr(),
-            constants=self.constants.data_ptr(),
-            vectors=ctypes.addressof(vectors),
-            packs=ctypes.addressof(packs),
-            sums=sums.data_ptr(),
-            sums_stride=self.sums_stride,
-            sum_offsets=self.sum_offsets.data_ptr(),
-            rowsums=rowsums.data_ptr(),
-            rowsum_parts=shares,
-            rows=layout.rows,
-            meeting=meeting.data_ptr(),
-            multiplies=self.multiplies,
-        )
-        self.library.run(ctypes.byref(call))
-        totals = sums[:, 1].sum(0)
-        at = self.sum_offsets.tolist()
-        parts = [totals[at[i] : at[i] + node.width] for i, (_, node) in enumerate(self.schedule.sums)]
-        return torch.cat(parts) if parts else totals
+        tiles = torch.tensor(packed.tiles, dtype=torch.int64)
+        values = {
+            "steps": layout.steps,
+            "threads": split.threads,
+            "by_unit": int(split.by_unit),
+            "parts": parts,
+            "bounds": bounds.data_ptr(),
+            "active": active.pointer,
+            "widths": self.widths.data_ptr(),
+            "tiles": tiles.data_ptr(),
+            "offsets": self.offsets.data_ptr(),
+            "constants": self.constants.data_ptr(),
+            "sums_stride": self.sums_stride,
+            "sum_offsets": self.sum_offsets.data_ptr(),
+            "rowsum_parts": shares,
+            "rows": layout.rows,
+            "multiplies": self.multiplies,
+        }
+        numbers = struct.pack(f"{len(_FIXED)}q", *(values[name] for name in _FIXED))
+        return _Fixed(numbers, shares, (bounds, active, tiles))
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    numbers: bytes
+    shares: int
+    alive: tuple  # what the numbers point to
 
 
 @dataclass(frozen=True)
@@ -237,6 +274,8 @@ class Packed:
     tiles: list[int]
     matrices: list[Tensor]
     vectors: list[Tensor]
+    pack_list: bytes  # their addresses
+    vector_list: bytes
 
 
 def _aligned(tensor: Tensor) -> Tensor:
@@ -244,9 +283,9 @@ def _aligned(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _entry(bound: Bound) -> tuple[int, int, int, int | None]:
+def _entry(bound: Bound) -> tuple[int, int, int, int]:
     stride = bound.data.shape[-1] if bound.stride is None else bound.stride
-    return bound.data.data_ptr(), stride, bound.table.pointer, None if bound.before is None else bound.before.data_ptr()
+    return bound.data.data_ptr(), stride, bound.table.pointer, 0 if bound.before is None else bound.before.data_ptr()
 
 
 def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, int, int, int]:

@@ -6,6 +6,7 @@ computed or stored is in proportion to the valid steps. With equal lengths that 
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class Layout:
         self.total = steps * rows if active is None else int(self.counts.sum())
         self.times = torch.arange(steps)
         self.known: dict[tuple, Table] = {}
+        self.calls: dict[Any, Any] = {}  # what a kernel has worked out for this layout
 
     def table(self, kind: str, distance: int = 0, reach: int = 0) -> Table:
         key = (kind, distance, reach)

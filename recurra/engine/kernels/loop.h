@@ -129,24 +129,24 @@ struct Buffer {  // row r of step s lies at data + (rows[s] + r) * stride; from 
   real* before;  // what was there before the first step
 };
 
-struct Call {
+struct Call {  // in the order of kernel.py
+  const Buffer* buffers;
+  const real* const* vectors;
+  const real* const* packs;
+  real* sums;                        // [thread][2][sums_stride]: of the last steps, and of all before
+  real* rowsums;                     // [rowsum][thread][row]
+  int64_t* meeting;                  // two counters, zero
   int64_t steps, threads, by_unit;   // threads share the batch, or the units
   int64_t parts;                     // of the batch
   const int64_t* bounds;             // of the parts, in rows
   const int64_t* active;             // rows at each step; earlier steps stand before it
-  const Buffer* buffers;
   const int64_t* widths;             // of each group
   const int64_t* tiles;              // vectors a tile of each group
   const int64_t* offsets;
   const real* constants;
-  const real* const* vectors;
-  const real* const* packs;
-  real* sums;                        // [thread][2][sums_stride]: of the last steps, and of all before
   int64_t sums_stride;
   const int64_t* sum_offsets;
-  real* rowsums;                     // [rowsum][thread][row]
   int64_t rowsum_parts, rows;
-  int64_t* meeting;                  // two counters, zero
   const Multiply (*multiplies)[COLUMNS];  // by rows and columns
 };
 

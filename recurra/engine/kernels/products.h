@@ -103,4 +103,196 @@ extern "C" void pack(const Pack* packs, int64_t count, int64_t threads) {
     pack_one(packs[i].pieces, packs[i].lanes, packs[i].segments, packs[i].width, packs[i].tile, packs[i].out, 0, 1);
 }
 
+// ------------------------------------------------------------------------------------------ sums over time
+// gradient[unit][column] = Σ δ[row][unit] value[row][column] over the rows of all steps. A block of rows at a time is laid
+// side by side, all columns of the values for the second cache, a tile of δ for the first (where they come from, rows apart
+// by a power of two drive each other out). Each block is summed from zero, so rounding grows with the number of blocks.
+
+constexpr int DEEP = 128, BESIDE = 8 * ROWS;  // rows of a block, columns of values side by side
+static_assert(BESIDE * sizeof(real) % BYTES == 0, "whole vectors");
+
+struct Stretch {  // rows of values that meet those of δ from `first` on
+  const real* values;
+  int64_t stride, first, rows;
+};
+
+struct Target {
+  real* out;
+  int64_t out_stride, columns;
+  const Stretch* stretches;
+  int64_t count;
+};
+
+struct Gradient {
+  const real* delta;
+  int64_t stride, width, rows;
+  const Target* targets;
+  int64_t count;
+};
+
+template <int M, int V> static void outer(const real* values, const real* panel, int64_t rows, real* out) {
+  vec sum[M][V] = {};
+  for (int64_t k = 0; k < rows; ++k) {
+    vec column[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) column[v] = *(const vec*)(panel + v * W);
+    panel += V * W;
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      const vec x = splat(values[m]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[m][v] += x * column[v];
+    }
+    values += BESIDE;
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) *(vec*)(out + (m * V + v) * W) += sum[m][v];
+}
+
+typedef void (*Outer)(const real*, const real*, int64_t, real*);
+#if COLUMNS == 4
+#define OUTER(m) {outer<m, 1>, outer<m, 2>, outer<m, 3>, outer<m, 4>}
+#else
+#define OUTER(m) {outer<m, 1>, outer<m, 2>}
+#endif
+static const Outer outers[ROWS][COLUMNS] = {OUTER(1), OUTER(2), OUTER(3), OUTER(4), OUTER(5), OUTER(6)};
+
+INLINE void lay(const real* from, int64_t stride, int64_t rows, int64_t columns, int64_t vectors, real* to) {
+  for (int64_t k = 0; k < rows; ++k, from += stride)
+    for (int64_t c = 0; c < vectors; ++c, to += W)
+      *(vec*)to = columns > c * W ? load(from + c * W, int(columns - c * W < W ? columns - c * W : W)) : vec{};
+}
+
+// Rows `row` and on of a target's columns `low` to `high`, from wherever they are.
+static void lay_values(const Target& t, int64_t row, int64_t rows, int64_t low, int64_t high, real* to) {
+  for (int64_t c = low; c < high; c += BESIDE, to += rows * BESIDE) {
+    const int64_t columns = high - c < BESIDE ? high - c : BESIDE;
+    for (int64_t q = 0; q < t.count; ++q) {
+      const Stretch& p = t.stretches[q];
+      const int64_t first = row > p.first ? row : p.first, end = p.first + p.rows;
+      const int64_t last = row + rows < end ? row + rows : end;
+      if (first < last)
+        lay(p.values + (first - p.first) * p.stride + c, p.stride, last - first, columns, BESIDE / W, to + (first - row) * BESIDE);
+    }
+  }
+}
+
+struct Part {  // of a thread: tiles of δ, and of each target's columns every so many blocks
+  int64_t first_tile, last_tile, share, shares;
+  int64_t low(const Target& t) const { return cut(t, share); }
+  int64_t high(const Target& t) const { return cut(t, share + 1); }
+  int64_t cut(const Target& t, int64_t i) const {
+    const int64_t at = (t.columns + ROWS - 1) / ROWS * i / shares * ROWS;
+    return at < t.columns ? at : t.columns;
+  }
+};
+
+static void sum_part(const Gradient& g, const Part& part, real* room) {
+  int64_t columns = 0, beside = 0;
+  for (int64_t i = 0; i < g.count; ++i) {
+    const int64_t own = part.high(g.targets[i]) - part.low(g.targets[i]);
+    columns += own;
+    beside += (own + BESIDE - 1) / BESIDE * BESIDE;
+  }
+  real* const panel = room, *const values = panel + DEEP * COLUMNS * W, *const sums = values + DEEP * beside;
+  const int64_t tile_numbers = columns * COLUMNS * W;
+  for (int64_t i = 0; i < (part.last_tile - part.first_tile) * tile_numbers; i += W) *(vec*)(sums + i) = vec{};
+  for (int64_t row = 0; row < g.rows; row += DEEP) {
+    const int64_t rows = g.rows - row < DEEP ? g.rows - row : DEEP;
+    real* to = values;
+    for (int64_t i = 0; i < g.count; ++i) {
+      const int64_t low = part.low(g.targets[i]), high = part.high(g.targets[i]);
+      lay_values(g.targets[i], row, rows, low, high, to);
+      to += (high - low + BESIDE - 1) / BESIDE * BESIDE * rows;
+    }
+    for (int64_t j = part.first_tile; j < part.last_tile; ++j) {
+      const int64_t first = j * COLUMNS * W, units = g.width - first < COLUMNS * W ? g.width - first : COLUMNS * W;
+      const int v = int((units + W - 1) / W);
+      lay(g.delta + row * g.stride + first, g.stride, rows, units, v, panel);
+      real* out = sums + (j - part.first_tile) * tile_numbers;
+      const real* from = values;
+      for (int64_t i = 0; i < g.count; ++i) {
+        const int64_t own = part.high(g.targets[i]) - part.low(g.targets[i]);
+        for (int64_t c = 0; c < own; c += BESIDE, from += rows * BESIDE) {
+          const int64_t end = own - c < BESIDE ? own - c : BESIDE;
+          for (int64_t m = 0; m < end; m += ROWS) {
+            const int count = int(end - m < ROWS ? end - m : ROWS);
+            outers[count - 1][v - 1](from + m, panel, rows, out);
+            out += count * v * W;
+          }
+        }
+      }
+    }
+  }
+  for (int64_t j = part.first_tile; j < part.last_tile; ++j) {
+    const int64_t first = j * COLUMNS * W, units = g.width - first < COLUMNS * W ? g.width - first : COLUMNS * W;
+    const int64_t v = (units + W - 1) / W;
+    const real* from = sums + (j - part.first_tile) * tile_numbers;
+    for (int64_t i = 0; i < g.count; ++i) {
+      const Target& t = g.targets[i];
+      const int64_t low = part.low(t), high = part.high(t);
+      for (int64_t u = 0; u < units; ++u)
+        for (int64_t m = low; m < high; ++m) t.out[(first + u) * t.out_stride + m] = from[(m - low) * v * W + u];
+      from += (high - low) * v * W;
+    }
+  }
+}
+
+static void sum_some(const Gradient* gradients, int64_t count, int64_t me, int64_t threads, real* room) {
+  int64_t shares = 1;
+  while (shares * shares * 4 <= threads && threads % (shares * 2) == 0) shares *= 2;
+  const int64_t ranks = threads / shares;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t tiles = (gradients[i].width + COLUMNS * W - 1) / (COLUMNS * W);
+    const int64_t rank = (me / shares + i) % ranks;  // not the same thread gets the odd tile of all
+    const Part part = tiles < ranks ? Part{0, tiles, me, threads}
+                                    : Part{tiles * rank / ranks, tiles * (rank + 1) / ranks, me % shares, shares};
+    if (part.first_tile < part.last_tile) sum_part(gradients[i], part, room);
+  }
+}
+
+// `room` holds `stride` numbers for each thread: panels of δ and of values, and its part of the sums.
+extern "C" void sum_over_time(const Gradient* gradients, int64_t count, int64_t threads, real* room, int64_t stride) {
+#ifdef _OPENMP
+  if (threads > 1) {
+#pragma omp parallel num_threads((int)threads)
+    sum_some(gradients, count, omp_get_thread_num(), omp_get_num_threads(), room + omp_get_thread_num() * stride);
+    return;
+  }
+#endif
+  sum_some(gradients, count, 0, 1, room);
+}
+
+// ------------------------------------------------------------------------------------------ what weights hold
+
+struct Numbers {
+  const uint32_t* words;
+  int64_t count;
+};
+
+// A number that differs when any of the numbers differ: each lane is a polynomial with an odd, hence invertible, base.
+extern "C" uint64_t fingerprint(const Numbers* all, int64_t count) {
+  typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
+  words sums[4] = {};
+  uint64_t mixed = 0;
+  for (; count--; ++all) {
+    const uint32_t* p = all->words;
+    int64_t left = all->count;
+    for (; left >= 64; left -= 64, p += 64)
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) sums[i] = (sums[i] + *(const words*)(p + 16 * i)) * 0x9E3779B1u;
+    for (; left; --left) mixed = (mixed + *p++) * 0x9E3779B97F4A7C15ull;
+    mixed = (mixed ^ mixed >> 29) + uint64_t(all->count);
+  }
+  for (int i = 0; i < 4; ++i)
+    for (int w = 0; w < 16; ++w) {
+      mixed = (mixed + sums[i][w]) * 0x9E3779B97F4A7C15ull;
+      mixed ^= mixed >> 32;
+    }
+  return mixed;
+}
+
+extern "C" const int64_t deep_rows = DEEP, beside_columns = BESIDE;
 extern "C" const int64_t vector_width = W, tile_width = TILE;

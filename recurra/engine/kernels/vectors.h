@@ -6,6 +6,8 @@
 
 typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
 #define memcpy __builtin_memcpy
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
 #define MASKED 1  // by GCC's own names for the instructions
