@@ -16,7 +16,7 @@ from .named import *  # noqa: F403
 if TYPE_CHECKING:
     from . import data, dynamics, models, reservoir, train
     from .dynamics import DynamicalSystem
-    from .models import CRF, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
+    from .models import CRF, HMM, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
     from .reservoir import EchoStateNetwork
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ _ROOMS = {
     "DynamicalSystem": "dynamics",
     "ELMo": "models",
     "EchoStateNetwork": "reservoir",
+    "HMM": "models",
     "HierarchicalRNN": "models",
     "NARX": "models",
     "ScalarMix": "models",
@@ -43,6 +44,7 @@ __all__ = [
     "DynamicalSystem",
     "ELMo",
     "EchoStateNetwork",
+    "HMM",
     "HierarchicalRNN",
     "LayerNorm",
     "NARX",
