@@ -5,6 +5,7 @@ small result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram` 
 puts it all on one HTML page that needs nothing from outside. Looking changes nothing: a copy of the model is looked at.
 """
 
+from .diagram import Diagram, diagram
 from .exponents import Lyapunov, lyapunov
 from .gates import GateActivity, gate_activity
 from .gradients import GradientFlow, gradient_flow
@@ -14,6 +15,7 @@ from .memory import MemoryCurve, memory_curve
 from .spectra import WeightSpectrum, weight_spectrum
 
 __all__ = [
+    "Diagram",
     "Finding",
     "GateActivity",
     "GradientFlow",
@@ -23,6 +25,7 @@ __all__ = [
     "MemoryCurve",
     "Monitor",
     "WeightSpectrum",
+    "diagram",
     "gate_activity",
     "gradient_flow",
     "health",

@@ -166,22 +166,25 @@ def gradient_flow(
 # ---------------------------------------------------------------------------------------------------- the loss
 
 
+def _item(targets: Tensor | None, size: int, loss: Callable[..., Tensor] | None) -> tuple[Callable[..., Tensor], str]:
+    """The loss of outputs (B, q) and targets, one value a sequence, and what it is called."""
+    if targets is None:
+        signs = torch.randint(0, 2, (size,), generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+        return lambda out, _: (out * signs.to(out)).sum(dim=-1) / math.sqrt(size), "a random sum of the outputs"
+    if loss is not None:
+        return loss, getattr(loss, "__name__", type(loss).__name__)
+    if targets.is_floating_point():
+        return lambda out, target: 0.5 * (out - target).square().flatten(1).sum(dim=1), "half the squared error"
+    return lambda out, target: F.cross_entropy(out, target, reduction="none"), "the cross-entropy"
+
+
 def _losses(
     output: Tensor, sample: Sample, count: int, loss: Callable[[Tensor, Tensor], Tensor] | None
 ) -> tuple[Tensor, Tensor, str]:
     """Loss times (n, B), -1 where a sequence has no loss then; the losses (n,), summed over the batch; their name."""
-    item: Any
     targets, steps, batch = sample.targets, *sample.inputs.shape[:2]
     stepwise = output.dim() == 3 and output.shape[:2] == (steps, batch)
-    if targets is None:
-        signs = torch.randint(0, 2, output.shape[-1:], generator=torch.Generator().manual_seed(0)).to(output) * 2 - 1
-        item, what = lambda out, _: (out * signs).sum(dim=-1) / math.sqrt(len(signs)), "a random sum of the outputs"
-    elif loss is not None:
-        item, what = loss, getattr(loss, "__name__", type(loss).__name__)
-    elif targets.is_floating_point():
-        item, what = lambda out, target: 0.5 * (out - target).square().flatten(1).sum(dim=1), "half the squared error"
-    else:
-        item, what = lambda out, target: F.cross_entropy(out, target, reduction="none"), "the cross-entropy"
+    item, what = _item(targets, output.shape[-1], loss)
     if not stepwise or (targets is not None and not sample.per_step):
         if stepwise:  # one target a sequence, read off its last step
             output = output[sample.lengths - 1, torch.arange(batch)]
