@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .cpu import Compiled, Ran, runs
+from .cpu import Compiled, Ran
 from .layout import Layout, dense
 from .replay import replay
 
@@ -172,7 +172,7 @@ def _scan_backward(
 def _(key, cotangents, x, states, masks, weights, lengths, results, wants_states):
     first = torch.empty_like(x) if PLANS[key].plan.needs_x else x.new_empty(0)
     plan = PLANS[key].plan
-    pieces = [x.new_empty(sum(p.delta.width for p in run), run[0].matrix.deep) for run in runs(plan)]
+    pieces = [x.new_empty(sum(p.delta.width for p in run), run[0].matrix.deep) for run in PLANS[key].runs]
     assert plan.backward is not None
     sums = x.new_empty(sum(node.width for _, node in plan.backward.sums))
     return [first, *(torch.empty_like(v) for v in states if wants_states), *pieces, sums]

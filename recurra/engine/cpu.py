@@ -1,7 +1,6 @@
 """Run a plan on the CPU: forward, backward, and the products that were left for after the loop."""
 
 import functools
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +8,10 @@ import torch
 from torch import Tensor
 
 from . import workspace
-from .kernel import Bound, Kernel, Packed, Split
+from .kernel import Bound, Kernel
 from .layout import Layout
 from .nodes import Matrix, Vector
+from .over_time import After, OverTime, runs
 from .plan import Plan, Product
 
 
@@ -32,7 +32,6 @@ class Compiled:
         self.plan, self.dtype = plan, dtype
         self.weight_names = tuple(plan.equations.hoisted)
         self.histories = tuple(s.name for s in plan.states if s.name != plan.output)
-        self.latest: tuple[list[tuple[int, Split]], list[weakref.ref[Tensor]], Packed] | None = None
 
     @functools.cached_property
     def forward_kernel(self) -> Kernel:
@@ -42,6 +41,14 @@ class Compiled:
     def backward_kernel(self) -> Kernel:
         assert self.plan.backward is not None
         return Kernel(self.plan.backward, self.dtype, backward=True)
+
+    @functools.cached_property
+    def runs(self) -> list[list[Product]]:
+        return runs(self.plan)
+
+    @functools.cached_property
+    def summed(self) -> OverTime:
+        return OverTime(self.dtype)
 
     @property
     def trains(self) -> bool:
@@ -59,7 +66,8 @@ class Compiled:
         self, x: Tensor, states: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[Tensor], layout: Layout
     ) -> Ran:
         kernel, plan = self.forward_kernel, self.plan
-        packed = self._packed(weights, kernel.split(layout, layout.rows), layout.steps == 1 and not self.trains)
+        given = dict(zip(self.weight_names, weights, strict=True))
+        packed = kernel.pack(given, kernel.split(layout, layout.rows))
         bound = self._inputs(x, masks, layout, "time", 0)
         for state, initial in zip(plan.states, states, strict=True):
             whole = self.trains or state.name == plan.output
@@ -78,17 +86,6 @@ class Compiled:
         ]
         kept = [bound[name].data for name in (*self.histories, *plan.kept)] if self.trains else []
         return Ran(bound[plan.output].data, finals, [bound[name].data for name in plan.named.values()], kept)
-
-    def _packed(self, weights: Sequence[Tensor], split: Split, single: bool) -> Packed:
-        """The packed weights; for a single step, those of the step before if no weight has a new version."""
-        if not single or any(w.is_inference() for w in weights):
-            return self.forward_kernel.pack(dict(zip(self.weight_names, weights, strict=True)), split)
-        marks, latest = [(w._version, split) for w in weights], self.latest
-        if latest is not None and latest[0] == marks and all(r() is w for r, w in zip(latest[1], weights, strict=True)):
-            return latest[2]
-        packed = self.forward_kernel.pack(dict(zip(self.weight_names, weights, strict=True)), split)
-        self.latest = marks, [weakref.ref(w) for w in weights], packed
-        return packed
 
     def _empty(self, rows: int, width: int) -> Tensor:
         return workspace.empty((rows, width), self.dtype)
@@ -148,10 +145,9 @@ class Compiled:
                 bound[name] = Bound(data, layout.table("still" if still else "time_back", 0, reach))
         packed = kernel.pack(given, kernel.split(layout, layout.rows))
         sums = kernel.run(packed, layout, bound)
-        after = _After(self, bound, given, layout)
+        after = After(plan, self.runs, bound, given, layout)
         dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
-        pieces = [after.over_time(run) for run in runs(plan)]
-        return after.input(), dstates, [*pieces, sums]
+        return after.input(), dstates, [*self.summed(after), sums]
 
     def gradients(self, pieces: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
         """Weight gradients from what `backward` gives: products over all steps, and the sums of the loop."""
@@ -163,7 +159,7 @@ class Compiled:
                 found[name] = pieces[-1].new_zeros(shapes[name])
             return found[name]
 
-        for run, piece in zip(runs(self.plan), pieces[:-1], strict=True):
+        for run, piece in zip(self.runs, pieces[:-1], strict=True):
             parts = piece.split([product.delta.width for product in run])
             for product, part in zip(run, parts, strict=True):
                 matrix, part = product.matrix, part.t() if product.matrix.flipped else part
@@ -249,23 +245,6 @@ def _spread(final: Tensor, layout: Layout) -> Tensor:
     return spread
 
 
-def runs(plan: Plan) -> list[list[Product]]:
-    """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
-    groups: dict[object, list[Product]] = {}
-    for product in plan.products:
-        groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
-    found: list[list[Product]] = []
-    for products in groups.values():
-        last: Product | None = None
-        for product in sorted(products, key=lambda p: p.delta.offset):
-            if last is not None and last.delta.offset + last.delta.width == product.delta.offset:
-                found[-1].append(product)
-            else:
-                found.append([product])
-            last = product
-    return found
-
-
 def _added(total: Tensor, matrix: Matrix, part: Tensor) -> Tensor:
     total = total.clone()
     total[slice(*matrix.rows), slice(*matrix.cols)] += part
@@ -279,116 +258,3 @@ def _added_vector(total: Tensor, vector: Vector, part: Tensor) -> Tensor:
     else:
         total.view(-1)[low:high] += part
     return total
-
-
-class _After:
-    """What is left when the loop is done: products over all steps at once."""
-
-    def __init__(self, compiled: Compiled, bound: dict[str, Bound], given: dict[str, Tensor], layout: Layout):
-        self.compiled, self.plan, self.bound, self.given, self.layout = compiled, compiled.plan, bound, given, layout
-
-    def delta(self, run: list[Product]) -> Tensor:
-        first, last = run[0].delta, run[-1].delta
-        return self.bound[first.buffer].data[:, first.offset : last.offset + last.width]
-
-    def matrix(self, matrix: Matrix) -> Tensor:
-        """(wide, deep), as a product uses it."""
-        weight = self.given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-        return weight.t() if matrix.flipped else weight
-
-    def over_time(self, run: list[Product]) -> Tensor:
-        delta, load, layout = self.delta(run), run[0].operand, self.layout
-        source = self.bound[load.buffer]
-        columns = slice(load.offset, load.offset + run[0].matrix.deep)
-        if run[0].state is None:
-            return self._product(delta.t(), source.data[:, columns])
-        lag, rows = run[0].lag, layout.rows
-        assert source.before is not None
-        before = source.before.view(-1, rows, source.data.shape[1])
-        if layout.active is not None:
-            return self._product(delta.t(), _earlier(source.data, before, lag, layout)[:, columns])
-        shift = min(lag, layout.steps) * rows
-        total = self._product(delta[shift:].t(), source.data[: layout.total - shift, columns])
-        for t in range(min(lag, layout.steps)):
-            total.addmm_(delta[t * rows : (t + 1) * rows].t(), before[lag - 1 - t][:, columns])
-        return total
-
-    def _product(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.mm(a, b, out=workspace.empty((a.shape[0], b.shape[1]), self.compiled.dtype))
-
-    # ------------------------------------------------------------------------------------------ inputs
-
-    def input(self) -> Tensor | None:
-        if not self.plan.needs_x:
-            return None
-        given = self.bound.get("dx")
-        width = self.bound["x"].data.shape[1]
-        total = self._input_start(given, width)
-        fresh = given is None
-        for run in runs(self.plan):
-            if run[0].operand.buffer == "x":
-                stacked = torch.cat([self.matrix(p.matrix) for p in run])
-                low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
-                if fresh and high - low == width:
-                    torch.mm(self.delta(run), stacked, out=total)
-                else:
-                    total[:, low:high] += self.delta(run) @ stacked
-                fresh = False
-        return total
-
-    def _input_start(self, given: Bound | None, width: int) -> Tensor:
-        """Zeros, or what the loop itself gave."""
-        covered: set[int] = set()
-        if given is not None:
-            assert self.plan.backward is not None
-            for out in self.plan.backward.outs:
-                if out.buffer == "dx":
-                    covered |= set(range(out.offset, out.offset + out.node.width))
-            for column in set(range(width)) - covered:
-                given.data[:, column] = 0
-            return given.data
-        whole = any(p.operand.buffer == "x" and p.matrix.deep == width for p in self.plan.products)
-        shape = (self.layout.total, width)
-        return workspace.empty(shape, self.compiled.dtype) if whole else workspace.zeros(shape, self.compiled.dtype)
-
-    def initial(self, name: str, final: Tensor | None) -> Tensor:
-        """The cotangent of a state's initial value."""
-        state = next(s for s in self.plan.states if s.name == name)
-        rows, steps = self.layout.rows, self.layout.steps
-        total = torch.zeros(state.depth, rows, state.size, dtype=self.compiled.dtype)
-        for lag in state.delays or (1,):
-            for t in range(min(lag, steps)):
-                place, at = total[lag - 1 - t], self.layout.rows_at(t)
-                running = at.stop - at.start
-                if (name, lag) in self.plan.carries:
-                    slot = (steps - 1 - t) % (lag + 1) * rows
-                    place[:running] += self.bound[self.plan.carries[name, lag]].data[slot : slot + running]
-                for product in self.plan.products:
-                    if product.state == name and product.lag == lag:
-                        low, delta = product.operand.offset, product.delta
-                        here = self.bound[delta.buffer].data[at, delta.offset : delta.offset + delta.width]
-                        place[:running, low : low + product.matrix.deep] += here @ self.matrix(product.matrix)
-        if final is not None:
-            self._pass_through(total, final)
-        return total.transpose(0, 1).contiguous() if state.delays else total[0]
-
-    def _pass_through(self, total: Tensor, final: Tensor) -> None:
-        """Of a sequence shorter than the state is deep, the last values are initial ones."""
-        newest, row = self.layout.ends(), torch.arange(self.layout.rows)
-        values = final if final.dim() == 3 else final[:, None]
-        for j in range(values.shape[1]):
-            slot = j - newest
-            there = slot >= 0
-            if there.any():
-                total[slot[there], row[there]] += values[there, j]
-
-
-def _earlier(data: Tensor, before: Tensor, lag: int, layout: Layout) -> Tensor:
-    """For each row, that of the same sequence `lag` steps before."""
-    step = torch.repeat_interleave(layout.times, layout.counts)
-    row = torch.arange(layout.total) - layout.starts[step]
-    at = step - lag
-    early = (at < 0)[:, None]
-    there = data[layout.starts[at.clamp(min=0)] + row]
-    first = before.reshape(-1, data.shape[1])[(-1 - at).clamp(min=0) * layout.rows + row]
-    return torch.where(early, first, there)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..cell import Cell
 from . import compiled
-from .cpu import Compiled, runs
+from .cpu import Compiled
 from .kernel import Kernel
 from .nodes import Node
 from .plan import Buffer
@@ -97,7 +97,7 @@ def _read(operand: Node, buffers: dict[str, Buffer]) -> str:
 
 def _after(made: Compiled) -> list[str]:
     lines = []
-    for run in runs(made.plan):
+    for run in made.runs:
         width, deep = sum(p.delta.width for p in run), run[0].matrix.deep
         lines.append(f"    one product over all steps: {width} × {deep} gradients of {len(run)} matrices")
     if made.plan.needs_x and any(p.operand.buffer == "x" for p in made.plan.products):

@@ -26,6 +26,11 @@ FEW_ROWS, CACHE = 12, 1 << 20
 REMEMBERED = 8  # packed weights a kernel keeps
 
 
+def threads_here() -> int:
+    """As many as torch uses; one in a forked child."""
+    return torch.get_num_threads() if os.getpid() == _HOME else 1
+
+
 class _Piece(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_void_p if name == "data" else ctypes.c_int64) for name in ("data", "unit", "deep", "depth")
@@ -131,7 +136,7 @@ class Kernel:
     # ------------------------------------------------------------------------------------------ threads
 
     def split(self, layout: Layout, rows: int) -> Split:
-        threads = torch.get_num_threads() if os.getpid() == _HOME else 1
+        threads = threads_here()
         if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)

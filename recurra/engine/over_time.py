@@ -1,0 +1,254 @@
+"""What is left when the backward loop is done: products over the rows of all steps at once."""
+
+import ctypes
+import struct
+
+import torch
+from torch import Tensor
+
+from . import build, workspace
+from .kernel import REALS, WORTH_THREADS, Bound, threads_here
+from .layout import Layout
+from .nodes import Matrix
+from .plan import Plan, Product
+from .render import products_source
+
+# Sums of more bytes than this a thread do not stay in its cache; then the system's own matrix product is as good.
+ROOMY = 3 << 20
+
+
+def runs(plan: Plan) -> list[list[Product]]:
+    """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
+    groups: dict[object, list[Product]] = {}
+    for product in plan.products:
+        groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
+    found: list[list[Product]] = []
+    for products in groups.values():
+        last: Product | None = None
+        for product in sorted(products, key=lambda p: p.delta.offset):
+            if last is not None and last.delta.offset + last.delta.width == product.delta.offset:
+                found[-1].append(product)
+            else:
+                found.append([product])
+            last = product
+    return found
+
+
+class After:
+    """The loop's buffers, and what they still have to give."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        grouped: list[list[Product]],
+        bound: dict[str, Bound],
+        given: dict[str, Tensor],
+        layout: Layout,
+    ):
+        self.plan, self.runs, self.bound, self.given, self.layout = plan, grouped, bound, given, layout
+        self.dtype = bound["x"].data.dtype
+
+    def delta(self, run: list[Product]) -> Tensor:
+        first, last = run[0].delta, run[-1].delta
+        return self.bound[first.buffer].data[:, first.offset : last.offset + last.width]
+
+    def matrix(self, matrix: Matrix) -> Tensor:
+        """(wide, deep), as a product uses it."""
+        weight = self.given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
+        return weight.t() if matrix.flipped else weight
+
+    # ------------------------------------------------------------------------------------------ matrices
+
+    def by_torch(self, run: list[Product]) -> Tensor:
+        """The gradient of a run's matrices as one product of torch's."""
+        delta, load, layout = self.delta(run), run[0].operand, self.layout
+        source = self.bound[load.buffer]
+        columns = slice(load.offset, load.offset + run[0].matrix.deep)
+        if run[0].state is None:
+            return self._product(delta.t(), source.data[:, columns])
+        lag, rows = run[0].lag, layout.rows
+        assert source.before is not None
+        before = source.before.view(-1, rows, source.data.shape[1])
+        if layout.active is not None:
+            return self._product(delta.t(), _earlier(source.data, before, lag, layout)[:, columns])
+        shift = min(lag, layout.steps) * rows
+        total = self._product(delta[shift:].t(), source.data[: layout.total - shift, columns])
+        for t in range(min(lag, layout.steps)):
+            total.addmm_(delta[t * rows : (t + 1) * rows].t(), before[lag - 1 - t][:, columns])
+        return total
+
+    def _product(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.mm(a, b, out=workspace.empty((a.shape[0], b.shape[1]), self.dtype))
+
+    def stretches(self, run: list[Product]) -> list[int]:
+        """Where the operand of each row of δ lies: (address, stride, first row of δ, rows), one after the other."""
+        load, layout = run[0].operand, self.layout
+        source = self.bound[load.buffer]
+        stride, size = source.data.shape[1], source.data.element_size()
+        data = source.data.data_ptr() + load.offset * size
+        if run[0].state is None:
+            return [data, stride, 0, layout.total]
+        lag, rows = run[0].lag, layout.rows
+        assert source.before is not None
+        before = source.before.data_ptr() + load.offset * size
+        starts, counts = (layout.starts.tolist(), layout.counts.tolist()) if layout.active is not None else ([], [])
+        found = []
+        for t in range(min(lag, layout.steps)):
+            first, count = (starts[t], counts[t]) if starts else (t * rows, rows)
+            found += [before + (lag - 1 - t) * rows * stride * size, stride, first, count]
+        if not starts and layout.steps > lag:
+            found += [data, stride, lag * rows, layout.total - lag * rows]
+        for t in range(lag, len(starts)):
+            found += [data + starts[t - lag] * stride * size, stride, starts[t], counts[t]]
+        return found
+
+    # ------------------------------------------------------------------------------------------ inputs
+
+    def input(self) -> Tensor | None:
+        if not self.plan.needs_x:
+            return None
+        given = self.bound.get("dx")
+        width = self.bound["x"].data.shape[1]
+        total = self._input_start(given, width)
+        fresh = given is None
+        for run in self.runs:
+            if run[0].operand.buffer == "x":
+                stacked = torch.cat([self.matrix(p.matrix) for p in run])
+                low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
+                if fresh and high - low == width:
+                    torch.mm(self.delta(run), stacked, out=total)
+                else:
+                    total[:, low:high] += self.delta(run) @ stacked
+                fresh = False
+        return total
+
+    def _input_start(self, given: Bound | None, width: int) -> Tensor:
+        """Zeros, or what the loop itself gave."""
+        covered: set[int] = set()
+        if given is not None:
+            assert self.plan.backward is not None
+            for out in self.plan.backward.outs:
+                if out.buffer == "dx":
+                    covered |= set(range(out.offset, out.offset + out.node.width))
+            for column in set(range(width)) - covered:
+                given.data[:, column] = 0
+            return given.data
+        whole = any(p.operand.buffer == "x" and p.matrix.deep == width for p in self.plan.products)
+        shape = (self.layout.total, width)
+        return workspace.empty(shape, self.dtype) if whole else workspace.zeros(shape, self.dtype)
+
+    def initial(self, name: str, final: Tensor | None) -> Tensor:
+        """The cotangent of a state's initial value."""
+        state = next(s for s in self.plan.states if s.name == name)
+        rows, steps = self.layout.rows, self.layout.steps
+        total = torch.zeros(state.depth, rows, state.size, dtype=self.dtype)
+        for lag in state.delays or (1,):
+            for t in range(min(lag, steps)):
+                place, at = total[lag - 1 - t], self.layout.rows_at(t)
+                running = at.stop - at.start
+                if (name, lag) in self.plan.carries:
+                    slot = (steps - 1 - t) % (lag + 1) * rows
+                    place[:running] += self.bound[self.plan.carries[name, lag]].data[slot : slot + running]
+                for product in self.plan.products:
+                    if product.state == name and product.lag == lag:
+                        low, delta = product.operand.offset, product.delta
+                        here = self.bound[delta.buffer].data[at, delta.offset : delta.offset + delta.width]
+                        place[:running, low : low + product.matrix.deep] += here @ self.matrix(product.matrix)
+        if final is not None:
+            self._pass_through(total, final)
+        return total.transpose(0, 1).contiguous() if state.delays else total[0]
+
+    def _pass_through(self, total: Tensor, final: Tensor) -> None:
+        """Of a sequence shorter than the state is deep, the last values are initial ones."""
+        newest, row = self.layout.ends(), torch.arange(self.layout.rows)
+        values = final if final.dim() == 3 else final[:, None]
+        for j in range(values.shape[1]):
+            slot = j - newest
+            there = slot >= 0
+            if there.any():
+                total[slot[there], row[there]] += values[there, j]
+
+
+def _earlier(data: Tensor, before: Tensor, lag: int, layout: Layout) -> Tensor:
+    """For each row, that of the same sequence `lag` steps before."""
+    step = torch.repeat_interleave(layout.times, layout.counts)
+    row = torch.arange(layout.total) - layout.starts[step]
+    at = step - lag
+    early = (at < 0)[:, None]
+    there = data[layout.starts[at.clamp(min=0)] + row]
+    first = before.reshape(-1, data.shape[1])[(-1 - at).clamp(min=0) * layout.rows + row]
+    return torch.where(early, first, there)
+
+
+class OverTime:
+    """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
+
+    def __init__(self, dtype: torch.dtype):
+        self.dtype = dtype
+        self.library = build.load(products_source(REALS[dtype]))
+        self.deep = ctypes.c_int64.in_dll(self.library, "deep_rows").value
+        self.beside = ctypes.c_int64.in_dll(self.library, "beside_columns").value
+        vector = ctypes.c_int64.in_dll(self.library, "vector_width").value
+        self.tile = vector * ctypes.c_int64.in_dll(self.library, "tile_width").value
+
+    def __call__(self, after: After) -> list[Tensor]:
+        """One tensor a run, (columns of δ, columns of the operand)."""
+        threads, rows = threads_here(), after.layout.total
+        work = sum(p.matrix.wide * p.matrix.deep for run in after.runs for p in run) * rows
+        threads = threads if work >= WORTH_THREADS else 1
+        found: list[Tensor | None] = [None] * len(after.runs)
+        groups: dict[tuple[str, int, int], list[int]] = {}  # runs of the same columns of δ
+        for i, run in enumerate(after.runs):
+            first, last = run[0].delta, run[-1].delta
+            groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
+        gradients, alive, room = [], [], 0
+        for (buffer, low, high), members in groups.items():
+            columns = [after.runs[i][0].matrix.deep for i in members]
+            if sum(columns) * (high - low) * self.dtype.itemsize > ROOMY * threads:
+                continue
+            for i, count in zip(members, columns, strict=True):
+                found[i] = workspace.empty((high - low, count), self.dtype)
+            delta = after.bound[buffer].data
+            targets = self._targets(after, members, [found[i] for i in members], alive)
+            address = delta.data_ptr() + low * self.dtype.itemsize
+            gradients += [address, delta.shape[1], high - low, rows, targets, len(members)]
+            room = max(room, self._room(high - low, columns, threads))
+        if gradients:
+            self._call(gradients, threads, room)
+        return [after.by_torch(after.runs[i]) if piece is None else piece for i, piece in enumerate(found)]
+
+    def _targets(self, after: After, members: list[int], outs: list, alive: list) -> int:
+        numbers = []
+        for i, out in zip(members, outs, strict=True):
+            stretches = after.stretches(after.runs[i])
+            address = _address(struct.pack(f"{len(stretches)}q", *stretches), alive)
+            numbers += [out.data_ptr(), out.shape[1], out.shape[1], address, len(stretches) // 4]
+        return _address(struct.pack(f"{len(numbers)}q", *numbers), alive)
+
+    def _room(self, width: int, columns: list[int], threads: int) -> int:
+        """Numbers a thread needs: a tile of δ and all values for some rows, and its sums, as products.h shares them."""
+        shares = 1
+        while shares * shares * 4 <= threads and threads % (shares * 2) == 0:
+            shares *= 2
+        tiles, ranks = -(-width // self.tile), threads // shares
+        own = tiles if tiles < ranks else -(-tiles // ranks)
+        beside = sum(-(-c // self.beside) + 1 for c in columns) * self.beside
+        return self.deep * (self.tile + beside) + own * (sum(columns) + 8 * len(columns)) * self.tile
+
+    def _call(self, gradients: list[int], threads: int, room: int) -> None:
+        room = -(-room // 16) * 16
+        place = workspace.empty((threads * room,), self.dtype)
+        self.library.sum_over_time(
+            struct.pack(f"{len(gradients)}q", *gradients),
+            ctypes.c_int64(len(gradients) // 6),
+            ctypes.c_int64(threads),
+            ctypes.c_void_p(place.data_ptr()),
+            ctypes.c_int64(room),
+        )
+
+
+def _address(content: bytes, alive: list) -> int:
+    alive.append(content)
+    address = ctypes.cast(content, ctypes.c_void_p).value
+    assert address is not None
+    return address
