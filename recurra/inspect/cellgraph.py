@@ -5,6 +5,7 @@ is joined once, before the boxes. Operations on weights alone, and those that on
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import fx
@@ -15,7 +16,7 @@ from ..engine.operations import MEANING, product_of
 from ..engine.trace import Step, trace_equations
 
 aten = torch.ops.aten
-SQUASHING = {
+SQUASHING: dict[Any, str] = {
     aten.sigmoid.default: r"\sigma",
     aten.tanh.default: r"\tanh",
     aten.relu.default: r"\mathrm{relu}",

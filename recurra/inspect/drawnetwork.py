@@ -162,7 +162,9 @@ def _along(canvas: Canvas, level: Level, y: float, steps: int, back: bool) -> No
         for column in range(steps - delay):
             start, end = column * STEP + 18, (column + delay) * STEP - 18
             depth = y - HIGH / 2 - _arc(delay)
-            way = f"M {start:.1f} {y - HIGH / 2:.1f} C {start:.1f} {depth:.1f}, {end:.1f} {depth:.1f}, {end:.1f} {y - HIGH / 2 - 1:.1f}"
+            top = y - HIGH / 2
+            bend = f"C {start:.1f} {depth:.1f}, {end:.1f} {depth:.1f}, {end:.1f} {top - 1:.1f}"
+            way = f"M {start:.1f} {top:.1f} {bend}"
             canvas.path(way, [(start, depth + 10), (end, y)], "delayed")
         canvas.label(delay * STEP / 2 + 24, y - HIGH / 2 - 0.75 * _arc(delay) - 15, f"W_{{{delay}}}", kind="small")
 

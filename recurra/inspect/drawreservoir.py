@@ -1,4 +1,4 @@
-"""The echo state network: a reservoir of fixed random connections, dashed; the readout, which alone is learned, solid."""
+"""The echo state network: fixed random connections dashed; the readout, which alone is learned, solid."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the parts of a graph stand: columns by what depends on what, rows so that lines cross little (Sugiyama 1981)."""
+"""Where the parts of a graph stand: columns by what depends on what, rows so that lines cross little (Sugiyama)."""
 
 from collections.abc import Sequence
 

@@ -6,6 +6,7 @@ carries meaning alone: belts are thick, fixed weights dashed, memory delays dott
 
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 
 from .notation import Node, parse
 
@@ -113,7 +114,7 @@ def _title(text: str) -> str:
 
 def _smooth(points: Sequence[tuple[float, float]]) -> str:
     way = f"M {points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         if abs(y0 - y1) < 0.5:
             way += f" L {x1:.1f} {y1:.1f}"
         else:
@@ -137,7 +138,8 @@ def spans(node: Node, small: bool = False) -> str:
             base, below, above = node.parts
             way, script = (("4", "-4"), below) if below.parts or below.text else (("-6", "6"), above)
             inside = spans(script, True)
-            return f'{spans(base, small)}<tspan font-size="10.5px" dy="{way[0]}">{inside}</tspan><tspan dy="{way[1]}">​</tspan>'
+            low = f'<tspan font-size="10.5px" dy="{way[0]}">{inside}</tspan><tspan dy="{way[1]}">\u200b</tspan>'
+            return f"{spans(base, small)}{low}"
         case "frac":
             return f"{spans(node.parts[0], small)}∕{spans(node.parts[1], small)}"
         case "sqrt":
