@@ -5,6 +5,7 @@ layer it is TagLM (Peters et al. 2017), with those of ELMo at the input Peters e
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -192,6 +193,19 @@ class Tagger(nn.Module):
 
     def _drop(self, y: Tensor) -> Tensor:
         return F.dropout(y, self.dropout, self.training) if self.dropout else y
+
+    def save(self, folder: str | Path) -> None:
+        """Write options, vocabulary and weights to a folder; `Tagger.load` reads it."""
+        from .files import save_tagger  # it knows taggers, not the other way round
+
+        save_tagger(self, folder)
+
+    @staticmethod
+    def load(folder: str | Path, extra_inputs: TokenVectors | None = None) -> "Tagger":
+        """The tagger of a folder, ready to tag."""
+        from .files import load_tagger
+
+        return load_tagger(folder, extra_inputs)
 
     def objective(self) -> "TaggerLoss":
         """What `rc.train.fit` minimises: nats a word."""
