@@ -300,7 +300,7 @@ def test_a_folder_gives_the_same_tagger_back(tmp_path: Path, output: str):
 def test_folders_that_are_not_taggers(tmp_path: Path):
     tagger = small()
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="folder: got .*thesis.tex"):
+    with pytest.raises(InputError, match=r"folder: got .*thesis\.tex"):
         tagger.save(tmp_path)
     with pytest.raises(CheckpointError, match="cannot be read"):
         Tagger.load(tmp_path)
@@ -318,12 +318,10 @@ def test_folders_that_are_not_taggers(tmp_path: Path):
 @pytest.mark.parametrize("output", ["softmax", "crf", "hmm"])
 def test_a_few_sentences_are_learned_by_heart(output: str):
     tagger = small(output=output, dropout=0.1)
-    with set_backend("auto"):
-        data = tagger.encode(SENTENCES, TAGS)
-        result = rc.train.fit(
-            tagger, data, data, loss=tagger.objective(), lr=0.03, epochs=40, progress=False, device="cpu"
-        )
-        assert entity_scores(TAGS, tagger.tag(SENTENCES)).f1 == 1.0
+    data = tagger.encode(SENTENCES, TAGS)
+    goal = tagger.objective()
+    result = rc.train.fit(tagger, data, data, loss=goal, lr=0.05, epochs=18, progress=False, device="cpu")
+    assert entity_scores(TAGS, tagger.tag(SENTENCES)).f1 == 1.0
     assert result.history[-1]["valid_accuracy"] == 1.0
     assert result.history[-1]["loss"] < 0.3 * result.history[0]["loss"]
 
