@@ -5,10 +5,11 @@ everything else that asks an operation who it is gets an answer.
 of a ragged batch are gathered on entry and scattered on exit, so every shape outside is that of the padded batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from .cpu import Compiled, Ran
 from .layout import Layout, dense
@@ -87,7 +88,6 @@ torch.library.define(
 )
 
 
-@torch.library.impl("recurra::scan", "cpu")
 def _scan(
     key: str,
     x: Tensor,
@@ -108,6 +108,9 @@ def _scan(
     return [outputs[0], *finals, *outputs[1:], *(rows.room(v) for v in kept)]
 
 
+torch.library.impl("recurra::scan", "cpu", _scan)
+
+
 @torch.library.register_fake("recurra::scan")
 def _(key, x, states, masks, weights, lengths):
     plan = PLANS[key]
@@ -125,7 +128,6 @@ def _(key, x, states, masks, weights, lengths):
     return outputs
 
 
-@torch.library.impl("recurra::scan_backward", "cpu")
 def _scan_backward(
     key: str,
     cotangents: list[Tensor | None],
@@ -168,6 +170,9 @@ def _scan_backward(
     return [given, *rows.unsort(dstates), *pieces]
 
 
+torch.library.impl("recurra::scan_backward", "cpu", _scan_backward)
+
+
 @torch.library.register_fake("recurra::scan_backward")
 def _(key, cotangents, x, states, masks, weights, lengths, results, wants_states):
     first = torch.empty_like(x) if PLANS[key].plan.needs_x else x.new_empty(0)
@@ -194,6 +199,12 @@ def _save(ctx, inputs, output) -> None:
 
 
 def _pull(ctx, cotangents):
+    dx, dstates, masks, dweights = _pulled(ctx, cotangents, torch.ops.recurra.scan_backward)
+    return None, dx, list(dstates), [None] * masks, list(dweights), None
+
+
+def _pulled(ctx, cotangents, run_backward: Callable[..., list[Tensor]]) -> tuple:
+    """Cotangents of x, of the states and of the weights, and the number of masks between them."""
     states, masks, weights, ragged = ctx.counts
     saved = iter(ctx.saved_tensors)
     x = next(saved)
@@ -202,14 +213,12 @@ def _pull(ctx, cotangents):
     plan = PLANS[ctx.key]
     if torch.is_grad_enabled():  # somebody will differentiate this derivative: plain operations, which can be
         dx, dstates, dweights = _again(plan, cotangents, x, groups[0], groups[1], groups[2], lengths)
-    else:
-        given = [c if i < len(cotangents) and c is not None else None for i, c in enumerate(cotangents)]
-        result = torch.ops.recurra.scan_backward(ctx.key, given, x, *groups, lengths, list(saved), ctx.wants_states)
-        dx = result[0] if plan.plan.needs_x else None
-        count = 1 + states if ctx.wants_states else 1
-        dstates = result[1:count] if ctx.wants_states else [None] * states
-        dweights = plan.gradients(result[count:], groups[2])
-    return None, dx, list(dstates), [None] * masks, list(dweights), None
+        return dx, dstates, masks, dweights
+    result = run_backward(ctx.key, list(cotangents), x, *groups, lengths, list(saved), ctx.wants_states)
+    dx = result[0] if plan.plan.needs_x else None
+    count = 1 + states if ctx.wants_states else 1
+    dstates = result[1:count] if ctx.wants_states else [None] * states
+    return dx, dstates, masks, plan.gradients(result[count:], groups[2])
 
 
 def _again(plan: Compiled, cotangents, x, states, masks, weights, lengths):
@@ -227,4 +236,54 @@ def _again(plan: Compiled, cotangents, x, states, masks, weights, lengths):
 
 
 torch.library.register_autograd("recurra::scan", _pull, setup_context=_save)
-scan = torch.ops.recurra.scan.default
+
+
+# ------------------------------------------------------------------------------------------ without the dispatcher
+
+
+class _Direct(torch.autograd.Function):
+    """The same operation where nobody has to know it by name: a fraction of the dispatcher's overhead."""
+
+    @staticmethod
+    def forward(ctx, key, counts, lengths, *tensors):  # pyrefly: ignore
+        groups = _grouped(tensors, counts)
+        results = _scan(key, tensors[0], *groups, lengths)
+        ctx.key, ctx.counts = key, (*counts, lengths is not None)
+        ctx.wants_states = any(state.requires_grad for state in groups[0])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *(() if lengths is None else (lengths,)), *results)
+        return tuple(results[: 1 + counts[0] + len(PLANS[key].plan.named)])
+
+    @staticmethod
+    def backward(ctx, *cotangents):
+        dx, dstates, masks, dweights = _pulled(ctx, cotangents, _scan_backward)
+        return None, None, None, dx, *dstates, *[None] * masks, *dweights
+
+
+def _grouped(tensors: Sequence[Tensor], counts: tuple[int, int, int]) -> list[list[Tensor]]:
+    first, second = 1 + counts[0], 1 + counts[0] + counts[1]
+    return [list(tensors[1:first]), list(tensors[first:second]), list(tensors[second:])]
+
+
+def scan(
+    key: str,
+    x: Tensor,
+    states: list[Tensor],
+    masks: list[Tensor],
+    weights: list[Tensor],
+    lengths: Tensor | None,
+) -> Sequence[Tensor]:
+    """y, the final states, the named values; more may follow."""
+    tensors = (x, *states, *masks, *weights)
+    if _watched(tensors):
+        return torch.ops.recurra.scan.default(key, x, states, masks, weights, lengths)
+    if not PLANS[key].trains:
+        return _scan(key, x, states, masks, weights, lengths)
+    return _Direct.apply(key, (len(states), len(masks), len(weights)), lengths, *tensors)
+
+
+def _watched(tensors: Sequence[Tensor]) -> bool:
+    """Whether somebody looks at operations by name: a compiler, a mode, a tensor of another kind."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return True
+    return any(type(t) is not Tensor and type(t) is not Parameter for t in tensors) or not tensors[0].is_cpu

@@ -2,13 +2,14 @@
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from ..cell import Cell, registry
@@ -194,7 +195,7 @@ def _tell_unsupported(cell: Cell, reason: str) -> None:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences on the backend that suits them."""
-    weights = cell.weights()
+    weights = _weights(cell)
     choice = _choose(cell, given, keep_trace, weights)
     if choice.backend == "reference":
         return reference.scan(cell, given, keep_trace)
@@ -204,18 +205,39 @@ def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     return _run(weights, given, keep_trace, choice)
 
 
+def _weights(cell: Cell) -> dict[str, Tensor]:
+    """What `cell.weights()` gives, found faster where no weight is derived from another."""
+    found: dict[str, Tensor] = {}
+    return found if _collect(cell, "", found) else cell.weights()
+
+
+def _collect(module: nn.Module, path: str, found: dict[str, Tensor]) -> bool:
+    for tensors in (module._parameters, module._buffers):
+        for name, tensor in tensors.items():
+            if tensor is not None:
+                found[path + name] = tensor
+    for name, child in module._modules.items():
+        if name == "derivations" and child:
+            return False
+        if child is not None and not _collect(child, f"{path}{name}.", found):
+            return False
+    return True
+
+
 def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:
+    if torch.is_autocast_enabled("cpu"):
+        with torch.autocast("cpu", enabled=False):
+            return _run(weights, given, keep_trace, choice)
     made = compiled.PLANS[choice.key]
-    with torch.autocast("cpu", enabled=False):
-        hoisted = made.prologue(weights)
-        wide = [w.to(made.dtype) for w in hoisted]
-        states = [s.to(made.dtype) for s in given.state]
-        masks = [given.masks[name].to(made.dtype) for name in made.plan.masks]
-        x = given.x.to(made.dtype)
-        if choice.backend == "replayed":
-            results = replay(made.plan, x, states, masks, wide, given.lengths)
-        else:
-            results = compiled.scan(choice.key, x, states, masks, wide, given.lengths)
+    hoisted = made.prologue(weights)
+    wide = _all_of(made.dtype, hoisted)
+    states = _all_of(made.dtype, given.state)
+    masks = _all_of(made.dtype, [given.masks[name] for name in made.plan.masks])
+    x = given.x.to(made.dtype)
+    if choice.backend == "replayed":
+        results = replay(made.plan, x, states, masks, wide, given.lengths)
+    else:
+        results = compiled.scan(choice.key, x, states, masks, wide, given.lengths)
     count = 1 + len(states)
     dtype = hoisted[0].dtype if hoisted else given.x.dtype
     y, *finals = (value if value.dtype == dtype else value.to(dtype) for value in results[:count])
@@ -223,3 +245,7 @@ def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice:
         return Scanned(y, tuple(finals))
     named = zip(made.plan.named, results[count:], strict=False)
     return Scanned(y, tuple(finals), {name: value.to(dtype) for name, value in named})
+
+
+def _all_of(dtype: torch.dtype, values: Sequence[Tensor]) -> list[Tensor]:
+    return [value if value.dtype == dtype else value.to(dtype) for value in values]

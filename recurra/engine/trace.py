@@ -91,9 +91,12 @@ def trace_equations(cell: Cell) -> Step:
     return step
 
 
+_NOTHING = torch.empty(0)
+
+
 def _key(cell: Cell) -> tuple:
     """What a trace depends on besides the class's code: a step may branch on its plain attributes."""
-    weight = next(iter(cell.parameters()), torch.empty(0))
+    weight = next(iter(cell.parameters()), _NOTHING)
     plain = {name: value for name, value in vars(cell).items() if isinstance(value, (bool, int, float, str))}
     return (*plain.items(), weight.dtype, weight.device, len(cell.modifiers))
 

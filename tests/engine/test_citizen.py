@@ -33,7 +33,7 @@ def test_opcheck(layer: rc.Recurrent, lengths: tuple[int, ...] | None):
     key = choose(cell, given).key
     weights = [w.detach().requires_grad_() for w in compiled.PLANS[key].prologue(cell.weights())]
     ends = None if lengths is None else torch.tensor(lengths)
-    torch.library.opcheck(compiled.scan, (key, given.x, list(given.state), [], weights, ends))
+    torch.library.opcheck(torch.ops.recurra.scan.default, (key, given.x, list(given.state), [], weights, ends))
 
 
 def test_first_and_second_derivatives(layer: rc.Recurrent, x: torch.Tensor):
