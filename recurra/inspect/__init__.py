@@ -12,6 +12,7 @@ from .gradients import GradientFlow, gradient_flow
 from .health import Finding, Health, Monitor, health
 from .jacobians import JacobianSpectrum, jacobian_spectrum
 from .memory import MemoryCurve, memory_curve
+from .report import report
 from .spectra import WeightSpectrum, weight_spectrum
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "jacobian_spectrum",
     "lyapunov",
     "memory_curve",
+    "report",
     "weight_spectrum",
 ]

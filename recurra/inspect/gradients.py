@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 BUDGET = 512 << 20  # bytes of gradients held at a time
+VANISHED, EXPLODED = 1e-6, 10.0  # what is left of a gradient over the whole sequence
 ROWS = 160  # heat maps are averaged down to so many cells a side
 
 
@@ -45,6 +46,15 @@ class Flow:
     @property
     def label(self) -> str:
         return f"{self.name} · {self.state}"
+
+    @property
+    def vanished(self) -> bool:
+        return len(self.profile) > 1 and float(self.profile[-1]) < VANISHED
+
+    @property
+    def exploded(self) -> bool:
+        """Beyond what a loss that averages over all steps adds up to by itself."""
+        return self.rate > 1.0 and float(self.profile[-1]) > EXPLODED * len(self.profile)
 
     @property
     def half_life(self) -> float:
@@ -98,8 +108,7 @@ class GradientFlow(Result):
         """log₁₀ ‖∂L_t/∂h_s‖ for all pairs."""
         import plotly.graph_objects as go
 
-        made = figures.panels([flow.label for flow in self.flows], columns=1 if len(self.flows) == 1 else 2, height=320)
-        columns = 1 if len(self.flows) == 1 else 2
+        made = figures.panels([flow.label for flow in self.flows], height=300)
         logs = [flow.norms.clamp_min(1e-300).log10().masked_fill(flow.norms == 0, float("nan")) for flow in self.flows]
         finite = torch.cat([log[log.isfinite()] for log in logs])
         high = float(finite.max()) if len(finite) else 0.0
@@ -114,8 +123,8 @@ class GradientFlow(Result):
                     coloraxis="coloraxis",
                     hovertemplate="loss at t = %{y}<br>state at s = %{x}<br>log₁₀ norm %{z:.2f}<extra></extra>",
                 ),
-                row=number // columns + 1,
-                col=number % columns + 1,
+                row=number + 1,
+                col=1,
             )
         made.update_layout(
             coloraxis={
@@ -288,12 +297,9 @@ def _alone(heard: list[Heard]) -> bool:
 
 
 def _verdict(flow: Flow) -> str:
-    far = _last(flow.profile)
-    if flow.rate > 1.02 and far > 10:
+    if flow.exploded:
         return "explodes"
-    if far < 1e-6:
-        return "vanishes"
-    return "arrives"
+    return "vanishes" if flow.vanished else "arrives"
 
 
 def _last(profile: Tensor) -> float:

@@ -1,7 +1,8 @@
 """Health: what is wrong with a network right now, where, and what in the library helps.
 
-Thresholds: a gradient that shrinks below 1e-6 over the sequence vanishes, one that grows tenfold explodes; a gate is
-saturated where its pre-activation leaves [-4, 4], where its slope is below 2 %; a unit is dead when it does not move.
+Thresholds: a gradient that shrinks below 1e-6 over the sequence vanishes, one that grows ten times as much as its
+sequence is long explodes; a gate is saturated where its pre-activation leaves [-4, 4], where its slope is below 2 %; a
+unit is dead when it does not move.
 """
 
 import math
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from ..train.run import Event, Run
 
-VANISHED, EXPLODED = 1e-6, 10.0
 SATURATED = 4.0  # |a| beyond this
 WARN_SHARE = 0.3  # of a gate's values
 
@@ -136,12 +136,10 @@ def _count(value: Tensor) -> str:
 
 def _gradient(flow: Any, gated: bool) -> Finding | None:
     steps, far = len(flow.profile) - 1, float(flow.profile[-1])
-    if flow.rate > 1.0 and float(flow.profile.max()) > EXPLODED and far > 1.0:
-        what = (
-            f"the gradient grows {flow.rate:.3g} times a step, {float(flow.profile.max()):.3g} times over {steps} steps"
-        )
+    if flow.exploded:
+        what = f"the gradient grows {flow.rate:.3g} times a step, {far:.3g} times over {steps} steps"
         return Finding("exploding", flow.label, what, REMEDIES["exploding"])
-    if steps and far < VANISHED:
+    if flow.vanished:
         what = f"the gradient shrinks to {flow.rate:.3g} of itself a step; {far:.2g} of it is left after {steps} steps"
         return Finding("vanishing", flow.label, what, REMEDIES["vanishing gated" if gated else "vanishing"])
     return None

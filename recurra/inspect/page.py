@@ -1,0 +1,153 @@
+"""Sections of text, figures and drawings → one HTML page that needs nothing from outside.
+
+Everything that is not recurra's own markup is escaped: by Jinja2 in the page, and as JSON without `<` in the figures.
+The page's policy lets two scripts run, plotly and the page's own, by their hashes, and loads nothing.
+"""
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass
+class Block:
+    """`kind`: "text", "figure", "drawing", "mathematics", "table", "finding" or "preformatted"."""
+
+    kind: str
+    text: str = ""
+    title: str = ""
+    figure: "Figure | None" = None
+    markup: Any = ""  # recurra's own, marked as safe
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    numeric: Sequence[bool] = ()
+    good: bool = False
+    fits: bool = False
+    number: int = -1
+    height: int = 0
+
+
+@dataclass
+class Section:
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+    anchor: str = ""
+
+
+def picture(figure: "Figure", sentence: str) -> Block:
+    """A figure and the sentence that says what to see in it."""
+    return Block("figure", sentence, figure=figure, height=int(figure.to_dict()["layout"].get("height", 380)))
+
+
+def drawing(svg: str, sentence: str) -> Block:
+    from markupsafe import Markup
+
+    width = float(svg.partition('width="')[2].partition('"')[0])
+    return Block("drawing", sentence, markup=Markup(svg), fits=width < 900)
+
+
+def mathematics(title: str, sentence: str, mathml: str) -> Block:
+    from markupsafe import Markup
+
+    return Block("mathematics", sentence, title, markup=Markup(mathml))
+
+
+def listing(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), sentence: str = "") -> Block:
+    """A table; columns of numbers stand to the right."""
+    width = max((len(row) for row in rows), default=0)
+    numeric = [bool(rows) and all(isinstance(row[k], (int, float)) for row in rows) for k in range(width)]
+    return Block(
+        "table", sentence, header=header, rows=[[shown(cell) for cell in row] for row in rows], numeric=numeric
+    )
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Section]) -> Path:
+    """Put the page at `path`, whole or not at all."""
+    target = Path(path)
+    text = render(title, lead, sections)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def render(title: str, lead: str, sections: Sequence[Section]) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    from .. import __version__
+
+    figures: list[str] = []
+    for place, section in enumerate(sections):
+        section.anchor = f"section-{place + 1}"
+        for block in section.blocks:
+            if block.figure is not None:
+                block.number = len(figures)
+                figures.append(_json(block.figure))
+    plotly, program = _as_script(get_plotlyjs()), _as_script((TEMPLATES / "report.js").read_text(encoding="utf-8"))
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("report.html").render(
+        title=title,
+        lead=lead,
+        sections=sections,
+        figures=Markup(f"[{','.join(figures)}]"),
+        plotly=Markup(plotly),
+        program=Markup(program),
+        policy=_policy(plotly, program),
+        version=__version__,
+    )
+
+
+def _json(figure: "Figure") -> str:
+    """A figure as JSON in which no tag can be seen."""
+    text = figure.to_json() or "{}"
+    for sign, code in (
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("&", "\\u0026"),
+        ("\u2028", "\\u2028"),
+        ("\u2029", "\\u2029"),
+    ):
+        text = text.replace(sign, code)
+    return text
+
+
+def _as_script(text: str) -> str:
+    """Inside a script element, the text may not hold what ends it."""
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--").replace("\r\n", "\n")
+
+
+def _policy(*scripts: str) -> str:
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,38 @@
+"use strict";
+const specs = JSON.parse(document.getElementById("figures").textContent);
+const plots = [...document.querySelectorAll(".plot")];
+const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
+
+function draw(element) {
+  if (element.dataset.state) return;
+  element.dataset.state = "drawing";
+  const spec = specs[Number(element.dataset.figure)];
+  const layout = { ...spec.layout, font: { ...spec.layout.font, color: ink() } };
+  if (element.clientWidth < 500) {
+    layout.margin = { ...layout.margin, l: 48, r: 8 };
+    layout.legend = { ...layout.legend, font: { size: 10 } };
+  }
+  Plotly.newPlot(element, spec.data, layout, config).then(() => { element.dataset.state = "drawn"; });
+}
+
+const near = new IntersectionObserver((entries) => {
+  for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
+}, { rootMargin: "400px" });
+for (const plot of plots) near.observe(plot);
+
+for (const section of document.querySelectorAll("details")) {
+  section.addEventListener("toggle", () => {
+    if (!section.open) return;
+    for (const plot of section.querySelectorAll('.plot[data-state="drawn"]')) Plotly.Plots.resize(plot);
+  });
+}
+function recolour() {
+  for (const plot of plots) if (plot.dataset.state === "drawn") Plotly.relayout(plot, { "font.color": ink() });
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+addEventListener("beforeprint", () => {
+  for (const section of document.querySelectorAll("details")) section.open = true;
+  for (const plot of plots) draw(plot);
+  recolour();
+});
