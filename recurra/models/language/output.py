@@ -73,6 +73,9 @@ class AdaptiveSoftmax(Output):
     def __init__(self, input_size: int, tokens: int, cutoffs: Sequence[int] | None = None, shrink: float = 4.0):
         super().__init__()
         chosen = _cutoffs(positive_int("tokens", tokens), cutoffs)
+        if not shrink >= 1 or input_size // shrink ** len(chosen) < 1:
+            got = f"{shrink} for a state of {input_size} and {len(chosen)} clusters"
+            raise InputError("shrink", got, "at least 1, and so small that the last cluster has a width")
         self.classes = nn.AdaptiveLogSoftmaxWithLoss(input_size, tokens, chosen, div_value=shrink, head_bias=True)
 
     def nll(self, h: Tensor, target: Tensor) -> Tensor:
