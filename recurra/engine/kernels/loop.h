@@ -26,70 +26,86 @@ INLINE vec inverse(vec d) {  // 1 / d for d of ordinary size
   return splat(1) / d;
 }
 
-// e^x = 2^n e^r; gives n, and e^r - 1 = r + r² g(r), |r| <= log(2) / 2
-INLINE vec reduced(vec x, ivec* n) {
-  const real magic = single ? real(12582912) : real(6755399441055744);
-  vec rounded = x * real(1.4426950408889634074) + magic - magic;
-  *n = __builtin_convertvector(rounded, ivec);
+INLINE vec at_least(vec x, real low) {  // the instruction gives its second operand where one is NaN
+#ifdef MASKED
+  if constexpr (single) return (vec)__builtin_ia32_maxps512_mask((v16f)splat(low), (v16f)x, (v16f){}, 0xffff, 4);
+  else return (vec)__builtin_ia32_maxpd512_mask((v8d)splat(low), (v8d)x, (v8d){}, 0xff, 4);
+#else
+  return pick(x < splat(low), splat(low), x);
+#endif
+}
+
+INLINE vec at_most(vec x, real high) {
+#ifdef MASKED
+  if constexpr (single) return (vec)__builtin_ia32_minps512_mask((v16f)splat(high), (v16f)x, (v16f){}, 0xffff, 4);
+  else return (vec)__builtin_ia32_minpd512_mask((v8d)splat(high), (v8d)x, (v8d){}, 0xff, 4);
+#else
+  return pick(x > splat(high), splat(high), x);
+#endif
+}
+
+INLINE vec between(vec x, real low, real high) { return at_most(at_least(x, low), high); }
+
+// e^x = 2^n e^r, |r| <= log(2) / 2. Added to a number so large that its last bit is a one, x / log(2) is rounded to n, and
+// n with the exponent's bias stands in the lowest bits: `bits`, moved up, is 2^n if that is an ordinary number.
+struct Reduced {
+  vec less_one;  // e^r - 1 = r + r² g(r)
+  ivec bits;
+  vec power() const { return (vec)(bits << (single ? 23 : 52)); }
+  ivec n() const { return bits - (ivec)splat(large); }
+  static constexpr real large = single ? real(12582912 + 127) : real(6755399441055744 + 1023);
+};
+
+template <int sign> INLINE Reduced reduced(vec x) {  // of x, or of -x
+  const vec shifted = x * real(sign * 1.4426950408889634074) + Reduced::large;
+  const vec n = shifted - Reduced::large;
   vec r, g;
   if constexpr (single) {
-    r = x - rounded * real(0.693359375);
-    r = r - rounded * real(-2.12194440e-4);
+    r = (sign < 0 ? -x : x) - n * real(0.693359375);
+    r = r - n * real(-2.12194440e-4);
     g = splat(real(0.0013933823000420414));
     g = g * r + real(0.008363295263998496);
     g = g * r + real(0.041666463356065025);
     g = g * r + real(0.1666657628285211);
     g = g * r + real(0.5000000013624704);
   } else {
-    r = x - rounded * real(6.93147180369123816490e-01);
-    r = r - rounded * real(1.90821492927058770002e-10);
+    r = (sign < 0 ? -x : x) - n * real(6.93147180369123816490e-01);
+    r = r - n * real(1.90821492927058770002e-10);
     g = splat(real(1.0 / 6227020800.0 / 14.0));
     const double factorial[] = {2, 6, 24, 120, 720, 5040, 40320, 362880, 3628800, 39916800, 479001600, 6227020800.0};
 #pragma GCC unroll 12
     for (int i = 11; i >= 0; --i) g = g * r + real(1.0 / factorial[i]);
   }
-  return r + r * r * g;
-}
-
-INLINE vec between(vec x, real low, real high) {
-  x = pick(x < splat(low), splat(low), x);
-  return pick(x > splat(high), splat(high), x);
+  return {r + r * r * g, (ivec)shifted};
 }
 
 INLINE vec exp_(vec x) {
-  ivec n;
-  vec e = splat(1) + reduced(between(x, single ? -104 : -746, single ? 89 : 710), &n);
-  ivec half = n >> 1;
-  vec y = e * power_of_two(half) * power_of_two(n - half);
-  return y;
+  const Reduced e = reduced<1>(between(x, single ? -104 : -746, single ? 89 : 710));
+  const ivec n = e.n(), half = n >> 1;
+  return (splat(1) + e.less_one) * power_of_two(half) * power_of_two(n - half);
 }
 
 INLINE vec expm1_(vec x) {
-  ivec n;
-  vec q = reduced(between(x, single ? -30 : -60, single ? 89 : 710), &n);
-  ivec half = n >> 1;
-  vec a = power_of_two(half), b = power_of_two(n - half);
+  const Reduced e = reduced<1>(between(x, single ? -30 : -60, single ? 89 : 710));
+  const ivec n = e.n(), half = n >> 1;
+  const vec q = e.less_one, a = power_of_two(half), b = power_of_two(n - half);
   vec small = q * a * b + (a * b - splat(1)), large = (splat(1) + q) * a * b - splat(1);  // a b may overflow too soon
   return pick(x > splat(40), large, pick(x == splat(0), x, small));
 }
 
 INLINE vec sigmoid(vec x) {
-  ivec n;
-  vec z = between(-x, single ? -87 : -708, single ? 87 : 708);
-  vec e = reduced(z, &n);
-  vec p = power_of_two(n);
-  return pick(x < splat(single ? -88 : -709), splat(0), inverse(splat(1) + (p + p * e)));
+  const Reduced e = reduced<-1>(between(x, single ? -87 : -708, single ? 87 : 708));
+  const vec p = e.power(), y = inverse(splat(1) + (p + p * e.less_one));
+  return pick(x < splat(single ? -88 : -709), splat(0), y);
 }
 
 INLINE vec tanh_(vec x) {
-  ivec n;
-  vec a = pick(x < splat(0), x, -x);  // -|x|
-  a = pick(a < splat(single ? -10 : -20), splat(single ? -10 : -20), a);
-  vec q = reduced(a + a, &n);
-  vec p = power_of_two(n);
-  vec m = p * q + (p - splat(1));  // e^(-2|x|) - 1
-  vec y = -m * inverse(m + splat(2));
-  return pick(x < splat(0), -y, y);
+  const ivec sign = (ivec)splat(-0.0f);
+  const vec a = at_least((vec)((ivec)x | sign), single ? -10 : -20);  // -|x|
+  const Reduced e = reduced<1>(a + a);
+  const vec p = e.power(), m = p * e.less_one + (p - splat(1));  // e^(-2|x|) - 1
+  const vec y = m * inverse(m + splat(2));
+  return (vec)(((ivec)y & ~sign) | ((ivec)x & sign));
 }
 
 #define BY_ELEMENT(name, expression)                \
