@@ -14,8 +14,9 @@ from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDr
 from .named import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from . import data, dynamics, models, reservoir, train
+    from . import data, dynamics, inspect, models, reservoir, train
     from .dynamics import DynamicalSystem
+    from .inspect import diagram, report
     from .models import CRF, HMM, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
     from .reservoir import EchoStateNetwork
 
@@ -34,6 +35,8 @@ _ROOMS = {
     "NARX": "models",
     "ScalarMix": "models",
     "TDNN": "models",
+    "diagram": "inspect",
+    "report": "inspect",
 }
 
 __all__ = [
@@ -61,14 +64,17 @@ __all__ = [
     "accelerate",
     "cells",
     "data",
+    "diagram",
     "dynamics",
     "explain",
     "from_torch",
     "init",
+    "inspect",
     "layer",
     "models",
     "register",
     "registry",
+    "report",
     "set_backend",
     "reservoir",
     "train",
@@ -78,7 +84,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that need more than torch are imported when first used."""
-    if name in ("data", "dynamics", "models", "reservoir", "train"):
+    if name in ("data", "dynamics", "inspect", "models", "reservoir", "train"):
         return import_module(f".{name}", __name__)
     if name in _ROOMS:
         return getattr(import_module(f".{_ROOMS[name]}", __name__), name)

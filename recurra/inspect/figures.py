@@ -38,7 +38,7 @@ def panels(titles: Sequence[str], columns: int = 1, height: int = 300, **options
 
 def dress(made: "Figure", title: str, height: int, **layout: Any) -> "Figure":
     made.update_layout(
-        title={"text": text(title), "font": {"size": 15}, "x": 0.01, "xanchor": "left"} if title else None,
+        title={"text": title, "font": {"size": 15}, "x": 0.01, "xanchor": "left"} if title else None,
         height=height,
         template="none",
         colorway=list(PALETTE),
@@ -46,7 +46,8 @@ def dress(made: "Figure", title: str, height: int, **layout: Any) -> "Figure":
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 12, "color": INK},
         margin={"l": 64, "r": 16, "t": 44 if title else 30, "b": 48},
-        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": GRID.replace("0.22", "0.8"), "activecolor": PALETTE[0]},
         hoverlabel={"font": {"family": "system-ui, sans-serif"}},
         **layout,
     )
@@ -86,6 +87,21 @@ def numbers(values: Any) -> list:
         return value
 
     return [short(value) for value in values]
+
+
+def decades(values: Any) -> dict[str, Any]:
+    """A logarithmic axis with few, readable ticks for these values."""
+    import math
+
+    real = [value for value in values if value is not None and value == value and 0 < value < math.inf]
+    span = math.log10(max(real) / min(real)) if real else 0.0
+    ticks = {"dtick": max(1, math.ceil(span / 8)), "exponentformat": "power"} if span >= 2 else {"dtick": "D2"}
+    return {"type": "log", "minexponent": 2, **ticks}
+
+
+def counts(axis_length: int) -> dict[str, Any]:
+    """An axis of whole numbers from 1."""
+    return {"tick0": 1, "dtick": max(1, -(-axis_length // 10)), "tickformat": "d"}
 
 
 def unit_circle() -> Any:

@@ -103,7 +103,7 @@ class GateActivity(Result):
         activity = self[name] if name else max(self.activities, key=lambda a: float(a.selectivity.max()))
         length = min(int(self.sample.lengths[sequence]), STEPS)
         labels = [figures.text(self.sample.label(sequence, t)) for t in range(length)]
-        made = figures.figure(f"The most selective units of {activity.label}", 360)
+        made = figures.figure(f"The most selective units of {figures.text(activity.label)}", 360)
         for number, unit in enumerate(activity.ranking[:units]):
             curve = figures.line(
                 f"unit {unit}: {activity.selectivity[unit]:.2f}",

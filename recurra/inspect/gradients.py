@@ -96,11 +96,9 @@ class GradientFlow(Result):
             if flow.bound is not None:
                 dotted = {"dash": "dot", "width": 1.5}
                 made.add_trace(figures.line(f"{flow.label}: bound", lags, _capped(flow.bound), number, line=dotted))
-        made.update_yaxes(
-            type="log",
-            title="‖∂L<sub>t</sub>/∂h<sub>t-k</sub>‖ / ‖∂L<sub>t</sub>/∂h<sub>t</sub>‖",
-            exponentformat="power",
-        )
+        everything = [value for flow in self.flows for value in flow.profile.tolist()]
+        title = "‖∂L<sub>t</sub>/∂h<sub>t-k</sub>‖ / ‖∂L<sub>t</sub>/∂h<sub>t</sub>‖"
+        made.update_yaxes(title=title, **figures.decades(everything))
         made.update_xaxes(title="lag k = t - s, steps")
         return made
 

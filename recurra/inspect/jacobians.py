@@ -63,7 +63,7 @@ class JacobianSpectrum(Result):
 
     def figure(self) -> "Figure":
         """Singular values of ∂h_T/∂h_t against the lag: the largest, the quartiles, the smallest."""
-        made = figures.figure("Singular values of ∂h_T/∂h_t", 420)
+        made = figures.figure("Singular values of ∂h<sub>T</sub>/∂h<sub>t</sub>", 420)
         groups = [*((f"before: {cell.name}", cell) for cell in self.before), *((c.name, c) for c in self.cells)]
         for number, (name, cell) in enumerate(groups):
             for share, style in ((0.0, "solid"), (0.25, "dash"), (0.5, "dot")):
@@ -79,7 +79,10 @@ class JacobianSpectrum(Result):
     def plane(self) -> "Figure":
         """Eigenvalues of ∂h_t/∂h_{t-1} at several steps, in the complex plane with the unit circle."""
         groups = [*((f"before: {cell.name}", cell) for cell in self.before), *((c.name, c) for c in self.cells)]
-        return plane("Eigenvalues of ∂h_t/∂h_{t-1} along the data", [(n, c.eigenvalues.flatten()) for n, c in groups])
+        return plane(
+            "Eigenvalues of ∂h<sub>t</sub>/∂h<sub>t-1</sub> along the data",
+            [(n, c.eigenvalues.flatten()) for n, c in groups],
+        )
 
 
 def plane(title: str, groups: Sequence[tuple[str, Tensor]]) -> "Figure":
@@ -106,7 +109,7 @@ def plane(title: str, groups: Sequence[tuple[str, Tensor]]) -> "Figure":
                 hovertemplate="%{x:.3f} %{y:+.3f} i<extra></extra>",
             )
         )
-    made.update_xaxes(title="real part")
+    made.update_xaxes(title="real part", constrain="domain")
     made.update_yaxes(title="imaginary part", scaleanchor="x", scaleratio=1)
     return made
 

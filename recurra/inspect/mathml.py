@@ -12,7 +12,7 @@ def cell_mathml(cell: Cell) -> str:
         f"<mtr><mtd>{_draw(left)}</mtd><mtd><mo>=</mo></mtd><mtd>{_draw(right)}</mtd></mtr>"
         for left, right in equations(cell.equations())
     ]
-    table = f'<mtable columnalign="right center left" displaystyle="true">{"".join(rows)}</mtable>'
+    table = f'<mtable displaystyle="true">{"".join(rows)}</mtable>'
     return f'<math display="block" class="equations">{table}</math>'
 
 
@@ -42,8 +42,14 @@ def _draw(node: Node) -> str:
             return f'<mover accent="true">{_draw(node.parts[0])}<mo>¯</mo></mover>'
         case "fence":
             left, right = escape(node.text[0]), escape(node.text[1])
-            return f'<mrow><mo fence="true">{left}</mo>{_draw(node.parts[0])}<mo fence="true">{right}</mo></mrow>'
+            grow = "true" if _is_tall(node.parts[0]) else "false"
+            bar = f'<mo fence="true" stretchy="{grow}">'
+            return f"<mrow>{bar}{left}</mo>{_draw(node.parts[0])}{bar}{right}</mo></mrow>"
     return f"<mrow>{''.join(_draw(part) for part in node.parts)}</mrow>"
+
+
+def _is_tall(node: Node) -> bool:
+    return node.kind in ("frac", "sqrt") or any(_is_tall(part) for part in node.parts)
 
 
 def _scripts(base: Node, below: Node, above: Node) -> str:

@@ -56,7 +56,8 @@ class MemoryCurve(Result):
             ordered = scales.sort(descending=True).values
             made.add_trace(figures.line(name, list(range(1, len(ordered) + 1)), ordered, number))
         made.update_xaxes(title="unit, longest first")
-        made.update_yaxes(title="steps, 1 / (1 - f)", type="log")
+        everything = [value for scales in self.time_scales.values() for value in scales.tolist()]
+        made.update_yaxes(title="steps, 1 / (1 - f)", **figures.decades(everything))
         return made
 
 

@@ -252,13 +252,14 @@ def _distinct(cells: Sequence[Any]) -> list[Cell]:
 
 
 def _compared(models: Mapping[str, Any], data: Any) -> Block:
-    made = figures.figure("Gradient flow of all models", 420)
+    made, everything = figures.figure("Gradient flow of all models", 420), []
     for number, (name, one) in enumerate(models.items()):
         flow = gradient_flow(one, data).flows[-1]
         lags = list(range(len(flow.profile)))
         shown = [value if value > 0 else float("nan") for value in flow.profile.tolist()]
+        everything += shown
         made.add_trace(figures.line(f"{name} · {flow.state}: {flow.rate:.3g} a step", lags, shown, number))
-    made.update_yaxes(type="log", title="share of the gradient left", exponentformat="power")
+    made.update_yaxes(title="share of the gradient left", **figures.decades(everything))
     made.update_xaxes(title="lag, steps")
     return picture(made, "The same data for every model: the curve that stays highest reaches furthest back.")
 
@@ -290,7 +291,7 @@ def _training(histories: Mapping[str, History], monitor: Monitor | None) -> Sect
                     )
                 )
                 number += 1
-        made.update_xaxes(title="epoch")
+        made.update_xaxes(title="epoch", **figures.counts(max(map(len, curves.values()))))
         made.update_yaxes(title="loss")
         section.blocks.append(
             picture(
@@ -302,11 +303,11 @@ def _training(histories: Mapping[str, History], monitor: Monitor | None) -> Sect
         keys = dict.fromkeys(key for _, found in monitor.history for key in found.rates)
         for number, key in enumerate(keys):
             epochs, rates = zip(
-                *((epoch, found.rates.get(key, float("nan"))) for epoch, found in monitor.history), strict=True
+                *((epoch + 1, found.rates.get(key, float("nan"))) for epoch, found in monitor.history), strict=True
             )
             made.add_trace(figures.line(key, list(epochs), list(rates), number, mode="lines+markers"))
         made.add_hline(y=1.0, line={"color": figures.INK, "dash": "dot"})
-        made.update_xaxes(title="epoch")
+        made.update_xaxes(title="epoch", **figures.counts(monitor.history[-1][0] + 1))
         made.update_yaxes(title="factor a step")
         section.blocks.append(
             picture(made, "Close to one, gradients reach the past; far below, they vanish on the way.")

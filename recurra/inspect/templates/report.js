@@ -2,6 +2,7 @@
 const specs = JSON.parse(document.getElementById("figures").textContent);
 const plots = [...document.querySelectorAll(".plot")];
 const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+const narrow = (element) => element.clientWidth < 500;
 const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
 
 function draw(element) {
@@ -9,11 +10,14 @@ function draw(element) {
   element.dataset.state = "drawing";
   const spec = specs[Number(element.dataset.figure)];
   const layout = { ...spec.layout, font: { ...spec.layout.font, color: ink() } };
-  if (element.clientWidth < 500) {
+  if (narrow(element)) {
+    const named = spec.data.filter((trace) => trace.name && trace.showlegend !== false).length;
     layout.margin = { ...layout.margin, l: 48, r: 8 };
     layout.legend = { ...layout.legend, font: { size: 10 } };
+    layout.height += named > 2 ? 14 * named : 0;
+    element.style.minHeight = `${layout.height}px`;
   }
-  Plotly.newPlot(element, spec.data, layout, config).then(() => { element.dataset.state = "drawn"; });
+  Plotly.newPlot(element, spec.data, layout, { ...config, displayModeBar: narrow(element) ? false : "hover" }).then(() => { element.dataset.state = "drawn"; });
 }
 
 const near = new IntersectionObserver((entries) => {
