@@ -2,7 +2,7 @@
 # built-in data. make test: the same set-up if it is needed, then lint, types and tests. Once installed, nothing here
 # needs the network again until pyproject.toml or constraints.txt changes.
 
-.PHONY: help setup demo test test-slow bench lint format clean
+.PHONY: help setup browser demo test test-slow bench lint format clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -21,10 +21,10 @@ setup: $(READY)  ## the virtual environment, installed if it is missing or out o
 demo: $(READY)  ## train a dozen cells on the built-in data and print a table
 	$(RUN) recurra.demo
 
-test: lint  ## lint, format check, type check, then every test that is not slow
+test: lint browser  ## lint, format check, type check, then every test that is not slow
 	OMP_NUM_THREADS=1 $(RUN) pytest -n $(WORKERS) --dist worksteal
 
-test-slow: $(READY)  ## the tests marked slow
+test-slow: $(READY) browser  ## the tests marked slow
 	OMP_NUM_THREADS=1 $(RUN) pytest -n $(WORKERS) --dist worksteal -m slow
 
 bench: $(READY)  ## speed against torch and the other engines
@@ -38,6 +38,17 @@ lint: $(READY)  ## ruff and pyrefly, changing nothing
 format: $(READY)  ## let ruff format and fix what it can
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
+
+# Tests open the report page in a real browser. Where it cannot be installed, this says so and they are skipped by name.
+browser:  ## Chromium for the tests of the report page, installed where it is missing and apt is at hand
+	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
+		command -v $$name >/dev/null && exit 0; done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo "Installing Chromium for the tests of the report page."; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	else \
+		echo "No Chromium here, so the tests of the report page are skipped; on Debian: sudo apt-get install chromium" >&2; \
+	fi
 
 clean:  ## remove caches and build outputs; .venv stays
 	rm -rf build dist runs .pytest_cache .ruff_cache .hypothesis
