@@ -50,7 +50,7 @@ class Settings:
 
 #: the cells compared, at a size and a length of training at which all of them can run
 CELLS = ("lstm", "vanilla_lstm", "lstm_cifg", "gru", "mgu", "ugrnn", "janet", "rnn")
-SMALL = Settings(hidden=192, epochs=3, dropout=0.0, input_dropout=0.0, rate=4e-3)
+SMALL = Settings(hidden=128, epochs=2, dropout=0.0, input_dropout=0.0, rate=4e-3)
 
 
 def shakespeare_text(data: Path) -> tuple[Characters, Tensor, Tensor]:
@@ -195,7 +195,12 @@ def chunker(settings: Modest, seed: int, train: Any, test: Any, folder: Path | N
         progress=False,
     )
     scores = entity_scores(test[1], tagger.tag(test[0]))
-    row = {"seed": seed, "elmo": elmo is not None, "f1": 100 * scores.f1, "accuracy": 100 * scores.accuracy}
+    row: dict[str, Any] = {
+        "seed": seed,
+        "elmo": elmo is not None,
+        "f1": 100 * scores.f1,
+        "accuracy": 100 * scores.accuracy,
+    }
     if elmo is not None:
         row["mix"] = [round(value, 3) for value in elmo.mix.s.tolist()]
     return {**row, "seconds": time.perf_counter() - begin}
@@ -298,11 +303,11 @@ def _elmo_table(rows: list[dict[str, Any]]) -> list[str]:
         "`python benchmarks/language.py elmo --seeds 5`",
         "",
         f"An ELMo of {model['weights']:,} weights ({model['layers']} layers of {model['hidden']} cells projected to "
-        f"{model['projection']}, each direction), pretrained for {model['epochs']} epochs on the {model['words']:,} words "
-        f"of {model['sentences']:,} training sentences of CoNLL-2000 and UD English EWT, without any label: perplexity "
-        f"{model['perplexity']:.0f} on 300 more, {model['seconds'] / 60:.0f} minutes on one thread. Then chunkers "
-        f"(words, characters, BiLSTM, CRF), trained on {model['labelled']} labelled sentences of CoNLL-2000, drawn with the "
-        "seed, the same for both; entity F1 on its whole test set. ELMo is frozen, its mix is learned.",
+        f"{model['projection']}, each direction), pretrained for {model['epochs']} epochs on the {model['words']:,} "
+        f"words of {model['sentences']:,} training sentences of CoNLL-2000 and UD English EWT, without any label: "
+        f"perplexity {model['perplexity']:.0f} on 300 more, {model['seconds'] / 60:.0f} minutes on one thread. Then "
+        f"chunkers (words, characters, BiLSTM, CRF), trained on {model['labelled']} labelled sentences of CoNLL-2000, "
+        "drawn with the seed, the same for both; entity F1 on its whole test set. ELMo is frozen, its mix is learned.",
         "",
         "| input | seeds | F1 | accuracy of tags |",
         "|---|---|---|---|",

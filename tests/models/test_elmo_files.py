@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_written_does_not_replace_a_good_one(tmp_path):
     blocked = tmp_path / "blocked.hdf5"
     blocked.mkdir()
     (blocked / "something").write_text("here")
-    with pytest.raises(FileError, match="blocked.hdf5: got"):
+    with pytest.raises(FileError, match=r"blocked\.hdf5: got"):
         small(residual=False).save_files(options, blocked)
     assert (options.read_bytes(), weights.read_bytes()) == before
     with pytest.raises(FileError, match="a place to write to"):

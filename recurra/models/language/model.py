@@ -7,6 +7,7 @@ else (Peters et al. 2018).
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -20,6 +21,7 @@ from .generate import generate
 from .inputs import Embedding, TokenEncoder
 from .output import AdaptiveSoftmax, Output, SampledSoftmax, Softmax, TiedSoftmax
 from .stack import Outputs, Stack
+from .storage import load, save
 from .vocabulary import TextError, Vocabulary
 
 if TYPE_CHECKING:
@@ -68,6 +70,20 @@ class LanguageModel(nn.Module):
         **options: Any,
     ):
         super().__init__()
+        self.settings: dict[str, Any] = {  # what `save` stores; a module among them cannot be
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "cell": cell,
+            "direction": direction,
+            "embedding_size": embedding_size,
+            "encoder": encoder,
+            "ways": ways,
+            "output": output,
+            "dropout": dropout,
+            "input_dropout": input_dropout,
+            "residual": residual,
+            **options,
+        }
         if not isinstance(vocabulary, Vocabulary):
             raise InputError("vocabulary", type(vocabulary).__name__, "Characters, Words or Subwords")
         if direction not in WAYS:
@@ -235,6 +251,17 @@ class LanguageModel(nn.Module):
         from the fewest that together have probability p.
         """
         return generate(self, prompt, length, temperature, top_k, top_p, seed)
+
+    # ------------------------------------------------------------------------------------------ on disk
+
+    def save(self, folder: str | Path) -> None:
+        """A folder with `config.json` and `model.safetensors`."""
+        save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "LanguageModel":
+        """The model of such a folder, ready to be used."""
+        return load(cls, folder)
 
 
 class NextToken:
