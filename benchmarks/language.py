@@ -18,6 +18,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,12 +123,12 @@ class Modest:
     filters: tuple[tuple[int, int], ...] = ((1, 16), (2, 32), (3, 64), (4, 96))
     longest: int = 20
     predicted: int = 4000
-    epochs: int = 6
+    epochs: int = 4
     rate: float = 3e-3
     batch: int = 32
     chunk: int = 20
     labelled: int = 200
-    tagger_epochs: int = 40
+    tagger_epochs: int = 25
     tagger_rate: float = 3e-3
 
 
@@ -206,19 +207,22 @@ def chunker(settings: Modest, seed: int, train: Any, test: Any, folder: Path | N
     return {**row, "seconds": time.perf_counter() - begin}
 
 
-def elmo_run(settings: Modest, data: Path, seeds: int) -> list[dict[str, Any]]:
+def elmo_run(settings: Modest, data: Path, seeds: int) -> Iterator[dict[str, Any]]:
     """Pretrain once, then pairs of taggers: the same sentences, the same seed, with and without."""
     train, test = (tagged(read_conll(data / "conll2000" / f"{name}.txt")) for name in ("train", "test"))
     web = read_conllu(data / "ud_english_ewt" / "en_ewt-ud-train.conllu.gz")
     text = train[0][:-300] + [list(words) for words in web.texts or ()]
     with tempfile.TemporaryDirectory() as place:
-        rows = [{**asdict(settings), **pretrained(settings, text, train[0][-300:], Path(place))}]
-        print(rows[0], flush=True)
+        yield {**asdict(settings), **pretrained(settings, text, train[0][-300:], Path(place))}
         for seed in range(seeds):
             for folder in (None, Path(place)):
-                rows.append(chunker(settings, seed, train, test, folder))
-                print(rows[-1], flush=True)
-    return rows
+                yield chunker(settings, seed, train, test, folder)
+
+
+def shakespeare_runs(base: Settings, cells: tuple[str, ...], data: Path, seeds: int) -> Iterator[dict[str, Any]]:
+    for seed in range(seeds):
+        for cell in cells:
+            yield shakespeare_run(replace(base, cell=cell, seed=seed), data)
 
 
 # ---------------------------------------------------------------------------------------------------- results
@@ -274,7 +278,7 @@ def _cells_table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## Tiny Shakespeare, many cells",
         "",
-        "`python benchmarks/language.py cells`",
+        f"`python benchmarks/language.py cells --seeds {1 + max(row['seed'] for row in rows)}`",
         "",
         f"One layer of {first['hidden']} units, {first['epochs']} epochs, Adam {first['rate']}, otherwise as above, no "
         "dropout. The mean over seeds, ± their standard deviation. The settings were chosen once, for all cells: a "
@@ -300,7 +304,7 @@ def _elmo_table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## ELMo, pretrained, in a chunker with few labels",
         "",
-        "`python benchmarks/language.py elmo --seeds 5`",
+        f"`python benchmarks/language.py elmo --seeds {len(pairs)}`",
         "",
         f"An ELMo of {model['weights']:,} weights ({model['layers']} layers of {model['hidden']} cells projected to "
         f"{model['projection']}, each direction), pretrained for {model['epochs']} epochs on the {model['words']:,} "
@@ -314,10 +318,12 @@ def _elmo_table(rows: list[dict[str, Any]]) -> list[str]:
     ]
     for with_elmo in (False, True):
         chosen = [run for run in runs if run["elmo"] is with_elmo]
+        if not chosen:
+            continue
         f1, right = ([run[name] for run in chosen] for name in ("f1", "accuracy"))
         name = "words and characters, and ELMo" if with_elmo else "words and characters"
         lines.append(f"| {name} | {len(chosen)} | {_spread(f1, 2)} | {_spread(right, 2)} |")
-    return [*lines, "", f"The gain, pair by pair: {_spread(gains, 2)} F1."]
+    return [*lines, "", f"The gain, pair by pair: {_spread(gains, 2)} F1."] if gains else lines
 
 
 def main() -> None:
@@ -329,18 +335,18 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--hidden", type=int)
     asked = parser.parse_args()
-    if asked.what == "elmo":
-        settings = Modest() if asked.epochs is None else replace(Modest(), epochs=asked.epochs)
-        store(asked.results, "elmo", elmo_run(settings, asked.data, asked.seeds))
-        return
     changes = {name: getattr(asked, name) for name in ("epochs", "hidden") if getattr(asked, name) is not None}
-    base = replace(Settings() if asked.what == "shakespeare" else SMALL, **changes)
-    rows = []
-    for cell in ("lstm",) if asked.what == "shakespeare" else CELLS:
-        for seed in range(asked.seeds):
-            rows.append(shakespeare_run(replace(base, cell=cell, seed=seed), asked.data))
-            print(rows[-1], flush=True)
-            store(asked.results, asked.what, rows)
+    if asked.what == "elmo":
+        runs = elmo_run(replace(Modest(), **changes), asked.data, asked.seeds)
+    elif asked.what == "cells":
+        runs = shakespeare_runs(replace(SMALL, **changes), CELLS, asked.data, asked.seeds)
+    else:
+        runs = shakespeare_runs(replace(Settings(), **changes), ("lstm",), asked.data, asked.seeds)
+    rows: list[dict[str, Any]] = []
+    for row in runs:
+        rows.append(row)
+        print(row, flush=True)
+        store(asked.results, asked.what, rows)
 
 
 if __name__ == "__main__":
