@@ -89,7 +89,7 @@ def health(model: Any, data: Any, *, sequences: int = 4, steps: int = 500, losse
 
     One forward and one backward pass of a few sequences; the model is not touched, so it may be called while training.
     """
-    subject = Subject(model, data, sequences=sequences, steps=steps)
+    subject = Subject(model, data, sequences=sequences, steps=steps, dtype=None)  # where the numbers end matters
     with torch.no_grad():
         output, listener = subject.listen(names=True)
     heard = listener.results()

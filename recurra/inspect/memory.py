@@ -27,12 +27,12 @@ class MemoryCurve(Result):
     time_scales: dict[str, Tensor]  # "cell · gate" → (units,): mean steps a unit keeps its memory, 1 / (1 - f)
 
     def capacity(self, name: str | None = None) -> float:
-        """Σ_k of one cell's curve from delay 1 on; of the first cell by default."""
-        return float(self.recalled[name or next(iter(self.recalled))][1:].sum())
+        """Σ_k of one cell's curve, the input of the same step included; of the first cell by default."""
+        return float(self.recalled[name or next(iter(self.recalled))].sum())
 
     def summary(self) -> str:
         rows = [
-            (name, f"{float(curve[1:].sum()):.2f}", f"{int((curve > 0.5).sum())} steps", f"{float(curve[-1]):.2f}")
+            (name, f"{float(curve.sum()):.2f}", f"{int((curve > 0.5).sum())} steps", f"{float(curve[-1]):.2f}")
             for name, curve in self.recalled.items()
         ]
         lines = [table(rows, ("cell", "memory capacity", "recall above one half", "at the last delay"))]

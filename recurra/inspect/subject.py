@@ -205,21 +205,20 @@ def module_of(model: Any) -> nn.Module:
 class Subject:
     """A copy of the model, ready to be looked at: evaluation mode, double precision, torch.nn's layers as recurra's.
 
-    A copy, so that looking changes nothing; double precision, because a gradient that vanishes soon leaves the range of
-    single; evaluation, because dropout would blur what is measured.
+    A copy, so that looking changes nothing; double precision (`dtype=None` keeps the model's own), because a gradient
+    that vanishes soon leaves the range of single; evaluation, because dropout would blur what is measured.
     """
 
     def __init__(
-        self, model: Any, data: Any, *, sequences: int = 4, steps: int = 1000, dtype: torch.dtype = torch.float64
+        self, model: Any, data: Any, *, sequences: int = 4, steps: int = 1000, dtype: torch.dtype | None = torch.float64
     ):
         given = module_of(model)
-        copied = accelerate(copy.deepcopy(given))
-        self.module = copied.to(dtype=dtype).eval().requires_grad_(True)
+        weight = next(given.parameters(), torch.empty(0))
+        dtype = weight.dtype if dtype is None else dtype
+        self.module = accelerate(copy.deepcopy(given)).to(dtype=dtype).eval().requires_grad_(True)
         self.batch_first = bool(getattr(given, "batch_first", False))
-        weight = next(self.module.parameters(), torch.empty(0))
-        self.sample = sample(data, sequences=sequences, steps=steps, batch_first=self.batch_first).to(
-            weight.device, dtype
-        )
+        taken = sample(data, sequences=sequences, steps=steps, batch_first=self.batch_first)
+        self.sample = taken.to(weight.device, dtype)
 
     def listen(self, names: bool = False) -> tuple[Tensor, Listener]:
         """Run the sample: the model's output, time first, and all that was heard."""
