@@ -65,6 +65,7 @@ _FIXED = (
     "sum_offsets",
     "rowsum_parts",
     "rows",
+    "far",
     "multiplies",
 )
 
@@ -260,6 +261,7 @@ class Kernel:
             "sum_offsets": self.sum_offsets.data_ptr(),
             "rowsum_parts": shares,
             "rows": layout.rows,
+            "far": int(self.weight_bytes // shares > CACHE),
             "multiplies": self.multiplies,
         }
         numbers = struct.pack(f"{len(_FIXED)}q", *(values[name] for name in _FIXED))

@@ -123,8 +123,10 @@ class _Writer:
             *("  " + line for line in self.setup),
             "  for (int64_t j = first; j < last; ++j) {",
             "    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile;",
+            "    int turn = -1;",
             "    for (int64_t i = low, rows; i < high; i += rows) {",
             "      rows = block(high - i);",
+            "      ++turn;",
             *("      " + line for line in tile),
             "      for (int64_t u = 0; u < wide; ++u) {",
             "        const int64_t column = (j * tile + u) * W;",
@@ -173,7 +175,7 @@ class _Writer:
             f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
             f"products(c, segments_{pack}, {len(operands)}, {depth},"
             f" c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
-            f" int({lanes} * wide), int(rows), sum + {first} * wide * ROWS * W);",
+            f" int({lanes} * wide), int(rows), turn, sum + {first} * wide * ROWS * W);",
         ]
 
     def schedule_load(self, operand: Node) -> Node:

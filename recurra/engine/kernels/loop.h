@@ -163,7 +163,8 @@ struct Call {  // in the order of kernel.py
   int64_t sums_stride;
   const int64_t* sum_offsets;
   int64_t rowsum_parts, rows;
-  const Multiply (*multiplies)[COLUMNS];  // by rows and columns
+  int64_t far;                       // the weights outgrow the cache
+  const Multiply (*multiplies)[ROWS][COLUMNS];  // near or far, by rows and columns
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -193,12 +194,16 @@ static void meet(const Call& c, int64_t threads) {
   }
 }
 
+// `turn`: which block of rows this is; the first two ask for one half each of the next tile.
 INLINE void products(const Call& c, const Segment* s, int count, int64_t depth, const real* packed, int columns, int rows,
-                     real* out) {
+                     int turn, real* out) {
+  const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.far && turn < 2];
+  const real* next = packed + depth * columns * W + turn * depth * 2 * W;
   for (int k = 0; k < columns; k += COLUMNS) {
     const int v = columns - k < COLUMNS ? columns - k : COLUMNS;
-    c.multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W);
+    multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W, next);
     packed += depth * v * W;
+    next += depth * v * W;
   }
 }
 

@@ -4,8 +4,10 @@
 #include <omp.h>
 #endif
 
-// out[v][m] = Σ rows[m][k] packed[k][v] over all segments
-template <int M, int V> static void multiply(const Segment* s, int count, const real* packed, real* out) {
+// out[v][m] = Σ rows[m][k] packed[k][v] over all segments. `far`: the weights outgrow the second cache, and those of the next
+// tile are asked for (from `next` on, two lines a turn) while this one is worked on.
+template <int M, int V, bool far>
+static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next) {
   vec sum[M][V] = {};
   for (; count--; ++s) {
     const int64_t depth = s->depth;
@@ -16,11 +18,13 @@ template <int M, int V> static void multiply(const Segment* s, int count, const 
     for (int64_t k = 0; k < depth; ++k) {
       vec column[V];
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        column[v] = *(const vec*)(packed + v * W);
-        __builtin_prefetch(packed + (8 * V + v) * W);
-      }
+      for (int v = 0; v < V; ++v) column[v] = *(const vec*)(packed + v * W);
       packed += V * W;
+      if (far) {
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + W, 0, 2);
+        next += 2 * W;
+      }
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
         const vec x = splat(row[m][k]);
@@ -36,12 +40,13 @@ template <int M, int V> static void multiply(const Segment* s, int count, const 
 }
 
 #if COLUMNS == 4
-#define FOR_COLUMNS(m) {multiply<m, 1>, multiply<m, 2>, multiply<m, 3>, multiply<m, 4>}
+#define FOR_COLUMNS(m, far) {multiply<m, 1, far>, multiply<m, 2, far>, multiply<m, 3, far>, multiply<m, 4, far>}
 #else
-#define FOR_COLUMNS(m) {multiply<m, 1>, multiply<m, 2>}
+#define FOR_COLUMNS(m, far) {multiply<m, 1, far>, multiply<m, 2, far>}
 #endif
-extern "C" const Multiply multiplies[ROWS][COLUMNS] = {FOR_COLUMNS(1), FOR_COLUMNS(2), FOR_COLUMNS(3),
-                                                   FOR_COLUMNS(4), FOR_COLUMNS(5), FOR_COLUMNS(6)};
+#define FOR_ROWS(far) \
+  {FOR_COLUMNS(1, far), FOR_COLUMNS(2, far), FOR_COLUMNS(3, far), FOR_COLUMNS(4, far), FOR_COLUMNS(5, far), FOR_COLUMNS(6, far)}
+extern "C" const Multiply multiplies[2][ROWS][COLUMNS] = {FOR_ROWS(false), FOR_ROWS(true)};
 
 // ------------------------------------------------------------------------------------------ packing
 
@@ -159,7 +164,19 @@ typedef void (*Outer)(const real*, const real*, int64_t, real*);
 #endif
 static const Outer outers[ROWS][COLUMNS] = {OUTER(1), OUTER(2), OUTER(3), OUTER(4), OUTER(5), OUTER(6)};
 
-INLINE void lay(const real* from, int64_t stride, int64_t rows, int64_t columns, int64_t vectors, real* to) {
+template <int V> INLINE void lay_whole(const real* from, int64_t stride, int64_t rows, real* to) {
+  for (int64_t k = 0; k < rows; ++k, from += stride, to += V * W) {
+#pragma GCC unroll 4
+    for (int c = 0; c < V; ++c) *(vec*)(to + c * W) = *(const loose*)(from + c * W);
+  }
+}
+
+static void lay(const real* from, int64_t stride, int64_t rows, int64_t columns, int64_t vectors, real* to) {
+  if (columns == vectors * W) {
+    if (vectors == 4) return lay_whole<4>(from, stride, rows, to);
+    if (vectors == 3) return lay_whole<3>(from, stride, rows, to);
+    if (vectors == 2) return lay_whole<2>(from, stride, rows, to);
+  }
   for (int64_t k = 0; k < rows; ++k, from += stride)
     for (int64_t c = 0; c < vectors; ++c, to += W)
       *(vec*)to = columns > c * W ? load(from + c * W, int(columns - c * W < W ? columns - c * W : W)) : vec{};
@@ -233,8 +250,10 @@ static void sum_part(const Gradient& g, const Part& part, real* room) {
     for (int64_t i = 0; i < g.count; ++i) {
       const Target& t = g.targets[i];
       const int64_t low = part.low(t), high = part.high(t);
-      for (int64_t u = 0; u < units; ++u)
-        for (int64_t m = low; m < high; ++m) t.out[(first + u) * t.out_stride + m] = from[(m - low) * v * W + u];
+      for (int64_t block = low; block < high; block += W)  // so that the same few lines are read for all units
+        for (int64_t u = 0; u < units; ++u)
+          for (int64_t m = block; m < high && m < block + W; ++m)
+            t.out[(first + u) * t.out_stride + m] = from[(m - low) * v * W + u];
       from += (high - low) * v * W;
     }
   }

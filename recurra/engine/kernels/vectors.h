@@ -82,7 +82,7 @@ struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their
   const real* rows;
   int64_t stride, depth;
 };
-typedef void (*Multiply)(const Segment*, int, const real*, real*);
+typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*);
 
 INLINE int block(int64_t rows) {  // the next few rows: as equal as they come, so that no block is a thin one
   const int64_t blocks = (rows + ROWS - 1) / ROWS;
