@@ -234,6 +234,21 @@ def test_what_pretraining_reads_and_predicts():
     assert named(batch.inputs[:, 0, 1]) == ["</S>", "a", "b", "</S>", "c"]
     assert named(batch.targets[:, 0, 1]) == ["a", "b", "<S>", "c", "<S>"]
     assert batch.resets[:, 0].tolist() == [False, False, False, True, False]
+    [carried] = task.streams(text, 1, 10, shuffle=False, carry_state=True).epoch(0)
+    assert carried.resets is None
+    assert torch.equal(carried.inputs, batch.inputs)
+
+
+def test_pretraining_and_embedding_see_the_same():
+    """What predicts the next word is the top layer that `embed` gives for this one, from both sides."""
+    text = [["b", "a", "c"]]
+    elmo = small().double()
+    task = Pretraining(elmo, text, dropout=0.0)
+    [batch] = task.streams(text, 1, 10, shuffle=False).epoch(0)
+    tops, _ = task.model.double().eval().read(batch.inputs)  # (<S> b a c, </S> c a b)
+    [vectors] = elmo.embed(text, "top")
+    np.testing.assert_allclose(tops[1:, 0, 0].detach().numpy(), vectors[:, :4], atol=1e-12)
+    np.testing.assert_allclose(tops[1:, 0, 1].flip(0).detach().numpy(), vectors[:, 4:], atol=1e-12)
 
 
 def test_rare_words_are_read_by_their_characters_and_predicted_as_unknown():

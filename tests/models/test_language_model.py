@@ -106,6 +106,8 @@ def test_words_that_can_be_read_but_not_predicted_count_as_unknown():
     found, _ = model.nll(text, torch.tensor([[3], [4], [0]]))
     expected, _ = model.nll(text, torch.tensor([[1], [1], [0]]))
     torch.testing.assert_close(found, expected)
+    measured = model.measure(torch.tensor([0, 3, 4, 0]))
+    assert measured["nats"] == pytest.approx(found.mean().item())
 
 
 def test_measures_of_a_text():
@@ -187,6 +189,14 @@ def test_a_seed_repeats_what_is_written_and_training_goes_on_where_it_was():
     assert model.generate("abc", 0) == "abc"
 
 
+def test_without_a_seed_the_text_follows_that_of_torch():
+    model, written = small(), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        written.append(model.generate("a", 40))
+    assert written[0] == written[1] != written[2]
+
+
 def test_a_backward_model_writes_what_comes_before():
     text = "abcdefgh" * 20
     model = LanguageModel(LETTERS, 16, direction="backward", cell="gru")
@@ -252,6 +262,8 @@ def test_tokens_that_are_none():
         small(direction="both")(torch.zeros(3, 1, dtype=torch.int64))
     with pytest.raises(ShapeError, match="targets: got"):
         model.nll(tokens(3, 1), tokens(2, 1))
+    with pytest.raises(ShapeError, match=r"tokens: got shape \(3, 1\), expected \(T,\)"):
+        model.measure(tokens(3, 1))
     with pytest.raises(TextError, match="at least two"):
         model.measure("a")
     with pytest.raises(InputError, match="vocabulary: got list"):

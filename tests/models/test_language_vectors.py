@@ -53,10 +53,16 @@ def test_the_models_stay_as_they_are():
     assert torch.equal(vectors.embed(SENTENCES), vectors.embed(SENTENCES))
 
 
+TAGS = [["D", "N", "V"], ["N"], ["P", "D", "N", "V", "N"]]
+
+
+def taglm(vectors: LanguageModelVectors | None) -> Tagger:
+    return Tagger.of(SENTENCES, TAGS, extra_inputs=vectors, extra_at="hidden", num_layers=2, hidden_size=6)
+
+
 def test_taglm_appends_them_between_the_layers_of_a_tagger():
-    tags = [["D", "N", "V"], ["N"], ["P", "D", "N", "V", "N"]]
     vectors = LanguageModelVectors(model_of("word").float())
-    tagger = Tagger.of(SENTENCES, tags, extra_inputs=vectors, extra_at="hidden", num_layers=2, hidden_size=6)
+    tagger = taglm(vectors)
     assert tagger.layers[1].input_size == 12 + 8
     before = tagger.probabilities(SENTENCES)
     with torch.no_grad():
@@ -65,6 +71,20 @@ def test_taglm_appends_them_between_the_layers_of_a_tagger():
     after = tagger.probabilities(SENTENCES)
     assert max(float((a - b).abs().max()) for a, b in zip(before, after, strict=True)) > 1e-4
     assert [len(row) for row in tagger.tag(SENTENCES)] == [3, 1, 5]
+
+
+def test_taglm_with_vectors_of_zero_is_two_layers_and_a_crf():
+    vectors = LanguageModelVectors(model_of("word").float())
+    with torch.no_grad():
+        for parameter in vectors.parameters():
+            parameter.zero_()
+    tagger, plain = taglm(vectors), taglm(None)
+    weights = {name: value for name, value in tagger.state_dict().items() if not name.startswith("extra_inputs")}
+    for name, value in plain.state_dict().items():  # the columns that read the vectors are left out
+        weights[name] = weights[name][:, : value.shape[1]] if value.dim() == 2 else weights[name]
+    plain.load_state_dict(weights)
+    for a, b in zip(tagger.probabilities(SENTENCES), plain.probabilities(SENTENCES), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_sentences_that_are_none():

@@ -59,15 +59,20 @@ class Pretraining:
         *,
         seed: int = 0,
         shuffle: bool = True,
+        carry_state: bool = False,
     ) -> TwoWayStreams:
-        """Sentences for `fit`, in an order of their own every epoch; a word that was not there before is `<unk>`."""
+        """Sentences for `fit`, in an order of their own every epoch; a word that was not there before is `<unk>`.
+
+        States start anew at every sentence, as `embed` does by default; with `carry_state` they go on, as in the
+        published training.
+        """
         from ...data.sequences import SequenceSet  # a convenience, which reaches into the room of data
 
         check_sentences(sentences)
         rows = [self._numbers(words) for words in sentences]
         lengths = torch.tensor([len(row) for row in rows])
         prepared = SequenceSet.one_step_ahead(rows, lengths, "language", vocabulary=self.words.tokens)
-        return TwoWayStreams(prepared, batch_size, chunk, seed, shuffle)
+        return TwoWayStreams(prepared, batch_size, chunk, seed, shuffle, carry_state=carry_state)
 
     def _numbers(self, words: Sequence[str]) -> Tensor:
         return torch.tensor([piece for [piece] in self.words.pieces([OPEN, *words, CLOSE])])

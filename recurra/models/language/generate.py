@@ -27,11 +27,16 @@ def generate(
     if not isinstance(length, int) or length < 0:
         raise InputError("length", length, "a whole number of tokens")
     device = next(model.parameters()).device
-    random = torch.Generator(device).manual_seed(torch.seed() if seed is None else seed)
+    random = own_random(seed, device)
     tokens = _prompt(model, prompt)
     written = _continue(model, tokens.to(device), length, (temperature, top_k, top_p), random)
     whole = torch.cat([tokens if prompt else tokens[:0], written.cpu()])
     return model.vocabulary.decode(whole.flip(0) if model.direction == "backward" else whole)
+
+
+def own_random(seed: int | None, device: torch.device) -> torch.Generator:
+    """A generator of its own; without a seed it follows torch's, so that `torch.manual_seed` repeats it too."""
+    return torch.Generator(device).manual_seed(int(torch.randint(2**62, ())) if seed is None else seed)
 
 
 def _prompt(model: "LanguageModel", prompt: str) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ...cell import Cell, positive_int
 from ...errors import InputError, ShapeError
 from ...layers import Recurrent
+from .generate import own_random
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -117,7 +118,7 @@ class SequenceDensity(nn.Module):
         if not isinstance(length, int) or length < 1:
             raise InputError("length", length, "a positive whole number of frames")
         weight = self.density.linear.weight
-        random = torch.Generator(weight.device).manual_seed(torch.seed() if seed is None else seed)
+        random = own_random(seed, weight.device)
         begin = weight.new_zeros(1, self.density.output_size) if start is None else start
         training, drawn = self.training, []
         self.eval()

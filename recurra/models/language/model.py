@@ -148,13 +148,18 @@ class LanguageModel(nn.Module):
         if targets.shape != tokens.shape:
             raise ShapeError("targets", f"shape {tuple(targets.shape)}", f"that of the tokens, {tuple(tokens.shape)}")
         tops, state = self.read(tokens, state, lengths, resets)
-        if self.vocabulary.unknown is not None:  # what can be read, and not predicted
-            targets = targets.masked_fill(targets >= len(self.vocabulary), self.vocabulary.unknown)
+        targets = self._predictable(targets)
         real = targets != IGNORE
         if bool(real.all()):
             return self.output.nll(tops.flatten(0, -2), targets.flatten()).view(targets.shape), state
         values = tops.new_zeros(targets.shape)
         return values.masked_scatter(real, self.output.nll(tops[real], targets[real])), state
+
+    def _predictable(self, targets: Tensor) -> Tensor:
+        """Tokens that can be read, and not predicted, are unknown."""
+        if self.vocabulary.unknown is None:
+            return targets
+        return targets.masked_fill(targets >= len(self.vocabulary), self.vocabulary.unknown)
 
     def read(
         self, tokens: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
@@ -200,23 +205,30 @@ class LanguageModel(nn.Module):
         from ...data.batching import Streams
         from .streams import TwoWayStreams
 
-        tokens = self.vocabulary.encode(text) if isinstance(text, str) else text
+        tokens = self._text(text)
         if self.direction == "both":
             return TwoWayStreams(tokens, batch_size, chunk)
         return Streams(tokens if self.direction == "forward" else tokens.flip(0), batch_size, chunk)
 
     def measure(self, text: str | Tensor, chunk: int = 1024) -> dict[str, float]:
         """Of a text, read as one: nats a token, perplexity, and bits a character of what was predicted."""
-        tokens = self.vocabulary.encode(text) if isinstance(text, str) else text
+        tokens = self._text(text).to(next(self.parameters()).device)
         if len(tokens) < 2:
             raise TextError("text", f"{len(tokens)} tokens", "at least two, to predict one from the other")
-        tokens = tokens.to(next(self.parameters()).device)
         total = sum(self._surprise(tokens if way == "forward" else tokens.flip(0), k, chunk) for k, way in self._ways())
         predicted = len(self.stacks) * (len(tokens) - 1)
-        decoded = [self.vocabulary.decode(tokens[1:] if way == "forward" else tokens[:-1]) for _, way in self._ways()]
+        kept = self._predictable(tokens)
+        decoded = [self.vocabulary.decode(kept[1:] if way == "forward" else kept[:-1]) for _, way in self._ways()]
         nats, bits = total / predicted, total / math.log(2)
         characters = max(1, sum(map(len, decoded)))
         return {"nats": nats, "perplexity": math.exp(nats), "bits_per_character": bits / characters}
+
+    def _text(self, text: str | Tensor) -> Tensor:
+        """(T,) tokens as written."""
+        if not isinstance(text, Tensor):
+            return self.vocabulary.encode(text)
+        _check_tokens(text, 1, self.encoder.input_size)
+        return text
 
     def _ways(self) -> list[tuple[int, str]]:
         return list(enumerate(WAYS[self.direction]))
@@ -230,7 +242,7 @@ class LanguageModel(nn.Module):
             for start in range(0, len(tokens) - 1, chunk):
                 part = tokens[start : start + chunk + 1]
                 outputs, state = self.stacks[way](self.encoder(part[:-1, None]), state)
-                total += float(self.output.nll(outputs[-1][:, 0], part[1:]).double().sum())
+                total += float(self.output.nll(outputs[-1][:, 0], self._predictable(part[1:])).double().sum())
         finally:
             self.train(training)
         return total
@@ -276,7 +288,7 @@ class NextToken:
 
 
 def _check_tokens(tokens: Any, rank: int, size: int) -> None:
-    layout = "(T, B)" if rank == 2 else "(T, B, 2), the text and the text from its end"
+    layout = ("(T,)", "(T, B)", "(T, B, 2), the text and the text from its end")[rank - 1]
     if not isinstance(tokens, Tensor) or tokens.is_floating_point():
         raise DtypeError("tokens", getattr(tokens, "dtype", type(tokens).__name__), f"whole numbers {layout}")
     if tokens.dim() != rank or (rank == 3 and tokens.shape[-1] != 2) or not tokens.numel():

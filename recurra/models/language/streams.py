@@ -17,7 +17,8 @@ class TwoWayStreams:
     """`Streams` of a text and of the same text from its end; batches are (T, B, 2).
 
     `sequences`: tokens (T,), or a set whose sequences are to be predicted one step ahead, such as sentences: then each
-    is turned around by itself, and the states start anew at each. The options are those of `Streams`.
+    is turned around by itself, and the states start anew at each, unless `carry_state` lets them go on. The other
+    options are those of `Streams`.
     """
 
     def __init__(
@@ -29,11 +30,12 @@ class TwoWayStreams:
         shuffle: bool = False,
         rank: int = 0,
         world_size: int = 1,
+        carry_state: bool = False,
     ):
         from ...data.batching import Streams  # a convenience around what the room of data makes
 
         self.sequences, self.batch_size, self.chunk, self.seed = sequences, batch_size, chunk, seed
-        self.shuffle, self.rank, self.world_size = shuffle, rank, world_size
+        self.shuffle, self.rank, self.world_size, self.carry_state = shuffle, rank, world_size, carry_state
         shared = (batch_size, chunk, seed, shuffle, rank, world_size)
         self.onward, self.back = Streams(sequences, *shared), Streams(turned(sequences), *shared)
 
@@ -46,6 +48,7 @@ class TwoWayStreams:
                 onward,
                 inputs=torch.stack([onward.inputs, back.inputs], dim=-1),
                 targets=torch.stack([onward.targets, back.targets], dim=-1),
+                resets=None if self.carry_state else onward.resets,
             )
 
 
