@@ -50,7 +50,8 @@ def network(settings: dict[str, Any], ensemble: int, seed: int) -> rc.EchoStateN
 def held_out(settings: dict[str, Any], X: np.ndarray, y: np.ndarray, ensemble: int = 100) -> tuple[int, float]:
     """Errors on utterances left out, each once, in ten folds; and how far the votes are from the truth."""
     folds = StratifiedKFold(10, shuffle=True, random_state=0)
-    votes = cross_val_predict(network(settings, ensemble, 1000), X, y, cv=folds, method="decision_function")
+    reservoirs = network(settings, ensemble, 1000)
+    votes = cross_val_predict(reservoirs, X, y, cv=folds, method="decision_function")  # pyrefly: ignore
     return int((votes.argmax(1) != y).sum()), round(float(((votes - np.eye(9)[y]) ** 2).sum(1).mean()), 5)
 
 
