@@ -113,7 +113,10 @@ class CRF(nn.Module):
             sizes = torch.full((batch,), steps, dtype=torch.int64, device=emissions.device)
         else:
             sizes = check_lengths(lengths, steps, batch, emissions.device)
-        return Chain(emissions.to(self.start.dtype), *self.scores(), sizes)
+        # In the wider of the two dtypes, and never in half precision: sums of many probabilities need their digits.
+        dtype = torch.promote_types(torch.promote_types(emissions.dtype, self.start.dtype), torch.float32)
+        transitions, start, end = (part.to(dtype) for part in self.scores())
+        return Chain(emissions.to(dtype), transitions, start, end, sizes)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end as the chain uses them: with what is forbidden."""

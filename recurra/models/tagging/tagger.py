@@ -109,10 +109,20 @@ class Tagger(nn.Module):
 
     @classmethod
     def of(
-        cls, sentences: Sentences, tags: Sentences, columns: Columns | None = None, *, least: int = 1, **options: Any
+        cls,
+        sentences: Sentences,
+        tags: Sentences,
+        columns: Columns | None = None,
+        *,
+        least: int = 1,
+        word_length: int = 20,
+        **options: Any,
     ) -> "Tagger":
-        """A tagger, not yet trained, for the words, columns and tags of a corpus."""
-        tagger = cls(Vocabulary.of(sentences, tags, columns, least), **options)
+        """A tagger, not yet trained, for the words, columns and tags of a corpus.
+
+        Words seen fewer than `least` times are not known; of longer words than `word_length` the ends are spelled.
+        """
+        tagger = cls(Vocabulary.of(sentences, tags, columns, least, word_length), **options)
         if isinstance(tagger.output, HiddenMarkov):
             tagger.output.markov.count([tagger.vocabulary.tag_numbers(row) for row in tags])
         return tagger
@@ -250,7 +260,8 @@ class TaggerLoss:
     def __call__(self, model: nn.Module, batch: "Batch", state: Any) -> tuple[dict[str, Tensor], Any]:
         tagger: Any = getattr(model, "module", model)  # one of several processes wraps it
         scores = model(batch.inputs, lengths=batch.lengths)
-        sums = {"loss": tagger.output.loss(scores.float(), batch.targets, batch.lengths)}
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        sums = {"loss": tagger.output.loss(scores, batch.targets, batch.lengths)}
         if not model.training:
             sums["accuracy"] = (tagger.output.decode(scores, batch.lengths) == batch.targets)[batch.mask].sum()
         return sums, None

@@ -7,7 +7,7 @@ for whatever was not seen in training.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -44,6 +44,9 @@ class Vocabulary:
     scheme: str | None = None
     once: int = 0  # so many of the words, the last ones, were seen a single time
     word_length: int = 20  # characters of a word that are looked at: the first and the last ones
+    _numbers: list[dict[str, int]] = field(init=False, repr=False, compare=False)  # of words, characters, columns
+    _tags: dict[str, int] = field(init=False, repr=False, compare=False)
+    _spelled: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # words met so far
 
     def __post_init__(self):
         for name in ("words", "characters", "classes"):
@@ -57,7 +60,12 @@ class Vocabulary:
 
     @classmethod
     def of(
-        cls, sentences: Sentences, tags: Sentences, columns: Columns | None = None, least: int = 1, **options: Any
+        cls,
+        sentences: Sentences,
+        tags: Sentences,
+        columns: Columns | None = None,
+        least: int = 1,
+        word_length: int = 20,
     ) -> "Vocabulary":
         """What these sentences hold; words seen fewer than `least` times are left out."""
         columns = columns or {}
@@ -74,11 +82,11 @@ class Vocabulary:
             {name: tuple(value for value, _ in _ranked(counted)) for name, counted in more.items()},
             detect(tags) if looks_chunked(classes) else None,
             sum(counts[word] == 1 for word in words),
-            **options,
+            word_length,
         )
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
     # ------------------------------------------------------------------------------------------ numbers
 
@@ -89,7 +97,7 @@ class Vocabulary:
 
     def rows(self, sentence: Sequence[str], columns: Sequence[Sequence[str]] = ()) -> Tensor:
         """A sentence as (T, width) int64."""
-        words, _, *others = self._numbers  # pyrefly: ignore
+        words, _, *others = self._numbers
         named = [[numbers.get(v, UNKNOWN) for v in values] for numbers, values in zip(others, columns, strict=True)]
         return torch.tensor(
             [
@@ -100,20 +108,18 @@ class Vocabulary:
         )
 
     def _letters(self, word: str) -> list[int]:
-        spelled: dict[str, list[int]] = self._spelled  # pyrefly: ignore
-        if word not in spelled:
-            numbers, size = self._numbers[1], self.word_length  # pyrefly: ignore
+        if word not in self._spelled:
+            numbers, size = self._numbers[1], self.word_length
             seen = word if len(word) <= size else word[: size // 2] + word[len(word) - (size - size // 2) :]
-            spelled[word] = [numbers.get(letter, UNKNOWN) for letter in seen] + [PADDING] * (size - len(seen))
-        return spelled[word]
+            self._spelled[word] = [numbers.get(letter, UNKNOWN) for letter in seen] + [PADDING] * (size - len(seen))
+        return self._spelled[word]
 
     def tag_numbers(self, tags: Sequence[str], place: str = "tags") -> Tensor:
         """(T,) int64; a tag that was not seen in training is an error."""
-        known: dict[str, int] = self._tags  # pyrefly: ignore
         for word, tag in enumerate(tags):
-            if tag not in known:
+            if tag not in self._tags:
                 raise LabelError(f"{place}, word {word}", f"{tag!r}, which was not seen in training", self.classes)
-        return torch.tensor([known[tag] for tag in tags], dtype=torch.int64)
+        return torch.tensor([self._tags[tag] for tag in tags], dtype=torch.int64)
 
 
 def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
