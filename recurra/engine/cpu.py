@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import workspace
+from .hoist import Hoisted, hoisted
 from .kernel import Bound, Kernel
 from .layout import Layout
 from .nodes import Matrix, Vector
@@ -38,6 +39,22 @@ class Compiled:
         return Kernel(self.plan.forward, self.dtype, backward=False)
 
     @functools.cached_property
+    def hoisted(self) -> Hoisted:
+        return hoisted(self.plan.forward)
+
+    @functools.cached_property
+    def hoisted_kernel(self) -> Kernel:
+        return Kernel(self.hoisted.program, self.dtype, backward=False)
+
+    def _worth_hoisting(self, layout: Layout) -> bool:
+        """Whether the weights a step need no longer read outweigh the memory in between."""
+        split = self.forward_kernel.split(layout, layout.rows)
+        if not self.forward_kernel.far(split):
+            return False
+        readers = 1 if split.by_unit else split.threads
+        return 16 * layout.total * self.hoisted.width < readers * layout.steps * self.hoisted.numbers
+
+    @functools.cached_property
     def backward_kernel(self) -> Kernel:
         assert self.plan.backward is not None
         return Kernel(self.plan.backward, self.dtype, backward=True)
@@ -65,10 +82,14 @@ class Compiled:
     def forward(
         self, x: Tensor, states: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[Tensor], layout: Layout
     ) -> Ran:
-        kernel, plan = self.forward_kernel, self.plan
-        given = dict(zip(self.weight_names, weights, strict=True))
-        packed = kernel.pack(given, kernel.split(layout, layout.rows))
+        plan, given = self.plan, dict(zip(self.weight_names, weights, strict=True))
         bound = self._inputs(x, masks, layout, "time", 0)
+        kernel = self.forward_kernel
+        if self._worth_hoisting(layout):
+            kernel = self.hoisted_kernel
+            for name, data in self.hoisted.fill(x, given).items():
+                bound[name] = Bound(data, layout.table("time"))
+        packed = kernel.pack(given, kernel.split(layout, layout.rows))
         for state, initial in zip(plan.states, states, strict=True):
             whole = self.trains or state.name == plan.output
             rows = layout.total if whole else (state.depth + 1) * layout.rows

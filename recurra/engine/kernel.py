@@ -143,6 +143,10 @@ class Kernel:
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
         return Split(threads, few)
 
+    def far(self, split: Split) -> bool:
+        """Whether a thread's weights outgrow its cache."""
+        return self.weight_bytes // (split.threads if split.by_unit else 1) > CACHE
+
     def _tiles(self, split: Split) -> list[int]:
         """Vectors a tile of each group: few, so that the weights of one stay in cache while the rows pass by, but
         enough to fill the registers."""
@@ -261,7 +265,7 @@ class Kernel:
             "sum_offsets": self.sum_offsets.data_ptr(),
             "rowsum_parts": shares,
             "rows": layout.rows,
-            "far": int(self.weight_bytes // shares > CACHE),
+            "far": int(self.far(split)),
             "multiplies": self.multiplies,
         }
         numbers = struct.pack(f"{len(_FIXED)}q", *(values[name] for name in _FIXED))

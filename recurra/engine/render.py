@@ -121,7 +121,9 @@ class _Writer:
             head,
             f"  const int64_t width = c.widths[{g}], tile = c.tiles[{g}], vectors = (width + W - 1) / W;",
             *("  " + line for line in self.setup),
-            "  for (int64_t j = first; j < last; ++j) {",
+            "  const bool back = c.far && s & 1;  // what the last step read last is still in the cache",
+            "  for (int64_t q = first; q < last; ++q) {",
+            "    const int64_t j = back ? first + last - 1 - q : q;",
             "    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile;",
             "    int turn = -1;",
             "    for (int64_t i = low, rows; i < high; i += rows) {",
@@ -175,7 +177,7 @@ class _Writer:
             f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
             f"products(c, segments_{pack}, {len(operands)}, {depth},"
             f" c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
-            f" int({lanes} * wide), int(rows), turn, sum + {first} * wide * ROWS * W);",
+            f" int({lanes} * wide), int(rows), turn, back, sum + {first} * wide * ROWS * W);",
         ]
 
     def schedule_load(self, operand: Node) -> Node:

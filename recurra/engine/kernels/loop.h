@@ -196,9 +196,9 @@ static void meet(const Call& c, int64_t threads) {
 
 // `turn`: which block of rows this is; the first two ask for one half each of the next tile.
 INLINE void products(const Call& c, const Segment* s, int count, int64_t depth, const real* packed, int columns, int rows,
-                     int turn, real* out) {
+                     int turn, bool back, real* out) {
   const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.far && turn < 2];
-  const real* next = packed + depth * columns * W + turn * depth * 2 * W;
+  const real* next = packed + depth * W * ((back ? -columns : columns) + 2 * turn);
   for (int k = 0; k < columns; k += COLUMNS) {
     const int v = columns - k < COLUMNS ? columns - k : COLUMNS;
     multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W, next);
