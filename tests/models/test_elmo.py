@@ -195,6 +195,20 @@ def test_the_norm_is_over_all_real_numbers_of_a_layer():
     torch.testing.assert_close(mix([changed], mask), expected * mask[..., None])
 
 
+def test_a_mix_of_ones_own():
+    plain = ScalarMix(3, normalise=False, scale=False)
+    with torch.no_grad():
+        plain.w.copy_(torch.tensor([0.0, 0.0, 2.0]))
+    model = small(mix=plain)
+    for mixed, top in zip(model.embed(SENTENCES), model.embed(SENTENCES, "top"), strict=True):
+        np.testing.assert_allclose(mixed, 2 * top, rtol=1e-6)
+    normed = small(mix=ScalarMix(3, layer_norm=True)).double()
+    for a, b in zip(normed.embed(SENTENCES, batch_size=3), normed.embed(SENTENCES, batch_size=1), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+    with pytest.raises(InputError, match="mix: got one of 2 layers, expected one of 3"):
+        small(mix=ScalarMix(2))
+
+
 def test_layers_that_do_not_fit():
     with pytest.raises(ShapeError, match="layers: got 1, expected 2"):
         ScalarMix(2)([torch.zeros(2)])

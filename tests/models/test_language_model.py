@@ -14,6 +14,7 @@ from recurra.models.language import (
     LanguageModel,
     NextToken,
     SampledSoftmax,
+    Stack,
     TextError,
     TwoWayStreams,
     Words,
@@ -72,6 +73,19 @@ def test_both_directions_are_two_models_that_share_embedding_and_softmax():
     stories = "abcabcdefgh\nabc"
     mean = (onward.measure(stories)["nats"] + back.measure(stories)["nats"]) / 2
     assert both.measure(stories)["nats"] == pytest.approx(mean, abs=1e-12)
+
+
+def test_dropout_acts_between_layers_and_before_the_softmax():
+    stack, x = Stack("rnn", 3, 4, 2, dropout=1.0).train(), torch.randn(5, 2, 3)
+    (first, second), _ = stack(x)
+    torch.testing.assert_close(first, stack.eval()(x)[0][0])
+    torch.testing.assert_close(second, stack.layers[1](torch.zeros(5, 2, 4))[0])
+    model, text = small(dropout=1.0), tokens(3, 2)
+    before = model(text)[0]
+    torch.testing.assert_close(model.train()(text)[0], model.output.log_probs(torch.zeros(3, 2, 5).double()))
+    assert float((before - model(text)[0]).abs().max().detach()) > 0
+    drowned = small(input_dropout=1.0).train()
+    torch.testing.assert_close(drowned(text)[0], drowned((text + 1) % len(LETTERS))[0])
 
 
 def test_contexts_are_those_of_each_sentence_alone_in_the_order_it_is_written():

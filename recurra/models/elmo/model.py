@@ -33,7 +33,8 @@ class ELMo(nn.Module):
     The defaults are the small published model; the original has `projection_size=512, hidden_size=4096`. `embed` gives
     arrays. As a part of a network, `elmo(characters, lengths)` gives the mixed vectors (T, B, 2·projection_size) of
     sentences that `encode` has spelled, with gradients and zero past a sentence's end: what a tagger's `extra_inputs`
-    needs. `Pretraining` trains one from text.
+    needs. `Pretraining` trains one from text. `dropout` acts between the layers. A `mix` of one's own may be plain, or
+    normalise its layers; `embed` does the latter for every sentence by itself, so that batches do not matter.
     """
 
     def __init__(
@@ -50,8 +51,8 @@ class ELMo(nn.Module):
         cell_clip: float | None = 3.0,
         proj_clip: float | None = 3.0,
         residual: bool = True,
-        layer_norm: bool = False,
         dropout: float = 0.0,
+        mix: ScalarMix | None = None,
     ):
         super().__init__()
         pairs = tuple((width, count) for width, count in filters)
@@ -70,7 +71,9 @@ class ELMo(nn.Module):
         )
         self.encoder = CharacterEncoder(projection_size, character_size, pairs, highways, longest, activation)
         self.ways = nn.ModuleList(self._way(dropout) for _ in range(2))  # forward, backward
-        self.mix = ScalarMix(num_layers + 1, layer_norm=layer_norm)
+        self.mix = ScalarMix(num_layers + 1) if mix is None else mix
+        if self.mix.layers != num_layers + 1:
+            raise InputError("mix", f"one of {self.mix.layers} layers", f"one of {num_layers + 1}: words and layers")
         self.output_size = 2 * projection_size
 
     def _way(self, dropout: float) -> Stack:
@@ -189,7 +192,7 @@ class ELMo(nn.Module):
 
     @classmethod
     def from_files(cls, options: str | Path, weights: str | Path, **changes: Any) -> "ELMo":
-        """The official `options.json` and HDF5 weights; `changes` are `layer_norm` and `dropout`."""
+        """The official `options.json` and HDF5 weights; `changes` are `mix` and `dropout`."""
         read = read_options(options)
         arrays = read_weights(weights, read)
         settings = {name: getattr(read, name) for name in read.__dataclass_fields__}

@@ -28,7 +28,7 @@ class Pretraining:
     """An ELMo as a language model of both directions, sharing its weights, over the words of `sentences`.
 
     `size`: how many words can be predicted, the most frequent ones; `output`: any softmax a language model takes;
-    `dropout` is that before the softmax, where the layers have their own.
+    `dropout` is that of the words and before the softmax; between the layers it is the ELMo's own.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Pretraining:
             ways=elmo.stacks,
             output=output,
             dropout=dropout,
+            input_dropout=dropout,
         )
 
     def streams(

@@ -34,6 +34,8 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "both": ("forward", "backward"),
 }
 OUTPUTS = ("full", "tied", "adaptive", "sampled")
+#: what the constructor is given and `save` does not store among the settings
+_NOT_STORED = ("self", "__class__", "vocabulary", "options")
 IGNORE = -100  # no target at this step; the value torch's cross-entropy leaves out
 
 
@@ -69,21 +71,9 @@ class LanguageModel(nn.Module):
         residual: bool = False,
         **options: Any,
     ):
+        given = {**locals(), **options}
         super().__init__()
-        self.settings: dict[str, Any] = {  # what `save` stores; a module among them cannot be
-            "hidden_size": hidden_size,
-            "num_layers": num_layers,
-            "cell": cell,
-            "direction": direction,
-            "embedding_size": embedding_size,
-            "encoder": encoder,
-            "ways": ways,
-            "output": output,
-            "dropout": dropout,
-            "input_dropout": input_dropout,
-            "residual": residual,
-            **options,
-        }
+        self.settings = {name: value for name, value in given.items() if name not in _NOT_STORED}
         if not isinstance(vocabulary, Vocabulary):
             raise InputError("vocabulary", type(vocabulary).__name__, "Characters, Words or Subwords")
         if direction not in WAYS:
@@ -94,10 +84,9 @@ class LanguageModel(nn.Module):
             raise OptionError("embedding_size", embedding_size, "none beside an encoder of your own")
         self.vocabulary, self.direction, self.encoder = vocabulary, direction, encoder
         self.dropout, self.input_dropout = dropout, input_dropout
-        between = dropout if num_layers > 1 else 0.0
         if ways is None:
             ways = [
-                Stack(cell, encoder.output_size, hidden_size, num_layers, residual=residual, dropout=between, **options)
+                Stack(cell, encoder.output_size, hidden_size, num_layers, residual=residual, dropout=dropout, **options)
                 for _ in WAYS[direction]
             ]
         if len(ways) != len(WAYS[direction]):

@@ -15,7 +15,7 @@ Outputs = tuple[Tensor, ...]  # (T, B, d), one a layer
 class Stack(nn.Module):
     """`num_layers` layers of any cell; with `residual` each layer above the first adds its input to its output.
 
-    `dropout` acts on the input of every layer. Other options are those of `Recurrent` and of the cell.
+    `dropout` acts between layers. Other options are those of `Recurrent` and of the cell.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Stack(nn.Module):
         states = []
         below = x
         for number, layer in enumerate(self.layers):
-            seen = F.dropout(below, self.dropout, self.training) if self.dropout else below
+            seen = F.dropout(below, self.dropout, self.training) if self.dropout and number else below
             y, after = layer(seen, None if state is None else state[number], lengths=lengths, resets=resets)
             below = y + below if self.residual and number else y
             outputs.append(below)
