@@ -271,6 +271,7 @@ def test_compiles_in_one_graph():
         torch.testing.assert_close(compiled(emissions, tags, LENGTHS), crf(emissions, tags, LENGTHS))
 
 
+@pytest.mark.slow
 def test_is_a_good_operation_of_torch():
     crf, (emissions, tags) = field(), case()
     leaves = [part.detach().requires_grad_() for part in (emissions, *crf.scores())]
