@@ -187,11 +187,12 @@ def _reservoir(reservoir: Any) -> Recurrent:
 
 
 def module_of(model: Any) -> nn.Module:
-    """The network inside what a user calls a model."""
+    """The network inside what a user calls a model, torch.nn's layers as recurra's."""
     if isinstance(model, Cell):
         return Lone(model)
     if isinstance(model, nn.Module):
-        return model
+        foreign = any(isinstance(part, nn.RNNBase) for part in model.modules())
+        return accelerate(copy.deepcopy(model)) if foreign else model
     if hasattr(model, "members_"):
         return Reservoirs(model)
     for attribute in ("model_", "module_", "model"):
@@ -215,7 +216,7 @@ class Subject:
         given = module_of(model)
         weight = next(given.parameters(), torch.empty(0))
         dtype = weight.dtype if dtype is None else dtype
-        self.module = accelerate(copy.deepcopy(given)).to(dtype=dtype).eval().requires_grad_(True)
+        self.module = copy.deepcopy(given).to(dtype=dtype).eval().requires_grad_(True)
         self.batch_first = bool(getattr(given, "batch_first", False))
         taken = sample(data, sequences=sequences, steps=steps, batch_first=self.batch_first)
         self.sample = taken.to(weight.device, dtype)

@@ -72,8 +72,7 @@ class Browser:
         page.ask("Performance.enable", timeDomain="threadTicks")  # processor time: a busy machine does not count
         page.ask("Page.navigate", url=path.resolve().as_uri())
         page.wait_for("document.readyState === 'complete'")
-        measured = {one["name"]: one["value"] for one in page.ask("Performance.getMetrics")["metrics"]}
-        page.seconds = measured["TaskDuration"]
+        page.seconds = page.processor_seconds()
         return page
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict:
@@ -122,6 +121,11 @@ class Page:
 
     def ask(self, method: str, **parameters: Any) -> dict:
         return self.browser.ask(method, self.session, **parameters)
+
+    def processor_seconds(self) -> float:
+        """What the main thread has worked so far."""
+        measured = {one["name"]: one["value"] for one in self.ask("Performance.getMetrics")["metrics"]}
+        return measured["TaskDuration"]
 
     def run(self, program: str) -> Any:
         """The value of an expression, promises awaited."""

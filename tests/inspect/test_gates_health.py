@@ -49,7 +49,7 @@ def test_hovering_shows_the_token():
     found = gate_activity(LanguageModel(len(data.vocabulary)), data)
     heat = found.figure("f").data[0]
     assert [found.sample.label(0, t) for t in range(4)] == ["a", "<", "b", ">"]
-    assert list(heat.customdata[0]) == ["a", "&lt;", "b", "&gt;"]
+    assert list(heat.customdata[0]) == ["step 1: a", "step 2: &lt;", "step 3: b", "step 4: &gt;"]
     assert "customdata" in heat.hovertemplate
 
 

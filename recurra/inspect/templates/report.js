@@ -5,9 +5,18 @@ const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: [
 const narrow = (element) => element.clientWidth < 500;
 const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
 
+// plotly is read when the first figure comes near: until then the page is open and readable. The policy knows its hash.
+function load() {
+  if (window.Plotly) return;
+  const script = document.createElement("script");
+  script.textContent = document.getElementById("plotly").textContent;
+  document.head.append(script);
+}
+
 function draw(element) {
   if (element.dataset.state) return;
   element.dataset.state = "drawing";
+  load();
   const spec = specs[Number(element.dataset.figure)];
   const layout = { ...spec.layout, font: { ...spec.layout.font, color: ink() } };
   if (narrow(element)) {
@@ -21,9 +30,9 @@ function draw(element) {
 }
 
 const near = new IntersectionObserver((entries) => {
-  for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
+  for (const entry of entries) if (entry.isIntersecting) setTimeout(draw, 0, entry.target);
 }, { rootMargin: "400px" });
-for (const plot of plots) near.observe(plot);
+addEventListener("load", () => setTimeout(() => { for (const plot of plots) near.observe(plot); }, 0));
 
 for (const section of document.querySelectorAll("details")) {
   section.addEventListener("toggle", () => {

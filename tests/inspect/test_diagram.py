@@ -1,0 +1,196 @@
+"""Diagrams are drawn from what a cell computes: every cell, user cells, networks; and equations as MathML."""
+
+import re
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import pytest
+import torch
+from cases import Case, every_case
+from torch import Tensor, nn, sigmoid, tanh
+
+import recurra as rc
+from recurra.errors import InputError
+from recurra.inspect.cellgraph import parts_of
+from recurra.inspect.layered import place
+from recurra.inspect.mathml import cell_mathml, mathml
+from recurra.inspect.notation import parse
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(svg: str) -> ET.Element:
+    return ET.fromstring(svg)
+
+
+def labels(svg: str) -> list[str]:
+    return ["".join(text.itertext()).replace("\u200b", "") for text in drawn(svg).iter(f"{SVG}text")]
+
+
+def count(svg: str, kind: str) -> int:
+    return sum(kind in (one.get("class") or "").split() for one in drawn(svg).iter())
+
+
+# ---------------------------------------------------------------------------------------------------- cells
+
+
+@every_case
+def test_every_cell_is_drawn_whole(case: Case):
+    cell = case.cell()
+    found = labels(str(rc.diagram(cell)))
+    for state in cell.states:
+        assert any(label.startswith(state) and "t" in label for label in found), f"{state} is missing in {found}"
+    assert "xt" in found
+
+
+@every_case
+def test_nothing_stands_on_top_of_another(case: Case):
+    parts = parts_of(case.cell())
+    place(parts)
+    assert len({(part.layer, round(part.row, 3)) for part in parts}) == len(parts)
+    for column in {part.layer for part in parts}:
+        rows = sorted(part.row for part in parts if part.layer == column)
+        assert all(b - a > 0.6 for a, b in pairwise(rows))
+    for part in parts:
+        assert all(source.layer < part.layer for source in part.sources), "a line runs backwards"
+
+
+def test_the_lstm_has_four_gates_and_one_belt():
+    svg = str(rc.diagram("lstm"))
+    found = labels(svg)
+    assert [found.count(gate) for gate in ("ft", "it", "gt", "ot")] == [1, 1, 1, 1]
+    assert found.count("σ") == 3
+    parts = parts_of(rc.registry()["lstm"](3, 4))
+    belt = [part for part in parts if part.belt]
+    assert {part.label for part in belt} == {"c_{t-1}", r"\odot", "+", "c_{t}"}
+    assert count(svg, "belt") == 3  # from the old memory over two operations to the new one
+
+
+def test_the_grus_belt_is_its_state():
+    belt = [part.label for part in parts_of(rc.registry()["gru"](3, 4)) if part.belt]
+    assert {"h_{t-1}", "h_{t}"} <= set(belt)
+
+
+def test_boxes_say_their_equations():
+    titles = [title.text for title in drawn(str(rc.diagram("lstm"))).iter(f"{SVG}title")]
+    assert any(title and title.startswith("f_{t} = ") and "W_{f}" in title for title in titles)
+
+
+def test_steps_side_by_side():
+    found = labels(str(rc.diagram("lstm", unfold=3)))
+    assert {"xt−1", "xt", "xt+1", "ft−1", "ft", "ft+1"} <= set(found)
+
+
+class Leaky(rc.Cell):
+    """A user's own."""
+
+    states = ("h", "memory")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.gate, self.new = self.affine("x", "h"), self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        openness = sigmoid(self.gate(x, h))
+        memory = memory + openness * tanh(self.new(x, h))
+        return tanh(memory), memory
+
+
+def test_a_users_cell_is_drawn_with_the_users_names():
+    found = labels(str(rc.diagram(Leaky(3, 4))))
+    assert {"opennesst", "memoryt"} <= set(found)
+    belt = {part.label for part in parts_of(Leaky(3, 4)) if part.belt}
+    assert r"\mathrm{memory}_{t}" in belt
+
+
+# ---------------------------------------------------------------------------------------------------- networks
+
+
+def test_a_folded_network_has_a_loop_and_an_unfolded_one_a_box_a_step():
+    folded, unfolded = (
+        str(rc.diagram(rc.layer("rnn", 3, 4), unfold=0)),
+        str(rc.diagram(rc.layer("rnn", 3, 4), unfold=4)),
+    )
+    assert labels(folded).count("RNN 4") == 1
+    assert "−1" in labels(folded)
+    assert labels(unfolded).count("RNN 4") == 4
+    assert "−1" not in labels(unfolded)
+
+
+def test_long_delays_reach_over_steps():
+    layer = rc.layer("delay_rnn", 3, 4, delays=(1, 3))
+    unfolded = str(rc.diagram(layer))
+    assert "W3" in labels(unfolded)
+    assert labels(unfolded).count("DelayRNN 4") == 4  # one step more than the delay, so that it can be seen
+    assert count(unfolded, "delayed") == 1
+    assert {"−1", "−3"} <= set(labels(str(rc.diagram(layer, unfold=0))))
+
+
+@pytest.mark.parametrize("bidirectional", [True, "separate"])
+def test_both_directions_of_every_layer_are_there(bidirectional):
+    layer = rc.layer("lstm", 3, 4, num_layers=2, bidirectional=bidirectional)
+    found = labels(str(rc.diagram(layer)))
+    assert found.count("→ LSTM 4") == found.count("← LSTM 4") == 6
+
+
+def test_a_model_is_drawn_with_what_stands_around_its_layers():
+    model = nn.Sequential(nn.Embedding(9, 3), rc.layer("gru", 3, 4), nn.Linear(4, 2))
+    found = labels(str(rc.diagram(model, unfold=2)))
+    assert [found.count(name) for name in ("Embedding", "GRU 4", "Linear")] == [2, 2, 2]
+
+
+def test_an_echo_state_network_tells_fixed_from_learned():
+    svg = str(rc.diagram(rc.EchoStateNetwork(units=50, feedback=0.3)))
+    assert {"xt", "yt", "U", "V", "F"} <= set(labels(svg))
+    assert count(svg, "fixed") > 10
+
+
+def test_names_from_outside_stay_text():
+    strange = type("</text><script>alert(1)</script>", (Leaky,), {})
+    svg = str(rc.diagram(strange(3, 4)))
+    assert "<script" not in svg
+    assert any("<script>" in label for label in labels(svg))
+
+
+def test_it_is_saved_and_shown(tmp_path):
+    picture = rc.diagram("gru")
+    assert picture._repr_svg_() == picture.save(tmp_path / "gru.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("what", "unfold"), [(nn.Linear(2, 2), 3), ("lstm", -1), ("lstm", 2.5), (7, 3)])
+def test_what_it_refuses(what, unfold):
+    with pytest.raises(InputError):
+        rc.diagram(what, unfold)
+
+
+# ---------------------------------------------------------------------------------------------------- MathML
+
+
+@every_case
+def test_every_cells_equations_become_mathml(case: Case):
+    cell = case.cell()
+    table = ET.fromstring(cell_mathml(cell))
+    rows = list(table.iter("mtr"))
+    assert len(rows) == cell.equations().count("&=")
+    allowed = {"math", "mtable", "mtr", "mtd", "mi", "mn", "mo", "mrow", "msub", "msup", "msubsup", "mfrac", "msqrt", "mover", "mspace"}  # fmt: skip # noqa: E501
+    assert {element.tag for element in table.iter()} <= allowed
+    for element in table.iter():
+        wanted = {"msub": 2, "msup": 2, "msubsup": 3, "mfrac": 2, "mover": 2}.get(element.tag)
+        assert wanted is None or len(element) == wanted
+
+
+def test_mathml_says_what_latex_says():
+    text = mathml(r"\frac{1}{\tau} \odot \tanh\left(W\,h_{t-1}\right)")
+    assert "".join(ET.fromstring(text).itertext()) == "1τ⊙tanh(Wht−1)"
+    assert re.sub(r"<[^>]+>", " ", mathml("a_{b}^{2}")).split() == ["a", "b", "2"]
+
+
+def test_latex_that_is_not_recurras_is_refused():
+    for text in (r"\textbf{x}", "a}"):
+        with pytest.raises(InputError):
+            parse(text)
+
+
+def test_a_layers_own_sizes_do_not_matter():
+    torch.manual_seed(0)
+    assert cell_mathml(rc.registry()["gru"](3, 4)) == cell_mathml(rc.registry()["gru"](30, 40))
