@@ -6,6 +6,7 @@ of a ragged batch are gathered on entry and scattered on exit, so every shape ou
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from .cpu import Compiled, Ran
 from .layout import Layout, dense
 from .replay import replay
 
-PLANS: dict[str, Compiled] = {}
+PLANS: dict[str, Any] = {}  # Compiled, or the GPU's OnGpu: the same names
 
 
 class _Rows:
@@ -108,7 +109,12 @@ def _scan(
     return [outputs[0], *finals, *outputs[1:], *(rows.room(v) for v in kept)]
 
 
+def _scan_on_gpu(key, x, states, masks, weights, lengths) -> list[Tensor]:
+    return PLANS[key].forward(x, states, masks, weights, lengths)
+
+
 torch.library.impl("recurra::scan", "cpu", _scan)
+torch.library.impl("recurra::scan", "cuda", _scan_on_gpu)
 
 
 @torch.library.register_fake("recurra::scan")
@@ -124,7 +130,7 @@ def _(key, x, states, masks, weights, lengths):
     outputs += [x.new_empty(steps, batch, buffers[name].width) for name in plan.plan.named.values()]
     if plan.trains:
         outputs += [room(buffers[name].width) for name in (*plan.histories, *plan.plan.kept)]
-        outputs += [room(output)] if lengths is not None else []
+        outputs += [room(output)] if lengths is not None and x.device.type == "cpu" else []
     return outputs
 
 
@@ -170,7 +176,15 @@ def _scan_backward(
     return [given, *rows.unsort(dstates), *pieces]
 
 
+def _scan_backward_on_gpu(key, cotangents, x, states, masks, weights, lengths, results, wants_states) -> list[Tensor]:
+    plan = PLANS[key]
+    y, _, names, kept = _parts(results, len(states), len(plan.plan.named))
+    wanted = _parts(cotangents, len(states), len(plan.plan.named))[:3]
+    return plan.backward(wanted, x, states, masks, weights, lengths, (y, names, kept), wants_states)
+
+
 torch.library.impl("recurra::scan_backward", "cpu", _scan_backward)
+torch.library.impl("recurra::scan_backward", "cuda", _scan_backward_on_gpu)
 
 
 @torch.library.register_fake("recurra::scan_backward")

@@ -23,7 +23,7 @@ def replay(
     step = _Step(plan, dict(zip(plan.equations.hoisted, weights, strict=True)))
     rings = {s.name: list(v.unbind(1)) if s.delays else [v] for s, v in zip(plan.states, states, strict=True)}
     outs: dict[str, list[Tensor]] = {name: [] for name in (plan.output, *plan.named.values())}
-    running = None if lengths is None else torch.arange(x.shape[0])[:, None] < lengths
+    running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths.to(x.device)
     if running is not None:  # nothing of the padding, be it infinite, reaches a gradient
         x = x.masked_fill(~running[..., None], 0.0)
     for t, row in enumerate(x.unbind(0)):

@@ -1,6 +1,8 @@
 """The one entry to the engines: cell + sequences → outputs. Here, and nowhere else, a backend is chosen."""
 
+import functools
 import hashlib
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ from ..cell import Cell, registry
 from ..errors import TraceError, UnknownNameError
 from . import build, compiled, reference
 from .cpu import Compiled
+from .gpu.run import OnGpu
 from .lowering import Unsupported
 from .plan import plan
 from .reference import Scanned, Sequences
@@ -79,9 +82,17 @@ def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, T
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *given.state, *weights.values()))
     dtype = next(iter(weights.values())).dtype
     needs_x = train and given.x.requires_grad
-    key = _key(cell, train, needs_x, keep_trace, torch.float32 if dtype in NARROW else dtype)
+    on_gpu = given.x.is_cuda
+    if on_gpu and torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+    elif dtype in NARROW and not on_gpu:
+        dtype = torch.float32
+    key = _key(cell, train, needs_x, keep_trace, dtype, given.x.device.type)
     if key.startswith("!"):
         return Choice("reference", key[1:])
+    if on_gpu:
+        reason = compiled.PLANS[key].obstacle(given.x.shape[1], given.x.device)
+        return Choice("reference", reason) if reason else Choice("compiled", "one kernel runs all steps", key)
     if key.startswith("?"):
         return Choice("replayed", "no C++ compiler works here", key[1:])
     return Choice("compiled", "the step was planned and compiled", key)
@@ -95,22 +106,31 @@ def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
         return "a functorch transform or forward-mode differentiation is active"
     if torch.compiler.is_exporting() or torch.jit.is_tracing():
         return "the model is being exported, and other runtimes know no operation of recurra's"
-    if given.x.device.type != "cpu":
+    if given.x.device.type not in ("cpu", "cuda") or (given.x.is_cuda and not _has_gluon()):
         return f"x is on {given.x.device}"
     if 0 in given.x.shape:
         return "x is empty"
     if given.resets is not None and torch.compiler.is_compiling():
         return "resets change the shapes, which torch.compile must know"
     dtypes = {w.dtype for w in weights.values() if w.is_floating_point()}
-    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64, *NARROW}:
+    known = {torch.float32, *NARROW} if given.x.is_cuda else {torch.float32, torch.float64, *NARROW}
+    if len(dtypes) != 1 or not dtypes <= known:
         return f"weights of dtypes {sorted(map(str, dtypes))}"
-    if not torch.is_autocast_enabled("cpu") and {given.x.dtype, *(s.dtype for s in given.state)} != dtypes:
+    if not torch.is_autocast_enabled(given.x.device.type) and {given.x.dtype, *(s.dtype for s in given.state)} != dtypes:
         return "x, the states and the weights differ in dtype"
     if any(m.requires_grad for m in given.masks.values()):
         return "a mask requires a gradient"
     if any(s.requires_grad for s, spec in zip(given.state, cell.carried, strict=True) if spec.name == "t"):
         return "the time index requires a gradient"
     return ""
+
+
+@functools.cache
+def _has_gluon() -> bool:
+    """Whether the installed Triton has the layer the GPU's kernels are written in."""
+    return importlib.util.find_spec("triton") is not None and (
+        importlib.util.find_spec("triton.experimental.gluon") is not None
+    )
 
 
 def _transformed() -> bool:
@@ -122,12 +142,12 @@ def _transformed() -> bool:
 _KEYS: WeakKeyDictionary[Cell, dict[Any, str]] = WeakKeyDictionary()
 
 
-def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype) -> str:
+def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
     """The plan for this cell, made when first asked for; `!reason` if there can be none, `?key` without a compiler."""
     known = _KEYS.setdefault(cell, {})
-    asked = (trace_key(cell), train, needs_x, named, dtype, build.compiler())
+    asked = (trace_key(cell), train, needs_x, named, dtype, device, build.compiler())
     if asked not in known:
-        known[asked] = _new_key(cell, train, needs_x, named, dtype)
+        known[asked] = _new_key(cell, train, needs_x, named, dtype, device)
     return known[asked]
 
 
@@ -136,7 +156,7 @@ def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype
 _key._dynamo_marked_constant = True  # pyrefly: ignore
 
 
-def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype) -> str:
+def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
     try:
         step = _trace_apart(cell)
     except TraceError as reason:
@@ -144,17 +164,18 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
     with apart():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
         text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
-        flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''} {dtype}"
+        flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''} {dtype} {device}"
         key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags}"
         if key in compiled.PLANS:
             return key
         try:
-            made = Compiled(plan(cell, step, train=train, needs_x=needs_x, named=named), dtype)
+            planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
+            made = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
         except Unsupported as reason:
             _tell_unsupported(cell, str(reason))
             return f"!the compiled engine has no {reason}"
         compiled.PLANS[key] = made
-        return key if _built(made) else f"?{key}"
+        return key if device == "cuda" or _built(made) else f"?{key}"
 
 
 def _built(made: Compiled) -> bool:
@@ -225,8 +246,9 @@ def _collect(module: nn.Module, path: str, found: dict[str, Tensor]) -> bool:
 
 
 def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:
-    if torch.is_autocast_enabled("cpu"):
-        with torch.autocast("cpu", enabled=False):
+    device = given.x.device.type
+    if torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
             return _run(weights, given, keep_trace, choice)
     made = compiled.PLANS[choice.key]
     hoisted = made.prologue(weights)
@@ -239,7 +261,7 @@ def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice:
     else:
         results = compiled.scan(choice.key, x, states, masks, wide, given.lengths)
     count = 1 + len(states)
-    dtype = hoisted[0].dtype if hoisted else given.x.dtype
+    dtype = made.dtype if device == "cuda" else hoisted[0].dtype if hoisted else given.x.dtype
     y, *finals = (value if value.dtype == dtype else value.to(dtype) for value in results[:count])
     if not keep_trace:
         return Scanned(y, tuple(finals))

@@ -32,7 +32,7 @@ class Cut:
 def without_resets(cell: Cell, given: Sequences) -> Cut:
     assert given.resets is not None
     steps, batch = given.x.shape[:2]
-    resets = given.resets.to(torch.bool)
+    resets = given.resets.to(given.x.device, torch.bool)
     begins = resets.clone()
     begins[0] = True
     who, start = begins.t().nonzero().unbind(1)
@@ -42,7 +42,7 @@ def without_resets(cell: Cell, given: Sequences) -> Cut:
         stop = torch.minimum(stop, given.lengths.to(stop)[who])
     lengths = (stop - start).clamp(min=0)
     longest = max(1, int(lengths.max()))
-    time = torch.arange(longest)[:, None]
+    time = torch.arange(longest, device=start.device)[:, None]
     index = (start + time).clamp(max=steps - 1) * batch + who
     valid = time < lengths
     goes_on = (start == 0) & ~resets[0][who]

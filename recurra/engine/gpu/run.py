@@ -1,0 +1,433 @@
+"""Run a plan on a GPU: what is made before the loop, the kernel, and the products left for after it."""
+
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cell import TIME
+from .. import build
+from ..cpu import Compiled
+from ..nodes import Matrix, Node
+from ..over_time import runs
+from ..plan import Plan, Product
+from ..schedule import Schedule, schedule
+from .render import Rendered, render
+from .tiling import Tiling, tiling
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A rendered kernel, ready to be called."""
+
+    rendered: Rendered
+    tiling: Tiling
+    function: Any
+
+    def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
+        tiles, device = self.tiling.tiles(batch), bound[self.rendered.arguments[0]].device
+        pointers = [bound[name] for name in self.rendered.arguments]
+        if device.type == "cpu":  # Triton's interpreter
+            self.function[1, tiles](*pointers, steps, batch, tiles)
+            return
+        grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)))
+        with torch.cuda.device(device):
+            self.function[grid](
+                *pointers, steps, batch, tiles, num_warps=self.tiling.warps, launch_cooperative_grid=True
+            )
+
+
+@functools.cache
+def processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+class OnGpu:
+    """A plan with its kernels, rendered and compiled when first used."""
+
+    def __init__(self, plan: Plan, dtype: torch.dtype):
+        self.plan, self.dtype = plan, dtype
+        self.shared = Compiled(plan, dtype)  # the bookkeeping of weights is the same on every device
+        self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
+        self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
+        self.runs = self.shared.runs if plan.backward is not None else []
+        self.loops: dict[Any, Loop] = {}
+
+    @property
+    def trains(self) -> bool:
+        return self.plan.backward is not None
+
+    @functools.cached_property
+    def forward_schedule(self) -> Schedule:
+        return schedule(self.plan.forward)
+
+    @functools.cached_property
+    def backward_schedule(self) -> Schedule:
+        assert self.plan.backward is not None
+        return schedule(self.plan.backward)
+
+    def obstacle(self, batch: int, device: torch.device) -> str:
+        """Why these kernels cannot run for a batch; empty if they can."""
+        for backward in (False, True) if self.trains else (False,):
+            if self.tiling(backward, batch, device) is None:
+                return "the card has too few multiprocessors for so wide a layer"
+            self.loop(backward, batch, False, device)
+        widest = max(b.width for b in self.forward_schedule.buffers.values())
+        return "" if batch * widest < 2**31 else "a step has too many numbers"
+
+    def tiling(self, backward: bool, batch: int, device: torch.device) -> Tiling | None:
+        chosen = self.backward_schedule if backward else self.forward_schedule
+        if device.type == "cpu":
+            wide = max(8, *(group.width for group in chosen.groups))
+            return Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
+        return tiling(chosen, self.dtype.itemsize, batch, processors(device))
+
+    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop:
+        shape = self.tiling(backward, batch, device)
+        assert shape is not None, "asked before"
+        key = (backward, shape, ragged, _precision(), device.type)
+        if key not in self.loops:
+            chosen = self.backward_schedule if backward else self.forward_schedule
+            rendered = render(
+                chosen,
+                self.plan,
+                shape,
+                8 * self.dtype.itemsize,
+                _precision(),
+                backward=backward,
+                ragged=ragged,
+                trains=self.trains,
+                interpreted=device.type == "cpu",
+            )
+            self.loops[key] = Loop(rendered, shape, _loaded(rendered.text).kernel)
+        return self.loops[key]
+
+    # ------------------------------------------------------------------------------------------ forward
+
+    def forward(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+    ) -> list[Tensor]:
+        """[y, final states, named values, histories of the states that are not y, what else backward needs]."""
+        steps, batch = x.shape[:2]
+        given = dict(zip(self.weight_names, weights, strict=True))
+        loop = self.loop(False, batch, lengths is not None, x.device)
+        bound = self._inputs(x, states, masks, given, lengths)
+        room = _Room(self, x, steps * batch, loop.rendered.exchanged)
+        if loop.rendered.lanes:
+            bound["pre"] = _input_products(loop.rendered, bound["x"], given)
+        for state in self.plan.states:
+            bound[f"hist:{state.name}"] = room.rows(f"hist:{state.name}", state.size)
+            bound[f"final:{state.name}"] = x.new_empty(batch, state.size)
+        room.fill_rest(bound, loop, self.forward_schedule, batch)
+        loop(bound, steps, batch)
+        finals = [self._final(state, bound, steps, batch, lengths) for state in self.plan.states]
+        y = bound[self._output()]
+        rest = [bound[name] for name in self.plan.named.values()]
+        kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
+        return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
+
+    def _output(self) -> str:
+        return f"hist:{self.plan.output}" if self.plan.output in self._names() else "output"
+
+    def _names(self) -> set[str]:
+        return {state.name for state in self.plan.states}
+
+    def _inputs(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        given: Mapping[str, Tensor],
+        lengths: Tensor | None,
+    ) -> dict[str, Tensor]:
+        bound = {"x": x.reshape(-1, x.shape[-1]).contiguous()}
+        for name, mask in zip(self.plan.masks, masks, strict=True):
+            bound[name] = mask.reshape(-1, mask.shape[-1]).contiguous()
+        for state, value in zip(self.plan.states, states, strict=True):
+            slots = value.transpose(0, 1) if state.delays else value
+            # A product gives every NaN the same bits, and never those that mean "nothing yet".
+            bound[f"init:{state.name}"] = (slots * 1.0).contiguous()
+        if TIME in self._names():
+            bound[f"init:{TIME}"] = bound[f"init:{TIME}"].float()
+        bound |= {f"weight:{name}": weight.contiguous() for name, weight in given.items()}
+        if lengths is not None:
+            bound["lengths"] = lengths.to(x.device, torch.int32)
+        return bound
+
+    def _final(self, state: Any, bound: dict[str, Tensor], steps: int, batch: int, lengths: Tensor | None) -> Tensor:
+        ends = bound["lengths"].long() if lengths is not None else torch.full((batch,), steps, device=bound["x"].device)
+        history, start = bound[f"hist:{state.name}"], bound[f"init:{state.name}"]
+        if state.name == TIME:
+            time = torch.arange(1, steps + 1, device=history.device)[:, None]
+            history.copy_((start.view(1, batch) + time).reshape(-1, 1))
+            return (start + ends[:, None]).to(self.dtype)
+        if not state.delays:
+            return bound[f"final:{state.name}"]
+        row = torch.arange(batch, device=history.device)
+        values = []
+        for j in range(state.depth):
+            t = ends - 1 - j
+            there = history.view(steps, batch, -1)[t.clamp(min=0), row]
+            before = start[(-1 - t).clamp(min=0), row]
+            values.append(torch.where((t >= 0)[:, None], there, before))
+        return torch.stack(values, 1)
+
+    # ------------------------------------------------------------------------------------------ backward
+
+    def backward(
+        self,
+        cotangents: tuple[Tensor | None, Sequence[Tensor | None], Sequence[Tensor | None]],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        """[the cotangent of x, or nothing, those of the states if wanted, and pieces of those of the weights]."""
+        steps, batch = x.shape[:2]
+        given = dict(zip(self.weight_names, weights, strict=True))
+        loop = self.loop(True, batch, lengths is not None, x.device)
+        if lengths is not None:  # nothing of the padding, be it infinite, reaches a gradient
+            running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
+            x = x.masked_fill(~running[..., None], 0.0)
+        bound = self._inputs(x, states, masks, given, lengths)
+        room = _Room(self, x, steps * batch, loop.rendered.exchanged)
+        self._bind_results(bound, results)
+        self._bind_cotangents(bound, cotangents, steps, batch, room)
+        room.fill_rest(bound, loop, self.backward_schedule, batch)
+        loop(bound, steps, batch)
+        after = _After(self, bound, given, steps, batch)
+        dx = after.input() if self.plan.needs_x else x.new_empty(0)
+        dstates = [
+            after.initial(s.name, d) for s, d in zip(self.plan.states, cotangents[1], strict=True) if wants_states
+        ]
+        sums = bound["sums"].sum(0).to(self.dtype) if "sums" in bound else x.new_empty(0)
+        return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(after.over_time, self.runs), sums]
+
+    def _bind_results(
+        self, bound: dict[str, Tensor], results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]
+    ) -> None:
+        y, named, kept = results
+        flat = y.reshape(-1, y.shape[-1])
+        bound[self._output()] = flat
+        histories = [f"hist:{name}" for name in self.histories]
+        bound |= dict(zip([*histories, *self.plan.kept], kept, strict=True))
+        bound |= {n: v.reshape(-1, v.shape[-1]) for n, v in zip(self.plan.named.values(), named, strict=True)}
+
+    def _bind_cotangents(
+        self, bound: dict[str, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room"
+    ) -> None:
+        dy, dfinals, dnamed = cotangents
+        assert self.plan.backward is not None
+        outputs = {"doutput": dy} | {f"d{n}": d for n, d in zip(self.plan.named.values(), dnamed, strict=True)}
+        for name, value in outputs.items():
+            width = self.plan.backward.buffers[name].width
+            bound[name] = room.zeros(width) if value is None else value.reshape(-1, width).contiguous()
+        for state, value in zip(self.plan.states, dfinals, strict=True):
+            shape = state.shape(batch)
+            final = bound["x"].new_zeros(shape) if value is None else value.contiguous()
+            if state.delays:
+                final = self._spread(final, bound, steps, batch)
+            bound[f"dfinal:{state.name}"] = final
+            bound[f"dinit:{state.name}"] = bound["x"].new_empty(batch, state.size)
+
+    def _spread(self, final: Tensor, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
+        """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
+        spread = final.new_zeros(steps, batch, final.shape[2])
+        ends, row = _ends(bound, steps, batch), torch.arange(batch, device=final.device)
+        for j in range(final.shape[1]):
+            t = ends - 1 - j
+            spread[t.clamp(min=0), row] += torch.where((t >= 0)[:, None], final[:, j], 0.0)
+        return spread.view(steps * batch, -1)
+
+
+def _own(rows: Tensor, steps: int) -> Tensor:
+    """The same memory as (T, B, n); not a view, so that an operation in place is as allowed as on any output."""
+    shape = (steps, rows.shape[0] // steps, rows.shape[1])
+    whole = torch.empty(0, dtype=rows.dtype, device=rows.device)
+    return whole.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
+
+
+def _precision() -> str:
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "x3"
+
+
+def _ends(bound: Mapping[str, Tensor], steps: int, batch: int) -> Tensor:
+    return bound["lengths"].long() if "lengths" in bound else torch.full((batch,), steps, device=bound["x"].device)
+
+
+class _Room:
+    """Memory for what the loop writes."""
+
+    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: set[str]):
+        self.made, self.like, self.count, self.exchanged = made, like, rows, exchanged
+
+    def rows(self, name: str, width: int, dtype: torch.dtype | None = None) -> Tensor:
+        room = torch.empty(self.count, width, dtype=dtype or self.made.dtype, device=self.like.device)
+        if name in self.exchanged:
+            room.view(FULL[room.dtype]).fill_(-1)
+        return room
+
+    def zeros(self, width: int) -> Tensor:
+        return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
+
+    def fill_rest(self, bound: dict[str, Tensor], loop: Loop, schedule: Schedule, batch: int) -> None:
+        """Bind every argument that is not bound yet."""
+        for name in loop.rendered.arguments:
+            if name in bound:
+                continue
+            if name == "sums":
+                total = sum(node.width for _, node in schedule.sums)
+                bound[name] = torch.zeros(loop.tiling.tiles(batch), total, device=self.like.device)
+            elif name == "rowsums":
+                bound[name] = self.rows(name, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
+            else:
+                dtype = torch.float32 if name.startswith("carry:") else None
+                bound[name] = self.rows(name, schedule.buffers[name].width, dtype)
+
+
+def _input_products(rendered: Rendered, x: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+    """The products of all lanes with x, for all steps at once."""
+    return x @ torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes]).t()
+
+
+def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    parts = [
+        (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == "x"
+    ]
+    if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
+        return _matrix(given, parts[0][1])
+    whole = x.new_zeros(lane.width, x.shape[1])
+    for offset, matrix in parts:
+        whole[:, offset : offset + matrix.deep] += _matrix(given, matrix)
+    return whole
+
+
+def _matrix(given: Mapping[str, Tensor], matrix: Matrix) -> Tensor:
+    """(wide, deep), as a product uses it."""
+    weight = given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
+    return weight.t() if matrix.flipped else weight
+
+
+class _After:
+    """What is left when the loop is done: products over all steps at once."""
+
+    def __init__(self, made: OnGpu, bound: dict[str, Tensor], given: dict[str, Tensor], steps: int, batch: int):
+        self.plan, self.bound, self.given, self.steps, self.batch = made.plan, bound, given, steps, batch
+
+    def delta(self, run: list[Product]) -> Tensor:
+        first, last = run[0].delta, run[-1].delta
+        return self.bound[first.buffer][:, first.offset : last.offset + last.width]
+
+    def over_time(self, run: list[Product]) -> Tensor:
+        """The gradients of some matrices: δᵀ times what they multiplied."""
+        delta, load = self.delta(run), run[0].operand
+        columns = slice(load.offset, load.offset + run[0].matrix.deep)
+        if run[0].state is None:
+            assert self.plan.backward is not None
+            source = self.plan.backward.buffers[load.buffer].source
+            return delta.t() @ self.bound[f"hist:{source}" if source else load.buffer][:, columns]
+        lag = min(run[0].lag, self.steps)
+        history = self.bound[f"hist:{run[0].state}"][:, columns]
+        total = delta[lag * self.batch :].t() @ history[: (self.steps - lag) * self.batch]
+        for t in range(lag):
+            early = delta[t * self.batch : (t + 1) * self.batch]
+            total = torch.addmm(total, early.t(), self._start(run[0].state, run[0].lag - 1 - t)[:, columns])
+        return total
+
+    def _start(self, state: str, slot: int) -> Tensor:
+        start = self.bound[f"init:{state}"]
+        return start[slot] if start.dim() == 3 else start
+
+    def input(self) -> Tensor:
+        width = self.bound["x"].shape[1]
+        total: Tensor | None = None
+        if "dx" in self.bound:
+            total = self.bound["dx"]
+            self._clear_untouched(total)
+        for run in runs(self.plan):
+            if run[0].operand.buffer != "x":
+                continue
+            low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
+            part = self.delta(run) @ torch.cat([_matrix(self.given, p.matrix) for p in run])
+            if total is None and high - low == width:
+                total = part
+            else:
+                total = torch.zeros_like(self.bound["x"]) if total is None else total
+                total[:, low:high] += part
+        return torch.zeros_like(self.bound["x"]) if total is None else total
+
+    def _clear_untouched(self, dx: Tensor) -> None:
+        assert self.plan.backward is not None
+        written: set[int] = set()
+        for out in self.plan.backward.outs:
+            if out.buffer == "dx":
+                written |= set(range(out.offset, out.offset + out.node.width))
+        for column in set(range(dx.shape[1])) - written:
+            dx[:, column] = 0
+
+    def initial(self, name: str, final: Tensor | None) -> Tensor:
+        """The cotangent of a state's initial value."""
+        state = next(s for s in self.plan.states if s.name == name)
+        total = torch.zeros(state.depth, self.batch, state.size, dtype=torch.float32, device=self.bound["x"].device)
+        for lag in state.delays or (1,):
+            for t in range(min(lag, self.steps)):
+                total[lag - 1 - t] += self._received(name, lag, t, bool(state.delays))
+        carried = (name, 1) in self.plan.carries and not state.delays
+        if final is not None and not carried and name != TIME:
+            self._pass_through(total, final)
+        total = total.to(self.bound["x"].dtype)
+        return total.transpose(0, 1).contiguous() if state.delays else total[0]
+
+    def _received(self, name: str, lag: int, t: int, delayed: bool) -> Tensor:
+        """What a value before the first step gets from step `t`, which saw it `lag` steps back."""
+        rows = slice(t * self.batch, (t + 1) * self.batch)
+        state = next(s for s in self.plan.states if s.name == name)
+        total = torch.zeros(self.batch, state.size, dtype=torch.float32, device=self.bound["x"].device)
+        if (name, lag) in self.plan.carries:
+            buffer = self.plan.carries[name, lag]
+            total += self.bound[buffer][rows] if delayed else self.bound[f"dinit:{name}"]
+        for product in self.plan.products:
+            if product.state == name and product.lag == lag:
+                low, delta = product.operand.offset, product.delta
+                here = self.bound[delta.buffer][rows, delta.offset : delta.offset + delta.width]
+                total[:, low : low + product.matrix.deep] += here @ _matrix(self.given, product.matrix)
+        return total
+
+    def _pass_through(self, total: Tensor, final: Tensor) -> None:
+        """Of a sequence shorter than the state is deep, the last values are initial ones."""
+        ends, row = _ends(self.bound, self.steps, self.batch), torch.arange(self.batch, device=final.device)
+        values = final if final.dim() == 3 else final[:, None]
+        for j in range(values.shape[1]):
+            slot = j - ends
+            total[slot.clamp(min=0), row] += torch.where((slot >= 0)[:, None], values[:, j], 0.0)
+
+
+@functools.cache
+def _loaded(text: str) -> ModuleType:
+    """The text as a module: Triton reads its functions from a file."""
+    name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    path = build.folder() / f"{name}.py"
+    if not path.exists() or path.read_text() != text:
+        build._write(path, text.encode())
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
