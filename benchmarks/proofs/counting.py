@@ -53,7 +53,7 @@ def counting(rule: str, seed: int, minutes: float) -> Row:
     learner: Any = (
         BPTT(model, "binary_cross_entropy", "adam", 0.2, clip=1.0) if bptt else DEKF(model, "mse", anneal=2000)
     )
-    steps, look, size, half = (2000, 100, 30, 0.0) if bptt else (250, 10, 10, 0.5)
+    steps, look, size, half = (2000, 100, 30, 0.0) if bptt else (120, 10, 10, 0.5)
     found: list[int] = []
     for number, batch in enumerate(task.batches(size, steps, seed=seed).epoch(0)):
         if bptt:
