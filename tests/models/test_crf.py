@@ -263,6 +263,23 @@ def test_transforms_and_half_precision():
     torch.testing.assert_close(rough.double(), fine, rtol=0, atol=0.2)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@BACKENDS
+def test_on_a_gpu(backend: str):
+    """The plain loop there, and the compiled one beside it."""
+    crf, (emissions, tags) = field(), case()
+    with set_backend("reference"):
+        expected = crf(emissions, tags, LENGTHS), crf.marginals(emissions, LENGTHS), crf.viterbi(emissions, LENGTHS)[0]
+    crf.cuda()
+    given = emissions.cuda(), tags.cuda(), LENGTHS.cuda()
+    with set_backend(backend):
+        found = crf(*given), crf.marginals(given[0], given[2]), crf.viterbi(given[0], given[2])[0]
+        assert crf.sample(given[0], given[2]).device.type == "cuda"
+    for own, other in zip(found, expected, strict=True):
+        assert own.device.type == "cuda"
+        torch.testing.assert_close(own.cpu(), other, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.slow
 def test_compiles_in_one_graph():
     crf, (emissions, tags) = field(), case()

@@ -96,9 +96,10 @@ class WordFeatures(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def _spelled(self, letters: Tensor, inside: Tensor) -> Tensor:
-        """The spelling of the words that are there, as far as the longest of them goes; zero in padding."""
+        """The spelling of the words that are there, each of them read once, up to the longest; zero in padding."""
         assert self.spelling is not None
         there = letters[inside]  # (N, C)
         longest = int((there != PADDING).any(dim=0).sum())
-        found = self.spelling(there[:, :longest])
+        different, which = torch.unique(there[:, :longest], dim=0, return_inverse=True)
+        found = self.spelling(different)[which]
         return found.new_zeros(*inside.shape, found.shape[-1]).masked_scatter(inside[..., None], found)
