@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .cell import Cell, State, find, positive_int
 from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
+from .engine.stream import step
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
 from .init import Initialiser
 from .modifiers import Modifier, modify
@@ -201,9 +202,26 @@ class Recurrent(nn.Module):
             )
         if not isinstance(x, Tensor) or x.dim() not in (1, 2):
             raise ShapeError("x", _shape(x), f"one step, (B, {self.input_size}) or ({self.input_size},)")
+        if (quick := self._quick_step(x, state)) is not None:
+            return quick
         time = 1 if self.batch_first and x.dim() == 2 else 0
         y, state = self(x.unsqueeze(time), state)
         return y.squeeze(time), state
+
+    def _quick_step(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        """The step of a single layer without gradients; None where only the general way will do."""
+        if self.num_layers > 1 or self.initial == "carried" or x.dim() != 2 or x.shape[1] != self.input_size:
+            return None
+        if self._forward_hooks or self._forward_pre_hooks or torch.is_grad_enabled():
+            return None
+        given = (state,) if isinstance(state, Tensor) else state
+        if given is not None and not isinstance(given, (tuple, list)):
+            return None
+        done = step(self.cells[0], x, given)  # pyrefly: ignore
+        if done is None:
+            return None
+        y, states = done
+        return y, (tuple(states) if len(states) > 1 else states[0])
 
     def _run(
         self, x: Tensor, states: States, lengths: Tensor | None, resets: Tensor | None, keep_trace: bool

@@ -48,8 +48,7 @@ class _Pack(ctypes.Structure):
     ]
 
 
-# The fields of `Call` in kernels/loop.h: first those that differ from call to call.
-_VARYING = ("buffers", "vectors", "packs", "sums", "rowsums", "meeting")
+# The fields of `Call` in kernels/loop.h, after the six that differ from call to call.
 _FIXED = (
     "steps",
     "threads",
@@ -207,8 +206,8 @@ class Kernel:
             tiles,
             outs,
             vectors,
-            struct.pack(f"{len(outs) + 1}q", *(m.data_ptr() for m in outs), 0),
-            struct.pack(f"{len(vectors) + 1}q", *(v.data_ptr() for v in vectors), 0),
+            _listed(outs),
+            _listed(vectors),
         )
 
     def _vectors(self, weights: Mapping[str, Tensor]) -> list[Tensor]:
@@ -226,21 +225,28 @@ class Kernel:
 
     def run(self, packed: "Packed", layout: Layout, buffers: Mapping[str, Bound]) -> Tensor:
         """Run the loop over time. Gives the sums over all rows, one after the other as in `schedule.sums`."""
-        key = (self, packed.split)
+        totals = self.launch(packed, layout, [n for name in self.tables.buffers for n in _entry(buffers[name])])
+        return totals if self.dense_sums is None else totals[self.dense_sums]
+
+    def launch(self, packed: "Packed", layout: Layout, entries: list[int]) -> Tensor:
+        """Run, each buffer given as four numbers: address, stride, where its table is, where what was before is."""
+        key, threads = (self, packed.split), packed.split.threads
         fixed = layout.calls.get(key)
         if fixed is None:
             fixed = layout.calls[key] = self._fixed(packed, layout)
-        split = packed.split
-        sums = torch.zeros(split.threads, 2, self.sums_stride, dtype=self.dtype)
-        rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
-        entries = [number for name in self.tables.buffers for number in _entry(buffers[name])]
+        sums = torch.zeros(threads, 2, self.sums_stride, dtype=self.dtype) if self.sums_stride else self.constants
+        rowsums, meeting = self.constants, self.widths  # anything, where there are none
+        if self.schedule.rowsums:
+            rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
+        if packed.split.by_unit:
+            meeting = torch.zeros(8 * threads, dtype=torch.int64)
         array = struct.pack(f"{len(entries)}q", *entries)
-        meeting = (ctypes.c_int64 * 2)()
-        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in (array, packed.vector_list, packed.pack_list)]
-        last = (sums.data_ptr(), rowsums.data_ptr(), ctypes.addressof(meeting))
-        self.library.run(struct.pack(f"{len(_VARYING)}q", *addresses, *last) + fixed.numbers)
-        totals = sums[:, 1].sum(0) if split.threads > 1 else sums[0, 1]
-        return totals if self.dense_sums is None else totals[self.dense_sums]
+        last = (sums.data_ptr(), rowsums.data_ptr(), meeting.data_ptr())
+        call = struct.pack("6q", _address(array), packed.vector_list[1], packed.pack_list[1], *last)
+        self.library.run(call + fixed.numbers)
+        if not self.sums_stride:
+            return sums[:0]
+        return sums[:, 1].sum(0) if threads > 1 else sums[0, 1]
 
     def _fixed(self, packed: "Packed", layout: Layout) -> "_Fixed":
         """What every call with this layout and these threads has in common."""
@@ -285,8 +291,19 @@ class Packed:
     tiles: list[int]
     matrices: list[Tensor]
     vectors: list[Tensor]
-    pack_list: bytes  # their addresses
-    vector_list: bytes
+    pack_list: tuple[bytes, int]  # their addresses, and where those are
+    vector_list: tuple[bytes, int]
+
+
+def _listed(tensors: list[Tensor]) -> tuple[bytes, int]:
+    addresses = struct.pack(f"{len(tensors) + 1}q", *(t.data_ptr() for t in tensors), 0)
+    return addresses, _address(addresses)
+
+
+def _address(content: bytes) -> int:
+    address = ctypes.cast(content, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 def _aligned(tensor: Tensor) -> Tensor:

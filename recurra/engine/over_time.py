@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from . import build, workspace
-from .kernel import REALS, WORTH_THREADS, Bound, threads_here
+from .kernel import REALS, WORTH_THREADS, Bound, _address, threads_here
 from .layout import Layout
 from .nodes import Matrix
 from .plan import Plan, Product
@@ -221,9 +221,10 @@ class OverTime:
         numbers = []
         for i, out in zip(members, outs, strict=True):
             stretches = after.stretches(after.runs[i])
-            address = _address(struct.pack(f"{len(stretches)}q", *stretches), alive)
-            numbers += [out.data_ptr(), out.shape[1], out.shape[1], address, len(stretches) // 4]
-        return _address(struct.pack(f"{len(numbers)}q", *numbers), alive)
+            alive.append(struct.pack(f"{len(stretches)}q", *stretches))
+            numbers += [out.data_ptr(), out.shape[1], out.shape[1], _address(alive[-1]), len(stretches) // 4]
+        alive.append(struct.pack(f"{len(numbers)}q", *numbers))
+        return _address(alive[-1])
 
     def _room(self, width: int, columns: list[int], threads: int) -> int:
         """Numbers a thread needs: a tile of δ and all values for some rows, and its sums, as products.h shares them."""
@@ -245,10 +246,3 @@ class OverTime:
             ctypes.c_void_p(place.data_ptr()),
             ctypes.c_int64(room),
         )
-
-
-def _address(content: bytes, alive: list) -> int:
-    alive.append(content)
-    address = ctypes.cast(content, ctypes.c_void_p).value
-    assert address is not None
-    return address

@@ -91,7 +91,7 @@ def _step(schedule: Schedule, tables: Tables) -> str:
                 "  }",
             ]
             index += 1
-        lines.append("  if (threads > 1) meet(c, threads);")
+        lines.append("  if (threads > 1) meet(c, me, threads);")
     return "\n".join([*lines, "}"])
 
 

@@ -116,7 +116,10 @@ def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
     known = {torch.float32, *NARROW} if given.x.is_cuda else {torch.float32, torch.float64, *NARROW}
     if len(dtypes) != 1 or not dtypes <= known:
         return f"weights of dtypes {sorted(map(str, dtypes))}"
-    if not torch.is_autocast_enabled(given.x.device.type) and {given.x.dtype, *(s.dtype for s in given.state)} != dtypes:
+    if (
+        not torch.is_autocast_enabled(given.x.device.type)
+        and {given.x.dtype, *(s.dtype for s in given.state)} != dtypes
+    ):
         return "x, the states and the weights differ in dtype"
     if any(m.requires_grad for m in given.masks.values()):
         return "a mask requires a gradient"

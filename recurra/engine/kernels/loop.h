@@ -151,7 +151,7 @@ struct Call {  // in the order of kernel.py
   const real* const* packs;
   real* sums;                        // [thread][2][sums_stride]: of the last steps, and of all before
   real* rowsums;                     // [rowsum][thread][row]
-  int64_t* meeting;                  // two counters, zero
+  int64_t* meeting;                  // a counter a thread, eight apart
   int64_t steps, threads, by_unit;   // threads share the batch, or the units
   int64_t parts;                     // of the batch
   const int64_t* bounds;             // of the parts, in rows
@@ -179,19 +179,17 @@ INLINE real rowsum(const Call& c, int number, int64_t row) {
   return sum;
 }
 
-static void meet(const Call& c, int64_t threads) {
-  const int64_t round = __atomic_load_n(c.meeting + 1, __ATOMIC_ACQUIRE);
-  if (__atomic_fetch_add(c.meeting, 1, __ATOMIC_ACQ_REL) == threads - 1) {
-    __atomic_store_n(c.meeting, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(c.meeting + 1, round + 1, __ATOMIC_RELEASE);
-    return;
-  }
-  for (int64_t i = 0; __atomic_load_n(c.meeting + 1, __ATOMIC_ACQUIRE) == round; ++i) {
-    if (i > 20000) sched_yield();
+// Each thread counts its arrivals on a line of its own and waits until the others have come as often.
+static void meet(const Call& c, int64_t me, int64_t threads) {
+  const int64_t round = c.meeting[me * 8] + 1;
+  __atomic_store_n(c.meeting + me * 8, round, __ATOMIC_RELEASE);
+  for (int64_t other = 0; other < threads; ++other)
+    for (int64_t i = 0; __atomic_load_n(c.meeting + other * 8, __ATOMIC_ACQUIRE) < round; ++i) {
+      if (i > 20000) sched_yield();
 #if defined(__x86_64__)
-    else __builtin_ia32_pause();
+      else if (i > 200) __builtin_ia32_pause();
 #endif
-  }
+    }
 }
 
 // `turn`: which block of rows this is; the first two ask for one half each of the next tile.
