@@ -300,6 +300,7 @@ PARTS: dict[str, Callable[[], Numbers]] = {
 
 
 def main(names: list[str]) -> None:
+    """Measure the named parts, all if none is named; write the table of what has ever been measured."""
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / "reservoir.json"
     kept = json.loads(file.read_text()) if file.exists() else {}
@@ -316,7 +317,8 @@ def main(names: list[str]) -> None:
 
 def table(kept: dict[str, Numbers]) -> str:
     columns = ("what", "found", "wanted", "wall seconds")
-    rows = [" | ".join([f"| `{n}`", *(str(kept[n][c]) for c in columns)]) + " |" for n in PARTS if n in kept]
+    shown = {n: k | {"found": f"{k['found']} of {k['each']}" if "each" in k else k["found"]} for n, k in kept.items()}
+    rows = [" | ".join([f"| `{n}`", *(str(shown[n][c]) for c in columns)]) + " |" for n in PARTS if n in shown]
     title = "# Reservoirs, time-delay and NARX networks"
     command = "`python -m benchmarks.reservoir [part ...]`; every number is in reservoir.json."
     head = f"| part | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}"
