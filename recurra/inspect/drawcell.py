@@ -79,8 +79,8 @@ class _Panel:
             return
         xs, ys = zip(*(self.at(part) for part in inner), strict=True)
         left, right = min(xs) - 38, max(xs) + 38
-        rows = [0.0, *(bend.row * ROW for way in self.ways.values() for bend in way)]
-        top, bottom = min(*ys, *rows) - 34, max(*ys, *rows) + 40
+        rows = [*ys, *(bend.row * ROW for way in self.ways.values() for bend in way)]
+        top, bottom = min(rows) - 34, max(rows) + 40
         self.canvas.box((left + right) / 2, (top + bottom) / 2, right - left, bottom - top, "frame", round_=12)
         if name:
             self.canvas.word((left + right) / 2, top - 12, name)

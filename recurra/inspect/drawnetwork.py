@@ -6,7 +6,8 @@ from torch import nn
 
 from ..cell import TIME, Cell
 from ..engine.latex import symbol
-from ..layers import Readout, Recurrent
+from ..layers import Recurrent
+from .listen import two_ways
 from .svg import Canvas
 
 WIDE, HIGH, STEP, RISE = 100.0, 46.0, 160.0, 92.0
@@ -46,22 +47,28 @@ def _arc(delay: int) -> float:
 
 def levels_of(model: nn.Module) -> list[Level]:
     """The storeys of a model, bottom first, in the order its modules were made."""
+    if isinstance(model, Recurrent):
+        separate = model.bidirectional == "separate"
+        return [_level(cell, model.directions, separate) for cell in model.sheets[:: model.directions]]
+    if isinstance(model, Cell):
+        return [_level(model)]
+    if not any(isinstance(part, Cell) for part in model.modules()):
+        return [Level(type(model).__name__)] if any(True for _ in model.parameters()) else []
     found: list[Level] = []
-    inside: set[int] = set()
-    for module in model.modules():
-        if id(module) in inside:
-            continue
-        if isinstance(module, Recurrent):
-            inside |= {id(part) for part in module.modules()}
-            for cell in module.sheets[:: module.directions]:
-                name = f"{type(cell).__name__} {cell.hidden_size}"
-                found.append(Level(name, cell, module.directions, module.bidirectional == "separate"))
-        elif isinstance(module, Cell):
-            inside |= {id(part) for part in module.modules()}
-            found.append(Level(f"{type(module).__name__} {module.hidden_size}", module))
-        elif isinstance(module, (nn.Linear, nn.Embedding, Readout, nn.Conv1d)):
-            found.append(Level(type(module).__name__))
+    pair = two_ways(model)
+    inside = {id(part) for one in pair for part in one.modules()} if pair else set()
+    for child in model.children():
+        if not any(id(part) in inside for part in child.modules()):
+            found += levels_of(child)
+        elif pair is not None:  # both directions at once; what holds the other is passed over
+            forward, backward = (levels_of(one) for one in pair)
+            found += [_level(a.cell, 2, True) for a, b in zip(forward, backward, strict=False) if a.cell and b.cell]
+            pair = None
     return found
+
+
+def _level(cell: Cell, directions: int = 1, separate: bool = False) -> Level:
+    return Level(f"{type(cell).__name__} {cell.hidden_size}", cell, directions, separate)
 
 
 # ---------------------------------------------------------------------------------------------------- unfolded
@@ -116,7 +123,13 @@ def _storey(
             )
         canvas.box(cx, cy, WIDE - 2 * spread * 0.4, HIGH, tint)
         arrows = ("", "") if len(rows) == 1 else ("→ ", "← ")
-        canvas.word(cx, cy, arrows[number] + level.label)
+        wide = WIDE - 2 * spread * 0.4
+        name, _, size = level.label.rpartition(" ")
+        if 6.8 * len(arrows[number] + level.label) < wide or not name:
+            canvas.word(cx, cy, arrows[number] + level.label, within=wide - 8)
+        else:  # the size on a line of its own
+            canvas.word(cx, cy - 8, arrows[number] + name, within=wide - 8)
+            canvas.word(cx, cy + 8, size)
     return [
         (cx + (-26 if number == 0 else 26) * (len(rows) - 1), cy - HIGH / 2) for number, (cx, cy, _) in enumerate(rows)
     ]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..data.sequences import IGNORE
 from ..errors import InputError, ShapeError
+from ..ragged import reverse
 from . import figures
 from .bound import bound_curve, step_bound
 from .listen import Heard
@@ -165,8 +166,12 @@ def gradient_flow(
     flows, alone = [], _alone(heard)
     owners = [(one, state) for one in heard for state in one.states]
     for (one, state), part in zip(owners, norms.split([len(one) for one, _ in owners], dim=1), strict=True):
-        if len(one) == len(subject.sample.inputs):  # a level of a hierarchy that ticks more slowly has other lags
+        if len(one) == len(subject.sample.inputs) or not subject.sample.ragged:
             flows.append(_flow(one, state, part, times, subject.sample, alone))
+    if not flows:
+        raise InputError(
+            "model", type(subject.module).__name__, "a model with a cell that runs once at every step of x"
+        )
     return GradientFlow(tuple(flows), tuple(int(t) for t in times.amax(dim=1)), what, time.perf_counter() - began)
 
 
@@ -231,31 +236,43 @@ def _norms(losses: Tensor, handles: list[Tensor]) -> Tensor:
 
 def _flow(heard: Heard, state: str, norms: Tensor, times: Tensor, sample: Sample, alone: bool) -> Flow:
     """From norms (n, T, B), in the order the cell ran, to a flow in the order of the sequence."""
-    from ..ragged import reverse
-
+    norms, times, lengths = _aligned(heard, norms, times, sample)
     count = norms.shape[1]
-    if heard.backward:
-        norms = reverse(norms.transpose(0, 1), None).transpose(0, 1) if not sample.ragged else _unreverse(norms, sample)
     s = torch.arange(count, device=norms.device)[None, :, None]
     lags = s - times[:, None] if heard.backward else times[:, None] - s  # (n, T, B)
-    within = (s < sample.lengths) & (times[:, None] >= 0) & (lags >= 0)
-    if heard.backward and len(times) == 1 and not sample.per_step and sample.targets is not None:
-        lags, within = s.expand_as(lags), (s < sample.lengths).expand_as(lags)  # its own last step is the first one
+    real = (s < lengths) & (times[:, None] >= 0)
     start = norms.masked_fill(lags != 0, 0.0).sum(dim=1, keepdim=True)  # ‖∂L_t/∂h_t‖
-    ratios = torch.where(within & (start > 0), norms / start, float("nan"))
+    ratios = torch.where(real & (lags >= 0) & (start > 0), norms / start, float("nan"))
     profile, largest = _by_lag(ratios, lags, count)
-    valid = ((s < sample.lengths) & (times[:, None] >= 0)).to(norms.dtype)
-    heat = (norms * valid).sum(dim=-1) / valid.sum(dim=-1).clamp_min(1)
-    heat = heat.masked_fill(valid.sum(dim=-1) == 0, float("nan"))
+    sequences = real.sum(dim=-1)
+    heat = torch.where(sequences > 0, (norms * real).sum(dim=-1) / sequences.clamp_min(1), float("nan"))
     constants = step_bound(heard.cell) if alone and len(heard.states) == 1 else None
     bound = None if constants is None else bound_curve(constants, count - 1)
     return Flow(heard.name, state, heat, profile, largest, bound, fitted_rate(profile))
 
 
-def _unreverse(norms: Tensor, sample: Sample) -> Tensor:
-    from ..ragged import reverse
+def _aligned(heard: Heard, norms: Tensor, times: Tensor, sample: Sample) -> tuple[Tensor, Tensor, Tensor]:
+    """Norms in the order of the sequence, and the step each loss reads off the cell, -1 where it reads none.
 
-    return torch.stack([reverse(one, sample.lengths) for one in norms])
+    A cell with steps of its own (a level that ticks slowly, a sentence with its boundaries) is read where the gradient
+    begins; its lags count its own steps.
+    """
+    own = norms.shape[1] != len(sample.inputs)
+    lengths = torch.full_like(sample.lengths, norms.shape[1]) if own else sample.lengths
+    if heard.backward:
+        norms = torch.stack([reverse(one, lengths) for one in norms])
+    if own:
+        steps = torch.arange(norms.shape[1], device=norms.device)[None, :, None].expand_as(norms)
+        seen = norms > 0
+        times = (
+            steps.masked_fill(~seen, norms.shape[1]).amin(dim=1)
+            if heard.backward
+            else steps.masked_fill(~seen, -1).amax(dim=1)
+        )
+        times = times.masked_fill(~seen.any(dim=1), -1)
+    elif heard.backward and sample.targets is not None and not sample.per_step:
+        times = torch.zeros_like(times)  # what reads backwards ends at the first step
+    return norms, times, lengths
 
 
 def _by_lag(ratios: Tensor, lags: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -106,6 +106,7 @@ class Listener:
 def cells_of(model: nn.Module) -> list[Heard]:
     """Every cell of the model under a name a person can read."""
     named: dict[int, Heard] = {}
+    future = {id(part) for module in model.modules() if (pair := two_ways(module)) for part in pair[1].modules()}
     for path, module in model.named_modules():
         if isinstance(module, Recurrent):
             for k, cell in enumerate(module.sheets):
@@ -113,8 +114,21 @@ def cells_of(model: nn.Module) -> list[Heard]:
                 parts = [path or module.cell_class.__name__]
                 parts += [f"layer {level + 1}"] if module.num_layers > 1 else []
                 parts += ["backward" if back else "forward"] if module.directions > 1 else []
-                named.setdefault(id(cell), Heard(" · ".join(parts), cell, bool(back)))
+                named.setdefault(id(cell), Heard(" · ".join(parts), cell, bool(back) or id(cell) in future))
     for path, module in model.named_modules():
         if isinstance(module, Cell):
-            named.setdefault(id(module), Heard(path or type(module).__name__, module, False))
+            named.setdefault(id(module), Heard(path or type(module).__name__, module, id(module) in future))
     return list(named.values())
+
+
+def two_ways(module: nn.Module) -> tuple[nn.Module, nn.Module] | None:
+    """The two parts of a model that reads forwards with one and backwards with the other, outside of a layer."""
+    stacks = getattr(module, "stacks", None)  # ELMo
+    pair = (
+        tuple(stacks)
+        if isinstance(stacks, (list, tuple))
+        else (getattr(module, "past", 0), getattr(module, "future", 0))
+    )
+    if len(pair) != 2 or not all(isinstance(part, nn.Module) for part in pair):
+        return None
+    return pair[0], pair[1]

@@ -235,9 +235,10 @@ class Subject:
         accepted = inspect.signature(self.module.forward).parameters
         x = x.detach().requires_grad_() if x.is_floating_point() else x
         given = x.transpose(0, 1) if self.batch_first else x
-        output = (
-            self.module(given, lengths=lengths) if "lengths" in accepted and self.sample.ragged else self.module(given)
+        wanted = "lengths" in accepted and (
+            self.sample.ragged or accepted["lengths"].default is inspect.Parameter.empty
         )
+        output = self.module(given, lengths=lengths) if wanted else self.module(given)
         output = output[0] if isinstance(output, tuple) else output
         if self.batch_first and output.dim() == 3:
             output = output.transpose(0, 1)

@@ -61,13 +61,15 @@ class Canvas:
         inside = spans(parse(latex), tight)
         self.elements.append(f'<text class="{kind}" x="{x:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}">{inside}</text>')
 
-    def word(self, x: float, y: float, text: str, anchor: str = "middle") -> None:
-        """Plain words."""
-        width = 6.6 * len(text)
+    def word(self, x: float, y: float, text: str, anchor: str = "middle", within: float = 0.0) -> None:
+        """Plain words; letters are set closer where they would not fit within a width."""
+        width = 6.8 * len(text)
+        fit = f' textLength="{within:.0f}" lengthAdjust="spacingAndGlyphs"' if within and width > within else ""
+        width = min(width, within) if within else width
         left = x - (width / 2 if anchor == "middle" else width if anchor == "end" else 0)
         self._reach(left, y - 8, left + width, y + 8)
         self.elements.append(
-            f'<text class="word" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+            f'<text class="word" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}"{fit}>{escape(text)}</text>'
         )
 
     def arrow(self, points: Sequence[tuple[float, float]], kind: str = "", head: bool = True) -> None:

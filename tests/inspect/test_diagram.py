@@ -133,6 +133,13 @@ def test_both_directions_of_every_layer_are_there(bidirectional):
     assert found.count("→ LSTM 4") == found.count("← LSTM 4") == 6
 
 
+def test_networks_that_read_both_ways_outside_of_a_layer():
+    found = labels(str(rc.diagram(rc.ELMo(projection_size=4, hidden_size=6, filters=((1, 4),)))))
+    assert found.count("→ ProjectionLSTM") == found.count("← ProjectionLSTM") == 6
+    assert found.count("CharacterEncoder") == found.count("ScalarMix") == 3
+    assert labels(str(rc.diagram(rc.BaldiBRNN(3, 4, 2)))).count("← PerceptronCell") == 3
+
+
 def test_a_model_is_drawn_with_what_stands_around_its_layers():
     model = nn.Sequential(nn.Embedding(9, 3), rc.layer("gru", 3, 4), nn.Linear(4, 2))
     found = labels(str(rc.diagram(model, unfold=2)))

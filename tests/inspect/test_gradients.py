@@ -183,6 +183,30 @@ def test_a_loss_of_ones_own():
     torch.testing.assert_close(own["h"].norms, default["h"].norms / 2, rtol=1e-9, atol=0)  # mean over 4 outputs, no ½
 
 
+def test_two_networks_that_read_towards_each_other():
+    flow = gradient_flow(rc.BaldiBRNN(3, 4, 2), torch.randn(9, 2, 3))
+    past, future = flow.flows
+    assert (past.name, future.name) == ("past", "future")
+    assert not past.norms.triu(1).any()
+    assert past.norms.diagonal(-1).gt(0).all()
+    assert not future.norms.tril(-1).any()
+    assert future.norms.diagonal(1).gt(0).all()
+
+
+def test_cells_with_steps_of_their_own_count_their_own_lags():
+    slow = gradient_flow(rc.HierarchicalRNN(3, [4, 4], [1, 3]), torch.randn(12, 2, 3)).flows[1]
+    assert slow.norms.shape == (12, 4)  # four ticks in twelve steps
+    assert len(slow.profile) == 4
+    assert float(slow.profile[0]) == 1.0
+    model = rc.ELMo(projection_size=4, hidden_size=6, filters=((1, 4), (2, 4)))
+    spelled = model.encode(["the", "cat", "sat", "down"])[:, None]
+    flows = {flow.label: flow for flow in gradient_flow(model, spelled).flows}
+    assert len(flows) == 8  # two ways, two layers, two states
+    assert all(flow.norms.shape == (4, 6) for flow in flows.values())  # a sentence and its two boundaries
+    top = flows["ways.1.layers.1 · c"]
+    assert not top.norms[:, 0].any(), "what reads backwards reached behind the first word"
+
+
 def test_torchs_own_layers_are_looked_at_too():
     module = nn.LSTM(3, 4)
     same = rc.from_torch(module)

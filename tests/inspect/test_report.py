@@ -230,6 +230,29 @@ def test_every_kind_of_subject_has_a_report(tmp_path):
         assert "Not measured here" not in text, name
 
 
+def test_a_run_reports_on_itself(tmp_path):
+    """`report` takes what a callback sees: the model, its history and its settings."""
+    data = rc.data.SequenceSet.from_arrays(torch.randn(8, 12, 2), torch.randn(8, 1), "regression")
+
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.head = rc.layer("gru", 2, 4), nn.Linear(4, 1)
+
+        def forward(self, x, lengths=None):
+            return self.head(self.recurrent(x)[0][-1])
+
+    def at_the_end(event, run):
+        if event == "end":
+            rc.report(run, data, tmp_path / "run.html")
+
+    rc.train.fit(Last(), data, epochs=2, progress=False, callbacks=[at_the_end])
+    text = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "Loss after every epoch" in text
+    assert "steps_per_epoch" in text
+    assert "Adam" in text
+
+
 def test_what_cannot_be_measured_is_said(tmp_path):
     text = rc.report(rc.layer("rnn", 2, 3), torch.randn(1, 2, 2), tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Not measured here: data: got sequences of 1 steps" in text
