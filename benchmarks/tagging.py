@@ -1,7 +1,8 @@
 """Taggers on public corpora: CoNLL-2000 chunking and parts of speech of the English Web Treebank, no external vectors.
 
-    python benchmarks/tagging.py chunking [--output crf softmax hmm] [--pos] [--seeds 0 1 2] [--threads 2]
-    python benchmarks/tagging.py parts-of-speech [--output crf] [--seeds 0 1]
+    python benchmarks/tagging.py chunking --output crf softmax [--seeds 0 1 2] [--threads 2]
+    python benchmarks/tagging.py chunking --pos --epochs 7
+    python benchmarks/tagging.py parts-of-speech --epochs 5
     python benchmarks/tagging.py report
 
 The number of epochs is fixed beforehand and the last weights are tested once: no test sentence is looked at before.
@@ -111,12 +112,12 @@ def report() -> None:
         "# Taggers",
         "",
         "CoNLL-2000 chunking by entity F1, parts of speech of the English Web Treebank by accuracy, in %; test sets,",
-        "no external vectors. `python benchmarks/tagging.py chunking --output crf softmax --seeds 0 1 2`, and the",
-        "like: see the head of the script. Spread is the standard deviation over seeds; minutes are of one run,",
-        "training with reading and compiling; CPU minutes are its processor time, on however busy a machine.",
+        "no external vectors. `python benchmarks/tagging.py chunking --output crf softmax --seeds 0 1`, and the like:",
+        "see the head of the script. Spread is the standard deviation over seeds. Minutes are of one run: reading,",
+        "compiling and training, on a machine with other work to do; CPU minutes are the processor time it took.",
         "",
-        "| task | features | output | seeds | score | spread | each | minutes | CPU minutes | threads |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| task | features | output | epochs | seeds | score | spread | each | minutes | CPU minutes | threads |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (task, features, output), runs in groups.items():
         values = [row.get("f1", row["accuracy"]) for row in runs]
