@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cell import Cell, State, find, positive_int
+from .engine.checkpoint import scan_in_pieces
 from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
 from .engine.stream import step
@@ -55,8 +56,9 @@ class Recurrent(nn.Module):
     Beyond torch.nn's arguments: `hidden_size` may be a list, one width a layer. `bidirectional="separate"` gives each
     direction a stack of its own (ELMo), where True lets every layer see both. `depth` is "stack", "residual" (each
     layer above the first adds its input) or "graves" (the input reaches every layer, every layer the output).
-    `initial` is "zeros", "learned" or "carried" (from the previous call, detached). `modifiers` regularise the cell;
-    `init` overrides its initialisation. Other keywords are the cell's own options.
+    `initial` is "zeros", "learned" or "carried" (from the previous call, detached). With `checkpoint`, training keeps
+    what it needs of √T steps instead of all T, and computes the rest again. `modifiers` regularise the cell; `init`
+    overrides its initialisation. Other keywords are the cell's own options.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Recurrent(nn.Module):
         *,
         depth: str = "stack",
         initial: str = "zeros",
+        checkpoint: bool = False,
         modifiers: Modifier | Sequence[Modifier] = (),
         init: Initialiser | Sequence[Initialiser] = (),
         device: torch.device | str | None = None,
@@ -89,6 +92,7 @@ class Recurrent(nn.Module):
         self.bidirectional = _one_of("bidirectional", bidirectional, (False, True, "separate"))
         self.depth = _one_of("depth", depth, ("stack", "residual", "graves"))
         self.initial = _one_of("initial", initial, ("zeros", "learned", "carried"))
+        self.checkpoint = _one_of("checkpoint", checkpoint, (False, True))
         self.directions = 2 if bidirectional else 1
         self.modifiers = (modifiers,) if isinstance(modifiers, Modifier) else tuple(modifiers)
         self.init = _initialisers(init)
@@ -236,7 +240,10 @@ class Recurrent(nn.Module):
             sequence = reverse(below, lengths) if back else below
             starts = reverse_resets(resets, lengths) if back and resets is not None else resets
             masks = cell.draw_masks(below.shape[0], below.shape[1], below)
-            result = scan(cell, Sequences(sequence, states[k], masks, lengths, starts), keep_trace)
+            given = Sequences(sequence, states[k], masks, lengths, starts)
+            result = (
+                scan_in_pieces(cell, given) if self.checkpoint and not keep_trace else scan(cell, given, keep_trace)
+            )
             if back:
                 trace = {n: reverse(v, lengths) for n, v in result.trace.items()} if result.trace else None
                 result = Scanned(reverse(result.y, lengths), result.state, trace)
@@ -380,6 +387,7 @@ class Recurrent(nn.Module):
 
     def extra_repr(self) -> str:
         extras = {"bidirectional": False, "dropout": 0.0, "depth": "stack", "initial": "zeros", "batch_first": False}
+        extras["checkpoint"] = False
         shown = [
             f"{name}={getattr(self, name)!r}" for name, default in extras.items() if getattr(self, name) != default
         ]
