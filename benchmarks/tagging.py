@@ -124,10 +124,9 @@ def report() -> None:
         spread = f"{statistics.stdev(values):.2f}" if len(values) > 1 else "–"
         times = [f"{statistics.mean(row[name] for row in runs) / 60:.1f}" for name in ("seconds", "cpu_seconds")]
         each = " ".join(f"{value:.2f}" for value in values)
-        first = (
-            f"| {task} | {features} | {output} | {len(values)} | {statistics.mean(values):.2f} | {spread} | {each} |"
-        )
-        lines.append(f"{first} {times[0]} | {times[1]} | {'/'.join(sorted({str(row['threads']) for row in runs}))} |")
+        epochs, threads = ("/".join(sorted({str(row[name]) for row in runs})) for name in ("epochs", "threads"))
+        cells = [task, features, output, epochs, len(values), f"{statistics.mean(values):.2f}", spread, each, *times]
+        lines.append(f"| {' | '.join(map(str, cells))} | {threads} |")
     (RESULTS / "tagging.md").write_text("\n".join(lines) + "\n")
 
 
