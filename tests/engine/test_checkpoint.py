@@ -5,10 +5,10 @@ import sys
 
 import pytest
 import torch
+from engines import either_engine, on_either_engine  # noqa: F401
 from torch import Tensor
 
 import recurra as rc
-from engines import either_engine, on_either_engine  # noqa: F401
 
 PEAK = """
 import resource, sys, torch, recurra as rc
