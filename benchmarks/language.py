@@ -51,7 +51,7 @@ class Settings:
 
 #: the cells compared, at a size and a length of training at which all of them can run
 CELLS = ("lstm", "vanilla_lstm", "lstm_cifg", "gru", "mgu", "ugrnn", "janet", "rnn")
-SMALL = Settings(hidden=128, epochs=2, dropout=0.0, input_dropout=0.0, rate=4e-3)
+SMALL = Settings(hidden=64, epochs=1, dropout=0.0, input_dropout=0.0, rate=4e-3)
 
 
 def shakespeare_text(data: Path) -> tuple[Characters, Tensor, Tensor]:
