@@ -1,73 +1,72 @@
-"""Speed against torch's own modules, the plain loop and the machine's matrix product, in one interleaved run.
+"""Speed against torch's own modules, another library, the plain loop and the machine's matrix product.
 
-    python benchmarks/speed.py [--all] [--threads N] [--rounds N]
+    python benchmarks/speed.py [--all] [--threads N] [--rounds N] [--device cuda]
 
-Shares are of the rate of a 2048³ matrix product timed in the same rounds; ratios are to the torch.nn module of the same
-equations, where there is one. Medians over interleaved rounds; nothing here decides a test.
+Shares are of the rate of a 2048³ matrix product timed in the same rounds; for cells without an H×H product, of the
+speed of a copy. Ratios are to the module of the same equations. Medians over interleaved rounds; nothing here decides a
+test.
 """
 
 import argparse
 import json
 import os
 import platform
-import statistics
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from bars import bar_chart
+from timing import Job, barrier_seconds, copy_job, interleaved, matrix_job
 from torch import Tensor, nn
+from unseen_cells import UNSEEN
 
 import recurra as rc
 from recurra.engine import compiled
 from recurra.engine.scan import Sequences, choose, set_backend
 
 SIZES = ((256, 64, 128, 256), (50, 16, 512, 512), (100, 32, 64, 128), (784, 16, 1, 128), (256, 1, 128, 256))
-CELLS = (
-    "lstm",
-    "vanilla_lstm",
-    "gru",
-    "rnn",
-    "mgu",
-    "leaky_rnn",
-    "projection_lstm",
-    "scrn",
-    "janet",
-    "lem",
-    "slstm",
-    "indrnn",
-)
-TWINS = {"lstm": nn.LSTM, "gru(reset_after=True)": nn.GRU, "rnn": nn.RNN}
+AFTER = "gru(reset_after=True)"
+CELLS = ("lstm", "vanilla_lstm", "gru", AFTER, "rnn", "mgu", "leaky_rnn", "projection_lstm", "scrn", "janet", "lem")
+MORE = ("slstm", "indrnn")
+TWINS = {"lstm": nn.LSTM, AFTER: nn.GRU, "rnn": nn.RNN}
+# torchrecurrent's classes of the same equations; its MUT2 is the survey's GRU by mistake.
+PEERS = {"vanilla_lstm": "PeepholeLSTM", "mgu": "MGU", "janet": "JANET", "indrnn": "IndRNN", "gru": "MUT2"}
+LOOPED = ("lstm", "vanilla_lstm", "gru", "mgu")  # timed against the plain loop too
+SMALL = SIZES[2]
 RESULTS = Path(__file__).parent / "results"
 
 
+# ---------------------------------------------------------------------------------------------------- contestants
+
+
 def build(name: str, inputs: int, units: int) -> rc.Recurrent:
+    if name in UNSEEN:
+        return rc.Recurrent(UNSEEN[name], inputs, units)
     plain, _, option = name.partition("(")
-    options = {"reset_after": True} if "reset_after" in option else {}
-    return rc.layer(plain, inputs, units, **options)
-
-
-def matrix_job() -> tuple[Callable[[], object], float]:
-    a, b = torch.randn(2, 2048, 2048)
-    return lambda: a @ b, 2.0 * 2048**3
+    return rc.layer(plain, inputs, units, **({"reset_after": True} if option else {}))
 
 
 def operations(layer: rc.Recurrent, x: Tensor) -> tuple[float, float]:
     """(forward, training) floating point operations of the products; the gradient of x is not asked for."""
+    products = _products(layer, x)
+    rows = x.shape[0] * x.shape[1]
+    every = sum(wide * deep for wide, deep, _ in products)
+    of_x = sum(wide * deep for wide, deep, reads_x in products if reads_x)
+    return 2.0 * rows * every, 2.0 * rows * (3 * every - of_x)
+
+
+def _products(layer: rc.Recurrent, x: Tensor) -> list[tuple[int, int, bool]]:
     cell = layer.sheets[0]
     given = Sequences(x, cell.initial_state(x.shape[1], x), cell.draw_masks(x.shape[0], x.shape[1], x))
     choice = choose(cell, given)
     if not choice.key:
-        return float("nan"), float("nan")
+        return []
     plan = compiled.PLANS[choice.key].plan
-    rows = x.shape[0] * x.shape[1]
-    every = sum(p.matrix.wide * p.matrix.deep for p in plan.products)
-    of_x = sum(p.matrix.wide * p.matrix.deep for p in plan.products if p.operand.buffer == "x")
-    return 2.0 * rows * every, 2.0 * rows * (3 * every - of_x)
+    return [(p.matrix.wide, p.matrix.deep, p.operand.buffer == "x") for p in plan.products]
 
 
-def jobs(module: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
+def jobs(module: nn.Module, x: Tensor) -> dict[str, Job]:
     def infer() -> None:
         with torch.no_grad():
             module(x)
@@ -81,73 +80,121 @@ def jobs(module: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
     return {"inference": infer, "training": train}
 
 
-def timed(job: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
+# ---------------------------------------------------------------------------------------------------- one size
 
 
-def measure(cells: tuple[str, ...], size: tuple[int, ...], rounds: int) -> list[dict]:
+def measure(cells: tuple[str, ...], size: tuple[int, ...], rounds: int, device: str = "cpu") -> list[dict]:
     steps, batch, inputs, units = size
-    x = torch.randn(steps, batch, inputs)
-    matrix, matrix_operations = matrix_job()
-    table: dict[tuple[str, str, str], Callable[[], object]] = {("matrix", "", ""): matrix}
+    x = torch.randn(steps, batch, inputs, device=device)
+    matrix, matrix_operations = matrix_job(device)
+    table: dict[tuple[str, str, str], Job] = {("matrix", "", ""): matrix}
+    copy, copy_bytes = copy_job()
+    table["copy", "", ""] = copy
     counts = {}
     for name in cells:
-        layer = build(name, inputs, units)
-        counts[name] = operations(layer, x)
+        layer = build(name, inputs, units).to(device)
+        counts[name] = (*operations(layer, x), any(not of_x for *_, of_x in _products(layer, x)))
         table |= {(name, "recurra", kind): job for kind, job in jobs(layer, x).items()}
         if name in TWINS:
-            table |= {(name, "torch.nn", kind): job for kind, job in jobs(TWINS[name](inputs, units), x).items()}
-    times: dict[tuple[str, str, str], list[float]] = {key: [] for key in table}
-    for number in range(rounds + 1):
-        for key, job in table.items():
-            seconds = timed(job)
-            if number:  # the first round warms up
-                times[key].append(seconds)
-    medians = {key: statistics.median(values) for key, values in times.items()}
-    rate = matrix_operations / medians["matrix", "", ""]
-    return [_row(name, kind, size, medians, counts[name], rate) for name in cells for kind in ("inference", "training")]
+            twin = TWINS[name](inputs, units).to(device)
+            table |= {(name, "torch.nn", kind): job for kind, job in jobs(twin, x).items()}
+    medians = interleaved(table, rounds, device)
+    rates = matrix_operations / medians["matrix", "", ""], copy_bytes / medians["copy", "", ""]
+    kinds = ("inference", "training")
+    return [_row(name, kind, size, medians, counts[name], rates) for name in cells for kind in kinds]
 
 
-def _row(name: str, kind: str, size: tuple[int, ...], medians: dict, counts: tuple[float, float], rate: float) -> dict:
+def _row(name: str, kind: str, size: tuple[int, ...], medians: dict, counts: tuple, rates: tuple[float, float]) -> dict:
     seconds = medians[name, "recurra", kind]
     twin = medians.get((name, "torch.nn", kind))
+    steps, batch, inputs, units = size
+    moved = 4.0 * steps * batch * (inputs + units) * (3 if kind == "training" else 1)  # x in and y out, at the least
+    share = counts[kind == "training"] / seconds / rates[0] if counts[2] else moved / seconds / rates[1]
     return {
         "cell": name,
         "kind": kind,
         "size": list(size),
         "seconds": seconds,
-        "share": counts[kind == "training"] / seconds / rate,
+        "share": share,
+        "share of": "the matrix product" if counts[2] else "a copy",
         "against torch.nn": twin / seconds if twin else None,
-        "matrix rate": rate,
+        "matrix rate": rates[0],
     }
 
 
-def loop_ratio(rounds: int) -> float:
-    """How much faster than the plain loop, at one size."""
-    layer, x = build("vanilla_lstm", 64, 128), torch.randn(100, 32, 64)
-    job = jobs(layer, x)["training"]
-    fast = statistics.median(timed(job) for _ in range(rounds))
-    with set_backend("reference"):
-        slow = statistics.median(timed(job) for _ in range(3))
-    return slow / fast
+# ---------------------------------------------------------------------------------------------------- the slow ones
+
+
+def against_loops(rounds: int) -> list[dict]:
+    """Training at the small size against the plain loop, and against torchrecurrent where it is installed."""
+    steps, batch, inputs, units = SMALL
+    x, found = torch.randn(steps, batch, inputs), []
+    for name in (*LOOPED, *(n for n in PEERS if n not in LOOPED)):
+        train = jobs(build(name, inputs, units), x)["training"]
+        contestants: dict[str, Job] = {"recurra": train}
+        if name in LOOPED:
+            contestants["the plain loop"] = _looping(train)
+        peer = _peer(name, inputs, units)
+        if peer is not None:
+            contestants["torchrecurrent"] = jobs(peer, x)["training"]
+        medians = interleaved(contestants, max(2, rounds // 3))
+        ratios = {other: medians[other] / medians["recurra"] for other in contestants if other != "recurra"}
+        found.append({"cell": name, "size": list(SMALL), "times faster than": ratios})
+    return found
+
+
+def _looping(job: Job) -> Job:
+    def run() -> None:
+        with set_backend("reference"):
+            job()
+
+    return run
+
+
+def _peer(name: str, inputs: int, units: int) -> nn.Module | None:
+    if name not in PEERS:
+        return None
+    try:
+        import torchrecurrent
+    except ModuleNotFoundError:
+        return None
+    return getattr(torchrecurrent, PEERS[name])(inputs, units)
+
+
+def step_seconds(rounds: int) -> dict[str, float]:
+    """One streamed step, B = 1, H = 128, beside nn.LSTMCell's."""
+    layer, theirs, x = rc.layer("lstm", 128, 128), nn.LSTMCell(128, 128), torch.randn(1, 128)
+    with torch.no_grad():
+        state = layer.step(x)[1]
+        own = tuple(s[0] for s in state)
+
+        def many(job: Callable[[], object]) -> Job:
+            return lambda: [job() for _ in range(200)]
+
+        found = interleaved(
+            {"layer.step": many(lambda: layer.step(x, state)), "nn.LSTMCell": many(lambda: theirs(x, own))}, rounds
+        )
+    return {str(name): seconds / 200 for name, seconds in found.items()}
+
+
+# ---------------------------------------------------------------------------------------------------- the run
 
 
 def picture(rows: list[dict], path: Path) -> None:
-    """Training shares as an HTML page."""
-    import plotly.graph_objects as go
+    """Training shares, for the README."""
+    sizes = sorted({tuple(row["size"]) for row in rows if row["size"][1] > 1}, key=SIZES.index)
+    chosen = [r for r in rows if r["kind"] == "training" and r["share of"] == "the matrix product"]
+    cells = list(dict.fromkeys(r["cell"] for r in chosen))
+    shares = {(r["cell"], tuple(r["size"])): 100 * r["share"] for r in chosen}
+    series = {f"T, B, D, H = {', '.join(map(str, s))}": [shares[c, s] for c in cells] for s in sizes}
+    title = "Training any cell, as a share of the machine's own matrix product"
+    path.write_text(bar_chart(title, " %", cells, series))
 
-    sizes = sorted({tuple(row["size"]) for row in rows}, reverse=True)
-    figure = go.Figure()
-    for size in sizes:
-        chosen = [r for r in rows if tuple(r["size"]) == size and r["kind"] == "training"]
-        shares = [round(100 * r["share"]) for r in chosen]
-        figure.add_bar(name=f"T, B, D, H = {size}", x=[r["cell"] for r in chosen], y=shares)
-    figure.update_layout(
-        title="Training: percent of the machine's matrix product", yaxis_title="%", template="plotly_white"
-    )
-    figure.write_html(path)
+
+def show(row: dict) -> str:
+    ratio = f"{row['against torch.nn']:5.2f} × torch.nn" if row["against torch.nn"] else ""
+    of = "" if row["share of"] == "the matrix product" else f"of {row['share of']} "
+    return f"  {row['cell']:22}{row['kind']:10} {1e3 * row['seconds']:9.2f} ms {100 * row['share']:5.0f} % {of} {ratio}"
 
 
 def main() -> None:
@@ -155,31 +202,35 @@ def main() -> None:
     arguments.add_argument("--all", action="store_true", help="every cell of the registry")
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--device", default="cpu")
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
-    known = tuple(name for name in CELLS if name in rc.registry())
-    cells = tuple(sorted(rc.registry())) if given.all else (*known, "gru(reset_after=True)")
+    zoo = tuple(sorted(rc.registry())) if given.all else (*CELLS, *MORE)
     rows: list[dict] = []
+    barriers = [barrier_seconds(given.threads)] if given.device == "cpu" else []
     for size in SIZES:
-        print(f"\n(T, B, D, H) = {size}; load {os.getloadavg()[0]:.1f}")
-        rows += (found := measure(cells, size, given.rounds))
-        for row in found:
-            ratio = f"{row['against torch.nn']:5.2f} × torch.nn" if row["against torch.nn"] else ""
-            share, seconds = 100 * row["share"], 1e3 * row["seconds"]
-            print(f"  {row['cell']:24}{row['kind']:10} {seconds:9.2f} ms {share:5.0f} %  {ratio}")
-    ratio = loop_ratio(given.rounds)
-    print(f"\nvanilla_lstm, training at (100, 32, 64, 128): {ratio:.1f} × the plain loop")
-    RESULTS.mkdir(exist_ok=True)
+        print(f"\n(T, B, D, H) = {size}; load {os.getloadavg()[0]:.1f}", flush=True)
+        rows += (found := measure((*zoo, *UNSEEN), size, given.rounds, given.device))
+        print("\n".join(map(show, found)), flush=True)
     about = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
         "machine": platform.machine(),
+        "device": given.device,
         "threads": given.threads,
         "load": os.getloadavg(),
-        "loop ratio": ratio,
     }
-    (RESULTS / "speed.json").write_text(json.dumps(about | {"rows": rows}, indent=1))
-    picture(rows, RESULTS / "speed.html")
+    if given.device == "cpu":
+        barriers.append(barrier_seconds(given.threads))
+        about |= {"barrier seconds": barriers, "loops": against_loops(given.rounds), "step": step_seconds(given.rounds)}
+        for loop in about["loops"]:
+            print(f"  {loop['cell']:22} training", *(f"{r:.1f} × {n}" for n, r in loop["times faster than"].items()))
+        print("  one streamed step:", *(f"{n} {1e6 * s:.0f} µs" for n, s in about["step"].items()))
+        print("  threads meet in", *(f"{1e9 * s:.0f} ns" for s in barriers))
+    RESULTS.mkdir(exist_ok=True)
+    name = "speed" if given.device == "cpu" else f"speed-{given.device}"
+    (RESULTS / f"{name}.json").write_text(json.dumps(about | {"rows": rows}, indent=1))
+    picture(rows, RESULTS / f"{name}.svg")
 
 
 if __name__ == "__main__":
