@@ -6,16 +6,17 @@ counting needs no forgetting.
 """
 
 import math
-from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 import recurra as rc
 from benchmarks.proofs.common import Clock, Row, set_rate
 from recurra.data import tasks
 from recurra.data.batching import generator
-from recurra.train import BPTT, DEKF, Predictor
+from recurra.train import DEKF, Predictor
 
 
 class Probabilities(nn.Module):
@@ -43,31 +44,89 @@ def largest_n(model: Predictor, half: float, highest: int = 1000) -> int:
     return right
 
 
-def counting(rule: str, seed: int, minutes: float) -> Row:
-    """The largest n after training, and the best of the looks on the way."""
-    clock, bptt = Clock(minutes), rule == "bptt"
+def counting_dekf(seed: int, minutes: float) -> Row:
+    """The filter, ten strings at a time: the largest n after training, and the best of the looks on the way."""
+    clock = Clock(minutes)
     torch.manual_seed(seed)
-    task, units = tasks.anbn(high=10), 2
-    layer = rc.layer("lstm_nfg", 3, units, dtype=torch.float64)
-    model = Predictor(layer, 3 if bptt else Probabilities(units, 3))
-    learner: Any = (
-        BPTT(model, "binary_cross_entropy", "adam", 0.2, clip=1.0) if bptt else DEKF(model, "mse", anneal=2000)
-    )
-    steps, look, size, half = (2000, 100, 30, 0.0) if bptt else (120, 10, 10, 0.5)
-    found: list[int] = []
-    for number, batch in enumerate(task.batches(size, steps, seed=seed).epoch(0)):
-        if bptt:
-            set_rate(learner, 0.2 * (1 + math.cos(math.pi * number / steps)) / 2)
+    task, units, found = tasks.anbn(high=10), 2, []
+    model = Predictor(rc.layer("lstm_nfg", 3, units, dtype=torch.float64), Probabilities(units, 3))
+    learner = DEKF(model, "mse", anneal=2000)
+    for number, batch in enumerate(task.batches(10, 60, seed=seed).epoch(0)):
         learner.step(batch.inputs.double(), task.legal(batch).double(), batch.mask)
-        if number % look == look - 1:
-            found.append(largest_n(model, half))
+        if number % 5 == 4:
+            found.append(largest_n(model, 0.5))
         if clock.over:
             break
-    row = {
-        "seed": seed,
-        "largest_n": largest_n(model, half),
-        "best on the way": max(found),
-        "strings": size * (number + 1),
-    }
-    print(rule, row, round(clock.seconds), flush=True)
+    row = {"seed": seed, "largest_n": found[-1], "best on the way": max(found), "strings": 10 * learner.steps}
+    print("dekf", row, round(clock.seconds), flush=True)
     return row | {"seconds": round(clock.seconds)}
+
+
+def counting_bptt(seeds: list[int], minutes: float, steps: int = 2000) -> list[Row]:
+    """BPTT and Adam on batches of 30 strings; all seeds beside each other, as one network with one more axis.
+
+    The first steps equal those of `rc.train.BPTT`, seed for seed.
+    """
+    clock, task = Clock(minutes), tasks.anbn(high=10)
+    together = Together([_network(seed) for seed in seeds], rate=0.2)
+    looks: list[list[int]] = []
+    for number, batch in enumerate(task.batches(30, steps, seed=0).epoch(0)):
+        together.set_rate(0.1 * (1 + math.cos(math.pi * number / steps)))
+        together.step(batch.inputs.double(), task.legal(batch).double(), batch.mask)
+        done = clock.over or number == steps - 1
+        if number % 200 == 199 or done:
+            looks.append([largest_n(model, 0.0) for model in together.networks()])
+            print("bptt", number + 1, looks[-1], round(clock.seconds), flush=True)
+        if done:
+            break
+    best, seconds = [max(each) for each in zip(*looks, strict=True)], round(clock.seconds / len(seeds))
+    return [
+        {"seed": s, "largest_n": n, "best on the way": b, "strings": 30 * (number + 1), "seconds": seconds}
+        for s, n, b in zip(seeds, looks[-1], best, strict=True)
+    ]
+
+
+def _network(seed: int) -> Predictor:
+    torch.manual_seed(seed)
+    return Predictor(rc.layer("lstm_nfg", 3, 2, dtype=torch.float64), 3)
+
+
+class Together:
+    """Several networks of one kind, each learning as `BPTT(model, "binary_cross_entropy", "adam", rate, clip=1)`."""
+
+    def __init__(self, models: list[Predictor], rate: float):
+        self.models = models
+        self.weights = {
+            name: torch.stack([dict(m.named_parameters())[name].detach() for m in models]).requires_grad_()
+            for name, _ in models[0].named_parameters()
+        }
+        self.optimizer = torch.optim.Adam(self.weights.values(), lr=rate)
+
+    def set_rate(self, rate: float) -> None:
+        set_rate(self, rate)
+
+    def step(self, x: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        """The loss of each network (n,), before learning."""
+
+        def loss(weights: dict[str, Tensor]) -> Tensor:
+            outputs = functional_call(self.models[0], weights, (x,))[0]
+            each = F.binary_cross_entropy_with_logits(outputs, target, reduction="none").sum(-1)
+            return (each * mask).sum() / mask.sum()
+
+        losses = vmap(loss)(self.weights)
+        self.optimizer.zero_grad()
+        losses.sum().backward()
+        norms = torch.stack([w.grad.flatten(1).norm(dim=1) for w in self.weights.values()]).norm(dim=0)
+        shrink = (1 / (norms + 1e-6)).clamp_max(1.0)  # as torch.nn.utils.clip_grad_norm_ does, network by network
+        for w in self.weights.values():
+            w.grad.mul_(shrink.view(-1, *[1] * (w.dim() - 1)))
+        self.optimizer.step()
+        return losses.detach()
+
+    @torch.no_grad()
+    def networks(self) -> list[Predictor]:
+        """Each with its own weights as they are now."""
+        for k, model in enumerate(self.models):
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.weights[name][k])
+        return self.models
