@@ -41,7 +41,7 @@ class Tagger(nn.Module):
     vectors        pretrained vectors (`read_vectors`) to start the word embeddings from; their width is the word_size
     extra_inputs   a module that gives vectors to words (see `TokenVectors`), appended at `extra_at`: the "input", the
                    "hidden" layer between the first and the second, or the "output" of the last
-    dropout        of whole embeddings, and between layers
+    dropout        of the words' vectors, and of every layer's output
     max_length     words a sentence may have
     """
 
@@ -65,10 +65,19 @@ class Tagger(nn.Module):
         max_length: int = 1000,
     ):
         super().__init__()
-        self.options = {
-            name: value
-            for name, value in locals().items()
-            if name not in ("self", "__class__", "vocabulary", "vectors", "extra_inputs")
+        self.options: dict[str, Any] = {
+            "word_size": word_size if vectors is None else vectors.width,
+            "chars": chars,
+            "char_size": char_size,
+            "char_features": char_features,
+            "column_size": column_size,
+            "cell": cell,
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "output": output,
+            "dropout": dropout,
+            "extra_at": extra_at,
+            "max_length": max_length,
         }
         for name, value, known in (
             ("output", output, OUTPUTS),
@@ -80,11 +89,8 @@ class Tagger(nn.Module):
         if not 0 <= dropout < 1:
             raise InputError("dropout", dropout, "a share from 0 to below 1")
         self.vocabulary, self.dropout, self.max_length = vocabulary, dropout, positive_int("max_length", max_length)
-        if vectors is not None:
-            word_size = vectors.width
-            self.options["word_size"] = word_size
         spelling = _spelling(chars, len(vocabulary.characters), char_size, char_features)
-        self.features = WordFeatures(vocabulary, word_size, column_size, spelling)
+        self.features = WordFeatures(vocabulary, self.options["word_size"], column_size, spelling)
         if vectors is not None:
             self._start_from(vectors)
         self.extra_inputs = extra_inputs if extra_inputs is None else _module(extra_inputs)
