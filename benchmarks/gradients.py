@@ -104,18 +104,16 @@ def remedies() -> Numbers:
         flow = gradient_flow(network, series())
         curves[name], rates[name] = profile(flow, state), flow[state].rate
     draw("cells", "What is left of the gradient, before training", curves)
-    best, worst = max(rates, key=lambda name: rates[name]), min(rates, key=lambda name: rates[name])
+    ranked = sorted(rates, key=lambda name: rates[name])
     return {
         "claim": "Identity, orthogonal and residual matrices, long delays, leaky units and gates keep gradients alive.",
-        "seen": f"From {rates[worst]:.3f} a step ({worst}) to {rates[best]:.4f} ({best}); "
-        f"half-lives of {half_life(rates[worst]):.3g} and {half_life(rates[best]):.3g} steps.",
+        "seen": "Factor a step: "
+        + ", ".join(f"{name} {rates[name]:.3f}" for name in ranked)
+        + ". An orthogonal matrix "
+        "alone does not: tanh shrinks what the matrix preserves.",
         "rates": rates,
         "left after 100 steps": {name: curve[100] for name, curve in curves.items()},
     }
-
-
-def half_life(rate: float) -> float:
-    return math.log(0.5) / math.log(rate) if rate < 1 else math.inf
 
 
 class Adder(nn.Module):
@@ -141,7 +139,7 @@ def trained() -> Numbers:
         "lstm": {"init": rc.init.chrono(40)},
         "gru": {"init": rc.init.chrono(40)},
     }
-    curves, scores = {}, {}
+    curves, scores, left = {}, {}, {}
     for cell, given in options.items():
         torch.manual_seed(0)
         model = Adder(cell, **given)
@@ -150,13 +148,17 @@ def trained() -> Numbers:
         with torch.no_grad():
             scores[cell] = float((model(batch.inputs) - batch.targets).square().mean())
         flow = gradient_flow(model, batch, sequences=16)
-        curves[f"{cell}: error {scores[cell]:.3f}"] = profile(flow, "c" if cell == "lstm" else "h")
+        reached = profile(flow, "c" if cell == "lstm" else "h")
+        curves[f"{cell}: error {scores[cell]:.3f}"], left[cell] = reached, reached[-1]
     draw("trained", f"After {UPDATES} updates on the adding problem of 40 steps", curves)
     learned = [cell for cell, score in scores.items() if score < 0.5 * task.baseline]
     return {
         "claim": "A network whose gradients vanish cannot learn from the distant past.",
         "seen": f"The trivial answer has an error of {task.baseline:.3f}; below half of it after {UPDATES} updates: "
-        f"{', '.join(learned) or 'none'}.",
+        f"{', '.join(learned) or 'none'}. A gradient that arrives is needed and not enough: "
+        + ", ".join(f"{cell} keeps {left[cell]:.1g} of it" for cell in scores)
+        + " over the sequence.",
+        "left after the sequence": left,
         "errors": scores,
         "baseline": task.baseline,
     }

@@ -124,11 +124,6 @@ def cells_of(model: nn.Module) -> list[Heard]:
 def two_ways(module: nn.Module) -> tuple[nn.Module, nn.Module] | None:
     """The two parts of a model that reads forwards with one and backwards with the other, outside of a layer."""
     stacks = getattr(module, "stacks", None)  # ELMo
-    pair = (
-        tuple(stacks)
-        if isinstance(stacks, (list, tuple))
-        else (getattr(module, "past", 0), getattr(module, "future", 0))
-    )
-    if len(pair) != 2 or not all(isinstance(part, nn.Module) for part in pair):
-        return None
-    return pair[0], pair[1]
+    pair = stacks if isinstance(stacks, (list, tuple)) else [getattr(module, name, None) for name in ("past", "future")]
+    parts = [part for part in pair if isinstance(part, nn.Module)]
+    return (parts[0], parts[1]) if len(pair) == len(parts) == 2 else None

@@ -6,6 +6,7 @@ The page's policy lets two scripts run, plotly and the page's own, by their hash
 
 import base64
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -125,8 +126,13 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 def _json(figure: "Figure") -> str:
-    """A figure as JSON in which no tag can be seen."""
-    text = figure.to_json() or "{}"
+    """A figure as JSON in which no tag can be seen; rows of labels that are all the same are written once."""
+    spec = json.loads(figure.to_json() or "{}")
+    for trace in spec["data"]:
+        rows = trace.get("customdata")
+        if trace["type"] == "heatmap" and rows and all(row == rows[0] for row in rows):
+            trace["customdata"] = rows[:1]
+    text = json.dumps(spec, separators=(",", ":"), ensure_ascii=False)
     for sign, code in (
         ("<", "\\u003c"),
         (">", "\\u003e"),

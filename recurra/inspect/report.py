@@ -149,7 +149,7 @@ class _Report:
 
     def dynamics(self) -> Section:
         def exponents() -> Iterable[Block]:
-            result = lyapunov(self.model, self.data, steps=_affordable(self.cells))
+            result = lyapunov(self.model, self.data, steps=max(12, _affordable(self.cells)))
             sentence = (
                 "Below zero, two runs that start differently become one: the network forgets. Above, it is chaotic."
             )
@@ -230,7 +230,7 @@ def _try(blocks: Callable[[], Iterable[Any]]) -> list[Any]:
 def _affordable(cells: Sequence[Any]) -> int:
     """Steps whose Jacobians take a few seconds."""
     size = max(sum(torch.Size(s.shape(1)[1:]).numel() for s in heard.cell.carried) for heard in cells)
-    return max(12, min(100, int(1e9 / size**3)))
+    return max(2, min(100, int(2e9 / size**3)))
 
 
 def _findings(result: Health) -> list[Block]:

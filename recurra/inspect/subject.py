@@ -217,6 +217,9 @@ class Subject:
         weight = next(given.parameters(), torch.empty(0))
         dtype = weight.dtype if dtype is None else dtype
         self.module = copy.deepcopy(given).to(dtype=dtype).eval().requires_grad_(True)
+        for part in self.module.modules():
+            if isinstance(part, Recurrent):
+                part.reset_state()  # what was carried over belongs to other sequences
         self.batch_first = bool(getattr(given, "batch_first", False))
         taken = sample(data, sequences=sequences, steps=steps, batch_first=self.batch_first)
         self.sample = taken.to(weight.device, dtype)

@@ -58,7 +58,7 @@ class Browser:
         self.answers: dict[int, dict] = {}
         self.events: list[dict] = []
 
-    def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
+    def open(self, path: Path, width: int = 1280, height: int = 900) -> "Page":
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
@@ -67,8 +67,7 @@ class Browser:
         page.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        page.ask("Emulation.setEmulatedMedia", features=[scheme])
+        page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
         page.ask("Performance.enable", timeDomain="threadTicks")  # processor time: a busy machine does not count
         page.ask("Page.navigate", url=path.resolve().as_uri())
         page.wait_for("document.readyState === 'complete'")
@@ -138,6 +137,9 @@ class Page:
         while not self.run(condition):
             assert time.monotonic() < deadline, f"never became true: {condition}"
             time.sleep(0.05)
+
+    def go_dark(self) -> None:
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
 
     def move_mouse(self, x: float, y: float) -> None:
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)

@@ -18,6 +18,9 @@ function draw(element) {
   element.dataset.state = "drawing";
   load();
   const spec = specs[Number(element.dataset.figure)];
+  for (const trace of spec.data) {  // labels that every row of a heat map shares are written once
+    if (trace.type === "heatmap" && trace.customdata?.length === 1) trace.customdata = trace.z.map(() => trace.customdata[0]);
+  }
   const layout = { ...spec.layout, font: { ...spec.layout.font, color: ink() } };
   if (narrow(element)) {
     const named = spec.data.filter((trace) => trace.name && trace.showlegend !== false).length;
