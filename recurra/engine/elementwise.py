@@ -1,0 +1,146 @@
+"""Operations of torch that work number by number, as nodes: one table row each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .nodes import Builder, Node
+from .values import Unsupported
+
+aten = torch.ops.aten
+
+
+def _node(builder: Builder, value: Node | float) -> Node:
+    return builder.lift(value)
+
+
+def plain(op: str) -> Callable[..., Node]:
+    return lambda b, *args: b.make(op, *(_node(b, a) for a in args))
+
+
+def _scaled(op: str) -> Callable[..., Node]:
+    """add and sub carry a factor for their second operand."""
+    return lambda b, x, y, alpha=1: b.make(op, _node(b, x), _node(b, y) if alpha == 1 else _node(b, y) * float(alpha))
+
+
+def _division(b: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
+    if rounding_mode not in (None, "floor"):
+        raise Unsupported(f"division with rounding_mode={rounding_mode!r}")
+    quotient = b.make("div", _node(b, x), _node(b, y))
+    return b.make("floor", quotient) if rounding_mode else quotient
+
+
+def _power(b: Builder, x: Node, exponent: Any) -> Node:
+    if not isinstance(exponent, (int, float)):
+        raise Unsupported("aten.pow with an exponent that is not a number")
+    known = {
+        0.0: lambda: b.const(1.0),
+        1.0: lambda: x,
+        2.0: lambda: x * x,
+        3.0: lambda: x * x * x,
+        -1.0: lambda: b.make("reciprocal", x),
+        0.5: lambda: b.make("sqrt", x),
+        -0.5: lambda: b.make("rsqrt", x),
+    }
+    return known[float(exponent)]() if float(exponent) in known else b.make("pow", x, attr=float(exponent))
+
+
+def _clamp(b: Builder, x: Node, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Node:
+    bounds = (low if low is not None else min, high if high is not None else max)
+    if any(not isinstance(bound, (int, float, type(None))) for bound in bounds):
+        raise Unsupported("aten.clamp with tensors as bounds")
+    return b.make("clamp", x, attr=tuple(None if bound is None else float(bound) for bound in bounds))
+
+
+def _softplus(b: Builder, x: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
+    return b.make("softplus", x * float(beta)) / float(beta)
+
+
+def _elu(b: Builder, x: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Node:
+    low = b.make("expm1", x * float(input_scale)) * (float(alpha) * float(scale))
+    return b.make("where", b.make("gt", x, b.const(0.0)), x * float(scale), low)
+
+
+def _leaky(b: Builder, x: Node, slope: float = 0.01) -> Node:
+    return b.make("where", b.make("gt", x, b.const(0.0)), x, x * float(slope))
+
+
+def _gelu(b: Builder, x: Node, approximate: str = "none") -> Node:
+    if approximate != "none":
+        raise Unsupported("aten.gelu with approximate='tanh'")
+    return x * 0.5 * (b.make("erf", x * 0.7071067811865476) + 1.0)
+
+
+def _same(b: Builder, x: Node, *_: Any, **__: Any) -> Node:
+    return x
+
+
+ELEMENTWISE: dict[Any, Callable[..., Node]] = {
+    aten.add.Tensor: _scaled("add"),
+    aten.add.Scalar: _scaled("add"),
+    aten.sub.Tensor: _scaled("sub"),
+    aten.sub.Scalar: _scaled("sub"),
+    aten.rsub.Scalar: lambda b, x, y, alpha=1: _node(b, y) - (x if alpha == 1 else x * float(alpha)),
+    aten.mul.Tensor: plain("mul"),
+    aten.mul.Scalar: plain("mul"),
+    aten.div.Tensor: _division,
+    aten.div.Scalar: _division,
+    aten.div.Tensor_mode: _division,
+    aten.pow.Tensor_Scalar: _power,
+    aten.square.default: lambda b, x: x * x,
+    aten.clamp.default: _clamp,
+    aten.clamp_min.default: lambda b, x, low: _clamp(b, x, low, None),
+    aten.clamp_max.default: lambda b, x, high: _clamp(b, x, None, high),
+    aten.hardtanh.default: lambda b, x, low=-1.0, high=1.0: _clamp(b, x, low, high),
+    aten.softplus.default: _softplus,
+    aten.elu.default: _elu,
+    aten.leaky_relu.default: _leaky,
+    aten.gelu.default: _gelu,
+    aten.silu.default: lambda b, x: x * b.make("sigmoid", x),
+    aten.clone.default: _same,
+    aten.alias.default: _same,
+    aten._to_copy.default: _same,
+    aten.detach.default: plain("stop"),
+    aten.logical_and.default: plain("and"),
+    aten.logical_or.default: plain("or"),
+    aten.logical_not.default: plain("not"),
+    aten.bitwise_and.Tensor: plain("and"),
+    aten.bitwise_or.Tensor: plain("or"),
+    aten.bitwise_not.default: plain("not"),
+    aten.where.self: plain("where"),
+    aten.where.ScalarSelf: plain("where"),
+    aten.where.ScalarOther: plain("where"),
+    aten.where.Scalar: plain("where"),
+    aten.remainder.Tensor: plain("remainder"),
+    aten.remainder.Scalar: plain("remainder"),
+}
+ELEMENTWISE |= {
+    getattr(aten, name).default: plain(name)
+    for name in [
+        "neg",
+        "reciprocal",
+        "sigmoid",
+        "tanh",
+        "relu",
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "sin",
+        "cos",
+        "erf",
+        "sqrt",
+        "rsqrt",
+        "abs",
+        "sign",
+        "floor",
+        "maximum",
+        "minimum",
+    ]
+}
+ELEMENTWISE |= {
+    getattr(getattr(aten, name), kind): plain(name)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    for kind in ("Tensor", "Scalar")
+}
