@@ -26,7 +26,7 @@ class TokenVectors(Protocol):
 
 
 def embedding(count: int, size: int) -> nn.Embedding:
-    """Vectors of about unit variance in every sum of `size` of them, as Lample et al. (2016) draw them."""
+    """Vectors of a length of about one, U(±√(3 / size)), as Ma & Hovy (2016) draw them; that of padding is zero."""
     table = nn.Embedding(RESERVED + count, size, padding_idx=PADDING)
     bound = (3.0 / size) ** 0.5
     with torch.no_grad():
@@ -41,7 +41,7 @@ class CharCNN(nn.Module):
     def __init__(self, characters: int, char_size: int, output_size: int, width: int = 3):
         super().__init__()
         self.embedding, self.output_size = embedding(characters, char_size), output_size
-        self.convolution = nn.Conv1d(char_size, output_size, width, padding=width // 2)
+        self.convolution = nn.Conv1d(char_size, output_size, width, padding="same")
 
     def forward(self, letters: Tensor) -> Tensor:
         """(N, C) → (N, output_size). Zero vectors stand beyond the word; a word's own steps alone are compared."""
