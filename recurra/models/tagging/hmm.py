@@ -14,7 +14,7 @@ from ...errors import DtypeError, InputError, OptionError, ShapeError, UnknownNa
 from ...ragged import check_lengths
 from . import chain_kernel as fast
 from .chain import Chain
-from .markov import IMPOSSIBLE, NEVER, _log, posteriors
+from .markov import IMPOSSIBLE, NEVER, posteriors, safe_log
 from .schemes import Rules
 
 
@@ -40,7 +40,7 @@ class Symbols(nn.Module):
     def __init__(self, states: int, count: int):
         super().__init__()
         self.count = positive_int("symbols", count)
-        self.register_buffer("logs", _log(_normalised(torch.rand(states, count) + 0.5)))
+        self.register_buffer("logs", safe_log(_normalised(torch.rand(states, count) + 0.5)))
 
     def check(self, x: Tensor) -> Tensor:
         if not isinstance(x, Tensor) or x.dim() != 2:
@@ -62,13 +62,13 @@ class Symbols(nn.Module):
         """Tables that differ, so that there is something to tell the states apart by."""
         logs = self.get_buffer("logs")
         noise = torch.rand(logs.shape, generator=generator, dtype=logs.dtype).to(logs.device)
-        logs.copy_(_log(_normalised(noise + 0.5)))
+        logs.copy_(safe_log(_normalised(noise + 0.5)))
 
     def update(self, x: Tensor, weights: Tensor) -> None:
         """The table from symbols (N,) and how much each belongs to each state, (N, S)."""
         counts = weights.new_zeros(self.count, weights.shape[-1]).index_add_(0, x, weights).T
         logs = self.get_buffer("logs")
-        logs.copy_(torch.where(counts.sum(1, keepdim=True) > 0, _log(_normalised(counts)), logs))
+        logs.copy_(torch.where(counts.sum(1, keepdim=True) > 0, safe_log(_normalised(counts)), logs))
 
     def draw(self, states: Tensor, generator: torch.Generator | None) -> Tensor:
         rows = self.get_buffer("logs")[states].exp()
@@ -150,7 +150,7 @@ class HMM(nn.Module):
         self.emission = Symbols(states, symbols) if symbols is not None else Gaussians(states, features or 0)
         for name in ("transitions", "start"):
             allowed = getattr(topology, name)
-            self.register_buffer(name, _log(_normalised(allowed * (1 + 0.2 * torch.rand(allowed.shape)))))
+            self.register_buffer(name, safe_log(_normalised(allowed * (1 + 0.2 * torch.rand(allowed.shape)))))
         # No sequence ends because of its state, but it may have to end in one.
         self.register_buffer("end", torch.where(topology.end, 0.0, NEVER))
 
@@ -233,7 +233,7 @@ class HMM(nn.Module):
             for name, counts in (("transitions", moves), ("start", starts)):
                 table = self.get_buffer(name)
                 known = counts.sum(-1, keepdim=True) > 0
-                table.copy_(torch.where(known, _log(_normalised(counts)), table))
+                table.copy_(torch.where(known, safe_log(_normalised(counts)), table))
         return history
 
     def _expected(self, chain: Chain) -> tuple[float, Tensor, Tensor, Tensor]:

@@ -44,7 +44,7 @@ class Markov(nn.Module):
             allowed = Rules(*(torch.ones(shape, dtype=torch.bool) for shape in ((states, states), states, states)))
         for name, table in allowed._asdict().items():
             self.register_buffer(f"{name}_allowed", table, persistent=False)
-            self.register_buffer(name, _log(table / table.sum(-1, keepdim=True).clamp(min=1)))
+            self.register_buffer(name, safe_log(table / table.sum(-1, keepdim=True).clamp(min=1)))
         self.register_buffer("prior", torch.full((states,), -float(torch.tensor(states).log())))
 
     @torch.no_grad()
@@ -64,7 +64,7 @@ class Markov(nn.Module):
         starts = self._smoothed("start", torch.bincount(firsts, minlength=states))
         tables = {"prior": seen / seen.sum(), "transitions": moves, "start": starts / starts.sum(), "end": ends}
         for name, table in tables.items():
-            self.get_buffer(name).copy_(_log(table))
+            self.get_buffer(name).copy_(safe_log(table))
 
     def _smoothed(self, name: str, counts: Tensor) -> Tensor:
         allowed = self.get_buffer(f"{name}_allowed")
@@ -176,6 +176,6 @@ class HybridHMM(nn.Module):
         return targets
 
 
-def _log(p: Tensor) -> Tensor:
+def safe_log(p: Tensor) -> Tensor:
     """log p, and a large negative number where p is zero."""
     return torch.where(p > 0, p, 1.0).log().masked_fill(p <= 0, NEVER)
