@@ -240,7 +240,10 @@ def _findings(result: Health) -> list[Block]:
                 "finding", "No gradient vanishes or explodes, no gate is stuck, no unit is dead.", "Healthy.", good=True
             )
         ]
-    return [Block("finding", f"{f.what}. Advice: {f.advice}.", f"{f.kind} in {f.place}:") for f in result.findings]
+    return [
+        Block("finding", f"{f.what}. Advice: {f.advice}.", f"{f.kind.capitalize()} in {f.place}:")
+        for f in result.findings
+    ]
 
 
 def _distinct(cells: Sequence[Any]) -> list[Cell]:

@@ -61,7 +61,7 @@ class Browser:
     def open(self, path: Path, width: int = 1280, height: int = 900) -> "Page":
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = Page(self, session)
+        page = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.ask(f"{domain}.enable")
         page.ask(
@@ -71,7 +71,6 @@ class Browser:
         page.ask("Performance.enable", timeDomain="threadTicks")  # processor time: a busy machine does not count
         page.ask("Page.navigate", url=path.resolve().as_uri())
         page.wait_for("document.readyState === 'complete'")
-        page.seconds = page.processor_seconds()
         return page
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict:
@@ -113,16 +112,19 @@ class Browser:
 
 
 class Page:
-    """One tab; `seconds` is the processor time its main thread took to open."""
+    """One tab."""
 
-    def __init__(self, browser: Browser, session: str):
-        self.browser, self.session, self.seconds = browser, session, 0.0
+    def __init__(self, browser: Browser, session: str, target: str):
+        self.browser, self.session, self.target = browser, session, target
 
     def ask(self, method: str, **parameters: Any) -> dict:
         return self.browser.ask(method, self.session, **parameters)
 
+    def close(self) -> None:
+        self.browser.ask("Target.closeTarget", targetId=self.target)
+
     def processor_seconds(self) -> float:
-        """What the main thread has worked so far."""
+        """What the page's main thread has worked so far."""
         measured = {one["name"]: one["value"] for one in self.ask("Performance.getMetrics")["metrics"]}
         return measured["TaskDuration"]
 

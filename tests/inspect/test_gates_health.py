@@ -1,5 +1,7 @@
 """Gates over real tokens and samples, and what health finds wrong, each fault made on purpose."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 import recurra as rc
 from recurra.errors import UnknownNameError
 from recurra.inspect import Monitor, gate_activity, health
+from recurra.inspect.health import REMEDIES
 
 
 class LanguageModel(nn.Module):
@@ -80,6 +83,21 @@ def test_samples_are_named_by_their_features():
 
 
 # ---------------------------------------------------------------------------------------------------- health
+
+
+def test_every_remedy_named_exists():
+    for advice in REMEDIES.values():
+        for path in re.findall(r"rc\.([\w.]+)", advice):
+            found = rc
+            for name in path.split("."):
+                found = getattr(found, name)
+            assert callable(found), path
+
+
+def test_the_advice_for_gated_cells_can_be_followed():
+    for name in ("lstm", "gru", "mgu"):
+        rc.layer(name, 3, 4, init=rc.init.chrono(20))
+        rc.layer(name, 3, 4, init=rc.init.forget_bias(2.0))
 
 
 def kinds(result) -> dict[str, str]:
