@@ -72,6 +72,28 @@ def _gelu(b: Builder, x: Node, approximate: str = "none") -> Node:
     return x * 0.5 * (b.make("erf", x * 0.7071067811865476) + 1.0)
 
 
+def _lerp(b: Builder, x: Any, y: Any, weight: Any) -> Node:
+    x, y = _node(b, x), _node(b, y)
+    return x + _node(b, weight) * (y - x)
+
+
+def _with_product(b: Builder, x: Any, y: Any, z: Any, value: float = 1.0) -> Node:
+    return _node(b, x) + b.make("mul", _node(b, y), _node(b, z)) * float(value)
+
+
+def _with_quotient(b: Builder, x: Any, y: Any, z: Any, value: float = 1.0) -> Node:
+    return _node(b, x) + b.make("div", _node(b, y), _node(b, z)) * float(value)
+
+
+def _hard_sigmoid(b: Builder, x: Node) -> Node:
+    return _clamp(b, x + 3.0, 0.0, 6.0) * (1.0 / 6.0)
+
+
+def _above(b: Builder, x: Node, bound: float, low: Any) -> Node:
+    """x where it is above the bound, else `low`."""
+    return b.make("where", b.make("gt", x, b.const(bound)), x, _node(b, low))
+
+
 def _same(b: Builder, x: Node, *_: Any, **__: Any) -> Node:
     return x
 
@@ -98,6 +120,16 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten.leaky_relu.default: _leaky,
     aten.gelu.default: _gelu,
     aten.silu.default: lambda b, x: x * b.make("sigmoid", x),
+    aten.lerp.Tensor: _lerp,
+    aten.lerp.Scalar: _lerp,
+    aten.addcmul.default: _with_product,
+    aten.addcdiv.default: _with_quotient,
+    aten.hardsigmoid.default: _hard_sigmoid,
+    aten.hardswish.default: lambda b, x: x * _hard_sigmoid(b, x),
+    aten.mish.default: lambda b, x: x * b.make("tanh", b.make("softplus", x)),
+    aten.celu.default: lambda b, x, alpha=1.0: _elu(b, x, alpha, 1.0, 1.0 / alpha),
+    aten.threshold.default: _above,
+    aten._prelu_kernel.default: lambda b, x, slope: _above(b, x, 0.0, _node(b, slope) * x),
     aten.clone.default: _same,
     aten.alias.default: _same,
     aten._to_copy.default: _same,

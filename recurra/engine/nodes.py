@@ -127,6 +127,10 @@ class Builder:
             return value * float(width) if width > 1 else value
         return self._intern("rowsum", (value,), None, 1)
 
+    def rowmax(self, value: Node) -> Node:
+        """The largest of a row: a row sum in every respect but how two numbers are put together."""
+        return value if value.width == 1 else self._intern("rowsum", (value,), "max", 1)
+
     def expand(self, value: Node, width: int) -> Node:
         return value if value.width == width else self._intern("expand", (value,), None, width)
 
@@ -160,7 +164,7 @@ class Builder:
         if node.op == "lane":
             return self.lane(zip(args, node.attr, strict=True))
         if node.op == "rowsum":
-            return self.rowsum(args[0], node.args[0].width)
+            return self.rowmax(args[0]) if node.attr == "max" else self.rowsum(args[0], node.args[0].width)
         if node.op == "expand":
             return self.expand(args[0], node.width)
         return self.make(node.op, *args, attr=node.attr)

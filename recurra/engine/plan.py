@@ -79,6 +79,9 @@ class Plan:
     carries: dict[tuple[str, int], str]  # (state, lag) → the buffer its remaining cotangent is carried in
     needs_x: bool
 
+    def takes_row_maxima(self) -> bool:
+        return any(n.op == "rowsum" and n.attr == "max" for n in below([o.node for o in self.forward.outs]))
+
 
 def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = False) -> Plan:
     """Plan a cell's loop; raises `Unsupported` naming the operation that forces the reference engine."""
@@ -247,6 +250,10 @@ class _Reverse:
                 )
         elif node.op == "product":
             self._pull_product(node, self.builder.expand(g, node.width))
+        elif node.op == "rowsum" and node.attr == "max":  # those that are equal share, as in torch
+            value = node.args[0]
+            highest = self.builder.make("eq", value, node)
+            self._give(value, highest * (g / self.builder.rowsum(highest, value.width)), value.width)
         elif node.op == "rowsum":
             self._give(node.args[0], g, node.args[0].width)
         elif node.op == "expand":

@@ -235,7 +235,7 @@ class _Writer:
             return self._read(node)
         if node.op == "rowsum":
             slot = self.schedule.rowsums.index(node)
-            return f"splat(rowsum(c, {slot}, i + r))"
+            return f"splat({'rowmax' if node.attr == 'max' else 'rowsum'}(c, {slot}, i + r))"
         if node.op == "expand":
             return self.names[node.args[0]]
         args = [self.names[a] for a in node.args]
@@ -266,8 +266,13 @@ class _Writer:
         for node in self.group.rowsums:
             slot = self.schedule.rowsums.index(node)
             address = f"(c.rowsums + ({slot} * c.rowsum_parts + me) * c.rows)"
-            self.setup.append(f"for (int64_t i = low; i < high; ++i) {address}[i] = 0;")
-            self.row.append(f"{address}[i + r] += across({self.names[node.args[0]]}, count);")
+            largest, value = node.attr == "max", self.names[node.args[0]]
+            start = "-__builtin_inf()" if largest else "0"
+            self.setup.append(f"for (int64_t i = low; i < high; ++i) {address}[i] = {start};")
+            if largest:
+                self.row.append(f"{address}[i + r] = larger({address}[i + r], largest({value}, count));")
+            else:
+                self.row.append(f"{address}[i + r] += across({value}, count);")
 
     def _flushes(self) -> list[str]:
         return [f"add_to(sums + c.sum_offsets[{q}] + column, total_{q});" for q, _ in self.group.sums]

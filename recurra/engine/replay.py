@@ -90,6 +90,8 @@ class _Step:
         args = [values[a] for a in node.args]
         if node.op == "product":
             return F.linear(args[0].expand(like.shape[0], -1), self.matrices[node])
+        if node.op == "rowsum" and node.attr == "max":
+            return args[0].amax(1, keepdim=True)
         if node.op == "rowsum":
             return args[0].expand(-1, node.args[0].width).sum(1, keepdim=True)
         if node.op == "expand":

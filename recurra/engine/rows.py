@@ -100,6 +100,66 @@ def _var(reader: Reader, value: Value, dims: list[int], *, correction: Any = 1, 
     return _var_mean(reader, value, dims, correction=correction, keepdim=keepdim)[0]
 
 
+def _std(reader: Reader, value: Value, dims: list[int], *, correction: Any = 1, keepdim: bool = False) -> Value:
+    return reader.elementwise(plain("sqrt"), (_var(reader, value, dims, correction=correction, keepdim=keepdim),), {})
+
+
+def _amax(reader: Reader, value: Value, dims: list[int], keepdim: bool = False) -> Value:
+    if [d % 2 for d in dims] != [1] or value.flat:
+        raise Unsupported(f"a maximum over dimensions {dims}")
+    highest, *others = (reader.builder.rowmax(segment) for segment in value.segments)
+    for other in others:
+        highest = reader.builder.make("maximum", highest, other)
+    return Value((highest,), flat=not keepdim)
+
+
+def _logsumexp(reader: Reader, value: Value, dims: list[int], keepdim: bool = False) -> Value:
+    highest = _amax(reader, value, dims, keepdim=True)
+    shifted = reader.elementwise(plain("sub"), (value, highest), {})
+    total = _sum(reader, reader.elementwise(plain("exp"), (shifted,), {}), dims, keepdim=True)
+    log = reader.builder.make("log", total.segments[0])
+    return Value((log + highest.segments[0],), flat=not keepdim)
+
+
+def _log_softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
+    return reader.elementwise(plain("sub"), (value, _logsumexp(reader, value, [dim], keepdim=True)), {})
+
+
+def _norm(
+    reader: Reader, value: Value, order: float = 2.0, dims: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Value:
+    if float(order) not in (1.0, 2.0, float("inf")) or dims is None:
+        raise Unsupported(f"a norm of order {order} over {dims}")
+    if order == 2.0:
+        total = _sum(reader, reader.elementwise(lambda b, x: x * x, (value,), {}), dims, keepdim)
+        return reader.elementwise(_root, (total,), {})
+    size = reader.elementwise(plain("abs"), (value,), {})
+    return _sum(reader, size, dims, keepdim) if order == 1.0 else _amax(reader, size, dims, keepdim)
+
+
+def _root(b: Builder, x: Node) -> Node:
+    """A square root whose derivative at zero is zero, as torch has it for norms."""
+    none = b.make("eq", x, b.const(0.0))
+    return b.make("where", none, b.const(0.0), b.make("sqrt", b.make("where", none, b.const(1.0), x)))
+
+
+def _glu(reader: Reader, value: Value, dim: int = -1) -> Value:
+    if dim % 2 != 1 or value.width % 2:
+        raise Unsupported("aten.glu along the batch")
+    half = value.width // 2
+    gate = reader.elementwise(plain("sigmoid"), (reader.cut(value, half, value.width),), {})
+    return reader.elementwise(plain("mul"), (reader.cut(value, 0, half), gate), {})
+
+
+def _roll(reader: Reader, value: Value, shifts: list[int], dims: list[int] = []) -> Value:  # noqa: B006
+    if [d % 2 for d in dims] != [1]:
+        raise Unsupported("aten.roll along the batch")
+    at = -shifts[0] % value.width
+    if at == 0:
+        return value
+    return Value((*reader.cut(value, at, value.width).segments, *reader.cut(value, 0, at).segments))
+
+
 def _layer_norm(
     reader: Reader, value: Value, shape: list[int], weight: Any, bias: Any, eps: float
 ) -> tuple[Value, ...]:
@@ -205,6 +265,13 @@ READERS: dict[Any, Callable] = {
     aten.mean.dim: _mean,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,
+    aten.std.correction: _std,
+    aten.amax.default: _amax,
+    aten.logsumexp.default: _logsumexp,
+    aten._log_softmax.default: _log_softmax,
+    aten.linalg_vector_norm.default: _norm,
+    aten.glu.default: _glu,
+    aten.roll.default: _roll,
     aten.native_layer_norm.default: _layer_norm,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.cat.default: _cat,

@@ -173,6 +173,8 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
             return key
         try:
             planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
+            if device == "cuda" and planned.takes_row_maxima():
+                raise Unsupported("maximum over a row on the GPU")
             made = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
         except Unsupported as reason:
             _tell_unsupported(cell, str(reason))

@@ -179,6 +179,13 @@ INLINE real rowsum(const Call& c, int number, int64_t row) {
   return sum;
 }
 
+INLINE real rowmax(const Call& c, int number, int64_t row) {
+  const real* const parts = c.rowsums + number * c.rowsum_parts * c.rows + row;
+  real most = parts[0];
+  for (int64_t p = 1; p < c.rowsum_parts; ++p) most = larger(most, parts[p * c.rows]);
+  return most;
+}
+
 // Each thread counts its arrivals on a line of its own and waits until the others have come as often.
 static void meet(const Call& c, int64_t me, int64_t threads) {
   const int64_t round = c.meeting[me * 8] + 1;

@@ -76,6 +76,14 @@ INLINE real across(vec v, int count) {  // the sum of the first `count`
   return sum;
 }
 
+INLINE real larger(real a, real b) { return b > a || b != b ? b : a; }
+
+INLINE real largest(vec v, int count) {  // of the first `count`
+  real most = v[0];
+  for (int i = 1; i < count && i < W; ++i) most = larger(most, v[i]);
+  return most;
+}
+
 // ------------------------------------------------------------------------------------------ products
 
 struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their weights are stepped over

@@ -1,0 +1,95 @@
+"""Operations a step of one's own may use: each runs compiled, and is what the reference says, value and gradient."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from engine.compare import compare, sequences
+from torch import Tensor, sigmoid, tanh
+
+from recurra.cell import Cell
+from recurra.engine.scan import set_backend
+
+OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "softmax": lambda a, b, h, g: torch.softmax(3 * a, -1) + 0.3 * tanh(b),
+    "softmax of a far value": lambda a, b, h, g: torch.softmax(a + 1000.0, -1) * b,
+    "log_softmax": lambda a, b, h, g: 0.1 * F.log_softmax(a, -1) * tanh(b),
+    "logsumexp": lambda a, b, h, g: tanh(a - a.logsumexp(-1, keepdim=True)) + 0.1 * b,
+    "amax": lambda a, b, h, g: tanh(a - a.amax(-1, keepdim=True)) + 0.5 * h,
+    "amax of equals": lambda a, b, h, g: tanh(a) + b * torch.clamp(a, -0.1, 0.1).amax(-1, keepdim=True),
+    "norm": lambda a, b, h, g: a / (1 + a.norm(dim=-1, keepdim=True)) + 0.2 * h / h.norm(dim=-1, keepdim=True),
+    "normalize": lambda a, b, h, g: F.normalize(a, dim=-1) + 0.1 * F.normalize(torch.relu(-torch.abs(b)), dim=-1),
+    "norm of order 1": lambda a, b, h, g: a / (1 + a.norm(p=1, dim=-1, keepdim=True)),
+    "largest size": lambda a, b, h, g: a / (1 + a.norm(p=float("inf"), dim=-1, keepdim=True)),
+    "std": lambda a, b, h, g: tanh((a - a.mean(-1, keepdim=True)) / a.std(-1, keepdim=True)),
+    "lerp": lambda a, b, h, g: torch.lerp(h, tanh(a), sigmoid(b)),
+    "lerp by a number": lambda a, b, h, g: torch.lerp(h, tanh(a), 0.3),
+    "addcmul": lambda a, b, h, g: torch.addcmul(0.5 * h, sigmoid(a), tanh(b), value=0.7),
+    "addcdiv": lambda a, b, h, g: torch.addcdiv(0.5 * h, tanh(a), 1 + b * b, value=0.7),
+    "hardsigmoid": lambda a, b, h, g: F.hardsigmoid(3 * a) * tanh(b),
+    "hardswish": lambda a, b, h, g: 0.5 * F.hardswish(3 * a),
+    "mish": lambda a, b, h, g: 0.5 * F.mish(a),
+    "celu": lambda a, b, h, g: 0.5 * F.celu(a, 0.5),
+    "threshold": lambda a, b, h, g: 0.5 * F.threshold(a, 0.1, -0.3),
+    "prelu": lambda a, b, h, g: 0.5 * F.prelu(a, g),
+    "glu": lambda a, b, h, g: tanh(F.glu(torch.cat([a, b], -1))),
+    "roll": lambda a, b, h, g: torch.roll(tanh(a), 3, -1) + 0.2 * b,
+}  # fmt: skip
+
+
+def cell_of(operation: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], units: int) -> Cell:
+    class Made(Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.a, self.b = self.affine("x", "h"), self.affine("x", "h")
+            self.gain = self.vector(fill=0.2)
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return operation(self.a(x, h), self.b(x, h), h, self.gain)
+
+    return Made(5, units).double()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_run_compiled(name: str):
+    torch.manual_seed(3)
+    cell = cell_of(OPERATIONS[name], 21)
+    with set_backend("compiled"):
+        found = compare(cell, sequences(cell, 5, 3, torch.float64, lengths=torch.tensor([5, 2, 4])))
+    assert found.backend == "compiled"
+    assert found.values < 1e-12
+    assert found.gradients < (1e-7 if name.startswith("hard") else 1e-10)  # torch divides by a six in single precision
+
+
+def test_a_maximum_over_units_that_threads_share(monkeypatch: pytest.MonkeyPatch):
+    from recurra.engine import kernel
+
+    monkeypatch.setattr(kernel, "WORTH_THREADS", 0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        torch.manual_seed(4)
+        cell = cell_of(OPERATIONS["softmax"], 70)
+        found = compare(cell, sequences(cell, 6, 2, torch.float64))
+    finally:
+        torch.set_num_threads(threads)
+    assert (found.backend, found.values < 1e-12, found.gradients < 1e-10) == ("compiled", True, True)
+
+
+def test_nan_and_infinity_pass_through_a_maximum():
+    cell = cell_of(OPERATIONS["amax"], 21)
+    given = sequences(cell, 3, 2, torch.float64)
+    with torch.no_grad():
+        given.x[1, 0, 0] = float("nan")
+    y = compare_values(cell, given)
+    assert y[0].isfinite().all()
+    assert y[1, 0].isnan().all()
+    assert y[:, 1].isfinite().all()
+
+
+def compare_values(cell: Cell, given) -> Tensor:
+    from recurra.engine.scan import scan
+
+    with set_backend("compiled"), torch.no_grad():
+        return scan(cell, given).y
