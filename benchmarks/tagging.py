@@ -93,12 +93,12 @@ def _say(event: str, run: Any, /) -> None:
 
 
 def keep(row: dict[str, Any]) -> None:
-    """Put a run into the file, in place of an earlier one of the same setting and seed."""
+    """Put a run into the file, in place of an earlier one of the same setting, epochs and seed."""
     path = RESULTS / "tagging.json"
     rows = json.loads(path.read_text()) if path.exists() else []
-    names = ("task", "features", "output", "seed")
+    names = ("task", "features", "output", "epochs", "seed")
     rows = [other for other in rows if any(other[name] != row[name] for name in names)] + [row]
-    rows.sort(key=lambda each: [str(each[name]) for name in names])
+    rows.sort(key=lambda each: [f"{each[name]:>4}" for name in names])
     path.write_text(json.dumps(rows, indent=1) + "\n")
     report()
 
@@ -107,7 +107,7 @@ def report() -> None:
     rows = json.loads((RESULTS / "tagging.json").read_text())
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["task"], row["features"], row["output"]), []).append(row)
+        groups.setdefault((row["task"], row["features"], row["output"], str(row["epochs"])), []).append(row)
     lines = [
         "# Taggers",
         "",
@@ -119,12 +119,12 @@ def report() -> None:
         "| task | features | output | epochs | seeds | score | spread | each | minutes | CPU minutes | threads |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (task, features, output), runs in groups.items():
+    for (task, features, output, epochs), runs in groups.items():
         values = [row.get("f1", row["accuracy"]) for row in runs]
         spread = f"{statistics.stdev(values):.2f}" if len(values) > 1 else "–"
         times = [f"{statistics.mean(row[name] for row in runs) / 60:.1f}" for name in ("seconds", "cpu_seconds")]
         each = " ".join(f"{value:.2f}" for value in values)
-        epochs, threads = ("/".join(sorted({str(row[name]) for row in runs})) for name in ("epochs", "threads"))
+        threads = "/".join(sorted({str(row["threads"]) for row in runs}))
         cells = [task, features, output, epochs, len(values), f"{statistics.mean(values):.2f}", spread, each, *times]
         lines.append(f"| {' | '.join(map(str, cells))} | {threads} |")
     (RESULTS / "tagging.md").write_text("\n".join(lines) + "\n")
