@@ -1,13 +1,15 @@
 """The conditional random field against pytorch-crf: training (log-likelihood and its gradient) and decoding.
 
-    python benchmarks/crf.py [--threads 2] [--rounds 40]
+    OMP_WAIT_POLICY=passive python benchmarks/crf.py [--threads 2] [--rounds 40]
 
 Both take the same numbers in turn, round by round; medians, and the interquartile range of the rounds. Before anything
-is timed, likelihoods, gradients and paths are compared.
+is timed, likelihoods, gradients and paths are compared. With the variable, threads sleep while they wait for each other:
+on a machine with other work to do, two that spin take each other's time.
 """
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import time
@@ -86,7 +88,7 @@ def table(rows: list[dict[str, object]], about: dict[str, object]) -> str:
     lines = [
         "# The conditional random field against pytorch-crf",
         "",
-        f"`python benchmarks/crf.py --threads {about['threads']} --rounds {about['rounds']}`: medians of interleaved",
+        f"`{about['command']}`: medians of interleaved",
         "rounds in milliseconds, interquartile range in brackets, and the fastest round of each, which other work on",
         "the machine disturbs least; float32, lengths from half of T to T.",
         f"torch {about['torch']}, {about['threads']} threads, {about['processor']}.",
@@ -111,7 +113,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows = [row(size, options.rounds) for size in SIZES]
+    waiting = f"OMP_WAIT_POLICY={policy} " if (policy := os.environ.get("OMP_WAIT_POLICY")) else ""
     about: dict[str, object] = {
+        "command": f"{waiting}python benchmarks/crf.py --threads {options.threads} --rounds {options.rounds}",
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
         "processor": processor(),
