@@ -81,11 +81,9 @@ class GradientFlow(Result):
 
     def summary(self) -> str:
         rows = [
-            (flow.label, f"{flow.rate:.4g}", _steps(flow.half_life), f"{_last(flow.profile):.3g}", _verdict(flow))
-            for flow in self.flows
+            (flow.label, f"{flow.rate:.4g}", _steps(flow.half_life), _left(flow), _verdict(flow)) for flow in self.flows
         ]
-        header = ("state", "factor a step", "half-life", f"left after {len(self.flows[0].profile) - 1} steps", "")
-        return f"Gradient flow of {self.loss}\n" + table(rows, header)
+        return f"Gradient flow of {self.loss}\n" + table(rows, ("state", "factor a step", "half-life", "left", ""))
 
     def figure(self) -> "Figure":
         """The profile of every state against the lag, the fitted rate in the legend, the bound dotted."""
@@ -317,8 +315,8 @@ def _verdict(flow: Flow) -> str:
     return "vanishes" if flow.vanished else "arrives"
 
 
-def _last(profile: Tensor) -> float:
-    return float(profile[-1])
+def _left(flow: Flow) -> str:
+    return f"{float(flow.profile[-1]):.3g} after {len(flow.profile) - 1} steps"
 
 
 def _steps(count: float) -> str:

@@ -12,7 +12,7 @@ from .notation import Node, parse
 
 STYLE = """
 .rc-diagram { color: #1f2933; font-family: "Latin Modern Math", "STIX Two Math", Cambria, Georgia, serif; }
-@media (prefers-color-scheme: dark) { .rc-diagram { color: #e4e7eb; } }
+@media screen and (prefers-color-scheme: dark) { .rc-diagram { color: #e4e7eb; } }
 .rc-diagram text { fill: currentColor; font-size: 15px; }
 .rc-diagram .small { font-size: 12px; }
 .rc-diagram .word { font-family: system-ui, sans-serif; font-size: 12px; }
