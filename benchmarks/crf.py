@@ -3,7 +3,7 @@
     OMP_WAIT_POLICY=passive python benchmarks/crf.py [--threads 2] [--rounds 40]
 
 Both take the same numbers in turn, round by round; medians, and the interquartile range of the rounds. Before anything
-is timed, likelihoods, gradients and paths are compared. With the variable, threads sleep while they wait for each other:
+is timed, likelihoods, gradients and paths are compared. With the variable, threads sleep while they wait for others:
 on a machine with other work to do, two that spin take each other's time.
 """
 
