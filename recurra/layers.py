@@ -19,6 +19,7 @@ from .engine.checkpoint import scan_in_pieces
 from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
 from .engine.stream import step
+from .engine.trace import first_parameter
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
 from .init import Initialiser
 from .modifiers import Modifier, modify
@@ -291,7 +292,8 @@ class Recurrent(nn.Module):
             raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
         if x.dim() not in ranks or x.shape[-1] != self.input_size:
             raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
-        weight = next(self.parameters(), torch.empty((), device=x.device))
+        weight = first_parameter(self)
+        weight = weight if weight.numel() else torch.empty((), device=x.device)
         if x.device != weight.device:
             raise DeviceError("x", x.device, f"the layer's device, {weight.device}")
         if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):

@@ -236,18 +236,18 @@ class Compiled:
             none = Bound(torch.zeros(1, width, dtype=self.dtype), still, stride=0)
             bound[name] = none if cotangent is None else Bound(cotangent, time)
         for state, final in zip(self.plan.states, dfinals, strict=True):
-            value = torch.zeros(layout.rows, *state.shape(1)[1:], dtype=self.dtype) if final is None else final
-            name = f"dfinal:{state.name}"
+            name, carried = f"dfinal:{state.name}", [k for k in self.plan.carries.items() if k[0][0] == state.name]
+            shape = state.shape(layout.rows)
             if state.delays:
+                value = torch.zeros(shape, dtype=self.dtype) if final is None else final
                 bound[name] = Bound(_spread(value, layout), time)
-            else:
-                bound[name] = Bound(value, still)
-            for (source, lag), buffer in self.plan.carries.items():
-                if source == state.name:
-                    ring = torch.zeros if state.delays else None
-                    slots = (lag + 1) * layout.rows
-                    data = ring(slots, state.size, dtype=self.dtype) if ring else value.repeat(lag + 1, 1)
-                    bound[buffer] = Bound(data, layout.table("carry_back", lag, reach))
+            elif name in self.backward_kernel.tables.buffers:
+                bound[name] = Bound(torch.zeros(shape, dtype=self.dtype) if final is None else final, still)
+            for (_, lag), buffer in carried:
+                data = torch.zeros(lag + 1, layout.rows, state.size, dtype=self.dtype)
+                if final is not None and not state.delays:
+                    data.copy_(final.expand_as(data))
+                bound[buffer] = Bound(data.view(-1, state.size), layout.table("carry_back", lag, reach))
 
 
 def _slots(initial: Tensor, depth: int) -> Tensor:

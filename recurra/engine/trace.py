@@ -94,9 +94,21 @@ def trace_equations(cell: Cell) -> Step:
 _NOTHING = torch.empty(0)
 
 
+def first_parameter(module: torch.nn.Module) -> Tensor:
+    """What `next(module.parameters())` gives, sooner; an empty tensor if there is none."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for child in module._modules.values():
+        found = _NOTHING if child is None else first_parameter(child)
+        if found is not _NOTHING:
+            return found
+    return _NOTHING
+
+
 def _key(cell: Cell) -> tuple:
     """What a trace depends on besides the class's code: a step may branch on its plain attributes."""
-    weight = next(iter(cell.parameters()), _NOTHING)
+    weight = first_parameter(cell)
     plain = {name: value for name, value in vars(cell).items() if isinstance(value, (bool, int, float, str))}
     return (*plain.items(), weight.dtype, weight.device, len(cell.modifiers))
 

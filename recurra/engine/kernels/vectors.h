@@ -71,8 +71,19 @@ INLINE void add_to(real* p, vec v) { *(loose*)p = *(const loose*)p + v; }
 
 INLINE real across(vec v, int count) {  // the sum of the first `count`
   if (count < W) for (int i = count; i < W; ++i) v[i] = 0;
+  typedef real half __attribute__((vector_size(BYTES / 2), may_alias));
+  alignas(BYTES) real all[W];
+  *(vec*)all = v;
+  const half sums = *(half*)all + *(half*)(all + W / 2);
   real sum = 0;
-  for (int i = 0; i < W; ++i) sum += v[i];
+  if constexpr (W >= 8) {
+    typedef real quarter __attribute__((vector_size(BYTES / 4), may_alias));
+    *(half*)all = sums;
+    const quarter rest = *(quarter*)all + *(quarter*)(all + W / 4);
+    for (int i = 0; i < W / 4; ++i) sum += rest[i];
+  } else {
+    for (int i = 0; i < W / 2; ++i) sum += sums[i];
+  }
   return sum;
 }
 
