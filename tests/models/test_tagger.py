@@ -228,7 +228,8 @@ def test_vectors_in_another_encoding(tmp_path: Path):
 
 def test_bad_sentences():
     tagger = small(max_length=6)
-    with pytest.raises(LabelError, match=r"tags, sentence 0, word 1: got 'B-PP', which was not seen in training"):
+    unseen = r"tags, sentence 0, word 1: got 'B-PP', which was not seen in training, expected did you mean 'B-VP'"
+    with pytest.raises(LabelError, match=unseen):
         tagger.encode([["a", "b"]], [["O", "B-PP"]])
     with pytest.raises(InputError, match="sentence 1: got no words, expected at least one"):
         tagger.tag([["a"], []])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import InputError, UnknownNameError
+from ...errors import InputError, UnknownNameError, nearest
 from .schemes import detect, looks_chunked
 
 Sentences = Sequence[Sequence[str]]
@@ -118,7 +118,9 @@ class Vocabulary:
         """(T,) int64; a tag that was not seen in training is an error."""
         for word, tag in enumerate(tags):
             if tag not in self._tags:
-                raise LabelError(f"{place}, word {word}", f"{tag!r}, which was not seen in training", self.classes)
+                raise LabelError(
+                    f"{place}, word {word}", f"{tag!r}, which was not seen in training", nearest(tag, self.classes)
+                )
         return torch.tensor([self._tags[tag] for tag in tags], dtype=torch.int64)
 
 
