@@ -1,0 +1,174 @@
+"""Packed weights and prepared steps are kept between calls, and never one call too long."""
+
+import threading
+
+import pytest
+import torch
+from torch import Tensor
+
+import recurra as rc
+from recurra.engine import kernel
+from recurra.engine.over_time import OverTime
+from recurra.engine.scan import set_backend
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+
+@pytest.fixture
+def compiled():
+    with set_backend("compiled"):
+        yield
+
+
+def changed(layer: rc.Recurrent, how: str) -> None:
+    """Change a weight in one of the ways people do."""
+    weight = next(layer.parameters())
+    with torch.no_grad():
+        if how == "in place":
+            weight.mul_(1.5)
+        elif how == "through data":
+            weight.data.mul_(1.5)
+        elif how == "one number through data":
+            weight.data[0, 0] += 0.5
+        elif how == "through numpy":
+            weight.numpy()[...] *= 1.5
+        elif how == "new data":
+            weight.data = weight.data * 1.5
+        elif how == "a new parameter":
+            layer.load_state_dict({n: 1.5 * p for n, p in layer.state_dict().items()}, assign=True)
+
+
+WAYS = ["in place", "through data", "one number through data", "through numpy", "new data", "a new parameter"]
+
+
+def expected(layer: rc.Recurrent, x: Tensor) -> Tensor:
+    with set_backend("reference"), torch.no_grad():
+        return layer(x)[0]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_changed_weight_is_seen_at_the_next_call(how: str):
+    layer, x = rc.layer("lstm", 3, 20, dtype=torch.float64), torch.randn(6, 2, 3, dtype=torch.float64)
+    with torch.no_grad():
+        before = layer(x)[0]
+        changed(layer, how)
+        after = layer(x)[0]
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, expected(layer, x), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("how", ["in place", "new data", "a new parameter"])
+def test_a_changed_weight_is_seen_at_the_next_step(how: str):
+    layer, x = rc.layer("gru", 3, 20, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    state = torch.randn(1, 2, 20, dtype=torch.float64)
+    with torch.no_grad():
+        before = layer.step(x, state)[0]
+        changed(layer, how)
+        after = layer.step(x, state)[0]
+        with set_backend("reference"):
+            wanted = layer.step(x, state)[0]
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, wanted, rtol=1e-12, atol=1e-14)
+
+
+class Rated(rc.Cell):
+    """A cell that reads a plain number of its own."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.rate = self.affine("x", "h"), 0.3
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return (1 - self.rate) * h + self.rate * torch.tanh(self.a(x, h))
+
+
+def test_a_step_follows_the_attributes_of_its_cell():
+    layer = rc.Recurrent(Rated, 3, 20, dtype=torch.float64)
+    x, state = torch.randn(2, 3, dtype=torch.float64), torch.randn(1, 2, 20, dtype=torch.float64)
+    with torch.no_grad():
+        before = layer.step(x, state)[0]
+        layer.cells[0].rate = 0.9
+        after = layer.step(x, state)[0]
+        with set_backend("reference"):
+            wanted = layer.step(x, state)[0]
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_two_layers_of_one_shape_do_not_mix_their_weights():
+    layers = [rc.layer("lstm", 3, 20, dtype=torch.float64) for _ in range(12)]
+    x = torch.randn(4, 2, 3, dtype=torch.float64)
+    with torch.no_grad():
+        for _ in range(2):
+            for layer in layers:
+                torch.testing.assert_close(layer(x)[0], expected(layer, x), rtol=1e-12, atol=1e-14)
+
+
+def test_steps_in_several_threads():
+    layer, x = rc.layer("mgu", 3, 20, dtype=torch.float64), torch.randn(50, 4, 2, 3, dtype=torch.float64)
+    found: dict[int, Tensor] = {}
+
+    def stream(k: int) -> None:
+        with torch.no_grad(), set_backend("compiled"):
+            state, ys = None, []
+            for t in range(50):
+                y, state = layer.step(x[t, k], state)
+                ys.append(y)
+            found[k] = torch.stack(ys)
+
+    threads = [threading.Thread(target=stream, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(4):
+        torch.testing.assert_close(found[k], expected(layer, x[:, k]), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weight_gradients_for_any_number_of_threads(threads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernel, "threads_here", lambda: threads)
+    monkeypatch.setattr("recurra.engine.over_time.threads_here", lambda: threads)
+    monkeypatch.setattr("recurra.engine.over_time.WORTH_THREADS", 0)
+    torch.manual_seed(0)
+    layer, x = rc.layer("lstm", 50, 41, dtype=dtype), torch.randn(31, 9, 50, dtype=dtype)
+    cotangent = torch.randn(31, 9, 41, dtype=dtype)
+    exact = rc.layer("lstm", 50, 41, dtype=torch.float64)
+    exact.load_state_dict({n: p.double() for n, p in layer.state_dict().items()})
+    with set_backend("reference"):
+        exact(x.double())[0].backward(cotangent.double())
+    layer(x)[0].backward(cotangent)
+    for ours, theirs in zip(layer.parameters(), exact.parameters(), strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        error = (ours.grad.double() - theirs.grad).norm() / theirs.grad.norm()
+        assert error < (1e-6 if dtype is torch.float32 else 1e-13)
+
+
+def test_large_sums_are_left_to_torch(monkeypatch: pytest.MonkeyPatch):
+    calls: list[int] = []
+    monkeypatch.setattr(OverTime, "_call", lambda self, *_: calls.append(1))
+    monkeypatch.setattr("recurra.engine.over_time.ROOMY", 0)
+    layer, x = rc.layer("rnn", 3, 20, dtype=torch.float64), torch.randn(6, 2, 3, dtype=torch.float64)
+    layer(x)[0].sum().backward()
+    found = [p.grad.clone() for p in layer.parameters() if p.grad is not None]
+    layer.zero_grad()
+    with set_backend("reference"):
+        layer(x)[0].sum().backward()
+    assert calls == []
+    for ours, theirs in zip(found, layer.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs.grad, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([5, 1, 3, 5, 2])])
+def test_products_with_x_may_leave_the_loop(lengths: Tensor | None, monkeypatch: pytest.MonkeyPatch):
+    from recurra.engine.cpu import Compiled
+
+    monkeypatch.setattr(Compiled, "_worth_hoisting", lambda *_: True)
+    for name in ("lstm", "gru", "scrn"):
+        layer, x = rc.layer(name, 23, 20, dtype=torch.float64), torch.randn(5, 5, 23, dtype=torch.float64)
+        found = layer(x, lengths=lengths)[0]
+        with set_backend("reference"):
+            wanted = layer(x, lengths=lengths)[0]
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
