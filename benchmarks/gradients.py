@@ -12,6 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 import recurra as rc
 from recurra.data.tasks.delay_equation import mackey_glass_series
 from recurra.inspect import gate_activity, gradient_flow
-from recurra.inspect.figures import DASHES, PALETTE
+from recurra.inspect.figures import PALETTE
 from recurra.inspect.gradients import GradientFlow
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -108,7 +109,7 @@ def remedies() -> Numbers:
     return {
         "claim": "Identity, orthogonal and residual matrices, long delays, leaky units and gates keep gradients alive.",
         "seen": "Factor a step: "
-        + ", ".join(f"{name} {rates[name]:.3f}" for name in ranked)
+        + "; ".join(f"{name}: {rates[name]:.3f}" for name in ranked)
         + ". An orthogonal matrix "
         "alone does not: tanh shrinks what the matrix preserves.",
         "rates": rates,
@@ -237,6 +238,42 @@ def cost() -> Numbers:
 # ---------------------------------------------------------------------------------------------------- pictures
 
 
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 860, 430, 64, 44, 270, 48
+FLOOR, CEILING = 1e-12, 1e6  # what a logarithmic picture shows
+
+
+@dataclass(frozen=True)
+class Axes:
+    """From numbers to places, on a logarithmic scale or a plain one that begins at zero."""
+
+    steps: int
+    low: float
+    high: float
+    logarithmic: bool
+
+    @classmethod
+    def around(cls, curves: Curves, logarithmic: bool) -> "Axes":
+        steps = max(len(curve) for curve in curves.values()) - 1
+        values = [value for curve in curves.values() for value in curve if value > 0]
+        if not logarithmic:
+            return cls(steps, 0.0, 1.05 * max(values), False)
+        logs = [math.log10(min(max(value, FLOOR), CEILING)) for value in values]
+        return cls(steps, math.floor(min(logs)), math.ceil(max(logs)), True)
+
+    def across(self, step: float) -> float:
+        return LEFT + step / self.steps * (WIDTH - LEFT - RIGHT)
+
+    def up(self, value: float) -> float:
+        place = math.log10(value) if self.logarithmic else value
+        return HEIGHT - BOTTOM - (place - self.low) / max(self.high - self.low, 1e-9) * (HEIGHT - TOP - BOTTOM)
+
+    def ticks(self) -> dict[str, float]:
+        if not self.logarithmic:
+            return {f"{self.high * k / 5:.3g}": self.high * k / 5 for k in range(6)}
+        stride = max(1, int(self.high - self.low) // 8)
+        return {f"1e{power}": 10.0**power for power in range(int(self.low), int(self.high) + 1, stride)}
+
+
 def draw(
     name: str,
     title: str,
@@ -244,58 +281,43 @@ def draw(
     x_name: str = "steps back",
     y_name: str = "share of the gradient",
     logarithmic: bool = True,
-    floor: float = 1e-12,
-    ceiling: float = 1e6,
     group: int = 1,
 ) -> None:
-    """Curves on a logarithmic scale from `floor` to `ceiling`, or on a plain one; each curve's name beside it.
-
-    Of every `group` curves all have one colour, and are told apart by their dashes.
-    """
-    width, height, left, top, right, bottom = 860, 430, 64, 44, 270, 48
-    steps = max(len(curve) for curve in curves.values()) - 1
-    real = [v for curve in curves.values() for v in curve if v > 0]
-    shown = [min(max(v, floor), ceiling) for v in real] if logarithmic else real
-    scale: Callable[[float], float] = math.log10 if logarithmic else float
-    low, high = (
-        (math.floor(scale(min(shown))), math.ceil(scale(max(shown)))) if logarithmic else (0.0, 1.05 * max(shown))
-    )
-    across = lambda k: left + k / steps * (width - left - right)  # noqa: E731
-    up = lambda v: height - bottom - (scale(v) - low) / max(high - low, 1e-9) * (height - top - bottom)  # noqa: E731
-    body = [f'<text x="{left}" y="24" font-size="16">{escape(title)}</text>']
-    ticks = (
-        range(int(low), int(high) + 1, max(1, int(high - low) // 8))
-        if logarithmic
-        else [high * k / 5 for k in range(6)]
-    )
-    for tick in ticks:
-        value = 10.0**tick if logarithmic else tick
-        label = f"1e{tick}" if logarithmic else f"{tick:.3g}"
-        body.append(f'<path d="M {left} {up(value):.1f} H {width - right}" stroke="#ddd"/>')
-        body.append(f'<text x="{left - 6}" y="{up(value) + 4:.1f}" text-anchor="end">{label}</text>')
-    body += [
-        f'<text x="{across(k):.1f}" y="{height - 28}" text-anchor="middle">{k:.0f}</text>'
-        for k in (steps * part / 5 for part in range(6))
-    ]
-    body.append(f'<text x="{across(steps / 2):.1f}" y="{height - 8}" text-anchor="middle">{x_name}</text>')
-    body.append(
-        f'<text x="16" y="{height / 2}" transform="rotate(-90 16 {height / 2})" text-anchor="middle">{y_name}</text>'
-    )
-    dashes = {"solid": "", "dash": "7 4", "dot": "2 4", "dashdot": "7 4 2 4"}
-    for number, (label, curve) in enumerate(curves.items()):
-        inside = [(k, v) for k, v in enumerate(curve) if (floor <= v <= ceiling if logarithmic else True)]
-        points = " ".join(f"{across(k):.1f},{up(v):.1f}" for k, v in inside)
-        colour = number // group
-        dash = dashes.get(DASHES[number % group + colour // len(PALETTE)], "")
-        style = f'stroke="{PALETTE[colour % len(PALETTE)]}" stroke-width="2.2" stroke-dasharray="{dash}" fill="none"'
-        body.append(f'<polyline points="{points}" {style}/>')
-        row = top + 10 + 20 * number
-        body.append(f'<path d="M {width - right + 14} {row} h 26" {style}/>')
-        body.append(f'<text x="{width - right + 48}" y="{row + 4}">{escape(label)}</text>')
+    """Curves with their names beside them; every `group` of them have one colour and are told apart by dashes."""
+    axes = Axes.around(curves, logarithmic)
+    middle = f'x="16" y="{HEIGHT / 2}" transform="rotate(-90 16 {HEIGHT / 2})" text-anchor="middle"'
     font = 'font-family="sans-serif" font-size="12"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {font}>'
-    ground = f'<rect width="{width}" height="{height}" fill="white"/>'
-    (RESULTS / f"gradients_{name}.svg").write_text("\n".join([head, ground, *body, "</svg>\n"]), encoding="utf-8")
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {font}>',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="24" font-size="16">{escape(title)}</text>',
+        f'<text x="{axes.across(axes.steps / 2):.1f}" y="{HEIGHT - 8}" text-anchor="middle">{x_name}</text>',
+        f"<text {middle}>{y_name}</text>",
+    ]
+    for label, value in axes.ticks().items():
+        lines.append(f'<path d="M {LEFT} {axes.up(value):.1f} H {WIDTH - RIGHT}" stroke="#ddd"/>')
+        lines.append(f'<text x="{LEFT - 6}" y="{axes.up(value) + 4:.1f}" text-anchor="end">{label}</text>')
+    lines += [
+        f'<text x="{axes.across(step):.1f}" y="{HEIGHT - 28}" text-anchor="middle">{step:.0f}</text>'
+        for step in (axes.steps * part / 5 for part in range(6))
+    ]
+    for number, (label, curve) in enumerate(curves.items()):
+        lines += drawn_curve(axes, number, label, curve, group)
+    (RESULTS / f"gradients_{name}.svg").write_text("\n".join([*lines, "</svg>\n"]), encoding="utf-8")
+
+
+def drawn_curve(axes: Axes, number: int, label: str, curve: list[float], group: int) -> list[str]:
+    inside = [(k, v) for k, v in enumerate(curve) if not axes.logarithmic or FLOOR <= v <= CEILING]
+    points = " ".join(f"{axes.across(k):.1f},{axes.up(v):.1f}" for k, v in inside)
+    colour = number // group
+    dash = ("", "7 4", "2 4")[number % group + colour // len(PALETTE)]
+    style = f'stroke="{PALETTE[colour % len(PALETTE)]}" stroke-width="2.2" stroke-dasharray="{dash}" fill="none"'
+    row = TOP + 10 + 20 * number
+    return [
+        f'<polyline points="{points}" {style}/>',
+        f'<path d="M {WIDTH - RIGHT + 14} {row} h 26" {style}/>',
+        f'<text x="{WIDTH - RIGHT + 48}" y="{row + 4}">{escape(label)}</text>',
+    ]
 
 
 PARTS: dict[str, Callable[[], Numbers]] = {
