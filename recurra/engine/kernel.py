@@ -301,7 +301,7 @@ def _listed(tensors: list[Tensor]) -> tuple[bytes, int]:
 
 
 def _address(content: bytes) -> int:
-    address = ctypes.cast(content, ctypes.c_void_p).value
+    address = ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value
     assert address is not None
     return address
 

@@ -167,7 +167,10 @@ static const Outer outers[ROWS][COLUMNS] = {OUTER(1), OUTER(2), OUTER(3), OUTER(
 template <int V> INLINE void lay_whole(const real* from, int64_t stride, int64_t rows, real* to) {
   for (int64_t k = 0; k < rows; ++k, from += stride, to += V * W) {
 #pragma GCC unroll 4
-    for (int c = 0; c < V; ++c) *(vec*)(to + c * W) = *(const loose*)(from + c * W);
+    for (int c = 0; c < V; ++c) {
+      __builtin_prefetch(from + 12 * stride + c * W);  // rows lie too far apart for the processor to guess the next
+      *(vec*)(to + c * W) = *(const loose*)(from + c * W);
+    }
   }
 }
 
