@@ -154,14 +154,14 @@ def _selectivity(values: Tensor, sample: Sample) -> Tensor:
     rows = values[real]  # (N, units)
     rows = rows - rows.mean(dim=0)
     total = rows.square().sum(dim=0).clamp_min(1e-300)
-    inputs = sample.inputs[real]
-    if inputs.dim() == 1:
+    if sample.tokens is not None:
+        inputs = sample.tokens[real]
         size = int(inputs.max()) + 1
         counts = torch.zeros(size, dtype=rows.dtype, device=rows.device).index_add(
             0, inputs, torch.ones_like(rows[:, 0])
         )
         sums = torch.zeros(size, rows.shape[1], dtype=rows.dtype, device=rows.device).index_add(0, inputs, rows)
         return (sums.square() / counts.clamp_min(1)[:, None]).sum(dim=0) / total
-    inputs = inputs - inputs.mean(dim=0)
+    inputs = sample.inputs[real] - sample.inputs[real].mean(dim=0)
     power = inputs.square().sum(dim=0).clamp_min(1e-300)
     return ((inputs.T @ rows).square() / power[:, None] / total).amax(dim=0).clamp_max(1.0)

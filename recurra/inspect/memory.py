@@ -89,10 +89,10 @@ def _states(heard: Heard, sample: Sample) -> Tensor:
 
 
 def _recall(states: Tensor, sample: Sample, delays: int, ridge: float) -> Tensor:
-    inputs = sample.inputs
-    if inputs.dim() == 2:  # tokens: is each of the most frequent ones recalled?
-        common = inputs.flatten().bincount().argsort(descending=True)[:8]
-        inputs = (inputs[..., None] == common).to(states.dtype)
+    inputs, tokens = sample.inputs, sample.tokens
+    if tokens is not None:  # is each of the most frequent ones recalled?
+        common = tokens.flatten().bincount().argsort(descending=True)[:8]
+        inputs = (tokens[..., None] == common).to(states.dtype)
     t = torch.arange(delays, len(states), device=states.device)
     real = t[:, None] < sample.lengths  # (T', B)
     rows = states[delays:][real]

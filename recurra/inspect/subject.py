@@ -32,6 +32,18 @@ class Sample:
     source: str = ""
 
     @property
+    def tokens(self) -> Tensor | None:
+        """(T, B) what stands at each step, as a number; None where the inputs are measurements.
+
+        A word spelled as several numbers, (T, B, n), is known by all of them.
+        """
+        if self.inputs.is_floating_point():
+            return None
+        if self.inputs.dim() == 2:
+            return self.inputs
+        return self.inputs.flatten(0, 1).unique(dim=0, return_inverse=True)[1].view(self.inputs.shape[:2])
+
+    @property
     def ragged(self) -> bool:
         return bool((self.lengths != len(self.inputs)).any())
 
@@ -203,6 +215,16 @@ def module_of(model: Any) -> nn.Module:
     )
 
 
+def _named(taken: Sample, model: nn.Module) -> Sample:
+    """Tokens without names take those of the model's own vocabulary, where it has one."""
+    names = getattr(getattr(model, "vocabulary", None), "tokens", None)
+    tokens = taken.inputs
+    plain = not taken.labels and tokens.dim() == 2 and not tokens.is_floating_point()
+    if not plain or not isinstance(names, tuple) or int(tokens.max()) >= len(names):
+        return taken
+    return replace(taken, labels=tuple(tuple(names[k] for k in row) for row in tokens.T.tolist()))
+
+
 class Subject:
     """A copy of the model, ready to be looked at: evaluation mode, double precision, torch.nn's layers as recurra's.
 
@@ -222,7 +244,7 @@ class Subject:
                 part.reset_state()  # what was carried over belongs to other sequences
         self.batch_first = bool(getattr(given, "batch_first", False))
         taken = sample(data, sequences=sequences, steps=steps, batch_first=self.batch_first)
-        self.sample = taken.to(weight.device, dtype)
+        self.sample = _named(taken, given).to(weight.device, dtype)
 
     def listen(self, names: bool = False) -> tuple[Tensor, Listener]:
         """Run the sample: the model's output, time first, and all that was heard."""

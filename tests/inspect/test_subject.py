@@ -63,6 +63,21 @@ def test_what_is_no_data_is_refused(data):
         sample(data)
 
 
+def test_a_models_own_vocabulary_names_its_tokens():
+    model = rc.layer("rnn", 2, 3)
+    model.vocabulary = type("Vocabulary", (), {"tokens": ("a", "b", "c")})()
+    tokens = torch.tensor([[0, 2], [1, 1]])
+    assert Subject(model, tokens).sample.labels == (("a", "b"), ("c", "b"))
+    assert Subject(model, tokens + 1).sample.labels == ()  # one of them is no token of this vocabulary
+    assert Subject(model, X).sample.labels == ()
+
+
+def test_a_word_spelled_by_several_numbers_is_one_token():
+    spelled = torch.tensor([[[1, 2], [3, 4]], [[3, 4], [1, 2]], [[1, 3], [1, 2]]])
+    assert sample(spelled).tokens.tolist() == [[0, 2], [2, 0], [1, 0]]
+    assert sample(X).tokens is None
+
+
 def test_a_carried_state_of_other_sequences_is_no_obstacle():
     layer = rc.layer("gru", 2, 3, initial="carried")
     layer(torch.randn(4, 7, 2))
