@@ -261,7 +261,7 @@ class _Direct(torch.autograd.Function):
     @staticmethod
     def forward(ctx, key, counts, lengths, *tensors):  # pyrefly: ignore
         groups = _grouped(tensors, counts)
-        results = _scan(key, tensors[0], *groups, lengths)
+        results = _forward(tensors[0])(key, tensors[0], *groups, lengths)
         ctx.key, ctx.counts = key, (*counts, lengths is not None)
         ctx.wants_states = any(state.requires_grad for state in groups[0])
         ctx.set_materialize_grads(False)
@@ -270,7 +270,8 @@ class _Direct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *cotangents):
-        dx, dstates, masks, dweights = _pulled(ctx, cotangents, _scan_backward)
+        backward = _scan_backward_on_gpu if ctx.saved_tensors[0].is_cuda else _scan_backward
+        dx, dstates, masks, dweights = _pulled(ctx, cotangents, backward)
         return None, None, None, dx, *dstates, *[None] * masks, *dweights
 
 
@@ -292,12 +293,16 @@ def scan(
     if _watched(tensors):
         return torch.ops.recurra.scan.default(key, x, states, masks, weights, lengths)
     if not PLANS[key].trains:
-        return _scan(key, x, states, masks, weights, lengths)
+        return _forward(x)(key, x, states, masks, weights, lengths)
     return _Direct.apply(key, (len(states), len(masks), len(weights)), lengths, *tensors)
+
+
+def _forward(x: Tensor) -> Callable[..., list[Tensor]]:
+    return _scan_on_gpu if x.is_cuda else _scan
 
 
 def _watched(tensors: Sequence[Tensor]) -> bool:
     """Whether somebody looks at operations by name: a compiler, a mode, a tensor of another kind."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return True
-    return any(type(t) is not Tensor and type(t) is not Parameter for t in tensors) or not tensors[0].is_cpu
+    return any(type(t) is not Tensor and type(t) is not Parameter for t in tensors)

@@ -11,8 +11,16 @@ from typing import Any
 L: Any = None  # stands for triton.language or Gluon's where these functions run
 
 
+def exp(x):
+    """The exponent's whole part apart: the card's own function rounds x·log₂e, and large x lose digits."""
+    whole = L.floor(x * 1.4426950408889634 + 0.5)
+    rest = (x - whole * 0.693145751953125) - whole * 1.428606765330187e-06
+    half = L.floor(whole * 0.5)
+    return L.exp2(rest * 1.4426950408889634) * L.exp2(half) * L.exp2(whole - half)
+
+
 def sigmoid(x):
-    return 1.0 / (1.0 + L.exp(-x))
+    return L.div_rn(1.0 + x * 0.0, 1.0 + exp(L.where(x < -88.0, 88.0, -x)))
 
 
 def tanh(x):
@@ -23,8 +31,22 @@ def tanh(x):
     p = p * z + 1.33314422036e-1
     p = p * z - 3.33332819422e-1
     near = x + x * z * p
-    far = 1.0 - 2.0 / (L.exp(2.0 * L.abs(x)) + 1.0)
+    size = L.where(L.abs(x) > 20.0, 20.0 + x * 0.0, L.abs(x))
+    far = 1.0 - L.div_rn(2.0 + x * 0.0, exp(2.0 * size) + 1.0)
     return L.where(L.abs(x) < 0.625, near, L.where(x < 0.0, -far, far))
+
+
+def exp_of_16_bits(x):
+    return L.exp(x)
+
+
+def sigmoid_of_16_bits(x):
+    return 1.0 / (1.0 + L.exp(-x))
+
+
+def tanh_of_16_bits(x):
+    """Its error is far below what sixteen bits can tell."""
+    return 2.0 / (1.0 + L.exp(-2.0 * x)) - 1.0
 
 
 def expm1(x):
@@ -34,7 +56,7 @@ def expm1(x):
     p = p * x + 4.16666667e-2
     p = p * x + 1.66666667e-1
     p = p * x + 0.5
-    return L.where(L.abs(x) < 0.3, x + x * x * p, L.exp(x) - 1.0)
+    return L.where(L.abs(x) < 0.3, x + x * x * p, exp(x) - 1.0)
 
 
 def log1p(x):
@@ -45,7 +67,7 @@ def log1p(x):
 
 
 def softplus(x):
-    return L.where(x < 0.0, 0.0, x) + log1p(L.exp(-L.abs(x)))
+    return L.where(x < 0.0, 0.0, x) + log1p(exp(-L.abs(x)))
 
 
 def maximum(a, b):
@@ -61,7 +83,7 @@ def truth(condition):
     return L.where(condition, 1.0, 0.0)
 
 
-FUNCTIONS: tuple[Callable, ...] = (sigmoid, tanh, expm1, log1p, softplus, maximum, minimum, truth)
+FUNCTIONS: tuple[Callable, ...] = (exp, sigmoid, tanh, expm1, log1p, softplus, maximum, minimum, truth)
 
 EXPRESSIONS = {
     "add": "{0} + {1}",
@@ -73,7 +95,7 @@ EXPRESSIONS = {
     "sigmoid": "sigmoid({0})",
     "tanh": "tanh({0})",
     "relu": "L.where({0} < 0.0, 0.0, {0})",
-    "exp": "L.exp({0})",
+    "exp": "exp({0})",
     "expm1": "expm1({0})",
     "log": "L.log({0})",
     "log1p": "log1p({0})",
@@ -109,7 +131,7 @@ def power(x: str, exponent: float) -> str:
     if whole == exponent and 0 < abs(whole) <= 8:
         product = " * ".join([x] * abs(whole))
         return product if whole > 0 else f"1.0 / ({product})"
-    return f"L.exp({number(exponent)} * L.log({x}))"
+    return f"exp({number(exponent)} * L.log({x}))"
 
 
 def clamp(x: str, low: float | None, high: float | None) -> str:
@@ -122,5 +144,14 @@ def number(value: float) -> str:
     return repr(float(value)) if abs(value) != float("inf") else f'float("{value}")'
 
 
-def preamble() -> str:
-    return "\n\n".join(f"@jit\n{inspect.getsource(function)}" for function in FUNCTIONS)
+SHORT = {"exp": exp_of_16_bits, "sigmoid": sigmoid_of_16_bits, "tanh": tanh_of_16_bits}
+
+
+def preamble(exact: bool) -> str:
+    """The functions in front of a kernel; where results keep sixteen bits, the shorter ones."""
+    texts = []
+    for function in FUNCTIONS:
+        name = function.__name__
+        chosen = function if exact else SHORT.get(name, function)
+        texts.append(f"@jit\n{inspect.getsource(chosen)}".replace(chosen.__name__ + "(x)", name + "(x)"))
+    return "\n\n".join(texts)

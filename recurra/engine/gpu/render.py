@@ -1,8 +1,8 @@
 """A schedule → the text of one kernel that runs all steps, in the words of `tiles_gluon.py` or `tiles_triton.py`.
 
-Every value of a step is a tile: this program's columns of some rows. States that are read in their own columns only stay
-in registers from step to step; what a product multiplies goes through memory, where the other programs wait for it. What
-comes from outside is loaded a step ahead. Nothing in the text depends on the batch or the length.
+Every value of a step is a tile: this program's columns of some rows. States that are read in their own columns only
+stay in registers from step to step; what a product multiplies goes through memory, where the other programs wait for
+it. What comes from outside is loaded a step ahead. Nothing in the text depends on the batch or the length.
 """
 
 from collections.abc import Iterable
@@ -95,7 +95,7 @@ class _Writer:
             f"from recurra.engine.gpu.tiles_{dialect} import *",
             f"from recurra.engine.gpu.tiles_{dialect} import L, constexpr, jit",
             "",
-            preamble(),
+            preamble(exact=self.bits == 32),
             "",
             '@jit(do_not_specialize=["steps", "batch", "tiles"])',
             f"def kernel({', '.join(f'a{i}' for i in range(len(self.arguments)))}, steps, batch, tiles):",
@@ -319,26 +319,33 @@ class _Writer:
         waiting = [i for i, operand in enumerate(operands) if sources[operand].waits]
         indent = ""
         if waiting:
-            self.step += [*(f"{name} = none" for name in sums.values()), "waiting = 1", "while waiting != 0:"]
+            self.step += [
+                *(f"{name} = none" for name in sums.values()),
+                "waiting = 1",
+                "settled = 0",
+                "while waiting != 0:",
+            ]
             indent = "    "
         lines = [f"{name} = none" for name in sums.values()]
-        for i, operand in enumerate(operands):
-            for start in self._starts(operand.width):
+        parts = [(i, operand, start) for i, operand in enumerate(operands) for start in self._starts(operand.width)]
+        for batch in batched(parts, self.tiling.depth):
+            for number_, (i, operand, start) in enumerate(batch):
                 place = self._operand_call(f"base_{mark}_{i}", sources[operand], start)
-                lines.append(f"part = operand({place})")
-                for lane in looping:
-                    for a, matrix in zip(lane.args, lane.attr, strict=True):
-                        if a is operand:
-                            tile = self._weight(matrix, start)
-                            lines.append(f'{sums[lane]} = dot(part, {tile}, {sums[lane]}, "{self.precision}")')
+                lines.append(f"part{number_} = operand({place})")
+            for number_, (_, operand, start) in enumerate(batch):
+                for lane, matrix in _users(looping, operand):
+                    tile = self._weight(matrix, start)
+                    lines.append(f'{sums[lane]} = dot(part{number_}, {tile}, {sums[lane]}, "{self.precision}")')
         if waiting:
-            lines.append(f"waiting = undefined({' + '.join(sums.values())})")
+            # NaN: something may have been missing. If all is there now, one more round settles it.
+            lines.append(f"waiting = undefined({' + '.join(sums.values())}) * (1 - settled)")
             calls = [
                 f"absent({self._operand_call(f'base_{mark}_{i}', sources[operands[i]], start)})"
                 for i in waiting
                 for start in self._starts(operands[i].width)
             ]
-            lines += ["if waiting != 0:", *_joined("    waiting", calls)]
+            lines += ["if waiting != 0:", *_joined("    missing", calls)]
+            lines += ["    settled = 1 - missing", "    waiting = waiting * 0 + 1"]
         self.step += [indent + line for line in lines]
         t = self.tiling
         self.step += [f"{name} = put(bench_, {i}, {name})" for i, name in enumerate(sums.values())]
@@ -376,8 +383,9 @@ class _Writer:
         across, down = (1, columns) if matrix.flipped else (columns, 1)
         pointer = self.pointer(f"weight:{matrix.weight}")
         t = self.tiling
+        first = "first_column" if matrix.wide > 1 else "mine * 0"  # a single column is everybody's
         load = (
-            f"weights({pointer} + {matrix.rows[0] * columns + matrix.cols[0]}, first_column, {across}, {down},"
+            f"weights({pointer} + {matrix.rows[0] * columns + matrix.cols[0]}, {first}, {across}, {down},"
             f" {matrix.wide}, {start}, {matrix.deep}, {self.chunk}, {t.columns}, {t.warps})"
         )
         if t.weights == "memory":
@@ -526,6 +534,15 @@ class _Writer:
             symbol = f"dinit:{self._carried(buffer)[0]}" if self.backward else f"final:{buffer}"
             address, mask = self._tile(self.pointer(symbol), self._size(buffer), offset, width, "live")
             self.last.append(f"write({address}, {name}, {mask if width > 1 else mask + ' & (row * 0 + mine == 0)'})")
+
+
+def batched(parts: list, size: int) -> list[list]:
+    return [parts[i : i + size] for i in range(0, len(parts), size)]
+
+
+def _users(lanes: list[Node], operand: Node) -> list[tuple[Node, Matrix]]:
+    """Lanes that multiply an operand, and by what."""
+    return [(lane, m) for lane in lanes for a, m in zip(lane.args, lane.attr, strict=True) if a is operand]
 
 
 def _is_x(operand: Node) -> bool:

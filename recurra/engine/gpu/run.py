@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import importlib.util
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -25,25 +26,30 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
 
 
-@dataclass(frozen=True)
+@dataclass
 class Loop:
     """A rendered kernel, ready to be called."""
 
     rendered: Rendered
     tiling: Tiling
     function: Any
+    machine_code: Any = None  # of the card it was first called on, for pointers at multiples of sixteen bytes
 
     def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
-        tiles, device = self.tiling.tiles(batch), bound[self.rendered.arguments[0]].device
+        tiles, device = self.tiling.tiles(batch), bound["x"].device
         pointers = [bound[name] for name in self.rendered.arguments]
         if device.type == "cpu":  # Triton's interpreter
             self.function[1, tiles](*pointers, steps, batch, tiles)
             return
-        grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)))
+        grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
+        aligned = not any(pointer.data_ptr() % 16 for pointer in pointers)
         with torch.cuda.device(device):
-            self.function[grid](
-                *pointers, steps, batch, tiles, num_warps=self.tiling.warps, launch_cooperative_grid=True
-            )
+            if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
+                self.machine_code[grid](*pointers, steps, batch, tiles)
+                return
+            options = {"num_warps": self.tiling.warps, "launch_cooperative_grid": True}
+            found = self.function[grid](*pointers, steps, batch, tiles, **options)
+            self.machine_code = found if aligned else None
 
 
 @functools.cache
@@ -60,7 +66,9 @@ class OnGpu:
         self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
         self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
         self.runs = self.shared.runs if plan.backward is not None else []
-        self.loops: dict[Any, Loop] = {}
+        self.loops: dict[Any, Loop] = {}  # by what is asked for
+        self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
+        self.stacked: tuple[list[int], list[weakref.ref[Tensor]], Tensor] | None = None
 
     @property
     def trains(self) -> bool:
@@ -75,6 +83,7 @@ class OnGpu:
         assert self.plan.backward is not None
         return schedule(self.plan.backward)
 
+    @functools.cache  # noqa: B019 - plans live as long as the process
     def obstacle(self, batch: int, device: torch.device) -> str:
         """Why these kernels cannot run for a batch; empty if they can."""
         for backward in (False, True) if self.trains else (False,):
@@ -92,24 +101,29 @@ class OnGpu:
         return tiling(chosen, self.dtype.itemsize, batch, processors(device))
 
     def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop:
-        shape = self.tiling(backward, batch, device)
-        assert shape is not None, "asked before"
-        key = (backward, shape, ragged, _precision(), device.type)
-        if key not in self.loops:
-            chosen = self.backward_schedule if backward else self.forward_schedule
-            rendered = render(
-                chosen,
-                self.plan,
-                shape,
-                8 * self.dtype.itemsize,
-                _precision(),
-                backward=backward,
-                ragged=ragged,
-                trains=self.trains,
-                interpreted=device.type == "cpu",
-            )
-            self.loops[key] = Loop(rendered, shape, _loaded(rendered.text).kernel)
-        return self.loops[key]
+        asked = (backward, batch, ragged, _precision(self.dtype), device)
+        if asked not in self.loops:
+            shape = self.tiling(backward, batch, device)
+            assert shape is not None, "asked before"
+            key = (backward, shape, ragged, _precision(self.dtype), device)
+            if key not in self.rendered:
+                self.rendered[key] = self._new_loop(*key)
+            self.loops[asked] = self.rendered[key]
+        return self.loops[asked]
+
+    def _new_loop(self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device) -> Loop:
+        rendered = render(
+            self.backward_schedule if backward else self.forward_schedule,
+            self.plan,
+            shape,
+            8 * self.dtype.itemsize,
+            precision,
+            backward=backward,
+            ragged=ragged,
+            trains=self.trains,
+            interpreted=device.type == "cpu",
+        )
+        return Loop(rendered, shape, _loaded(rendered.text).kernel)
 
     # ------------------------------------------------------------------------------------------ forward
 
@@ -128,17 +142,32 @@ class OnGpu:
         bound = self._inputs(x, states, masks, given, lengths)
         room = _Room(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
-            bound["pre"] = _input_products(loop.rendered, bound["x"], given)
+            bound["pre"] = bound["x"] @ self._of_input(loop.rendered, given, bound["x"]).t()
         for state in self.plan.states:
             bound[f"hist:{state.name}"] = room.rows(f"hist:{state.name}", state.size)
             bound[f"final:{state.name}"] = x.new_empty(batch, state.size)
         room.fill_rest(bound, loop, self.forward_schedule, batch)
+        for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
+            if f"hist:{state.name}" in loop.rendered.exchanged:
+                bound[f"init:{state.name}"] = bound[f"init:{state.name}"] * 1.0
         loop(bound, steps, batch)
         finals = [self._final(state, bound, steps, batch, lengths) for state in self.plan.states]
         y = bound[self._output()]
         rest = [bound[name] for name in self.plan.named.values()]
         kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
         return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
+
+    def _of_input(self, rendered: Rendered, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """The matrices of all lanes that multiply x, one below the other; kept until one of them changes."""
+        weights = list(given.values())
+        if any(w.is_inference() for w in weights):
+            return torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
+        versions, known = [w._version for w in weights], self.stacked
+        if known and known[0] == versions and all(r() is w for r, w in zip(known[1], weights, strict=True)):
+            return known[2]
+        stacked = torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
+        self.stacked = versions, [weakref.ref(w) for w in weights], stacked
+        return stacked
 
     def _output(self) -> str:
         return f"hist:{self.plan.output}" if self.plan.output in self._names() else "output"
@@ -159,8 +188,7 @@ class OnGpu:
             bound[name] = mask.reshape(-1, mask.shape[-1]).contiguous()
         for state, value in zip(self.plan.states, states, strict=True):
             slots = value.transpose(0, 1) if state.delays else value
-            # A product gives every NaN the same bits, and never those that mean "nothing yet".
-            bound[f"init:{state.name}"] = (slots * 1.0).contiguous()
+            bound[f"init:{state.name}"] = slots.contiguous()
         if TIME in self._names():
             bound[f"init:{TIME}"] = bound[f"init:{TIME}"].float()
         bound |= {f"weight:{name}": weight.contiguous() for name, weight in given.items()}
@@ -264,8 +292,9 @@ def _own(rows: Tensor, steps: int) -> Tensor:
     return whole.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
 
 
-def _precision() -> str:
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "x3"
+def _precision(dtype: torch.dtype) -> str:
+    """32-bit numbers multiplied as torch multiplies them: shortened where that is allowed, in three products if not."""
+    return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
 def _ends(bound: Mapping[str, Tensor], steps: int, batch: int) -> Tensor:
@@ -300,11 +329,6 @@ class _Room:
             else:
                 dtype = torch.float32 if name.startswith("carry:") else None
                 bound[name] = self.rows(name, schedule.buffers[name].width, dtype)
-
-
-def _input_products(rendered: Rendered, x: Tensor, given: Mapping[str, Tensor]) -> Tensor:
-    """The products of all lanes with x, for all steps at once."""
-    return x @ torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes]).t()
 
 
 def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
@@ -427,7 +451,8 @@ def _loaded(text: str) -> ModuleType:
     if not path.exists() or path.read_text() != text:
         build._write(path, text.encode())
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,8 +1,8 @@
 """What a rendered kernel is written in, for NVIDIA GPUs: tiles with layouts of our choosing (Triton's Gluon).
 
-A program owns `U` columns of everything and `BT` rows at a time, on `S` warps. Its values are (BT, U) tiles, a number or
-two a thread. In a product each warp takes its own share of the depth, straight from memory into the registers in which
-the tensor cores want it; the shares are added up through shared memory.
+A program owns `U` columns of everything and `BT` rows at a time, on `S` warps. Its values are (BT, U) tiles, a number
+or two a thread. In a product each warp takes its own share of the depth, straight from memory into the registers in
+which the tensor cores want it; the shares are added up through shared memory.
 
 Programs talk through memory that was filled with all-one bits beforehand: a number is there when it differs from that.
 No flag, no fence and no barrier stands between the one who writes and the many who wait, and no order of memory
@@ -223,14 +223,20 @@ def nothing(BT: constexpr, U: constexpr, S: constexpr):
 
 
 @gluon.jit
+def _short(value):
+    """Rounded to the eleven bits that a product of 32-bit numbers on tensor cores looks at."""
+    return ((value.to(L.int32, bitcast=True) + 4096) & -8192).to(L.float32, bitcast=True)
+
+
+@gluon.jit
 def dot(a, w, total, PRECISION: constexpr):
-    if PRECISION == "x3":  # 32-bit numbers as sums of two of eleven bits each
-        mask: constexpr = -8192
-        a_high = (a.to(L.int32, bitcast=True) & mask).to(L.float32, bitcast=True)
-        w_high = (w.to(L.int32, bitcast=True) & mask).to(L.float32, bitcast=True)
-        total = mma_v2(a - a_high, w_high, total, input_precision="tf32")
-        total = mma_v2(a_high, w - w_high, total, input_precision="tf32")
-        return mma_v2(a_high, w_high, total, input_precision="tf32")
+    if PRECISION == "x3":  # 32-bit numbers as sums of two short ones; sums of products as full ones
+        a_high = _short(a)
+        w_high = _short(w)
+        none = L.zeros_like(total)
+        part = mma_v2(a - a_high, w_high, none, input_precision="tf32")
+        part = mma_v2(a_high, w - w_high, part, input_precision="tf32")
+        return total + mma_v2(a_high, w_high, part, input_precision="tf32")
     else:
         return mma_v2(a, w, total, input_precision="tf32")
 
