@@ -1,5 +1,6 @@
 """`report`: everything recurra can show about a model and its data, on one page."""
 
+import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -44,7 +45,7 @@ def report(
     model        a module, a cell, an echo state network, a run of `rc.train` as a callback sees it, a fitted estimator,
                  or several by name, `{"lstm": …, "gru": …}`: their gradients are compared, the first is shown whole.
     data         what the model reads: a tensor, (inputs, targets), a Batch, a SequenceSet.
-    history      the result of `rc.train.fit`, its history, or one by name: the training curves.
+    history      the result of `rc.train.fit`, its log, its folder of checkpoints, or several of these by name.
     leaderboard  a row for every cell that competed, as mappings with the same keys.
     before       the model as it was before training: spectra are shown beside.
     monitor      an `rc.inspect.Monitor` that watched the training.
@@ -336,9 +337,21 @@ def _history_of(model: Any) -> Any:
 def _histories(history: Any) -> dict[str, History]:
     if history is None:
         return {}
-    if isinstance(history, Mapping):
-        return {str(name): getattr(one, "history", one) for name, one in history.items()}
-    return {"": getattr(history, "history", history)}
+    named = history if isinstance(history, Mapping) else {"": history}
+    return {
+        str(name): _logged(Path(one)) if isinstance(one, (str, Path)) else getattr(one, "history", one)
+        for name, one in named.items()
+    }
+
+
+def _logged(path: Path) -> History:
+    """The epochs of a log that `rc.train.fit` wrote, or of the one in a folder of checkpoints."""
+    file = path / "log.jsonl" if path.is_dir() else path
+    try:
+        records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as reason:
+        raise InputError("history", str(file), f"a log of rc.train.fit ({reason})") from reason
+    return [record for record in records if isinstance(record, dict) and record.get("event") == "epoch"]
 
 
 def _run_settings(model: Any) -> list[tuple[str, Any]]:

@@ -95,7 +95,7 @@ def test_the_bound_of_a_linear_network_is_reached():
         layer.sheets[0].a.W.copy_(0.8 * torch.eye(3, dtype=torch.float64))
     flow = gradient_flow(layer, inputs(40, 2))["h"]
     torch.testing.assert_close(flow.profile, 0.8 ** torch.arange(40, dtype=torch.float64), rtol=1e-10, atol=0)
-    torch.testing.assert_close(flow.bound, flow.largest, rtol=1e-6, atol=0)  # σ_max is computed in single precision
+    torch.testing.assert_close(flow.bound, flow.largest, rtol=1e-10, atol=0)
     assert flow.rate == pytest.approx(0.8, abs=1e-10)
     assert flow.half_life == pytest.approx(3.106, abs=1e-3)
 

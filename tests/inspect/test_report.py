@@ -275,6 +275,18 @@ def test_a_run_reports_on_itself(tmp_path):
     assert "Adam" in text
 
 
+def test_curves_come_from_a_log_too(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"event": "start"}\n{"event": "epoch", "epoch": 0, "loss": 0.625}\n{"event": "end"}\n')
+    layer, data = rc.layer("rnn", 2, 3), torch.randn(12, 2, 2)
+    for history in (log, str(tmp_path)):
+        text = rc.report(layer, data, tmp_path / "r.html", history=history).read_text(encoding="utf-8")
+        assert '"y":[0.625]' in text
+    log.write_text("no log")
+    with pytest.raises(InputError, match=r"history: got .*log\.jsonl, expected a log of rc\.train\.fit"):
+        rc.report(layer, data, tmp_path / "r.html", history=log)
+
+
 def test_what_cannot_be_measured_is_said(tmp_path):
     text = rc.report(rc.layer("rnn", 2, 3), torch.randn(1, 2, 2), tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Not measured here: data: got sequences of 1 steps" in text
