@@ -36,6 +36,7 @@ class Browser:
     """One process; `open` gives pages."""
 
     def __init__(self) -> None:
+        program = chromium()
         self.folder = tempfile.TemporaryDirectory(prefix="recurra-chromium-", ignore_cleanup_errors=True)
         to_read, self.to = _high(os.pipe())
         self.back, to_write = _high(os.pipe())
@@ -45,7 +46,7 @@ class Browser:
             os.dup2(to_write, 4)
 
         self.process = subprocess.Popen(
-            [chromium(), *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={self.folder.name}", "about:blank"],
+            [program, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={self.folder.name}", "about:blank"],
             preexec_fn=attach,
             pass_fds=(3, 4),
             stdin=subprocess.DEVNULL,
