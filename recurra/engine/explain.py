@@ -8,6 +8,8 @@ from torch import Tensor
 from ..cell import Cell
 from . import compiled
 from .cpu import Compiled
+from .gpu.describe import described
+from .gpu.run import OnGpu
 from .kernel import Kernel
 from .nodes import Node
 from .plan import Buffer
@@ -36,7 +38,10 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     masks = cell.draw_masks(steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
-    if choice.key:
+    made = compiled.PLANS[choice.key] if choice.key else None
+    if isinstance(made, OnGpu):
+        lines += described(made, batch, x.device, source)
+    elif choice.key:
         lines += _planned(compiled.PLANS[choice.key], choice, source)
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ L: Any = None  # stands for triton.language or Gluon's where these functions run
 
 def exp(x):
     """The exponent's whole part apart: the card's own function rounds x·log₂e, and large x lose digits."""
+    x = L.where(x < -110.0, -110.0, L.where(x > 110.0, 110.0, x))
     whole = L.floor(x * 1.4426950408889634 + 0.5)
     rest = (x - whole * 0.693145751953125) - whole * 1.428606765330187e-06
     half = L.floor(whole * 0.5)
@@ -20,7 +21,7 @@ def exp(x):
 
 
 def sigmoid(x):
-    return L.div_rn(1.0 + x * 0.0, 1.0 + exp(L.where(x < -88.0, 88.0, -x)))
+    return L.div_rn(L.where(x == x, 1.0, x), 1.0 + exp(-x))
 
 
 def tanh(x):
@@ -31,8 +32,7 @@ def tanh(x):
     p = p * z + 1.33314422036e-1
     p = p * z - 3.33332819422e-1
     near = x + x * z * p
-    size = L.where(L.abs(x) > 20.0, 20.0 + x * 0.0, L.abs(x))
-    far = 1.0 - L.div_rn(2.0 + x * 0.0, exp(2.0 * size) + 1.0)
+    far = 1.0 - L.div_rn(L.where(x == x, 2.0, x), exp(2.0 * L.abs(x)) + 1.0)
     return L.where(L.abs(x) < 0.625, near, L.where(x < 0.0, -far, far))
 
 

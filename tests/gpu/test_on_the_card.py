@@ -1,0 +1,129 @@
+"""The GPU engine as a citizen of torch and of the card it runs on."""
+
+import pytest
+import torch
+from gpu.accuracy import drawn, results
+
+import recurra as rc
+from recurra.engine.scan import Sequences, choose
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+def layer(name: str = "lstm", dtype: torch.dtype = torch.bfloat16, **options: object) -> rc.Recurrent:
+    torch.manual_seed(0)
+    return rc.layer(name, 32, 64, **options).cuda().to(dtype)
+
+
+def test_two_runs_give_the_same_bits():
+    cell = layer().sheets[0]
+    given = drawn(cell, 50, 40)
+    _, first = results(cell, given, "auto")
+    for _ in range(5):
+        _, again = results(cell, given, "auto")
+        assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_a_long_sequence_and_a_lasting_state():
+    model = layer(dtype=torch.float32)
+    x = torch.randn(1024, 3, 32, device="cuda")
+    whole, final = model(x)
+    first, state = model(x[:500])
+    second, last = model(x[500:], state)
+    assert torch.allclose(whole, torch.cat([first, second]), atol=1e-6)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(final, last, strict=True))
+
+
+def test_nan_in_the_input_arrives_and_ends_nothing():
+    model = layer(dtype=torch.float32)
+    x = torch.randn(12, 4, 32, device="cuda")
+    x[5, 2, 0] = float("nan")
+    y, _ = model(x)
+    assert y[5:, 2].isnan().all()
+    assert y[:, [0, 1, 3]].isfinite().all()
+    assert y[:5, 2].isfinite().all()
+
+
+def test_all_ones_in_the_initial_state_are_a_nan_like_any_other():
+    model = layer(dtype=torch.float32)
+    ones = torch.full((1, 4, 64), -1, dtype=torch.int32, device="cuda").view(torch.float32)
+    y, _ = model(torch.randn(3, 4, 32, device="cuda"), (ones, torch.zeros_like(ones)))
+    assert y.isnan().all()
+
+
+def test_another_stream_and_two_kernels_at_once():
+    model, x = layer(), torch.randn(200, 16, 32, device="cuda").bfloat16()
+    expected = model(x)[0]
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    torch.cuda.synchronize()
+    found = []
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            found.append(model(x)[0])
+    torch.cuda.synchronize()
+    assert all(torch.equal(y, expected) for y in found)
+
+
+def test_inside_a_cuda_graph():
+    model, x = layer(), torch.randn(30, 16, 32, device="cuda").bfloat16()
+    with torch.no_grad():
+        for _ in range(3):
+            model(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = model(x)[0]
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        assert torch.equal(y, model(x)[0])
+
+
+def test_autocast():
+    model = layer(dtype=torch.float32)
+    x = torch.randn(20, 8, 32, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        y, _ = model(x)
+    assert y.dtype == torch.bfloat16
+    y.float().sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    assert torch.allclose(y.float(), model(x)[0], atol=3e-2)
+
+
+def test_torch_compile_keeps_it_whole():
+    model, x = layer(dtype=torch.float32), torch.randn(9, 4, 32, device="cuda")
+    compiled = torch.compile(model, fullgraph=True)
+    y, _ = compiled(x)
+    assert torch.allclose(y, model(x)[0], atol=1e-6)
+    y.sum().backward()
+
+
+def test_second_derivatives_forward_mode_and_vmap():
+    model, x = layer(dtype=torch.float32), torch.randn(4, 2, 32, device="cuda", requires_grad=True)
+    (first,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), x)
+    assert second.abs().sum() > 0
+    _, tangent = torch.func.jvp(lambda v: model(v)[0], (x.detach(),), (torch.ones_like(x),))
+    assert tangent.abs().sum() > 0
+    many = torch.func.vmap(lambda v: model(v)[0])(torch.randn(3, 4, 2, 32, device="cuda"))
+    assert many.shape == (3, 4, 2, 64)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_directions_layers_resets_and_traces(name: str):
+    model = layer(name, torch.float32, num_layers=2, bidirectional=True)
+    x, lengths = torch.randn(11, 5, 32, device="cuda"), torch.tensor([11, 3, 7, 1, 9])
+    y, _, trace = model(x, lengths=lengths, return_trace=True)
+    with rc.set_backend("reference"):
+        expected, _, plain = model(x, lengths=lengths, return_trace=True)
+    assert torch.allclose(y, expected, atol=2e-6)
+    assert str(trace) == str(plain) or type(trace) is type(plain)
+
+
+def test_more_numbers_than_32_bits_count():
+    cell = rc.layer("rnn", 8, 1024).sheets[0].cuda().bfloat16()
+    x = torch.randn(8400, 256, 8, device="cuda").bfloat16()  # 2.2e9 numbers come out
+    with torch.no_grad():
+        given = Sequences(x, cell.initial_state(256, x), {})
+        assert choose(cell, given).backend == "compiled"
+        y = rc.engine.scan.scan(cell, given).y
+        last = rc.engine.scan.scan(cell, Sequences(x[-40:], (y[-41],), {})).y
+    assert torch.allclose(y[-1].float(), last[-1].float(), atol=2e-2)
