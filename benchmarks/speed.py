@@ -14,12 +14,13 @@ import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
-from bars import bar_chart
-from timing import Job, barrier_seconds, copy_job, interleaved, matrix_job
+from bars import bar_chart  # pyrefly: ignore
+from timing import Job, barrier_seconds, copy_job, interleaved, matrix_job  # pyrefly: ignore
 from torch import Tensor, nn
-from unseen_cells import UNSEEN
+from unseen_cells import UNSEEN  # pyrefly: ignore
 
 import recurra as rc
 from recurra.engine import compiled
@@ -212,7 +213,7 @@ def main() -> None:
         print(f"\n(T, B, D, H) = {size}; load {os.getloadavg()[0]:.1f}", flush=True)
         rows += (found := measure((*zoo, *UNSEEN), size, given.rounds, given.device))
         print("\n".join(map(show, found)), flush=True)
-    about = {
+    about: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
         "machine": platform.machine(),

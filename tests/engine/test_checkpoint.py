@@ -29,7 +29,8 @@ def results(layer: rc.Recurrent, x: Tensor, **given: Tensor) -> list[Tensor]:
     states = state if isinstance(state, tuple) else (state,)
     sum((v * torch.linspace(-1.0, 1.0, v.numel(), dtype=v.dtype).view_as(v)).sum() for v in (y, *states)).backward()
     assert leaf.grad is not None
-    return [y.detach(), *(s.detach() for s in states), leaf.grad, *(p.grad for p in layer.parameters())]
+    gradients = [p.grad for p in layer.parameters() if p.grad is not None]
+    return [y.detach(), *(s.detach() for s in states), leaf.grad, *gradients]
 
 
 @on_either_engine
