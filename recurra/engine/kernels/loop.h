@@ -117,16 +117,47 @@ INLINE vec tanh_(vec x) {
     }                                               \
     return r;                                       \
   }
-BY_ELEMENT(log_, single ? __builtin_logf(x) : __builtin_log(x))
-BY_ELEMENT(log1p_, single ? __builtin_log1pf(x) : __builtin_log1p(x))
+BY_ELEMENT(log_one_by_one, single ? __builtin_logf(x) : __builtin_log(x))
+BY_ELEMENT(log1p_one_by_one, single ? __builtin_log1pf(x) : __builtin_log1p(x))
 BY_ELEMENT(sin_, single ? __builtin_sinf(x) : __builtin_sin(x))
 BY_ELEMENT(cos_, single ? __builtin_cosf(x) : __builtin_cos(x))
 BY_ELEMENT(erf_, single ? __builtin_erff(x) : __builtin_erf(x))
 BY_ELEMENT(floor_, single ? __builtin_floorf(x) : __builtin_floor(x))
 INLINE vec sqrt_(vec v) {
+#ifdef MASKED
+  if constexpr (single) return (vec)__builtin_ia32_sqrtps512_mask((v16f)v, (v16f){}, 0xffff, 4);
+  else return (vec)__builtin_ia32_sqrtpd512_mask((v8d)v, (v8d){}, 0xff, 4);
+#else
   for (int i = 0; i < W; ++i) v[i] = single ? __builtin_sqrtf(v[i]) : __builtin_sqrt(v[i]);
   return v;
+#endif
 }
+
+// x = 2^n m with m between √½ and √2; log(m) by the polynomial of Moshier's Cephes library.
+INLINE vec log_(vec x) {
+  if constexpr (!single) return log_one_by_one(x);
+  const ivec tiny = x < splat(real(1.17549435e-38));
+  const ivec bits = (ivec)pick(tiny, x * real(8388608), x), n = (bits - 0x3f3504f3) >> 23;
+  const vec f = (vec)(bits - (n << 23)) - splat(1), z = f * f;
+  const vec power = __builtin_convertvector(n, vec) - pick(tiny, splat(23), splat(0));
+  const real terms[] = {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+                        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1};
+  vec g = splat(terms[0]);
+#pragma GCC unroll 8
+  for (int i = 1; i < 9; ++i) g = g * f + terms[i];
+  const vec y = f + (f * z * g + power * real(-2.12194440e-4) - real(0.5) * z) + power * real(0.693359375);
+  const real infinity = __builtin_inf();
+  const vec edge = pick(x == splat(0), splat(-infinity), splat(__builtin_nan("")));
+  return pick(x == splat(infinity), x, pick(x > splat(0), y, edge));
+}
+
+INLINE vec log1p_(vec x) {  // what 1 + x lost in rounding is put back
+  if constexpr (!single) return log1p_one_by_one(x);
+  const vec u = splat(1) + x, lost = x - (u - splat(1));
+  const vec y = log_(u);
+  return pick((u > splat(0)) & (u < splat(real(1e30))), y + lost / u, y);
+}
+
 INLINE vec pow_(vec v, real exponent) {
   for (int i = 0; i < W; ++i) v[i] = single ? __builtin_powf(v[i], exponent) : __builtin_pow(v[i], exponent);
   return v;
