@@ -12,8 +12,8 @@ Named = dict[str, Tensor]
 def drawn(cell: Cell, steps: int, batch: int, lengths: Tensor | None = None) -> Sequences:
     weight = next(cell.parameters())
     x = torch.randn(steps, batch, cell.input_size, device=weight.device, dtype=weight.dtype)
-    states = tuple(
-        fresh if spec.name == TIME else 0.3 * torch.randn_like(fresh)
+    states = tuple(  # sLSTM's normaliser n is positive, and what is divided by it must not be noise
+        fresh if spec.name == TIME else 1 + fresh.abs() if spec.name == "n" else 0.3 * torch.randn_like(fresh)
         for spec, fresh in zip(cell.carried, cell.initial_state(batch, x), strict=True)
     )
     return Sequences(x, states, cell.draw_masks(steps, batch, x), lengths)

@@ -6,7 +6,7 @@ it. What comes from outside is loaded a step ahead. Nothing in the text depends 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...cell import TIME
 from ..lowering import Unsupported
@@ -71,6 +71,7 @@ class _Writer:
         self.last: list[str] = []  # after the loop
         self.lanes: list[tuple[Node, int]] = []
         self.lane_columns = 0
+        self.settled: set[Node] = set()  # operands all of which were seen at this step
         self.weight_tiles: list[tuple[str, str, str]] = []  # (variable, how to load it, the argument)
         self.order = {(o.buffer, o.offset): i for i, o in enumerate(o for g in schedule.groups for o in g.stores)}
         self._find_exchanged()
@@ -130,7 +131,7 @@ class _Writer:
             f"            run = live{' & (t < length)' if self.ragged else ''}",
             "            next_at = L.cast(tn, L.int64) * batch",
             f"            soon = {soon}",
-            *(f"            {name.replace('f', 'v', 1)} = {name}" for name, _ in self.loads),
+            *(f"            {name.replace('f', 'v', 1)} = {name}.to(L.float32)" for name, _ in self.loads),
             *(f"            {name} = {expression}" for name, expression in self.loads),
             *("            " + line for line in self.step),
             *("        " + line for line in self.last),
@@ -164,7 +165,7 @@ class _Writer:
         """A value from outside, loaded a step ahead; `base` speaks of `tn` and `next_at`."""
         if key not in self.ahead:
             name = f"f{len(self.loads)}"
-            self.loads.append((name, self._read(*self._tile(base, stride, offset, width, "soon"))))
+            self.loads.append((name, f"fetch({', '.join(self._tile(base, stride, offset, width, 'soon'))})"))
             self.ahead[key] = name.replace("f", "v", 1)
         return self.ahead[key]
 
@@ -308,45 +309,21 @@ class _Writer:
         return self.order.get((at.buffer, at.offset), 0)
 
     def _products(self, group: Group, mark: int) -> None:
-        """Lanes of a group: wait for the operands, multiply, look whether all of them had come."""
+        """Lanes of a group. What multiplies numbers that are there is done first, while others are on their way; then
+        wait, multiply those, and look whether all of them had come."""
         operands = list(dict.fromkeys(a for lane in group.lanes for a in lane.args if not _is_x(a)))
         sources = {operand: self._source(operand) for operand in operands}
         looping = [lane for lane in group.lanes if any(a in sources for a in lane.args)]
-        for i, operand in enumerate(operands):
-            self.step.append(f"base_{mark}_{i} = {sources[operand].base}")
-        self._look_early(sources, operands, mark)
         sums = {lane: f"sum{i}" for i, lane in enumerate(looping)}
-        waiting = [i for i, operand in enumerate(operands) if sources[operand].waits]
-        indent = ""
-        if waiting:
-            self.step += [
-                *(f"{name} = none" for name in sums.values()),
-                "waiting = 1",
-                "settled = 0",
-                "while waiting != 0:",
-            ]
-            indent = "    "
-        lines = [f"{name} = none" for name in sums.values()]
-        parts = [(i, operand, start) for i, operand in enumerate(operands) for start in self._starts(operand.width)]
-        for batch in batched(parts, self.tiling.depth):
-            for number_, (i, operand, start) in enumerate(batch):
-                place = self._operand_call(f"base_{mark}_{i}", sources[operand], start)
-                lines.append(f"part{number_} = operand({place})")
-            for number_, (_, operand, start) in enumerate(batch):
-                for lane, matrix in _users(looping, operand):
-                    tile = self._weight(matrix, start)
-                    lines.append(f'{sums[lane]} = dot(part{number_}, {tile}, {sums[lane]}, "{self.precision}")')
-        if waiting:
-            # NaN: something may have been missing. If all is there now, one more round settles it.
-            lines.append(f"waiting = undefined({' + '.join(sums.values())}) * (1 - settled)")
-            calls = [
-                f"absent({self._operand_call(f'base_{mark}_{i}', sources[operands[i]], start)})"
-                for i in waiting
-                for start in self._starts(operands[i].width)
-            ]
-            lines += ["if waiting != 0:", *_joined("    missing", calls)]
-            lines += ["    settled = 1 - missing", "    waiting = waiting * 0 + 1"]
-        self.step += [indent + line for line in lines]
+        bases = {operand: f"base_{mark}_{i}" for i, operand in enumerate(operands)}
+        self.step += [f"{bases[operand]} = {sources[operand].base}" for operand in operands]
+        there = [o for o in operands if o in self.settled or not sources[o].waits]
+        coming = [o for o in operands if o not in there]
+        self.step += [f"{name} = none" for name in sums.values()]
+        self.step += self._dots(there, {o: replace(sources[o], waits=False) for o in there}, bases, sums)
+        if coming:
+            self._await(coming, sources, bases, sums)
+        self.settled |= set(coming)
         t = self.tiling
         self.step += [f"{name} = put(bench_, {i}, {name})" for i, name in enumerate(sums.values())]
         for i, lane in enumerate(looping):
@@ -354,14 +331,43 @@ class _Writer:
         for lane in group.lanes:
             self._with_input(lane, lane in sums)
 
-    def _look_early(self, sources: dict[Node, _Source], operands: list[Node], mark: int) -> None:
-        waiting = [operand for operand in operands if sources[operand].waits]
-        if not waiting:
-            return
-        latest = max(waiting, key=lambda operand: sources[operand].rank)
-        source, t = sources[latest], self.tiling
+    def _dots(self, operands: list[Node], sources: dict[Node, _Source], bases: dict, sums: dict) -> list[str]:
+        lines = []
+        parts = [(operand, start) for operand in operands for start in self._starts(operand.width)]
+        for batch in batched(parts, self.tiling.depth):
+            for number_, (operand, start) in enumerate(batch):
+                place = self._operand_call(bases[operand], sources[operand], start)
+                lines.append(f"part{number_} = operand({place})")
+            for number_, (operand, start) in enumerate(batch):
+                for lane, matrix in _users(list(sums), operand):
+                    tile = self._weight(matrix, start)
+                    lines.append(f'{sums[lane]} = dot(part{number_}, {tile}, {sums[lane]}, "{self.precision}")')
+        return lines
+
+    def _await(self, coming: list[Node], sources: dict[Node, _Source], bases: dict, sums: dict) -> None:
+        self._look_early(coming, sources, bases)
+        waited = {lane: name for lane, name in sums.items() if any(a in coming for a in lane.args)}
+        self.step += [f"have{name} = {name}" for name in waited.values()]
+        self.step += ["waiting = 1", "settled = 0", "while waiting != 0:"]
+        lines = [f"{name} = have{name}" for name in waited.values()]
+        lines += self._dots(coming, sources, bases, waited)
+        # NaN: something may have been missing. If all is there now, one more round settles it.
+        lines.append(f"waiting = undefined({' + '.join(waited.values())}) * (1 - settled)")
+        calls = [
+            f"absent({self._operand_call(bases[operand], sources[operand], start)})"
+            for operand in coming
+            for start in self._starts(operand.width)
+        ]
+        lines += ["if waiting != 0:", *_joined("    missing", calls)]
+        lines += ["    settled = 1 - missing", "    waiting = waiting * 0 + 1"]
+        self.step += ["    " + line for line in lines]
+
+    def _look_early(self, coming: list[Node], sources: dict[Node, _Source], bases: dict[Node, str]) -> None:
+        """Wait for the number that is written last, of each program: cheaper than asking for all of them again."""
+        latest, t = max(coming, key=lambda operand: sources[operand].rank), self.tiling
+        source = sources[latest]
         call = (
-            f"early(base_{mark}_{operands.index(latest)}, {source.there}, first_row, batch, {source.stride},"
+            f"early({bases[latest]}, {source.there}, first_row, batch, {source.stride},"
             f" {source.deep}, {t.rows}, {t.columns}, {t.warps})"
         )
         self.step += [f"hint = {call}", "while hint != 0:", f"    hint = {call}"]

@@ -82,6 +82,12 @@ def read(place, mask):
 
 
 @gluon.jit
+def fetch(place, mask):
+    """As it is: whoever converts it at once waits for it."""
+    return L.load(place, mask=mask, other=0.0)
+
+
+@gluon.jit
 def write(place, value, mask):
     L.store(place, value.to(place.dtype.element_ty), mask=mask)
 

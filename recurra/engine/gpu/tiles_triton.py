@@ -38,6 +38,12 @@ def read(place, mask):
 
 
 @triton.jit
+def fetch(place, mask):
+    """As it is: whoever converts it at once waits for it."""
+    return L.load(place, mask=mask, other=0.0)
+
+
+@triton.jit
 def write(place, value, mask):
     L.store(place, value.to(place.dtype.element_ty), mask=mask)
 
