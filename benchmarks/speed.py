@@ -3,7 +3,7 @@
     python benchmarks/speed.py [--all] [--threads N] [--rounds N] [--device cuda]
 
 Shares are of the rate of a 2048³ matrix product timed in the same rounds; for cells without an H×H product, of the
-speed of a copy. Ratios are to the module of the same equations. Medians over interleaved rounds; nothing here decides a
+time their product with x and a copy of x and y would take. Ratios are to the module of the same equations. Medians over interleaved rounds; nothing here decides a
 test.
 """
 
@@ -110,14 +110,14 @@ def _row(name: str, kind: str, size: tuple[int, ...], medians: dict, counts: tup
     twin = medians.get((name, "torch.nn", kind))
     steps, batch, inputs, units = size
     moved = 4.0 * steps * batch * (inputs + units) * (3 if kind == "training" else 1)  # x in and y out, at the least
-    share = counts[kind == "training"] / seconds / rates[0] if counts[2] else moved / seconds / rates[1]
+    least = counts[kind == "training"] / rates[0] + (0.0 if counts[2] else moved / rates[1])
     return {
         "cell": name,
         "kind": kind,
         "size": list(size),
         "seconds": seconds,
-        "share": share,
-        "share of": "the matrix product" if counts[2] else "a copy",
+        "share": least / seconds,
+        "share of": "the matrix product" if counts[2] else "product and copy",
         "against torch.nn": twin / seconds if twin else None,
         "matrix rate": rates[0],
     }
@@ -194,7 +194,7 @@ def picture(rows: list[dict], path: Path) -> None:
 
 def show(row: dict) -> str:
     ratio = f"{row['against torch.nn']:5.2f} × torch.nn" if row["against torch.nn"] else ""
-    of = "" if row["share of"] == "the matrix product" else f"of {row['share of']} "
+    of = "" if row["share of"] == "the matrix product" else f"of {row['share of']}"
     return f"  {row['cell']:22}{row['kind']:10} {1e3 * row['seconds']:9.2f} ms {100 * row['share']:5.0f} % {of} {ratio}"
 
 

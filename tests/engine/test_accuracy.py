@@ -64,8 +64,8 @@ def test_no_less_accurate_for_every_cell(name: str, steps: int, batch: int):
 @pytest.mark.slow
 @pytest.mark.parametrize(("steps", "batch"), [(2, 64), (17, 3), (17, 64)])
 def test_slstm_is_as_accurate_over_many_draws(steps: int, batch: int):
-    """It divides by n, and where a drawn n is near zero that one row decides the error of either engine: the quotient of
-    the two is then that of two random numbers, far from one in both directions. Their geometric mean is not."""
+    """It divides by n, and where a drawn n is near zero that one row decides the error of either engine: the quotient
+    of the two is then that of two random numbers, far from one in both directions. Their geometric mean is not."""
     logarithms = []
     for seed in range(12):
         torch.manual_seed(seed)
