@@ -264,11 +264,12 @@ def _shakespeare_table(rows: list[dict[str, Any]]) -> list[str]:
         "| cell | seed | weights | epochs | nats | bits | minutes | threads |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    return lines + [
+    lines += [
         f"| {row['cell']} | {row['seed']} | {row['weights']:,} | {row['epochs']} | {row['nats']:.4f} | "
         f"{row['bits']:.4f} | {row['seconds'] / 60:.0f} | {row['threads']} |"
         for row in rows
     ]
+    return [*lines, *(line for row in rows if "note" in row for line in ("", row["note"]))]
 
 
 def _cells_table(rows: list[dict[str, Any]]) -> list[str]:
