@@ -3,8 +3,8 @@
     python benchmarks/speed.py [--all] [--threads N] [--rounds N] [--device cuda]
 
 Shares are of the rate of a 2048³ matrix product timed in the same rounds; for cells without an H×H product, of the
-time their product with x and a copy of x and y would take. Ratios are to the module of the same equations. Medians over interleaved rounds; nothing here decides a
-test.
+time their product with x and a copy of x and y would take. Ratios are to the module of the same equations. Medians over
+interleaved rounds; nothing here decides a test.
 """
 
 import argparse
