@@ -5,6 +5,7 @@ everything else that asks an operation who it is gets an answer.
 of a ragged batch are gathered on entry and scattered on exit, so every shape outside is that of the padded batch.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -96,8 +97,9 @@ def _scan(
     masks: list[Tensor],
     weights: list[Tensor],
     lengths: Tensor | None,
+    padded: bool = True,
 ) -> list[Tensor]:
-    """[y, final states, named values, what backward needs]."""
+    """[y, final states, named values, what backward needs, with room for all rows of the batch if `padded`]."""
     plan, rows = PLANS[key], _Rows(x, lengths)
     given = rows.gather(x), rows.sort(states), _masks(plan, masks, rows), weights
     ran = plan.forward(*given, rows.layout)
@@ -106,7 +108,7 @@ def _scan(
     if plan.trains and lengths is not None:  # backward reads y in the order of its rows
         kept.append(ran.y if rows.ragged else torch.zeros(x.shape[0] * x.shape[1], ran.y.shape[-1], dtype=x.dtype))
     outputs = [rows.scatter(v) for v in (ran.y, *ran.named)]
-    return [outputs[0], *finals, *outputs[1:], *(rows.room(v) for v in kept)]
+    return [outputs[0], *finals, *outputs[1:], *([rows.room(v) for v in kept] if padded else kept)]
 
 
 def _scan_on_gpu(key, x, states, masks, weights, lengths) -> list[Tensor]:
@@ -298,7 +300,8 @@ def scan(
 
 
 def _forward(x: Tensor) -> Callable[..., list[Tensor]]:
-    return _scan_on_gpu if x.is_cuda else _scan
+    """Without the padding of what is kept: here nobody has to know shapes beforehand."""
+    return _scan_on_gpu if x.is_cuda else functools.partial(_scan, padded=False)
 
 
 def _watched(tensors: Sequence[Tensor]) -> bool:
