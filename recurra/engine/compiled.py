@@ -41,14 +41,14 @@ class _Rows:
     def gather(self, value: Tensor) -> Tensor:
         """(T, B, n) → (rows, n)."""
         flat = value.reshape(-1, value.shape[-1])
-        return flat[self.index] if self.ragged else flat.contiguous()
+        return flat.index_select(0, self.index) if self.ragged else flat.contiguous()
 
     def scatter(self, rows: Tensor) -> Tensor:
         """(rows, n) → (T, B, n), zero past the ends."""
         if not self.ragged:
             return _own(rows, (self.steps, self.batch, rows.shape[-1]))
         full = rows.new_zeros(self.steps * self.batch, rows.shape[-1])
-        full[self.index] = rows
+        full.index_copy_(0, self.index, rows)
         return full.view(self.steps, self.batch, -1)
 
     def sort(self, values: Sequence[Tensor]) -> list[Tensor]:
