@@ -48,10 +48,10 @@ def counting_dekf(seed: int, minutes: float) -> Row:
     """The filter, ten strings at a time: the largest n after training, and the best of the looks on the way."""
     clock = Clock(minutes)
     torch.manual_seed(seed)
-    task, units, found = tasks.anbn(high=10), 2, []
+    task, units, found = tasks.anbn(high=10), 3, []
     model = Predictor(rc.layer("lstm_nfg", 3, units, dtype=torch.float64), Probabilities(units, 3))
-    learner = DEKF(model, "mse", anneal=2000)
-    for number, batch in enumerate(task.batches(10, 60, seed=seed).epoch(0)):
+    learner = DEKF(model, "mse", q=(1e-2, 1e-9), anneal=2000)
+    for number, batch in enumerate(task.batches(10, 80, seed=seed).epoch(0)):
         learner.step(batch.inputs.double(), task.legal(batch).double(), batch.mask)
         if number % 5 == 4:
             found.append(largest_n(model, 0.5))
