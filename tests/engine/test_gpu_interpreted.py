@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from engine.strange_cells import STRANGE
+from torch import Tensor
 
 import recurra as rc
 from recurra.cell import TIME, Cell
@@ -23,6 +24,17 @@ from recurra.engine.traced import _trace_apart
 
 QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn"]
 REST = [n for n in sorted(rc.registry()) if n not in (*QUICK, "unitary_rnn")]
+
+
+class Competing(Cell):
+    """Units that share one of a row between them: its largest, a sum over it."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.b = self.affine("x", "h"), self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return h + torch.softmax(self.a(x, h), -1) * torch.tanh(self.b(x, h))
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +93,13 @@ def check(cell: Cell, ragged: bool, steps: int = 4, batch: int = 3) -> None:
 def test_cells(name: str, ragged: bool):
     torch.manual_seed(0)
     check(rc.layer(name, 5, 6).sheets[0], ragged)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
+@pytest.mark.parametrize("ragged", [False, True])
+def test_row_maxima(ragged: bool):
+    torch.manual_seed(0)
+    check(Competing(5, 6), ragged)
 
 
 @pytest.mark.slow

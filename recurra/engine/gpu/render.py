@@ -423,7 +423,9 @@ class _Writer:
             self.step.append(f"{name} = {name} + {given}" if looped else f"{name} = {given}")
         if lane.width == 1:  # everybody computes it: the first column of everybody's tile
             t = self.tiling
-            self.step.append(f"{name} = across({name}, (col - first_column) == 0, {t.rows}, {t.columns}, {t.warps})")
+            self.step.append(
+                f"{name} = across({name}, (col - first_column) == 0, False, {t.rows}, {t.columns}, {t.warps})"
+            )
         self.names[lane] = name
 
     # ------------------------------------------------------------------------------------------ values
@@ -521,9 +523,10 @@ class _Writer:
         name = self.names[node] = f"n{node.index}"
         self.exchanged.add("rowsums")
         place = f"{self.pointer('rowsums')} + ({slot} * L.cast(steps, L.int64) * batch + at) * {t.programs}"
+        largest = node.attr == "max"
         self.step += [
-            f"{name} = across({self._filled(value)}, col < {width}, {shape})",
-            f"{name} = row_total({place}, {name}, mine, live, first_row, batch, {t.programs}, {shape})",
+            f"{name} = across({self._filled(value)}, col < {width}, {largest}, {shape})",
+            f"{name} = row_total({place}, {name}, mine, live, first_row, batch, {t.programs}, {largest}, {shape})",
         ]
 
     def _end_of_step(self) -> None:

@@ -275,14 +275,29 @@ def take(place, number: constexpr, value, BT: constexpr, U: constexpr, S: conste
 
 
 @gluon.jit
-def across(value, mask, BT: constexpr, U: constexpr, S: constexpr):
-    """(BT, 1): the sum over this program's columns."""
-    return L.expand_dims(L.sum(L.where(mask, value, 0.0), 1), 1)
+def across(value, mask, LARGEST: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+    """(BT, 1): the sum over this program's columns, or the largest of them."""
+    if LARGEST:
+        return L.expand_dims(L.max(L.where(mask, value, float("-inf")), 1), 1)
+    else:
+        return L.expand_dims(L.sum(L.where(mask, value, 0.0), 1), 1)
 
 
 @gluon.jit
-def row_total(place, part, mine, live, first, batch, COUNT: constexpr, BT: constexpr, U: constexpr, S: constexpr):
-    """(BT, 1): the sum of every program's part of a row. `place` holds one number for each row and program."""
+def row_total(
+    place,
+    part,
+    mine,
+    live,
+    first,
+    batch,
+    COUNT: constexpr,
+    LARGEST: constexpr,
+    BT: constexpr,
+    U: constexpr,
+    S: constexpr,
+):
+    """(BT, 1): the sum, or the largest, of every program's part of a row. `place` has a number for each of them."""
     here = rows(first, BT, U, S)
     publish(place + here * COUNT + mine, part, live)
     wide: constexpr = _power(COUNT)
@@ -296,8 +311,11 @@ def row_total(place, part, mine, live, first, batch, COUNT: constexpr, BT: const
     while waiting != 0:
         parts = L.load(at, mask=mask, other=0.0, cache_modifier=".cg")
         waiting = _missing(parts)
-    total = L.convert_layout(L.sum(parts, 1), L.SliceLayout(1, _tile(BT, U, S)))
-    return L.expand_dims(total, 1)
+    if LARGEST:
+        total = L.max(L.where(mask, parts, float("-inf")), 1)
+    else:
+        total = L.sum(parts, 1)
+    return L.expand_dims(L.convert_layout(total, L.SliceLayout(1, _tile(BT, U, S))), 1)
 
 
 @gluon.jit

@@ -149,12 +149,27 @@ def take(place, number: constexpr, value, BT: constexpr, U: constexpr, S: conste
 
 
 @triton.jit
-def across(value, mask, BT: constexpr, U: constexpr, S: constexpr):
-    return L.sum(L.where(mask, value, 0.0), 1)[:, None]
+def across(value, mask, LARGEST: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+    if LARGEST:
+        return L.max(L.where(mask, value, float("-inf")), 1)[:, None]
+    else:
+        return L.sum(L.where(mask, value, 0.0), 1)[:, None]
 
 
 @triton.jit
-def row_total(place, part, mine, live, first, batch, COUNT: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+def row_total(
+    place,
+    part,
+    mine,
+    live,
+    first,
+    batch,
+    COUNT: constexpr,
+    LARGEST: constexpr,
+    BT: constexpr,
+    U: constexpr,
+    S: constexpr,
+):
     return part
 
 
