@@ -23,7 +23,7 @@ _HOME = os.getpid()  # the process whose threads exist; a forked child has none,
 WORTH_THREADS = 400_000
 # Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
-REMEMBERED = 8  # packed weights a kernel keeps
+REMEMBERED, REMEMBERED_BYTES = 4, 1 << 25  # packed weights a kernel keeps: of so many calls, and no more than this
 
 
 def threads_here() -> int:
@@ -172,8 +172,9 @@ class Kernel:
         key = (mark, split)
         packed = self._packed.get(key)
         if packed is None:
-            while len(self._packed) >= REMEMBERED:
-                self._packed.pop(next(iter(self._packed)), None)
+            room = max(1, min(REMEMBERED, REMEMBERED_BYTES // (self.weight_bytes + 1)))
+            for oldest in list(self._packed)[: 1 - room or None]:
+                self._packed.pop(oldest, None)
             packed = self._packed[key] = self._pack(weights, split)
         return packed
 
