@@ -89,7 +89,14 @@ def _summary(rows: list[Row]) -> str:
         return f"held-out cross-entropy: {means}"
     measured = [key for key in rows[0] if key not in ("seed", "seconds")]
     each = {key: [row[key] for row in rows] for key in measured}
-    return "; ".join(f"{k} {' · '.join(map(_number, values))}: {_spread(values)}" for k, values in each.items())
+    return "; ".join(f"{k} {_each(values)}" for k, values in each.items())
+
+
+def _each(values: list[float | None]) -> str:
+    """All of them and their spread; what is the same in all, once."""
+    if len(set(values)) == 1:
+        return _number(values[0])
+    return f"{' · '.join(map(_number, values))}: {_spread(values)}"
 
 
 def _spread(values: list[float | None]) -> str:
@@ -100,7 +107,9 @@ def _spread(values: list[float | None]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "never" if value is None else f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+    if value is None:
+        return "never"
+    return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}"
 
 
 def main() -> None:
