@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -241,9 +242,9 @@ class Kernel:
             rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
         if packed.split.by_unit:
             meeting = torch.zeros(8 * threads, dtype=torch.int64)
-        array = struct.pack(f"{len(entries)}q", *entries)
+        listed = array("q", entries)
         last = (sums.data_ptr(), rowsums.data_ptr(), meeting.data_ptr())
-        call = struct.pack("6q", _address(array), packed.vector_list[1], packed.pack_list[1], *last)
+        call = struct.pack("6q", listed.buffer_info()[0], packed.vector_list[1], packed.pack_list[1], *last)
         self.library.run(call + fixed.numbers)
         if not self.sums_stride:
             return sums[:0]

@@ -180,7 +180,7 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
             _tell_unsupported(cell, str(reason))
             return f"!the compiled engine has no {reason}"
         compiled.PLANS[key] = made
-        return key if device == "cuda" or _built(made) else f"?{key}"
+        return key if isinstance(made, OnGpu) or _built(made) else f"?{key}"
 
 
 def _built(made: Compiled) -> bool:

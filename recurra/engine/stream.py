@@ -88,7 +88,7 @@ class Stream:
         self.conditions = (_setting["backend"], torch.get_num_threads())
         self.rows, self.dtype = x.shape[0], x.dtype
         self.shapes = [(1, self.rows, s.size) for s in made.plan.states]
-        self.start = [s.contiguous() for s in cell.initial_state(self.rows, x)]
+        self.start = [s.contiguous()[None] for s in cell.initial_state(self.rows, x)]
         self.kernel, self.layout = made.forward_kernel, dense(1, self.rows)
         given = cell.weights()
         split = self.kernel.split(self.layout, self.rows)
@@ -139,7 +139,7 @@ class Stream:
 
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         x, old = x.contiguous(), [s.contiguous() for s in states]
-        new = [torch.empty(shape, dtype=self.dtype) for shape in self.shapes]
+        new = [torch.empty_like(s) for s in old]
         room = [*new, *(torch.empty(self.rows, width, dtype=self.dtype) for _, width in self.more)]
         numbers: list[int] = []
         for entry in self.entries:
