@@ -6,7 +6,9 @@ Two readings are recurra's own: a delayed state holds its last values, `(layers 
 where layers differ in width, each state is a tuple with one tensor a layer and direction instead of a stacked one.
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -386,6 +388,12 @@ class Recurrent(nn.Module):
         from .interop.torch import to_torch
 
         return to_torch(self)
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write the layer as an ONNX file for any batch and any length, checked in onnxruntime."""
+        from .interop.onnx import export
+
+        return export(self, path)
 
     def extra_repr(self) -> str:
         extras = {"bidirectional": False, "dropout": 0.0, "depth": "stack", "initial": "zeros", "batch_first": False}

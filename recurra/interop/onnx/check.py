@@ -1,0 +1,115 @@
+"""Whether a file computes what the model computes: both are run at lengths and batch sizes the export never saw."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...engine.scan import set_backend
+from ...engine.trace import first_parameter
+from ...layers import Recurrent
+from .errors import ExportError, package
+from .layer import state_tensors
+
+SIZES = ((1, 4), (9, 1), (14, 3))  # (T, B)
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}  # of the largest number of a result
+ROOM = 8.0  # times the layer's own rounding, where that is larger: some equations amplify it
+
+Feed = dict[str, Tensor]
+
+
+class Session:
+    """A file in onnxruntime, on the CPU, with one thread and without a word on the terminal."""
+
+    def __init__(self, path: Path):
+        runtime = package("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        try:
+            self.session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except runtime_errors() as error:
+            raise ExportError(f"onnxruntime does not take the file: {error}") from error
+        self.names = [output.name for output in self.session.get_outputs()]
+
+    def __call__(self, feed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        try:
+            results = self.session.run(None, {name: value.numpy() for name, value in feed.items()})
+        except runtime_errors() as error:
+            shapes = {name: tuple(value.shape) for name, value in feed.items()}
+            raise ExportError(f"onnxruntime fails on inputs {shapes}: {error}") from error
+        return {name: torch.from_numpy(value) for name, value in zip(self.names, results, strict=True)}
+
+
+def runtime_errors() -> tuple[type[Exception], ...]:
+    state = package("onnxruntime.capi.onnxruntime_pybind11_state")
+    return tuple(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception))
+
+
+def check_layer(path: Path, layer: Recurrent) -> float:
+    """Compare the file with the layer; the largest difference, as a share of the largest number beside it."""
+    session, generator = Session(path), torch.Generator().manual_seed(0)
+    precise = copy.deepcopy(layer).double()
+    return max(_compare(session, layer, precise, feed) for feed in _feeds(layer, generator))
+
+
+def _feeds(layer: Recurrent, generator: torch.Generator) -> Iterator[Feed]:
+    """Full batches from the layer's own start, then ragged ones, with NaN past the ends, from where those ended."""
+    dtype = first_parameter(layer).dtype
+    for steps, batch in SIZES:
+        shape = (batch, steps) if layer.batch_first else (steps, batch)
+        x = torch.randn(*shape, layer.input_size, generator=generator, dtype=dtype)
+        yield {"x": x}
+        lengths = torch.randint(1, steps + 1, (batch,), generator=generator)
+        past = torch.arange(steps)[:, None] >= lengths  # (T, B)
+        past = past.t() if layer.batch_first else past
+        state = called(layer, {"x": x})
+        states = {name[:-1] + "0": value for name, value in state.items() if name != "y"}
+        yield {"x": x.masked_fill(past[..., None], float("nan")), "lengths": lengths, **states}
+
+
+def called(layer: Recurrent, feed: Feed) -> dict[str, Tensor]:
+    """What the layer gives, under the names the file uses."""
+    names = [column.name for column in state_tensors(layer)]
+    state = _state(layer, [feed[f"{name}_0"] for name in names]) if f"{names[0]}_0" in feed else None
+    with torch.no_grad(), set_backend("reference"):
+        y, final = layer(feed["x"], state, feed.get("lengths"))
+    return {"y": y} | {f"{name}_n": value for name, value in zip(names, _flat(final), strict=True)}
+
+
+def _state(layer: Recurrent, values: Sequence[Tensor]) -> Any:
+    """Tensors in the file's order as the layer takes them."""
+    columns, rest = [], list(values)
+    for index in range(len(layer.sheets[0].carried)):
+        if layer._stacked(index):
+            columns.append(rest.pop(0))
+        else:
+            columns.append(tuple(rest.pop(0) for _ in layer.sheets))
+    return tuple(columns) if len(columns) > 1 else columns[0]
+
+
+def _flat(value: Any) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else [tensor for part in value for tensor in _flat(part)]
+
+
+def _compare(session: Session, layer: Recurrent, precise: nn.Module, feed: Feed) -> float:
+    given, own = session(feed), called(layer, feed)
+    exact = called(precise, {n: v.double() if v.is_floating_point() else v for n, v in feed.items()})  # pyrefly: ignore
+    return max(difference(name, given[name], own[name], exact[name], feed["x"]) for name in own)
+
+
+def difference(name: str, given: Tensor, own: Tensor, exact: Tensor, x: Tensor) -> float:
+    """The file's largest error, as a share of the largest number; raises where it is more than rounding."""
+    if given.shape != own.shape:
+        raise ExportError(f"{name}: the file gives shape {tuple(given.shape)}, the model {tuple(own.shape)}")
+    scale = exact.abs().max().clamp(min=1.0)
+    error, rounding = ((value.double() - exact).abs().max() / scale for value in (given, own))
+    allowed = max(TOLERANCE[own.dtype], ROOM * float(rounding))
+    if not error <= allowed:
+        raise ExportError(
+            f"{name}: for x of shape {tuple(x.shape)} the file differs from the model by {float(error):.1e} of its "
+            f"largest number, and {allowed:.1e} is what rounding explains; nothing was written"
+        )
+    return float(error)

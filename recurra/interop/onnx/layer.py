@@ -1,0 +1,178 @@
+"""A layer as an ONNX graph: depth and directions around the loops; lengths and initial states that may be left out.
+
+An input that may be left out has a default in the file, without rows. What is read is the default or what was given,
+followed by the value for "nothing given", cut to the batch: no branch is needed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cell import State
+from ...engine.trace import first_parameter
+from ...layers import Recurrent
+from .graph import IR_VERSION, OPSET, Graph
+from .loop import Ragged, scan
+
+
+@dataclass(frozen=True)
+class StateTensor:
+    """One tensor of a layer's state: `h`, stacked over all sheets; `h.0`, `h.1`, … where their widths differ."""
+
+    name: str
+    index: int  # of the state among those a cell carries
+    spec: State
+    sheets: tuple[int, ...]
+    stacked: bool
+
+    @property
+    def shape(self) -> tuple[int | str, ...]:
+        """With "batch" in the place of the batch size."""
+        rest = ("batch", *self.spec.shape(1)[1:])
+        return (len(self.sheets), *rest) if self.stacked else rest
+
+
+def state_tensors(layer: Recurrent) -> list[StateTensor]:
+    """The tensors of a layer's state, in the order of the file's inputs and outputs."""
+    found: list[StateTensor] = []
+    every = tuple(range(len(layer.sheets)))
+    for index, spec in enumerate(layer.sheets[0].carried):
+        if layer._stacked(index):
+            found.append(StateTensor(spec.name, index, spec, every, True))
+        else:
+            found += [
+                StateTensor(f"{spec.name}.{k}", index, layer.sheets[k].carried[index], (k,), False) for k in every
+            ]
+    return found
+
+
+class LayerGraph:
+    """Writes a layer into a graph."""
+
+    def __init__(self, graph: Graph, layer: Recurrent):
+        self.graph, self.layer, self.columns = graph, layer, state_tensors(layer)
+
+    def write(self, x: str, lengths: str, states: Sequence[str]) -> tuple[str, list[str]]:
+        """Names of y, laid out like x, and of the final states; an empty name is an input that is not given."""
+        graph = self.graph
+        x = graph.add("Transpose", x, perm=[1, 0, 2]) if self.layer.batch_first else x
+        ragged = self._ragged(x, lengths)
+        given = self._sheets(states or [""] * len(self.columns), ragged.batch)
+        y, finals = self._run(x, given, ragged)
+        y = graph.add("Transpose", y, perm=[1, 0, 2]) if self.layer.batch_first else y
+        return y, self._packed(finals)
+
+    # ------------------------------------------------------------------------------------------ inputs
+
+    def _ragged(self, x: str, lengths: str) -> Ragged:
+        graph = self.graph
+        steps, batch = graph.size(x, 0), graph.size(x, 1)
+        full = graph.add("Expand", steps, batch)
+        if lengths:
+            full = self._given_or(lengths, full, batch, axis=0)
+        counted = graph.add("Range", *(graph.add("Squeeze", v) for v in (graph.integers(0), steps, graph.integers(1))))
+        before = graph.add("Less", graph.add("Unsqueeze", counted, graph.integers(1)), full)  # (T, B)
+        return Ragged(batch, graph.add("Unsqueeze", before, graph.integers(2)), full)
+
+    def _given_or(self, given: str, otherwise: str, batch: str, axis: int) -> str:
+        """What was given; where that has no rows, the other."""
+        both = self.graph.add("Concat", given, otherwise, axis=axis)
+        return self.graph.add("Slice", both, self.graph.integers(0), batch, self.graph.integers(axis))
+
+    def _sheets(self, states: Sequence[str], batch: str) -> list[list[str]]:
+        """The initial states of every sheet."""
+        sheets: list[list[str]] = [[] for _ in self.layer.sheets]
+        for given, column in zip(states, self.columns, strict=True):
+            shape = self.graph.add("Concat", batch, self.graph.integers(*column.spec.shape(1)[1:]), axis=0)
+            for row, k in zip(self._rows(given, column), column.sheets, strict=True):
+                value = self.graph.add("Expand", self._start(k, column.index), shape)
+                sheets[k].append(self._given_or(row, value, batch, axis=0) if row else value)
+        return sheets
+
+    def _rows(self, given: str, column: StateTensor) -> list[str]:
+        """A state's tensor as one a sheet."""
+        if not given or not column.stacked:
+            return [given] * len(column.sheets)
+        rows = self.graph.split(given, [1] * len(column.sheets), axis=0)
+        return [self.graph.add("Squeeze", row, self.graph.integers(0)) for row in rows]
+
+    def _start(self, sheet: int, index: int) -> str:
+        like = torch.empty(0, dtype=self.graph.dtype)
+        return self.graph.constant(self.layer.sheets[sheet].initial_state(1, like)[index], "start")
+
+    # ------------------------------------------------------------------------------------------ depth and direction
+
+    def _run(self, x: str, given: list[list[str]], ragged: Ragged) -> tuple[str, list[list[str]]]:
+        finals: list[list[str]] = [[] for _ in given]
+        layer, graph = self.layer, self.graph
+
+        def sheet(number: int, direction: int, below: str) -> str:
+            k = number * layer.directions + direction
+            back = direction == 1
+            sequence = self._reversed(below, ragged) if back else below
+            y, finals[k] = scan(graph, layer.sheets[k], sequence, given[k], ragged)
+            return self._reversed(y, ragged) if back else y
+
+        if layer.bidirectional == "separate":
+            stacks = [self._stack(x, lambda n, v, d=d: sheet(n, d, v)) for d in range(2)]
+            return graph.join(stacks, axis=2), finals
+        both = range(layer.directions)
+        return self._stack(x, lambda n, v: graph.join([sheet(n, d, v) for d in both], axis=2)), finals
+
+    def _stack(self, x: str, run_layer: Callable[[int, str], str]) -> str:
+        outputs: list[str] = []
+        for number in range(self.layer.num_layers):
+            below = outputs[-1] if outputs else x
+            seen = self.graph.join([x, below], axis=2) if number and self.layer.depth == "graves" else below
+            y = run_layer(number, seen)
+            if number and self.layer.depth == "residual":
+                y = self.graph.add("Add", y, outputs[-1])
+            outputs.append(y)
+        return self.graph.join(outputs, axis=2) if self.layer.depth == "graves" else outputs[-1]
+
+    def _reversed(self, value: str, ragged: Ragged) -> str:
+        return self.graph.add("ReverseSequence", value, ragged.lengths, time_axis=0, batch_axis=1)
+
+    def _packed(self, finals: list[list[str]]) -> list[str]:
+        packed = []
+        for column in self.columns:
+            rows = [finals[k][column.index] for k in column.sheets]
+            if column.stacked:
+                rows = [self.graph.add("Unsqueeze", row, self.graph.integers(0)) for row in rows]
+            packed.append(self.graph.join(rows, axis=0))
+        return packed
+
+
+def layer_model(layer: Recurrent) -> Any:
+    """The ONNX model of a layer (on the CPU, in evaluation)."""
+    graph = Graph(first_parameter(layer).dtype)
+    columns = state_tensors(layer)
+    y, finals = LayerGraph(graph, layer).write("x", "lengths", [f"{c.name}_0" for c in columns])
+    lead = ("batch", "time") if layer.batch_first else ("time", "batch")
+    inputs = [graph.value_info("x", (*lead, layer.input_size)), graph.value_info("lengths", ("given",), torch.int64)]
+    inputs += [graph.value_info(f"{c.name}_0", _optional(c.shape)) for c in columns]
+    outputs = [graph.value_info("y", (*lead, layer.output_size))]
+    outputs += [graph.value_info(f"{c.name}_n", c.shape) for c in columns]
+    for source, output in zip([y, *finals], outputs, strict=True):
+        graph.nodes.append(graph.helper.make_node("Identity", [source], [output.name]))
+    defaults = [graph.tensor("lengths", torch.empty(0, dtype=torch.int64))]
+    defaults += [graph.tensor(f"{c.name}_0", _without_rows(c.shape, graph.dtype)) for c in columns]
+    return _model(graph, inputs, outputs, defaults)
+
+
+def _optional(shape: Sequence[int | str]) -> tuple[int | str, ...]:
+    return tuple("given" if axis == "batch" else axis for axis in shape)
+
+
+def _without_rows(shape: Sequence[int | str], dtype: torch.dtype) -> Tensor:
+    return torch.empty([0 if isinstance(axis, str) else axis for axis in shape], dtype=dtype)
+
+
+def _model(graph: Graph, inputs: list, outputs: list, defaults: list) -> Any:
+    helper = graph.helper
+    whole = helper.make_graph(graph.nodes, "recurra", inputs, outputs, initializer=[*graph.initializers, *defaults])
+    opsets = [helper.make_opsetid("", OPSET)]
+    return helper.make_model(whole, producer_name="recurra", opset_imports=opsets, ir_version=IR_VERSION)

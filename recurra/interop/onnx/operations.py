@@ -1,0 +1,119 @@
+"""The operations of a planned step in ONNX's words, one table row each: (graph, argument names, attr) → name."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .graph import KINDS, Graph
+
+Render = Callable[[Graph, list[str], Any], str]
+
+
+def _op(name: str) -> Render:
+    return lambda graph, args, attr: graph.add(name, *args)
+
+
+def truth(graph: Graph, value: str) -> str:
+    """A number as true or false."""
+    return graph.add("Cast", value, to=graph.proto.BOOL)
+
+
+def as_number(graph: Graph, value: str) -> str:
+    return graph.add("Cast", value, to=getattr(graph.proto, KINDS[graph.dtype]))
+
+
+def _compare(name: str) -> Render:
+    return lambda graph, args, attr: as_number(graph, graph.add(name, *args))
+
+
+def _unequal(graph: Graph, args: list[str], attr: Any) -> str:
+    return as_number(graph, graph.add("Not", graph.add("Equal", *args)))
+
+
+def _logical(name: str) -> Render:
+    return lambda graph, args, attr: as_number(graph, graph.add(name, *(truth(graph, a) for a in args)))
+
+
+def _where(graph: Graph, args: list[str], attr: Any) -> str:
+    return graph.add("Where", truth(graph, args[0]), args[1], args[2])
+
+
+def _clamp(graph: Graph, args: list[str], attr: Any) -> str:
+    low, high = attr
+    value = args[0] if low is None else graph.add("Max", args[0], graph.number(low))
+    return value if high is None else graph.add("Min", value, graph.number(high))
+
+
+def _expm1(graph: Graph, args: list[str], attr: Any) -> str:
+    """`tanh(x / 2) · (eˣ + 1)`, which loses no digits near zero, where `eˣ - 1` does."""
+    half = graph.add("Tanh", graph.add("Mul", args[0], graph.number(0.5)))
+    return graph.add("Mul", half, graph.add("Add", graph.add("Exp", args[0]), graph.number(1.0)))
+
+
+def _log1p(graph: Graph, args: list[str], attr: Any) -> str:
+    """`x · log(u) / (u - 1)` with u = 1 + x as it is rounded: the rounding of u cancels (Kahan)."""
+    one, x = graph.number(1.0), args[0]
+    u = graph.add("Add", x, one)
+    ratio = graph.add("Div", graph.add("Log", u), graph.add("Sub", u, one))
+    small = graph.add("Equal", u, one)
+    return graph.add("Where", small, x, graph.add("Mul", x, ratio))
+
+
+def _softplus(graph: Graph, args: list[str], attr: Any) -> str:
+    """`max(x, 0) + log(1 + e^-|x|)`: nothing overflows."""
+    small = graph.add("Exp", graph.add("Neg", graph.add("Abs", args[0])))
+    return graph.add("Add", graph.add("Max", args[0], graph.number(0.0)), _log1p(graph, [small], None))
+
+
+def _rsqrt(graph: Graph, args: list[str], attr: Any) -> str:
+    return graph.add("Reciprocal", graph.add("Sqrt", args[0]))
+
+
+def _remainder(graph: Graph, args: list[str], attr: Any) -> str:
+    whole = graph.add("Floor", graph.add("Div", *args))
+    return graph.add("Sub", args[0], graph.add("Mul", args[1], whole))
+
+
+def _pow(graph: Graph, args: list[str], attr: Any) -> str:
+    return graph.add("Mul", args[0], args[0]) if attr == 2.0 else graph.add("Pow", args[0], graph.number(attr))
+
+
+ONNX: dict[str, Render] = {
+    "add": _op("Add"),
+    "sub": _op("Sub"),
+    "mul": _op("Mul"),
+    "div": _op("Div"),
+    "neg": _op("Neg"),
+    "reciprocal": _op("Reciprocal"),
+    "sigmoid": _op("Sigmoid"),
+    "tanh": _op("Tanh"),
+    "relu": _op("Relu"),
+    "exp": _op("Exp"),
+    "expm1": _expm1,
+    "log": _op("Log"),
+    "log1p": _log1p,
+    "softplus": _softplus,
+    "sin": _op("Sin"),
+    "cos": _op("Cos"),
+    "erf": _op("Erf"),
+    "sqrt": _op("Sqrt"),
+    "rsqrt": _rsqrt,
+    "abs": _op("Abs"),
+    "sign": _op("Sign"),
+    "floor": _op("Floor"),
+    "remainder": _remainder,
+    "pow": _pow,
+    "maximum": _op("Max"),
+    "minimum": _op("Min"),
+    "clamp": _clamp,
+    "where": _where,
+    "eq": _compare("Equal"),
+    "ne": _unequal,
+    "lt": _compare("Less"),
+    "le": _compare("LessOrEqual"),
+    "gt": _compare("Greater"),
+    "ge": _compare("GreaterOrEqual"),
+    "and": _logical("And"),
+    "or": _logical("Or"),
+    "not": _logical("Not"),
+    "stop": lambda graph, args, attr: args[0],
+}
