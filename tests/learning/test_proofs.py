@@ -32,9 +32,9 @@ def test_the_original_rule_with_a_forget_gate_follows_an_endless_stream() -> Non
 @pytest.mark.slow
 def test_the_filter_needs_few_symbols() -> None:
     with set_backend("auto"):
-        row = fewer_symbols("dekf", seed=1, minutes=2)
+        row = fewer_symbols("dekf", seed=0, minutes=2)
     assert row["accuracy"] >= 0.98
-    assert row["symbols"] <= 30_000
+    assert row["symbols"] <= 20_000  # the gradient rule needs more than 150,000
 
 
 def test_guessing_is_right_in_half_of_the_outer_predictions() -> None:
