@@ -114,12 +114,11 @@ class Together:
             return (each * mask).sum() / mask.sum()
 
         losses = vmap(loss)(self.weights)
-        self.optimizer.zero_grad()
-        losses.sum().backward()
-        norms = torch.stack([w.grad.flatten(1).norm(dim=1) for w in self.weights.values()]).norm(dim=0)
+        gradients = torch.autograd.grad(losses.sum(), list(self.weights.values()))
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
         shrink = (1 / (norms + 1e-6)).clamp_max(1.0)  # as torch.nn.utils.clip_grad_norm_ does, network by network
-        for w in self.weights.values():
-            w.grad.mul_(shrink.view(-1, *[1] * (w.dim() - 1)))
+        for w, gradient in zip(self.weights.values(), gradients, strict=True):
+            w.grad = gradient * shrink.view(-1, *[1] * (w.dim() - 1))
         self.optimizer.step()
         return losses.detach()
 
