@@ -14,8 +14,9 @@ from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDr
 from .named import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from . import data, dynamics, inspect, models, reservoir, train
+    from . import data, dynamics, estimators, inspect, models, reservoir, train
     from .dynamics import DynamicalSystem
+    from .estimators import SequenceClassifier, SequenceRegressor
     from .inspect import diagram, report
     from .models import CRF, HMM, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
     from .reservoir import EchoStateNetwork
@@ -34,6 +35,8 @@ _ROOMS = {
     "HierarchicalRNN": "models",
     "NARX": "models",
     "ScalarMix": "models",
+    "SequenceClassifier": "estimators",
+    "SequenceRegressor": "estimators",
     "TDNN": "models",
     "diagram": "inspect",
     "report": "inspect",
@@ -56,6 +59,8 @@ __all__ = [
     "Recurrent",
     "RecurrentDropout",
     "ScalarMix",
+    "SequenceClassifier",
+    "SequenceRegressor",
     "TDNN",
     "Trace",
     "VariationalDropout",
@@ -66,6 +71,7 @@ __all__ = [
     "data",
     "diagram",
     "dynamics",
+    "estimators",
     "explain",
     "from_torch",
     "init",
@@ -84,7 +90,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that need more than torch are imported when first used."""
-    if name in ("data", "dynamics", "inspect", "models", "reservoir", "train"):
+    if name in ("data", "dynamics", "estimators", "inspect", "models", "reservoir", "train"):
         return import_module(f".{name}", __name__)
     if name in _ROOMS:
         return getattr(import_module(f".{_ROOMS[name]}", __name__), name)

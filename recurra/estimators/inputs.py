@@ -1,0 +1,105 @@
+"""What people bring as sequences, as one list of (T, D) arrays in float64.
+
+A 2-D array (n, T) is n series of one number a step, a 3-D array (n, T, D) has D numbers a step, a list may be ragged. A
+table in long form, one row a step with a column that tells sequences apart, and a `SequenceSet` bring targets along.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from recurra.data.sequences import SequenceSet
+from recurra.errors import InputError, ShapeError
+
+
+def is_ragged(X: Any) -> bool:
+    """Whether X is a 3-D array, or a list (or an array of objects) of series that do not stack to (n, T)."""
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        return X.ndim == 3
+    if not isinstance(X, list | tuple | np.ndarray):
+        return getattr(X, "ndim", 0) == 3  # a tensor
+    shapes = [np.shape(x) for x in X if isinstance(x, list | tuple | np.ndarray) or hasattr(x, "shape")]
+    if len(shapes) != len(X) or not shapes:
+        return False
+    return any(len(shape) != 1 for shape in shapes) or len(set(shapes)) > 1
+
+
+def is_table(X: Any) -> bool:
+    """A long table: it has named columns, and one of them tells sequences apart."""
+    from recurra.data.readers.layout import ID_NAMES
+
+    return any(str(name).lower() in ID_NAMES for name in column_names(X))
+
+
+def column_names(X: Any) -> list[Any]:
+    if isinstance(X, dict):
+        return list(X)
+    names = getattr(X, "column_names", None)  # Arrow
+    if names is None and hasattr(X, "columns"):
+        names = X.columns  # pandas, polars
+    return [] if names is None or callable(names) else list(names)
+
+
+def from_table(X: Any, target: str | Sequence[str] | None, task: str) -> SequenceSet:
+    """The sequences of a long table; `target` names the column of labels or numbers, if it has an unusual name."""
+    from recurra.data.readers.arrow import from_table as read
+
+    if task == "classification":
+        return read(X, label=target, task="classification") if target else read(X, task="classification")
+    return read(X, target=target, task="regression") if target else read(X, task="regression")
+
+
+def from_bare_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
+    """The sequences of a long table without regard to targets: its `columns`, or all that hold numbers."""
+    from recurra.data.readers.arrow import from_table as read
+
+    found = read(X, task="next_step", features=columns) if columns else read(X, task="next_step")
+    names = columns or found.features
+    series = [np.asarray(values)[:, : len(names)] for values in found.series or ()]
+    return SequenceSet.from_arrays(series, np.zeros((len(series), 1)), "regression", features=tuple(names))
+
+
+def targets_of(given: SequenceSet, task: str) -> np.ndarray:
+    """(n,) labels by their names, or (n, q) numbers, as the set has them."""
+    if given.task != task:
+        raise InputError("X", f"sequences for {given.task}", f"sequences for {task}, or targets y beside them")
+    if task == "classification":
+        numbers = [int(target) for target in given.targets]
+        return np.asarray([given.classes[k] for k in numbers] if given.classes else numbers)
+    return np.stack([np.asarray(target, dtype=np.float64) for target in given.targets])
+
+
+def arrays(X: Any) -> list[np.ndarray]:
+    """Every series as (T, D) float64; what is wrong is named by its place."""
+    items = [given.numpy() for given in X.inputs] if isinstance(X, SequenceSet) else list(X)
+    if not items:
+        raise InputError("X", "no sequence", "at least one")
+    found = [_series(x, k) for k, x in enumerate(items)]
+    width = found[0].shape[1]
+    for k, x in enumerate(found):
+        if x.shape[1] != width:
+            raise ShapeError(f"X[{k}]", f"{x.shape[1]} numbers a step", f"{width}, as the first sequence has")
+    return found
+
+
+def _series(x: Any, k: int) -> np.ndarray:
+    try:
+        values = np.array(x.detach().cpu().numpy() if isinstance(x, Tensor) else x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"X[{k}]", type(x).__name__, "a series of numbers, (T,) or (T, D)") from error
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not values.size:
+        raise ShapeError(f"X[{k}]", f"shape {values.shape}", "(T,) or (T, D), with at least one step")
+    if not np.isfinite(values).all():
+        step, column = np.argwhere(~np.isfinite(values))[0].tolist()
+        raise InputError(f"X[{k}]", f"{values[step, column]} at step {step}, column {column}", "finite numbers")
+    return values
+
+
+def with_targets(X: Any, y: Any, task: str) -> tuple[Any, Any]:
+    """X and its targets, taken from X itself where they are not given, or given as the name of a column."""
+    if is_table(X) and (y is None or isinstance(y, str)):
+        X, y = from_table(X, y, task), None
+    return X, targets_of(X, task) if isinstance(X, SequenceSet) and y is None else y

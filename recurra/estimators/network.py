@@ -1,0 +1,50 @@
+"""The network behind the estimators: any cell over the sequence, one vector a sequence, a linear readout."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recurra.cell import Cell
+from recurra.layers import Readout, Recurrent
+
+
+def mean_of_steps(y: Tensor, lengths: Tensor) -> Tensor:
+    return y.sum(dim=0) / lengths[:, None]  # outputs past an end are zero
+
+
+def last_step(y: Tensor, lengths: Tensor) -> Tensor:
+    return y[lengths - 1, torch.arange(len(lengths), device=y.device)]
+
+
+def largest(y: Tensor, lengths: Tensor) -> Tensor:
+    steps = torch.arange(y.shape[0], device=y.device)
+    return y.masked_fill((steps[:, None] >= lengths)[:, :, None], -torch.inf).amax(dim=0)
+
+
+#: outputs (T, B, H) and lengths (B,) → one vector a sequence (B, H)
+POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": mean_of_steps, "last": last_step, "max": largest}
+
+
+class SequenceNetwork(nn.Module):
+    """(T, B, D) → (B, outputs)."""
+
+    def __init__(
+        self,
+        cell: type[Cell] | str,
+        inputs: int,
+        outputs: int,
+        pool: str,
+        dropout: float,
+        layers: Mapping[str, Any],
+    ):
+        super().__init__()
+        self.recurrent = Recurrent(cell, inputs, dropout=dropout, **layers)
+        self.dropout = nn.Dropout(dropout)
+        self.readout = Readout(self.recurrent, outputs)
+        self.pool = POOLS[pool]
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
+        return self.readout(self.dropout(self.pool(y, lengths)))
