@@ -16,8 +16,9 @@ from .named import *  # noqa: F403
 if TYPE_CHECKING:
     from . import data, dynamics, estimators, inspect, models, reservoir, train
     from .dynamics import DynamicalSystem
-    from .estimators import SequenceClassifier, SequenceRegressor
+    from .estimators import Forecaster, SequenceClassifier, SequenceRegressor
     from .inspect import diagram, report
+    from .interop.onnx import export
     from .models import CRF, HMM, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
     from .reservoir import EchoStateNetwork
 
@@ -31,6 +32,7 @@ _ROOMS = {
     "DynamicalSystem": "dynamics",
     "ELMo": "models",
     "EchoStateNetwork": "reservoir",
+    "Forecaster": "estimators",
     "HMM": "models",
     "HierarchicalRNN": "models",
     "NARX": "models",
@@ -39,6 +41,7 @@ _ROOMS = {
     "SequenceRegressor": "estimators",
     "TDNN": "models",
     "diagram": "inspect",
+    "export": "interop.onnx",
     "report": "inspect",
 }
 
@@ -50,6 +53,7 @@ __all__ = [
     "DynamicalSystem",
     "ELMo",
     "EchoStateNetwork",
+    "Forecaster",
     "HMM",
     "HierarchicalRNN",
     "LayerNorm",
@@ -73,6 +77,7 @@ __all__ = [
     "dynamics",
     "estimators",
     "explain",
+    "export",
     "from_torch",
     "init",
     "inspect",

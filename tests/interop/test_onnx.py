@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import onnx
-import onnxruntime
 import pytest
 import torch
 from cases import Case, every_case, randomise
 from engine.strange_cells import STRANGE
+from interop.runtime import flat, near, run
 from torch import Tensor
 
 import recurra as rc
@@ -18,19 +18,6 @@ from recurra.interop.onnx.real import recurrent_matrix
 
 EXACT = 2e-13  # float64, of the largest number of a result
 SINGLE = 2e-6  # float32, the same
-
-
-def run(path: Path, *names: str, **given: Tensor) -> list[Tensor]:
-    """The file's outputs (those named, or all)."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    outputs = session.run(list(names) or None, {name: value.numpy() for name, value in given.items()})
-    return [torch.from_numpy(value) for value in outputs]
-
-
-def flat(value: object) -> list[Tensor]:
-    return [value] if isinstance(value, Tensor) else [tensor for part in value for tensor in flat(part)]
 
 
 @torch.no_grad()
@@ -47,14 +34,6 @@ def agree(layer: rc.Recurrent, path: Path, tolerance: float = EXACT, steps: int 
     given = dict(zip(names, flat(state), strict=True))
     y, final = layer(x, state, lengths)
     near(run(path, x=x, lengths=lengths, **given), [y, *flat(final)], tolerance)
-
-
-def near(found: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
-        assert one.dtype == other.dtype
-        scale = other.abs().max().clamp(min=1.0)
-        assert float((one - other).abs().max() / scale) <= tolerance
 
 
 # ---------------------------------------------------------------------------------------------------- every cell

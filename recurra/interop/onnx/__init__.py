@@ -6,8 +6,9 @@
 | 2 | `operations.py` | a planned operation in ONNX's words |
 | 3 | `loop.py` | a cell over time: ONNX's Scan |
 | 4 | `layer.py` | depth, directions, lengths and states around the loops |
-| 5 | `check.py` | the file beside the model, at sizes the export never saw |
-| 6 | `write.py` | a file that appears only if both agree |
+| 5 | `module.py` | any module with layers inside: the rest is written by torch |
+| 6 | `check.py` | the file beside the model, at sizes the export never saw |
+| 7 | `write.py` | a file that appears only if both agree |
 """
 
 from .errors import ExportError, MissingPackageError

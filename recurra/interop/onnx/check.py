@@ -1,12 +1,13 @@
 """Whether a file computes what the model computes: both are run at lengths and batch sizes the export never saw."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ...engine.scan import set_backend
 from ...engine.trace import first_parameter
@@ -16,6 +17,8 @@ from .layer import state_tensors
 
 SIZES = ((1, 4), (9, 1), (14, 3))  # (T, B)
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}  # of the largest number of a result
+MODULE_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # the same; how much rounding explains is not known
+GROWTHS = (lambda size: size + 1, lambda size: size + 3, lambda size: 2 * size + 1)
 ROOM = 8.0  # times the layer's own rounding, where that is larger: some equations amplify it
 
 Feed = dict[str, Tensor]
@@ -32,6 +35,7 @@ class Session:
             self.session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except runtime_errors() as error:
             raise ExportError(f"onnxruntime does not take the file: {error}") from error
+        self.inputs = [(given.name, given.shape) for given in self.session.get_inputs()]
         self.names = [output.name for output in self.session.get_outputs()]
 
     def __call__(self, feed: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -95,18 +99,59 @@ def _flat(value: Any) -> list[Tensor]:
 
 
 def _compare(session: Session, layer: Recurrent, precise: nn.Module, feed: Feed) -> float:
-    given, own = session(feed), called(layer, feed)
+    given, own, tolerance = session(feed), called(layer, feed), TOLERANCE[feed["x"].dtype]
     exact = called(precise, {n: v.double() if v.is_floating_point() else v for n, v in feed.items()})  # pyrefly: ignore
-    return max(difference(name, given[name], own[name], exact[name], feed["x"]) for name in own)
+    return max(difference(name, given[name], own[name], exact[name], feed["x"], tolerance) for name in own)
 
 
-def difference(name: str, given: Tensor, own: Tensor, exact: Tensor, x: Tensor) -> float:
+# ---------------------------------------------------------------------------------------------------- any module
+
+
+def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> float:
+    """Compare the file with the module at sizes other than the example's, its numbers drawn from the example's.
+
+    Lengths and the names of words stay valid so: every size is larger than it was, and no new number appears.
+    """
+    session, generator = Session(path), torch.Generator().manual_seed(0)
+    values, structure = tree_flatten(dict(arguments))
+    worst = 0.0
+    for grown in GROWTHS:
+        drawn = iter(session.inputs)
+        call = [_drawn(v, next(drawn)[1], grown, generator) if isinstance(v, Tensor) else v for v in values]
+        with torch.no_grad(), set_backend("reference"):
+            own = [v for v in tree_leaves(model(**tree_unflatten(call, structure))) if isinstance(v, Tensor)]
+        tensors = [v for v in call if isinstance(v, Tensor)]
+        given = session({name: v for (name, _), v in zip(session.inputs, tensors, strict=True)})
+        for (name, found), expected in zip(given.items(), own, strict=True):
+            worst = max(worst, _module_difference(name, found, expected, tensors[0]))
+    return worst
+
+
+def _drawn(value: Tensor, axes: Sequence[int | str], grown: Callable[[int], int], generator: torch.Generator) -> Tensor:
+    """A tensor with every axis of free size grown."""
+    shape = [grown(size) if isinstance(axis, str) else size for size, axis in zip(value.shape, axes, strict=True)]
+    picks = torch.randint(0, value.numel(), shape, generator=generator)
+    return value.detach().cpu().flatten()[picks]
+
+
+def _module_difference(name: str, found: Tensor, expected: Tensor, x: Tensor) -> float:
+    if not expected.is_floating_point():
+        if torch.equal(found, expected):
+            return 0.0
+        raise ExportError(f"{name}: for inputs of shape {tuple(x.shape)} the file differs from the model")
+    return difference(name, found, expected, expected.double(), x, MODULE_TOLERANCE[expected.dtype])
+
+
+# ---------------------------------------------------------------------------------------------------- differences
+
+
+def difference(name: str, given: Tensor, own: Tensor, exact: Tensor, x: Tensor, tolerance: float) -> float:
     """The file's largest error, as a share of the largest number; raises where it is more than rounding."""
     if given.shape != own.shape:
         raise ExportError(f"{name}: the file gives shape {tuple(given.shape)}, the model {tuple(own.shape)}")
     scale = exact.abs().max().clamp(min=1.0)
     error, rounding = ((value.double() - exact).abs().max() / scale for value in (given, own))
-    allowed = max(TOLERANCE[own.dtype], ROOM * float(rounding))
+    allowed = max(tolerance, ROOM * float(rounding))
     if not error <= allowed:
         raise ExportError(
             f"{name}: for x of shape {tuple(x.shape)} the file differs from the model by {float(error):.1e} of its "

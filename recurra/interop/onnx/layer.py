@@ -56,14 +56,19 @@ class LayerGraph:
         self.graph, self.layer, self.columns = graph, layer, state_tensors(layer)
 
     def write(self, x: str, lengths: str, states: Sequence[str]) -> tuple[str, list[str]]:
-        """Names of y, laid out like x, and of the final states; an empty name is an input that is not given."""
-        graph = self.graph
-        x = graph.add("Transpose", x, perm=[1, 0, 2]) if self.layer.batch_first else x
+        """From inputs laid out as the layer takes them, any of which may have no rows: names of y and of the states."""
+        x = self._transposed(x)
         ragged = self._ragged(x, lengths)
-        given = self._sheets(states or [""] * len(self.columns), ragged.batch)
-        y, finals = self._run(x, given, ragged)
-        y = graph.add("Transpose", y, perm=[1, 0, 2]) if self.layer.batch_first else y
-        return y, self._packed(finals)
+        y, finals = self._deep(x, self._sheets(states, ragged.batch), ragged)
+        return self._transposed(y), self._packed(finals)
+
+    def run(self, x: str, lengths: str, states: list[list[str]]) -> tuple[str, list[list[str]]]:
+        """From x (T, B, D), lengths or "", the states of each sheet or none: names of y and of each sheet's states."""
+        ragged = self._ragged(x, lengths)
+        return self._deep(x, states or self._sheets([""] * len(self.columns), ragged.batch), ragged)
+
+    def _transposed(self, value: str) -> str:
+        return self.graph.add("Transpose", value, perm=[1, 0, 2]) if self.layer.batch_first else value
 
     # ------------------------------------------------------------------------------------------ inputs
 
@@ -105,7 +110,7 @@ class LayerGraph:
 
     # ------------------------------------------------------------------------------------------ depth and direction
 
-    def _run(self, x: str, given: list[list[str]], ragged: Ragged) -> tuple[str, list[list[str]]]:
+    def _deep(self, x: str, given: list[list[str]], ragged: Ragged) -> tuple[str, list[list[str]]]:
         finals: list[list[str]] = [[] for _ in given]
         layer, graph = self.layer, self.graph
 

@@ -6,43 +6,65 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
 from ...engine.trace import first_parameter
 from ...errors import DtypeError, InputError
 from ...layers import Recurrent
-from .check import TOLERANCE, check_layer
+from .check import TOLERANCE, check_layer, check_module
 from .errors import ExportError
 from .layer import layer_model
+from .module import arguments_of, module_model
 
 LARGEST = 2**31 - 1  # bytes of a protobuf message
 
 
-def export(layer: Recurrent, path: str | os.PathLike[str]) -> Path:
-    """Write a layer as an ONNX file that is right for every batch and every length, and say where it is.
+def export(model: nn.Module, path: str | os.PathLike[str], example: Any = None) -> Path:
+    """Write a model as an ONNX file that is right for every batch and every length, and say where it is.
 
-    Inputs: `x` as the layer takes it; `lengths` (B,) and the initial states (`h_0`, …) may be left out. Outputs: `y`
-    and the final states (`h_n`, …). The layer is exported as it evaluates: without dropout, masks at their mean. The
-    file is run in onnxruntime at three sizes, full and ragged, and appears only if it gives what the layer gives.
+    Of a layer, the inputs are `x` as the layer takes it, and `lengths` (B,) and the initial states (`h_0`, …), which
+    may be left out; the outputs are `y` and the final states (`h_n`, …). Of any other module with layers inside, they
+    are those of the call that `example` holds the arguments of: a tensor, a tuple, or a dictionary by name.
+
+    The model is exported as it evaluates: without dropout, masks at their mean. The file is run in onnxruntime at
+    three sizes that the export has not seen, and appears only if it gives what the model gives.
     """
-    if not isinstance(layer, Recurrent):
-        raise InputError("layer", type(layer).__name__, "a recurra layer")
-    plain = _plain(layer)
-    return _write(layer_model(plain), Path(path), lambda written: check_layer(written, plain))
+    if not isinstance(model, nn.Module):
+        raise InputError("model", type(model).__name__, "a recurra layer, or a module with such layers inside")
+    place = _place(path)
+    plain = _plain(model)
+    if isinstance(plain, Recurrent) and example is None:
+        return _write(layer_model(plain), place, lambda written: check_layer(written, plain))
+    arguments = tree_map(_on_cpu, arguments_of(plain, example))
+    return _write(module_model(plain, arguments), place, lambda written: check_module(written, plain, arguments))
 
 
-def _plain(layer: Recurrent) -> Recurrent:
+def _place(path: str | os.PathLike[str]) -> Path:
+    place = Path(path)
+    if place.is_dir() or not place.parent.is_dir():
+        raise InputError("path", path, "a file in a folder that exists")
+    return place
+
+
+def _on_cpu(value: Any) -> Any:
+    return value.detach().cpu() if isinstance(value, Tensor) else value
+
+
+def _plain(model: nn.Module) -> nn.Module:
     """A copy on the CPU, in evaluation, that remembers no earlier call."""
-    dtype = first_parameter(layer).dtype
+    dtype = first_parameter(model).dtype
     if dtype not in TOLERANCE:
-        raise DtypeError("layer", dtype, "float32 or float64; layer.float() gives a float32 one")
-    plain = copy.deepcopy(layer).cpu().eval()
-    plain.reset_state()
-    plain.initial = "zeros" if plain.initial == "carried" else plain.initial
+        raise DtypeError("model", dtype, "float32 or float64; model.float() gives a float32 one")
+    plain = copy.deepcopy(model).cpu().eval()
+    for layer in plain.modules():
+        if isinstance(layer, Recurrent):
+            layer.reset_state()
+            layer.initial = "zeros" if layer.initial == "carried" else layer.initial
     return plain
 
 
 def _write(model: Any, path: Path, check: Callable[[Path], object]) -> Path:
-    if not path.parent.is_dir():
-        raise InputError("path", path, "a file in a folder that exists")
     if (size := model.ByteSize()) > LARGEST:
         raise ExportError(f"the model has {size} bytes, and one ONNX file holds at most {LARGEST}")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")

@@ -1,0 +1,186 @@
+"""Any module with recurra's layers inside: torch's exporter writes the rest, and the layers are put in afterwards.
+
+While torch exports, each layer stands in as one operation of no known library; in the file that comes out, the nodes of
+the layer's own graph take its place. So nothing is unrolled, and every length and every batch remain possible.
+"""
+
+import contextlib
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from ...engine.trace import first_parameter
+from ...errors import InputError, LengthsError
+from ...layers import Recurrent
+from .errors import ExportError, package
+from .graph import OPSET, Graph
+from .layer import LayerGraph
+
+DOMAIN = "recurra"
+
+
+def arguments_of(model: nn.Module, example: Any) -> dict[str, Any]:
+    """One call's arguments by name: from a tensor, a tuple of positional arguments, or a dictionary."""
+    if example is None:
+        raise InputError("example", None, "the arguments of one call: a tensor, a tuple, or a dictionary by name")
+    args = example if isinstance(example, tuple) else () if isinstance(example, Mapping) else (example,)
+    kwargs = dict(example) if isinstance(example, Mapping) else {}
+    try:
+        return inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise InputError("example", error, f"the arguments of {type(model).__name__}.forward") from error
+
+
+def module_model(model: nn.Module, arguments: Mapping[str, Any]) -> Any:
+    """The ONNX model of a module (on the CPU, in evaluation)."""
+    package("onnxscript")
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, Recurrent)}
+    axes = tree_map(_any_size, dict(arguments))
+    with _standing_in(layers), _quietly():
+        try:  # torch.onnx.export(model) would leave unsaid which axes have one size only
+            traced = torch.export.export(model, (), dict(arguments), dynamic_shapes=axes, strict=False)
+            program = torch.onnx.export(traced, dynamo=True, opset_version=OPSET, verbose=False)
+        except RuntimeError as error:  # what torch.export and torch.onnx raise on purpose
+            raise ExportError(f"torch cannot export {type(model).__name__}: {_cause(error)}") from error
+    if program is None:
+        raise ExportError(f"torch gave no ONNX program for {type(model).__name__}")
+    return _with_layers(program.model_proto, layers)
+
+
+def _any_size(value: Any) -> Any:
+    return dict.fromkeys(range(value.dim()), torch.export.Dim.AUTO) if isinstance(value, Tensor) else None
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first of a chain of errors: what went wrong, without where it was noticed."""
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    return error
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what torch's exporter says of itself: of packages not installed, and of its own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+# ---------------------------------------------------------------------------------------------------- standing in
+
+
+@contextlib.contextmanager
+def _standing_in(layers: Mapping[str, Recurrent]) -> Iterator[None]:
+    """For the length of a `with`, a call of a layer is one operation that bears the layer's name."""
+    for name, layer in layers.items():
+        layer.__dict__["forward"] = partial(_symbolic, layer, name)
+    try:
+        yield
+    finally:
+        for layer in layers.values():
+            layer.__dict__.pop("forward", None)
+
+
+def _symbolic(
+    layer: Recurrent,
+    name: str,
+    x: Any,
+    state: Any = None,
+    lengths: Any = None,
+    resets: Any = None,
+    return_trace: bool = False,
+) -> tuple[Tensor, Any]:
+    """What `layer(x, state, lengths)` gives, as one operation."""
+    if resets is not None or return_trace:
+        raise ExportError(f"layer {name!r} is called with resets or return_trace, which no ONNX file has")
+    if not isinstance(x, Tensor) or x.is_nested or not (lengths is None or isinstance(lengths, Tensor)):
+        raise ExportError(f"layer {name!r}: a file takes ragged sequences as a padded tensor and a tensor of lengths")
+    layer._check_x(x, (2, 3))
+    batched = x.dim() == 3
+    x = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
+    steps, batch = x.shape[:2]
+    if lengths is not None and lengths.shape != (batch,):
+        raise LengthsError("lengths", f"shape {tuple(lengths.shape)}", "one length a sequence, shape (B,)")
+    states = [] if state is None else [row for sheet in layer._initial_states(state, x, batched) for row in sheet]
+    shapes = [spec.shape(batch) for cell in layer.sheets for spec in cell.carried]
+    y, *finals = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::Layer",
+        [x, None if lengths is None else lengths.to(torch.int64), *states],
+        {"layer": name, "batched": int(batched)},
+        dtypes=[x.dtype] * (1 + len(shapes)),
+        shapes=[(steps, batch, layer.output_size), *shapes],
+        version=1,
+    )
+    each = len(layer.sheets[0].carried)
+    sheets = [tuple(finals[k : k + each]) for k in range(0, len(finals), each)]
+    return layer._lay_out(y, batched), layer._pack_states(sheets, batched)
+
+
+# ---------------------------------------------------------------------------------------------------- putting in
+
+
+def _with_layers(model: Any, layers: Mapping[str, Recurrent]) -> Any:
+    """The model with every stand-in replaced by the nodes of its layer."""
+    nodes: list[Any] = []
+    made: dict[str, Graph] = {}
+    sizes = _sizes(model.graph)
+    for number, node in enumerate(model.graph.node):
+        if node.domain != DOMAIN:
+            nodes.append(node)
+            continue
+        said = {attribute.name: attribute for attribute in node.attribute}
+        name = said["layer"].s.decode()
+        _require_free(name, sizes[node.input[0]][: 2 if said["batched"].i else 1])
+        graph = Graph(first_parameter(layers[name]).dtype, prefix=f"{name or 'layer'}/{number}/")
+        made[f"{name}/{number}"] = graph
+        _put_in(graph, layers[name], list(node.input), list(node.output))
+        nodes += graph.nodes
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(tensor for graph in made.values() for tensor in graph.initializers)
+    kept = [opset for opset in model.opset_import if opset.domain != DOMAIN]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return model
+
+
+def _sizes(graph: Any) -> dict[str, list[int | str]]:
+    """The axes of every value: a number, or the name of a free size. A number that torch wrote as a name is mended."""
+    found: dict[str, list[int | str]] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        axes = value.type.tensor_type.shape.dim
+        for axis in axes:
+            if axis.dim_param.isdigit():
+                axis.dim_value = int(axis.dim_param)
+        found[value.name] = [axis.dim_param or axis.dim_value for axis in axes]
+    return found
+
+
+def _require_free(name: str, axes: Sequence[int | str]) -> None:
+    """Raises where a layer can see one length or one batch size only."""
+    for size, what in zip(axes, ("sequences of length", "batches of"), strict=False):
+        if isinstance(size, int):
+            why = "of 1 in the example, which torch takes for a constant" if size == 1 else "fixed by the module"
+            raise ExportError(f"layer {name!r} always gets {what} {size}: a size {why}")
+
+
+def _put_in(graph: Graph, layer: Recurrent, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    x, lengths, *states = [*inputs, ""] if len(inputs) == 1 else inputs
+    each = len(layer.sheets[0].carried)
+    sheets = [list(states[k : k + each]) for k in range(0, len(states), each)]
+    y, finals = LayerGraph(graph, layer).run(x, lengths, sheets)
+    for source, output in zip([y, *(value for sheet in finals for value in sheet)], outputs, strict=True):
+        graph.nodes.append(graph.helper.make_node("Identity", [source], [output]))
