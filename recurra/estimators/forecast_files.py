@@ -1,0 +1,110 @@
+"""A forecaster as a folder: what it learned, how it scales, and the end of every series, from which it goes on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError
+from recurra.estimators import storage
+from recurra.estimators.panel import Panel
+from recurra.estimators.scaling import Scaling
+from recurra.train.tensorfile import load_tensors
+
+if TYPE_CHECKING:
+    from recurra.estimators.forecaster import Forecaster
+
+KIND = "Forecaster"
+
+
+def save(model: "Forecaster", folder: str | Path) -> None:
+    past = model.past_
+    fitted = {
+        "ids": past.ids,
+        "lengths": [len(y) for y in past.y],
+        "timed": past.times is not None,
+        "unit": past.unit,
+        "form": past.form,
+        "context_": model.context_,
+        "calibrated_": model.calibrated_,
+        "history_": model.history_,
+    }
+    options = storage.options_to_json(model.get_params(deep=False))
+    storage.write(folder, {"kind": KIND, "options": options, "fitted": fitted}, _tensors(model))
+
+
+def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
+    config = storage.read_config(folder, (KIND,))
+    path, options, fitted = Path(folder) / "config.json", config["options"], config["fitted"]
+    storage.check_cell(options.get("cell"), folder)
+    known = cls._get_param_names()
+    for name in options:
+        if name not in known:
+            raise OptionError(f"{path}, options", name, f"one of {', '.join(known)}")
+    sequences = {name: tuple(options[name]) for name in ("known", "static", "quantiles") if name in options}
+    model = cls(**{**options, **sequences})
+    try:
+        _outline(model, fitted)
+    except (KeyError, TypeError, ValueError) as error:
+        raise storage.ModelFileError(str(path), repr(error), "the config.json of a forecaster") from error
+    tensors, _ = load_tensors(Path(folder) / "model.safetensors", like=_tensors(model))
+    _fill(model, tensors)
+    return model
+
+
+def _tensors(model: "Forecaster") -> dict[str, Tensor]:
+    past = model.past_
+    scalings = [model.scalings_[name] for name in past.ids]
+    values = {
+        "series.mean": np.concatenate([s.mean for s in scalings]),
+        "series.scale": np.concatenate([s.scale for s in scalings]),
+        "known.mean": model.known_scaling_.mean,
+        "known.scale": model.known_scaling_.scale,
+        "static.mean": model.static_scaling_.mean,
+        "static.scale": model.static_scaling_.scale,
+        "shifts": model.shifts_,
+        "past.y": np.concatenate(past.y),
+        "past.known": np.concatenate(past.known),
+        "past.static": past.static,
+    }
+    if past.times is not None:
+        values["past.times"] = np.concatenate(past.times)
+    weights = {f"network.{name}": tensor for name, tensor in model.network_.state_dict().items()}
+    return weights | {name: torch.tensor(np.ascontiguousarray(value)) for name, value in values.items()}
+
+
+def _outline(model: "Forecaster", fitted: dict[str, Any]) -> None:
+    """A model of the right shapes, all numbers zero."""
+    ids, lengths = [str(name) for name in fitted["ids"]], [int(n) for n in fitted["lengths"]]
+    if len(ids) != len(lengths) or not ids or min(lengths) < 1 or sum(lengths) > 1 << 32 or len(set(ids)) < len(ids):
+        raise ValueError("ids and lengths of the series")
+    if fitted["unit"] not in ("date", "seconds", "whole") or fitted["form"] not in ("one", "series", "table"):
+        raise ValueError("unit or form of the series")
+    known, static = len(model.known), len(model.static)
+    times = [np.zeros(n, dtype=np.int64) for n in lengths] if fitted["timed"] else None
+    y, covariates = [np.zeros(n) for n in lengths], [np.zeros((n, known)) for n in lengths]
+    model.past_ = Panel(ids, y, covariates, np.zeros((len(ids), static)), times, fitted["unit"], fitted["form"])
+    model.scalings_ = {name: Scaling.none(1) for name in ids}
+    model.known_scaling_, model.static_scaling_ = Scaling.none(known), Scaling.none(static)
+    model.context_, model.calibrated_ = int(fitted["context_"]), bool(fitted["calibrated_"])
+    model.history_ = list(fitted["history_"])
+    model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
+    model.network_ = model._build()
+
+
+def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
+    prefix = "network."
+    model.network_.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
+    model.network_.eval()
+    values = {name: tensor.numpy() for name, tensor in tensors.items() if not name.startswith(prefix)}
+    past, cuts = model.past_, np.cumsum([len(y) for y in model.past_.y])[:-1]
+    past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
+    past.static, model.shifts_ = values["past.static"], values["shifts"]
+    if past.times is not None:
+        past.times = np.split(values["past.times"], cuts)
+    each = zip(past.ids, values["series.mean"], values["series.scale"], strict=True)
+    model.scalings_ = {name: Scaling(np.array([mean]), np.array([scale])) for name, mean, scale in each}
+    model.known_scaling_ = Scaling(values["known.mean"], values["known.scale"])
+    model.static_scaling_ = Scaling(values["static.mean"], values["static.scale"])

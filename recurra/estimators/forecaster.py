@@ -1,0 +1,310 @@
+"""What comes next in a series, and how sure that is."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from recurra.cell import Cell, positive_int
+from recurra.data.batching import Batches
+from recurra.data.sequences import SequenceSet
+from recurra.errors import InputError, ShapeError
+from recurra.estimators import forecast_files
+from recurra.estimators.backtest import Backtest, compare, ends, symmetric
+from recurra.estimators.base import whole
+from recurra.estimators.calibration import at_levels, corrected, corrections
+from recurra.estimators.panel import Panel, known_future, panel, times_after, written_times
+from recurra.estimators.scaling import Scaling
+from recurra.estimators.windows import ForecastNetwork, Origin, QuantileLoss, Window, width, window
+from recurra.train import randomness
+from recurra.train.fit import fit as train
+
+LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
+TOGETHER = 256  # windows answered at a time
+
+
+class Forecaster(BaseEstimator):
+    """Forecasts with intervals, by any cell, for one series or for many at once.
+
+    Data: one series (T,), several (n, T) or a list of them, or a long table `unique_id, ds, y`. The network reads the
+    last `context` steps and goes on for `horizon` steps, at which it learns quantiles of how far the value departs from
+    the naive forecast: the last value, or with `season` > 1 the last season. The last `validation` of every series
+    stops the training and calibrates the intervals.
+
+    known: columns whose future is known when forecasting (prices, holidays). static: columns of numbers that are the
+    same on all rows of a series. max_windows: training windows, evenly spaced, where there would be more. The other
+    options are those of `rc.SequenceClassifier`.
+
+    Fitted: `network_`, `history_`, `calibrated_` (False where the series are too short to hold windows back).
+    scikit-learn's checks do not apply: they ask for one row a sample and a target beside it, and here a series is both.
+    """
+
+    def __init__(
+        self,
+        cell: type[Cell] | str = "lstm",
+        horizon: int = 12,
+        season: int = 1,
+        context: int | None = None,
+        hidden_size: int = 32,
+        num_layers: int = 1,
+        *,
+        known: tuple[str, ...] = (),
+        static: tuple[str, ...] = (),
+        quantiles: tuple[float, ...] = LEVELS,
+        cell_options: dict[str, Any] | None = None,
+        epochs: int = 60,
+        batch_size: int = 32,
+        lr: float = 5e-3,
+        optimizer: str = "adam",
+        clip: float | None = 1.0,
+        validation: float = 0.2,
+        patience: int = 8,
+        max_windows: int = 2000,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.cell, self.horizon, self.season, self.context = cell, horizon, season, context
+        self.hidden_size, self.num_layers, self.known, self.static = hidden_size, num_layers, known, static
+        self.quantiles, self.cell_options, self.epochs, self.batch_size = quantiles, cell_options, epochs, batch_size
+        self.lr, self.optimizer, self.clip, self.validation, self.patience = lr, optimizer, clip, validation, patience
+        self.max_windows, self.device, self.random_state, self.verbose = max_windows, device, random_state, verbose
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def fit(self, data: Any, y: Any = None) -> Self:
+        """Learn from series; `y` is not used."""
+        self._check_options()
+        given = panel(data, self.known, self.static)
+        self.context_ = self._context()
+        self._learn_scaling(given)
+        learned, held = self._origins(given)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with randomness.undisturbed():
+            torch.manual_seed(seed)
+            self.network_ = self._build()
+            self._train(given, learned, held, seed)
+        self.shifts_ = np.zeros((self.horizon, len(self.quantiles)))
+        self.calibrated_ = len(held) > 0
+        if held:
+            windows = [self._window(given, origin, self.horizon) for origin in held]
+            found = self._outputs(windows, self.horizon)
+            self.shifts_ = corrections(self._wanted(given, held, windows), found, tuple(self.quantiles))
+        self.past_ = given.cut(-self.context_, None)
+        return self
+
+    def _check_options(self) -> None:
+        for name in ("horizon", "season", "max_windows"):
+            positive_int(name, whole(getattr(self, name)))
+        levels = list(self.quantiles)
+        if 0.5 not in levels or levels != sorted(set(levels)) or levels[0] <= 0 or levels[-1] >= 1 or len(levels) < 2:
+            raise InputError("quantiles", levels, "rising levels between 0 and 1, with 0.5 among them")
+        if not 0 <= self.validation < 1:
+            raise InputError("validation", self.validation, "a share from 0 to below 1")
+
+    def _context(self) -> int:
+        return positive_int("context", whole(self.context)) if self.context else max(2 * self.season, self.horizon, 16)
+
+    def _learn_scaling(self, given: Panel) -> None:
+        self.scalings_ = {name: Scaling.of([y[:, None]]) for name, y in zip(given.ids, given.y, strict=True)}
+        self.known_scaling_ = Scaling.of(given.known)
+        self.static_scaling_ = Scaling.of([given.static])
+
+    def _origins(self, given: Panel) -> tuple[list[Origin], list[Origin]]:
+        """Where to forecast from: origins to learn from, and later ones whose targets the former never see."""
+        learned, held = [], []
+        for k, y in enumerate(given.y):
+            tail = max(self.horizon, round(self.validation * len(y))) if self.validation else 0
+            cut = len(y) - tail
+            if cut - self.horizon < 2:
+                cut = len(y)  # too short to hold anything back
+            learned += [Origin(k, t) for t in range(2, cut - self.horizon + 1)]
+            held += [Origin(k, t) for t in range(cut, len(y) - self.horizon + 1)]
+        if not learned:
+            longest = max(map(len, given.y))
+            raise ShapeError("data", f"series of at most {longest} steps", f"{self.horizon + 2} steps or more")
+        return _thinned(learned, self.max_windows), _thinned(held, max(200, self.max_windows // 4))
+
+    def _build(self) -> ForecastNetwork:
+        layers = {"hidden_size": whole(self.hidden_size), "num_layers": whole(self.num_layers)}
+        options = {**layers, **(self.cell_options or {})}
+        inputs = width(len(self.known), len(self.static))
+        return ForecastNetwork(self.cell, inputs, len(self.quantiles), whole(self.horizon), options)
+
+    def _train(self, given: Panel, learned: list[Origin], held: list[Origin], seed: int) -> None:
+        batch_size = whole(self.batch_size)
+        result = train(
+            self.network_,
+            Batches(self._set(given, learned), batch_size, seed=seed),
+            Batches(self._set(given, held), 256, shuffle=False) if held else None,
+            loss=QuantileLoss(tuple(self.quantiles)),
+            optimizer=self.optimizer,
+            lr=self.lr,
+            epochs=whole(self.epochs),
+            clip=self.clip,
+            patience=whole(self.patience) if held else None,
+            device=self.device,
+            progress=self.verbose,
+        )
+        self.history_ = result.history
+        self.network_.eval().cpu()
+
+    # ------------------------------------------------------------------------------------------ windows
+
+    def _scaling(self, given: Panel, k: int) -> Scaling:
+        """The stored scaling of a series, or for one that was not learned from, that of its past."""
+        return self.scalings_.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
+
+    def _window(self, given: Panel, origin: Origin, steps: int) -> Window:
+        k, first = origin.series, max(0, origin.at - self.context_)
+        past = self._scaling(given, k).apply(given.y[k][first : origin.at, None])[:, 0]
+        known = self.known_scaling_.apply(given.known[k][first : origin.at + steps])
+        return window(past, known, self.static_scaling_.apply(given.static[k]), steps, self.season)
+
+    def _wanted(self, given: Panel, origins: list[Origin], windows: list[Window]) -> np.ndarray:
+        """(n, horizon) values to come, as the network is to put them out."""
+        ahead = [
+            (self._scaling(given, o.series).apply(given.y[o.series][o.at : o.at + self.horizon, None])[:, 0] - w.level)
+            / w.spread
+            for o, w in zip(origins, windows, strict=True)
+        ]
+        return np.stack(ahead)
+
+    def _set(self, given: Panel, origins: list[Origin]) -> SequenceSet:
+        windows = [self._window(given, origin, self.horizon) for origin in origins]
+        inputs = [torch.tensor(w.inputs, dtype=torch.float32) for w in windows]
+        return SequenceSet.from_arrays(inputs, self._wanted(given, origins, windows), "regression")
+
+    @torch.no_grad()
+    def _outputs(self, windows: list[Window], steps: int) -> np.ndarray:
+        """(n, steps, Q) as the network puts them out, in order, before calibration."""
+        found = []
+        for first in range(0, len(windows), TOGETHER):
+            inputs = [torch.tensor(w.inputs, dtype=torch.float32) for w in windows[first : first + TOGETHER]]
+            lengths = torch.tensor([len(x) for x in inputs])
+            found.append(self.network_(torch.nn.utils.rnn.pad_sequence(inputs), lengths, steps).double().numpy())
+        return np.sort(np.concatenate(found), axis=-1)
+
+    def _quantiles(self, given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
+        """(n, steps, Q), calibrated, in the units of the data."""
+        windows = [self._window(given, origin, steps) for origin in origins]
+        outputs = corrected(self._outputs(windows, steps), self.shifts_)
+        each = zip(origins, windows, outputs, strict=True)
+        return np.stack([self._scaling(given, o.series).invert(w.level + w.spread * q) for o, w, q in each])
+
+    # ------------------------------------------------------------------------------------------ answering
+
+    def predict(self, h: int | None = None, data: Any = None, future: Any = None) -> Any:
+        """The median of the next h steps (by default `horizon`): (h,), (n, h), or a table `unique_id, ds, y`.
+
+        They follow the series of `fit`, or those of `data`. `future` is a table of the columns in `known` for the steps
+        to come.
+        """
+        found, given = self._ahead(h, data, future)
+        return self._answer(given, {"y": found[:, :, list(self.quantiles).index(0.5)]})
+
+    def predict_quantiles(self, h: int | None = None, levels: Any = None, data: Any = None, future: Any = None) -> Any:
+        """Quantiles of the next h steps: (h, Q), (n, h, Q), or a table with a column for each."""
+        known = tuple(self.quantiles)
+        asked = np.asarray(known if levels is None else levels, dtype=np.float64)
+        if asked.ndim != 1 or not len(asked) or asked.min() < known[0] or asked.max() > known[-1]:
+            raise InputError(
+                "levels", levels, f"levels from {known[0]} to {known[-1]}, between which quantiles are known"
+            )
+        found, given = self._ahead(h, data, future)
+        values = at_levels(found, known, asked)
+        if given.form == "table":
+            return self._answer(given, {f"q{level:g}": values[:, :, k] for k, level in enumerate(asked)})
+        return values[0] if given.form == "one" else values
+
+    def predict_interval(self, h: int | None = None, level: float = 0.9, data: Any = None, future: Any = None) -> Any:
+        """The central interval that holds a value with probability `level`: (lower, upper), or a table of both."""
+        if not 0 < level < 1:
+            raise InputError("level", level, "a probability between 0 and 1")
+        known = tuple(self.quantiles)
+        asked = np.asarray(ends(level)).round(9)
+        if asked[0] < known[0] or asked[1] > known[-1]:
+            raise InputError("level", level, f"at most {known[-1] - known[0]:g}, which `quantiles` span")
+        found, given = self._ahead(h, data, future)
+        lower, upper = np.moveaxis(at_levels(found, known, asked), -1, 0)
+        if given.form == "table":
+            return self._answer(given, {"lower": lower, "upper": upper})
+        return (lower[0], upper[0]) if given.form == "one" else (lower, upper)
+
+    def _ahead(self, h: int | None, data: Any, future: Any) -> tuple[np.ndarray, Panel]:
+        check_is_fitted(self, "network_")
+        steps = positive_int("h", self.horizon if h is None else whole(h))
+        given = self.past_ if data is None else panel(data, self.known, self.static)
+        ahead = known_future(future, given, self.known, steps)
+        known = [np.concatenate(pair) for pair in zip(given.known, ahead, strict=True)]
+        whole_panel = Panel(given.ids, given.y, known, given.static, given.times, given.unit, given.form)
+        origins = [Origin(k, len(y)) for k, y in enumerate(given.y)]
+        return self._quantiles(whole_panel, origins, steps), given
+
+    def _answer(self, given: Panel, columns: dict[str, np.ndarray]) -> Any:
+        """Arrays as they are; where a table came, a table (Arrow) goes."""
+        first = next(iter(columns.values()))
+        if given.form != "table":
+            return first[0] if given.form == "one" else first
+        import pyarrow as pa
+
+        steps = first.shape[1]
+        table = {"unique_id": np.repeat(np.asarray(given.ids, dtype=object), steps)}
+        if given.times is not None:
+            ahead = [written_times(times_after(t, steps, given.unit), given.unit) for t in given.times]
+            table["ds"] = np.concatenate(ahead)
+        return pa.table(table | {name: values.ravel() for name, values in columns.items()})
+
+    # ------------------------------------------------------------------------------------------ judging
+
+    def backtest(self, data: Any, h: int | None = None, windows: int = 10, step: int | None = None) -> Backtest:
+        """Forecasts from the last `windows` origins of every series, `step` (by default h) apart, against naive ones.
+
+        The model stays as it is fitted; for an honest answer the windows must lie after what it has learned from.
+        """
+        check_is_fitted(self, "network_")
+        given = panel(data, self.known, self.static)
+        steps = positive_int("h", self.horizon if h is None else whole(h))
+        apart = positive_int("step", steps if step is None else step)
+        origins = [
+            Origin(k, at)
+            for k, y in enumerate(given.y)
+            for at in (len(y) - steps - apart * w for w in reversed(range(positive_int("windows", windows))))
+            if at >= 2
+        ]
+        if not origins:
+            raise ShapeError("data", f"series of at most {max(map(len, given.y))} steps", f"{steps + 2} steps or more")
+        found = self._quantiles(given, origins, steps)
+        wanted = np.stack([given.y[o.series][o.at : o.at + steps] for o in origins])
+        pasts = [given.y[o.series][: o.at] for o in origins]
+        levels = tuple(self.quantiles)
+        shown = tuple(width for width in symmetric(levels) if width in (0.8, 0.9, 0.95))
+        return compare(pasts, wanted, found, levels, self.season, shown)
+
+    def score(self, data: Any, y: Any = None) -> float:
+        """Skill on the last `horizon` steps of `data`: 1 is perfect, 0 as good as the (seasonal) naive forecast."""
+        scores = self.backtest(data, windows=1).scores
+        return 1 - scores["model"]["MAE"] / scores["seasonal naive" if self.season > 1 else "naive"]["MAE"]
+
+    # ------------------------------------------------------------------------------------------ the folder
+
+    def save(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors`: weights, scalings, and the end of every series."""
+        check_is_fitted(self, "network_")
+        forecast_files.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The forecaster that `save` wrote, ready to go on. A cell of one's own must be registered by then."""
+        return forecast_files.load(cls, folder)
+
+
+def _thinned(origins: list[Origin], most: int) -> list[Origin]:
+    """At most so many, evenly spaced."""
+    if len(origins) <= most:
+        return origins
+    return [origins[k] for k in np.linspace(0, len(origins) - 1, most).round().astype(int)]

@@ -1,0 +1,138 @@
+"""Series to be forecast: one, several, or a long table `unique_id, ds, y` with covariates, as one panel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recurra.data.readers.cadence import CALENDARS, DAY, Cadence
+from recurra.errors import InputError, ShapeError
+from recurra.estimators import inputs
+
+
+@dataclass
+class Panel:
+    """n series. Times are whole numbers: microseconds where `unit` is "date" or "seconds", else as they came."""
+
+    ids: list[str]
+    y: list[np.ndarray]  # (T,)
+    known: list[np.ndarray]  # (T, F): covariates whose future is known
+    static: np.ndarray  # (n, S)
+    times: list[np.ndarray] | None = None  # (T,) int64
+    unit: str = "whole"
+    form: str = "series"  # "one" series, "series" or "table": answers come in the form the data came in
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def cut(self, start: int | None, stop: int | None) -> "Panel":
+        """The same steps of every series."""
+        piece = slice(start, stop)
+        times = None if self.times is None else [t[piece] for t in self.times]
+        y, known = [y[piece] for y in self.y], [x[piece] for x in self.known]
+        return Panel(self.ids, y, known, self.static, times, self.unit, self.form)
+
+
+def panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = ()) -> Panel:
+    """A panel from (T,), (n, T), a list of (T,), or a long table with the columns named."""
+    if isinstance(data, Panel):
+        return data
+    if inputs.column_names(data):
+        return _from_table(data, tuple(known), tuple(static))
+    if known or static:
+        raise InputError("data", type(data).__name__, f"a table with the columns {', '.join((*known, *static))}")
+    one = np.ndim(data) == 1 if not inputs.is_ragged(data) else False
+    y = [x[:, 0] for x in _univariate([data] if one else data)]
+    empty = [np.zeros((len(x), 0)) for x in y]
+    return Panel([str(k) for k in range(len(y))], y, empty, np.zeros((len(y), 0)), form="one" if one else "series")
+
+
+def _univariate(data: Any) -> list[np.ndarray]:
+    found = inputs.arrays(data)
+    for k, x in enumerate(found):
+        if x.shape[1] != 1:
+            raise ShapeError(f"data[{k}]", f"{x.shape[1]} numbers a step", "one: a series (T,)")
+    return found
+
+
+def _from_table(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> Panel:
+    columns = ("y", *known, *static)
+    values, names, times, unit = _read(data, columns)
+    y = [v[:, 0] for v in values]
+    last = 1 + len(known)
+    for name, v in zip(names, values, strict=True):
+        for column, constant in zip(static, (v[:, last:] == v[:1, last:]).all(axis=0), strict=True):
+            if not constant:
+                raise InputError(f"column {column!r}", f"values that change within {name!r}", "one value a series")
+    rows = np.stack([v[0, last:] for v in values])
+    return Panel(names, y, [v[:, 1:last] for v in values], rows, times, unit, form="table")
+
+
+def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> list[np.ndarray]:
+    """(steps, F) covariates of the future, series by series, in the order of the panel."""
+    if not columns:
+        return [np.zeros((steps, 0)) for _ in of.ids]
+    if data is None:
+        raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
+    values, names, _, _ = _read(data, tuple(columns))
+    by_name = dict(zip(names, values, strict=True))
+    found = []
+    for name in of.ids:
+        rows = len(by_name.get(name, ()))
+        if rows < steps:
+            raise ShapeError("future", f"{rows} rows of {name!r}", f"{steps}, one for each step to forecast")
+        found.append(by_name[name][:steps])
+    return found
+
+
+def _read(data: Any, columns: tuple[str, ...]) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str]:
+    """Columns of a long table as (T, columns), series by series; their names, and their times where there are any."""
+    from recurra.data.readers.arrow import from_table
+
+    found = from_table(data, task="transduction", features=columns, target=columns[0])
+    values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
+    names = [found.name(k) for k in range(len(found))]
+    if found.times is None:
+        return values, names, None, "whole"
+    return values, names, [np.asarray(t) for t in found.times], _unit(data)
+
+
+def _unit(data: Any) -> str:
+    """What the column of times holds, which the reader finds by its name or by its type."""
+    import pyarrow as pa
+
+    from recurra.data.readers.layout import TIME_NAMES
+    from recurra.data.readers.survey import is_dated
+
+    schema = data.schema if isinstance(data, pa.Table) else pa.table(data).schema
+    kinds = {name.lower(): schema.field(name).type for name in schema.names}
+    kind = next((kinds[name] for name in TIME_NAMES if name in kinds), None)
+    if kind is None or is_dated(kind):
+        return "date"
+    return "seconds" if pa.types.is_floating(kind) else "whole"
+
+
+def written_times(times: np.ndarray, unit: str) -> np.ndarray:
+    """Times as the table had them."""
+    if unit == "date":
+        return times.astype("datetime64[us]")
+    return times / 1e6 if unit == "seconds" else times
+
+
+def times_after(times: np.ndarray, steps: int, unit: str) -> np.ndarray:
+    """The next times of a series, by the clock, by months, or by business days, whichever its past keeps to."""
+    cadence = Cadence(unit == "date")
+    cadence.feed(times, np.ones(len(times) - 1, dtype=bool))
+    if len(times) < 2 or not cadence.steps:
+        raise InputError("ds", f"{len(times)} times without a common step", "evenly spaced times")
+    name, step = next(iter(cadence.steps.items()))
+    count, rest = CALENDARS[name](times)
+    ahead = count[-1] + (step or 1) * np.arange(1, steps + 1)
+    if name == "clock":
+        return ahead
+    if name == "business day":
+        days = np.busday_offset(np.datetime64("1970-01-01"), ahead, roll="forward")
+        return days.astype("datetime64[us]").astype(np.int64) + rest[-1]
+    months = ahead.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
+    return months + rest[-1] - (DAY if name == "month end" else 0)
