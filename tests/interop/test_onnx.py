@@ -180,6 +180,13 @@ def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
         rc.Recurrent(Sorted, 3, 4).export(tmp_path / "model.onnx")
 
 
+def test_what_the_runtime_lacks_is_named(tmp_path: Path) -> None:
+    smooth = torch.nn.functional.gelu
+    assert rc.layer("rnn", 3, 4, nonlinearity=smooth).export(tmp_path / "single.onnx").is_file()
+    with pytest.raises(ExportError, match=r"onnxruntime does not take the file: .*Erf"):
+        rc.layer("rnn", 3, 4, nonlinearity=smooth, dtype=torch.float64).export(tmp_path / "double.onnx")
+
+
 def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(DtypeError, match="bfloat16"):
         rc.LSTM(3, 4).bfloat16().export(tmp_path / "model.onnx")

@@ -3,7 +3,7 @@
 | stage | file | gives |
 |---|---|---|
 | 1 | `real.py` | complex equations in real numbers |
-| 2 | `operations.py` | a planned operation in ONNX's words |
+| 2 | `operations.py`, `render.py` (on `graph.py`) | planned nodes in ONNX's words |
 | 3 | `loop.py` | a cell over time: ONNX's Scan |
 | 4 | `layer.py` | depth, directions, lengths and states around the loops |
 | 5 | `module.py` | any module with layers inside: the rest is written by torch |

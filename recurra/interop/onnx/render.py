@@ -1,0 +1,67 @@
+"""Planned nodes as ONNX nodes. Columns are the last axis: one step, (B, n), and all of them, (T, B, n), are alike."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from ...engine.nodes import Matrix, Node, Vector
+from .graph import Graph
+from .operations import ONNX
+
+
+class Renderer:
+    """Writes nodes into a graph, where `load` gives what a node loads; `values` holds the name of each node's value."""
+
+    def __init__(self, graph: Graph, weights: dict[str, Tensor], load: Callable[[Node], str]):
+        self.graph, self.weights, self.load = graph, weights, load
+        self.values: dict[Node, str] = {}
+
+    def write(self, nodes: Iterable[Node]) -> None:
+        """Write nodes, arguments first; those that have a value already are left out."""
+        new = [node for node in nodes if node not in self.values]
+        groups: dict[Node, list[Node]] = {}
+        for node in new:
+            if node.op == "product":
+                groups.setdefault(node.args[0], []).append(node)
+        for node in new:
+            if node.op == "product":
+                self._products(node.args[0], groups)
+            else:
+                self.values[node] = self._value(node, [self.values[a] for a in node.args])
+
+    def _value(self, node: Node, args: list[str]) -> str:
+        graph = self.graph
+        if node.op == "const":
+            return graph.number(node.attr)
+        if node.op == "weight":
+            return graph.constant(self._vector(node.attr)[None], "vector")
+        if node.op == "load":
+            return self.load(node)
+        if node.op == "rowsum":
+            return graph.add(
+                "ReduceMax" if node.attr == "max" else "ReduceSum", args[0], graph.integers(-1), keepdims=1
+            )
+        if node.op == "expand":
+            return graph.add("Expand", args[0], graph.integers(1, node.width))
+        return ONNX[node.op](graph, args, node.attr)
+
+    def _products(self, operand: Node, groups: dict[Node, list[Node]]) -> None:
+        """All products of one operand at once, when the first of them is asked for."""
+        group = groups.pop(operand, [])
+        if not group:
+            return
+        stacked = torch.cat([self._matrix(node.attr) for node in group])
+        product = self.graph.add("MatMul", self.values[operand], self.graph.constant(stacked.t(), "matrix"))
+        parts = self.graph.split(product, [node.width for node in group], axis=-1)
+        self.values.update(zip(group, parts, strict=True))
+
+    def _vector(self, vector: Vector) -> Tensor:
+        low, high = vector.rows
+        weight = self.weights[vector.weight]
+        return weight[low:high, vector.col] if vector.col is not None else weight.reshape(-1)[low:high]
+
+    def _matrix(self, matrix: Matrix) -> Tensor:
+        """As rows of outputs: a product is `v Mᵀ`."""
+        weight = self.weights[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
+        return weight.t() if matrix.flipped else weight
