@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: ignore  (its stubs are older)
 from torch import Tensor, nn
 
 from recurra.cell import Cell
 from recurra.data.batching import Batches, collate
-from recurra.data.sequences import SequenceSet
-from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
+from recurra.data.sequences import SequenceSet, Task
+from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.estimators import inputs, storage
 from recurra.estimators.network import POOLS, SequenceNetwork
 from recurra.estimators.scaling import Scaling
@@ -32,7 +32,7 @@ SIZES = ("n_features_in_", "input_size_", "n_outputs_")
 class SequenceEstimator(BaseEstimator):
     """One answer a sequence. Subclasses say what a target is."""
 
-    task: ClassVar[str]
+    task: ClassVar[Task]
     loss: ClassVar[str]
 
     def __init__(
@@ -217,12 +217,7 @@ class SequenceEstimator(BaseEstimator):
     def load(cls, folder: str | Path) -> Self:
         """The estimator that `save` wrote. A cell of one's own must be registered by then."""
         config = storage.read_config(folder, (cls.__name__,))
-        storage.check_cell(config["options"].get("cell"), folder)
-        known = cls._get_param_names()
-        for name in config["options"]:
-            if name not in known:
-                raise OptionError(f"{Path(folder) / 'config.json'}, options", name, f"one of {', '.join(known)}")
-        self = cls(**config["options"])
+        self = cls(**storage.options_from_json(config["options"], cls().get_params(deep=False), folder))
         self._restore(config["fitted"], folder)
         self.network_ = self._build()
         tensors, _ = load_tensors(Path(folder) / "model.safetensors", like=self._tensors())

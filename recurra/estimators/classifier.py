@@ -31,7 +31,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     def _learn_targets(self, y: Any) -> tuple[np.ndarray, int]:
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError("y", f"1 class, {self.classes_.tolist()[0]!r}", "at least two classes")
         return numbers, len(self.classes_)
@@ -50,7 +50,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; y is not needed where X brings it along."""
         X, y = inputs.with_targets(X, y, self.task)
-        return super().score(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def _fitted(self) -> dict[str, Any]:
         return {"classes_": storage.labels_to_json(self.classes_)}

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recurra.errors import OptionError
 from recurra.estimators import storage
 from recurra.estimators.panel import Panel
 from recurra.estimators.scaling import Scaling
@@ -37,14 +36,12 @@ def save(model: "Forecaster", folder: str | Path) -> None:
 
 def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
     config = storage.read_config(folder, (KIND,))
-    path, options, fitted = Path(folder) / "config.json", config["options"], config["fitted"]
-    storage.check_cell(options.get("cell"), folder)
-    known = cls._get_param_names()
-    for name in options:
-        if name not in known:
-            raise OptionError(f"{path}, options", name, f"one of {', '.join(known)}")
-    sequences = {name: tuple(options[name]) for name in ("known", "static", "quantiles") if name in options}
-    model = cls(**{**options, **sequences})
+    path, fitted = Path(folder) / "config.json", config["fitted"]
+    options = storage.options_from_json(config["options"], cls().get_params(deep=False), folder)
+    sequences: dict[str, Any] = {
+        name: tuple(options[name]) for name in ("known", "static", "quantiles") if name in options
+    }
+    model = cls(**(options | sequences))
     try:
         _outline(model, fitted)
     except (KeyError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from recurra.data.sequences import SequenceSet
+from recurra.data.sequences import SequenceSet, Task
 from recurra.errors import InputError, ShapeError
 
 
@@ -42,7 +42,7 @@ def column_names(X: Any) -> list[Any]:
     return [] if names is None or callable(names) else list(names)
 
 
-def from_table(X: Any, target: str | Sequence[str] | None, task: str) -> SequenceSet:
+def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     """The sequences of a long table; `target` names the column of labels or numbers, if it has an unusual name."""
     from recurra.data.readers.arrow import from_table as read
 
@@ -61,7 +61,7 @@ def from_bare_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
     return SequenceSet.from_arrays(series, np.zeros((len(series), 1)), "regression", features=tuple(names))
 
 
-def targets_of(given: SequenceSet, task: str) -> np.ndarray:
+def targets_of(given: SequenceSet, task: Task) -> np.ndarray:
     """(n,) labels by their names, or (n, q) numbers, as the set has them."""
     if given.task != task:
         raise InputError("X", f"sequences for {given.task}", f"sequences for {task}, or targets y beside them")
@@ -98,7 +98,7 @@ def _series(x: Any, k: int) -> np.ndarray:
     return values
 
 
-def with_targets(X: Any, y: Any, task: str) -> tuple[Any, Any]:
+def with_targets(X: Any, y: Any, task: Task) -> tuple[Any, Any]:
     """X and its targets, taken from X itself where they are not given, or given as the name of a column."""
     if is_table(X) and (y is None or isinstance(y, str)):
         X, y = from_table(X, y, task), None

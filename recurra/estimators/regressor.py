@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_array
 
 from recurra.estimators import inputs
@@ -23,8 +22,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     task = "regression"
     loss = "mse"
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # pyrefly: ignore  (its stubs are older)
         tags.target_tags.multi_output = True
         return tags
 
@@ -44,7 +43,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """R², the share of the variance that is explained; y is not needed where X brings it along."""
         X, y = inputs.with_targets(X, y, self.task)
-        return super().score(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def _scalings(self) -> dict[str, Scaling]:
         return {**super()._scalings(), "targets": self.target_scaling_}

@@ -68,11 +68,16 @@ def cell_name(cell: type[Cell] | str) -> str:
     )
 
 
-def check_cell(name: Any, folder: str | Path) -> None:
-    """A clear word about a cell that this process does not know."""
+def options_from_json(stored: dict[str, Any], known: dict[str, Any], folder: str | Path) -> dict[str, Any]:
+    """Constructor arguments, among those `known`; a cell that this process does not know gets a clear word."""
+    path, name = Path(folder) / "config.json", stored.get("cell")
     if not isinstance(name, str) or name not in registry():
         expected = f"a registered cell; import the module that registers it first, or {nearest(str(name), registry())}"
-        raise UnknownNameError(f"{Path(folder) / 'config.json'}, cell", repr(name), expected)
+        raise UnknownNameError(f"{path}, cell", repr(name), expected)
+    for option in stored:
+        if option not in known:
+            raise OptionError(f"{path}, options", option, nearest(option, known))
+    return stored
 
 
 def _plain(name: str, value: Any) -> Any:

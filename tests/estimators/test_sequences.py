@@ -31,7 +31,7 @@ def waves(n: int = 60, ragged: bool = False, seed: int = 0) -> tuple[list[np.nda
     return series, np.where(frequency > 0.6, "fast", "slow"), frequency
 
 
-def long_table(series: list[np.ndarray], **more: np.ndarray) -> dict[str, list]:
+def long_table(series: list[np.ndarray], **more: np.ndarray) -> dict:
     """One row a step; what belongs to a sequence stands on all its rows."""
     names = [f"s{k}" for k, x in enumerate(series) for _ in x]
     table = {"unique_id": names, "a": np.concatenate(series)[:, 0], "b": np.concatenate(series)[:, 1]}
