@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import speed_gpu  # pyrefly: ignore
 import torch
 from bars import bar_chart  # pyrefly: ignore
 from timing import Job, barrier_seconds, copy_job, interleaved, matrix_job  # pyrefly: ignore
@@ -84,22 +85,22 @@ def jobs(module: nn.Module, x: Tensor) -> dict[str, Job]:
 # ---------------------------------------------------------------------------------------------------- one size
 
 
-def measure(cells: tuple[str, ...], size: tuple[int, ...], rounds: int, device: str = "cpu") -> list[dict]:
+def measure(cells: tuple[str, ...], size: tuple[int, ...], rounds: int) -> list[dict]:
     steps, batch, inputs, units = size
-    x = torch.randn(steps, batch, inputs, device=device)
-    matrix, matrix_operations = matrix_job(device)
+    x = torch.randn(steps, batch, inputs)
+    matrix, matrix_operations = matrix_job()
     table: dict[tuple[str, str, str], Job] = {("matrix", "", ""): matrix}
     copy, copy_bytes = copy_job()
     table["copy", "", ""] = copy
     counts = {}
     for name in cells:
-        layer = build(name, inputs, units).to(device)
+        layer = build(name, inputs, units)
         counts[name] = (*operations(layer, x), any(not of_x for *_, of_x in _products(layer, x)))
         table |= {(name, "recurra", kind): job for kind, job in jobs(layer, x).items()}
         if name in TWINS:
-            twin = TWINS[name](inputs, units).to(device)
+            twin = TWINS[name](inputs, units)
             table |= {(name, "torch.nn", kind): job for kind, job in jobs(twin, x).items()}
-    medians = interleaved(table, rounds, device)
+    medians = interleaved(table, rounds)
     rates = matrix_operations / medians["matrix", "", ""], copy_bytes / medians["copy", "", ""]
     kinds = ("inference", "training")
     return [_row(name, kind, size, medians, counts[name], rates) for name in cells for kind in kinds]
@@ -203,35 +204,35 @@ def main() -> None:
     arguments.add_argument("--all", action="store_true", help="every cell of the registry")
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--rounds", type=int, default=7)
-    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given = arguments.parse_args()
+    if given.device == "cuda":
+        speed_gpu.main()
+        return
     torch.set_num_threads(given.threads)
     zoo = tuple(sorted(rc.registry())) if given.all else (*CELLS, *MORE)
     rows: list[dict] = []
-    barriers = [barrier_seconds(given.threads)] if given.device == "cpu" else []
+    barriers = [barrier_seconds(given.threads)]
     for size in SIZES:
         print(f"\n(T, B, D, H) = {size}; load {os.getloadavg()[0]:.1f}", flush=True)
-        rows += (found := measure((*zoo, *UNSEEN), size, given.rounds, given.device))
+        rows += (found := measure((*zoo, *UNSEEN), size, given.rounds))
         print("\n".join(map(show, found)), flush=True)
     about: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
         "machine": platform.machine(),
-        "device": given.device,
         "threads": given.threads,
         "load": os.getloadavg(),
     }
-    if given.device == "cpu":
-        barriers.append(barrier_seconds(given.threads))
-        about |= {"barrier seconds": barriers, "loops": against_loops(given.rounds), "step": step_seconds(given.rounds)}
-        for loop in about["loops"]:
-            print(f"  {loop['cell']:22} training", *(f"{r:.1f} × {n}" for n, r in loop["times faster than"].items()))
-        print("  one streamed step:", *(f"{n} {1e6 * s:.0f} µs" for n, s in about["step"].items()))
-        print("  threads meet in", *(f"{1e9 * s:.0f} ns" for s in barriers))
+    barriers.append(barrier_seconds(given.threads))
+    about |= {"barrier seconds": barriers, "loops": against_loops(given.rounds), "step": step_seconds(given.rounds)}
+    for loop in about["loops"]:
+        print(f"  {loop['cell']:22} training", *(f"{r:.1f} × {n}" for n, r in loop["times faster than"].items()))
+    print("  one streamed step:", *(f"{n} {1e6 * s:.0f} µs" for n, s in about["step"].items()))
+    print("  threads meet in", *(f"{1e9 * s:.0f} ns" for s in barriers))
     RESULTS.mkdir(exist_ok=True)
-    name = "speed" if given.device == "cpu" else f"speed-{given.device}"
-    (RESULTS / f"{name}.json").write_text(json.dumps(about | {"rows": rows}, indent=1))
-    picture(rows, RESULTS / f"{name}.svg")
+    (RESULTS / "speed.json").write_text(json.dumps(about | {"rows": rows}, indent=1))
+    picture(rows, RESULTS / "speed.svg")
 
 
 if __name__ == "__main__":

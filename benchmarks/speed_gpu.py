@@ -134,13 +134,13 @@ def short_products(dtype: str) -> None:
 
 
 def rows(size: tuple[int, ...]) -> list[dict]:
-    found = []
+    found: list[dict] = []
     for name in (*PEERS, *CELLS):
         for dtype in dtypes_of(name):
             short_products(dtype)
             infer, train = jobs(name, dtype, size)
             few = {"samples": 3, "calls": 2} if name in PEERS and dtype != "fp16" else {}
-            row = {"cell": name, "dtype": dtype, **dict(zip("TBDH", size, strict=True))}
+            row: dict = {"cell": name, "dtype": dtype, **dict(zip("TBDH", size, strict=True))}
             row |= {"forward_ms": milliseconds(infer, **few), "train_ms": milliseconds(train, **few)}
             found.append(row | {"train_bytes": memory(train)})
     best = next(r for r in found if r["cell"] == "cuDNN LSTM" and r["dtype"] == "fp16")

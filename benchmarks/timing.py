@@ -15,31 +15,27 @@ from recurra.engine.render import Rendered, Tables
 Job = Callable[[], object]
 
 
-def timed(job: Job, device: str = "cpu") -> float:
+def timed(job: Job) -> float:
     """Seconds one run takes."""
-    if device != "cpu":
-        torch.cuda.synchronize(device)
     start = time.perf_counter()
     job()
-    if device != "cpu":
-        torch.cuda.synchronize(device)
     return time.perf_counter() - start
 
 
-def interleaved(jobs: Mapping[Hashable, Job], rounds: int, device: str = "cpu") -> dict[Hashable, float]:
+def interleaved(jobs: Mapping[Hashable, Job], rounds: int) -> dict[Hashable, float]:
     """The median of each job's times; a first round, not counted, warms up."""
     times: dict[Hashable, list[float]] = {key: [] for key in jobs}
     for number in range(rounds + 1):
         for key, job in jobs.items():
-            seconds = timed(job, device)
+            seconds = timed(job)
             if number:
                 times[key].append(seconds)
     return {key: median(values) for key, values in times.items()}
 
 
-def matrix_job(device: str = "cpu") -> tuple[Job, float]:
+def matrix_job() -> tuple[Job, float]:
     """A 2048³ product in float32, and its floating point operations."""
-    a, b = torch.randn(2, 2048, 2048, device=device)
+    a, b = torch.randn(2, 2048, 2048)
     return lambda: a @ b, 2.0 * 2048**3
 
 

@@ -101,7 +101,7 @@ def test_second_derivatives_forward_mode_and_vmap():
     (first,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum(), x)
     assert second.abs().sum() > 0
-    _, tangent = torch.func.jvp(lambda v: model(v)[0], (x.detach(),), (torch.ones_like(x),))
+    tangent = torch.func.jvp(lambda v: model(v)[0], (x.detach(),), (torch.ones_like(x),))[1]
     assert tangent.abs().sum() > 0
     many = torch.func.vmap(lambda v: model(v)[0])(torch.randn(3, 4, 2, 32, device="cuda"))
     assert many.shape == (3, 4, 2, 64)

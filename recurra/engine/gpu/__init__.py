@@ -1,6 +1,7 @@
 """The GPU engine: a plan as one persistent kernel.
 
-`tiling.py` decides who computes what, `render.py` writes the kernel, over the helpers of `tiles_gluon.py` (NVIDIA) or
-`tiles_triton.py` (Triton's interpreter, one program); `elementary.py` holds the functions of numbers, `run.py` calls it
-all. Nothing here imports Triton before a kernel is wanted.
+`tiling.py` decides who computes what. `render.py` writes the kernel step by step: `places.py` knows where values lie,
+`products.py` how a program waits for what it multiplies, `elementary.py` the functions of numbers, `text.py` holds the
+growing text. Its words are those of `tiles_gluon.py` (NVIDIA) or `tiles_triton.py` (Triton's interpreter). `run.py`
+calls it, `after.py` does what is left for after the loop, `describe.py` tells a person about it.
 """

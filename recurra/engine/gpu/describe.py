@@ -2,10 +2,9 @@
 
 import torch
 
-from ..nodes import Node
 from ..schedule import Schedule
 from .run import OnGpu
-from .tiling import Tiling
+from .tiling import Tiling, is_x
 
 PLACES = {
     "registers": "its weights stay in registers",
@@ -43,7 +42,7 @@ def _stages(schedule: Schedule) -> list[str]:
     lines = []
     for number, level in enumerate(schedule.levels, 1):
         for group in level:
-            looped = [lane for lane in group.lanes if any(not _is_x(a) for a in lane.args)]
+            looped = [lane for lane in group.lanes if any(not is_x(a) for a in lane.args)]
             if looped:
                 lines.append(
                     f"    {number}. wait for what the others wrote, {len(looped)} products → {group.width} columns"
@@ -51,7 +50,3 @@ def _stages(schedule: Schedule) -> list[str]:
             fused = sum(node.is_elementwise for node in group.body if node not in group.loads)
             lines.append(f"    {number}. {fused} operations on each number of {group.width} columns")
     return lines
-
-
-def _is_x(operand: Node) -> bool:
-    return operand.op == "load" and operand.attr.buffer == "x"

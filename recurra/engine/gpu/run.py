@@ -15,11 +15,12 @@ from torch import Tensor
 from ...cell import TIME
 from .. import build
 from ..cpu import Compiled
-from ..nodes import Matrix, Node
-from ..over_time import runs
-from ..plan import Plan, Product
+from ..nodes import Node
+from ..plan import Plan
 from ..schedule import Schedule, schedule
+from .after import After, ends_of, matrix_of
 from .render import Rendered, render
+from .text import Kind
 from .tiling import Tiling, tiling
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -112,17 +113,9 @@ class OnGpu:
         return self.loops[asked]
 
     def _new_loop(self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device) -> Loop:
-        rendered = render(
-            self.backward_schedule if backward else self.forward_schedule,
-            self.plan,
-            shape,
-            8 * self.dtype.itemsize,
-            precision,
-            backward=backward,
-            ragged=ragged,
-            trains=self.trains,
-            interpreted=device.type == "cpu",
-        )
+        chosen = self.backward_schedule if backward else self.forward_schedule
+        bits, interpreted = 8 * self.dtype.itemsize, device.type == "cpu"
+        rendered = render(chosen, self.plan, shape, Kind(backward, ragged, self.trains, interpreted, bits, precision))
         return Loop(rendered, shape, _loaded(rendered.text).kernel)
 
     # ------------------------------------------------------------------------------------------ forward
@@ -240,7 +233,7 @@ class OnGpu:
         self._bind_cotangents(bound, cotangents, steps, batch, room)
         room.fill_rest(bound, loop, self.backward_schedule, batch)
         loop(bound, steps, batch)
-        after = _After(self, bound, given, steps, batch)
+        after = After(self.plan, bound, given, steps, batch)
         dx = after.input() if self.plan.needs_x else x.new_empty(0)
         dstates = [
             after.initial(s.name, d) for s, d in zip(self.plan.states, cotangents[1], strict=True) if wants_states
@@ -278,7 +271,7 @@ class OnGpu:
     def _spread(self, final: Tensor, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
         """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
         spread = final.new_zeros(steps, batch, final.shape[2])
-        ends, row = _ends(bound, steps, batch), torch.arange(batch, device=final.device)
+        ends, row = ends_of(bound, steps, batch), torch.arange(batch, device=final.device)
         for j in range(final.shape[1]):
             t = ends - 1 - j
             spread[t.clamp(min=0), row] += torch.where((t >= 0)[:, None], final[:, j], 0.0)
@@ -295,10 +288,6 @@ def _own(rows: Tensor, steps: int) -> Tensor:
 def _precision(dtype: torch.dtype) -> str:
     """32-bit numbers multiplied as torch multiplies them: shortened where that is allowed, in three products if not."""
     return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
-
-
-def _ends(bound: Mapping[str, Tensor], steps: int, batch: int) -> Tensor:
-    return bound["lengths"].long() if "lengths" in bound else torch.full((batch,), steps, device=bound["x"].device)
 
 
 class _Room:
@@ -336,111 +325,11 @@ def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
         (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == "x"
     ]
     if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
-        return _matrix(given, parts[0][1])
+        return matrix_of(given, parts[0][1])
     whole = x.new_zeros(lane.width, x.shape[1])
     for offset, matrix in parts:
-        whole[:, offset : offset + matrix.deep] += _matrix(given, matrix)
+        whole[:, offset : offset + matrix.deep] += matrix_of(given, matrix)
     return whole
-
-
-def _matrix(given: Mapping[str, Tensor], matrix: Matrix) -> Tensor:
-    """(wide, deep), as a product uses it."""
-    weight = given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-    return weight.t() if matrix.flipped else weight
-
-
-class _After:
-    """What is left when the loop is done: products over all steps at once."""
-
-    def __init__(self, made: OnGpu, bound: dict[str, Tensor], given: dict[str, Tensor], steps: int, batch: int):
-        self.plan, self.bound, self.given, self.steps, self.batch = made.plan, bound, given, steps, batch
-
-    def delta(self, run: list[Product]) -> Tensor:
-        first, last = run[0].delta, run[-1].delta
-        return self.bound[first.buffer][:, first.offset : last.offset + last.width]
-
-    def over_time(self, run: list[Product]) -> Tensor:
-        """The gradients of some matrices: δᵀ times what they multiplied."""
-        delta, load = self.delta(run), run[0].operand
-        columns = slice(load.offset, load.offset + run[0].matrix.deep)
-        if run[0].state is None:
-            assert self.plan.backward is not None
-            source = self.plan.backward.buffers[load.buffer].source
-            return delta.t() @ self.bound[f"hist:{source}" if source else load.buffer][:, columns]
-        lag = min(run[0].lag, self.steps)
-        history = self.bound[f"hist:{run[0].state}"][:, columns]
-        total = delta[lag * self.batch :].t() @ history[: (self.steps - lag) * self.batch]
-        for t in range(lag):
-            early = delta[t * self.batch : (t + 1) * self.batch]
-            total = torch.addmm(total, early.t(), self._start(run[0].state, run[0].lag - 1 - t)[:, columns])
-        return total
-
-    def _start(self, state: str, slot: int) -> Tensor:
-        start = self.bound[f"init:{state}"]
-        return start[slot] if start.dim() == 3 else start
-
-    def input(self) -> Tensor:
-        width = self.bound["x"].shape[1]
-        total: Tensor | None = None
-        if "dx" in self.bound:
-            total = self.bound["dx"]
-            self._clear_untouched(total)
-        for run in runs(self.plan):
-            if run[0].operand.buffer != "x":
-                continue
-            low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
-            part = self.delta(run) @ torch.cat([_matrix(self.given, p.matrix) for p in run])
-            if total is None and high - low == width:
-                total = part
-            else:
-                total = torch.zeros_like(self.bound["x"]) if total is None else total
-                total[:, low:high] += part
-        return torch.zeros_like(self.bound["x"]) if total is None else total
-
-    def _clear_untouched(self, dx: Tensor) -> None:
-        assert self.plan.backward is not None
-        written: set[int] = set()
-        for out in self.plan.backward.outs:
-            if out.buffer == "dx":
-                written |= set(range(out.offset, out.offset + out.node.width))
-        for column in set(range(dx.shape[1])) - written:
-            dx[:, column] = 0
-
-    def initial(self, name: str, final: Tensor | None) -> Tensor:
-        """The cotangent of a state's initial value."""
-        state = next(s for s in self.plan.states if s.name == name)
-        total = torch.zeros(state.depth, self.batch, state.size, dtype=torch.float32, device=self.bound["x"].device)
-        for lag in state.delays or (1,):
-            for t in range(min(lag, self.steps)):
-                total[lag - 1 - t] += self._received(name, lag, t, bool(state.delays))
-        carried = (name, 1) in self.plan.carries and not state.delays
-        if final is not None and not carried and name != TIME:
-            self._pass_through(total, final)
-        total = total.to(self.bound["x"].dtype)
-        return total.transpose(0, 1).contiguous() if state.delays else total[0]
-
-    def _received(self, name: str, lag: int, t: int, delayed: bool) -> Tensor:
-        """What a value before the first step gets from step `t`, which saw it `lag` steps back."""
-        rows = slice(t * self.batch, (t + 1) * self.batch)
-        state = next(s for s in self.plan.states if s.name == name)
-        total = torch.zeros(self.batch, state.size, dtype=torch.float32, device=self.bound["x"].device)
-        if (name, lag) in self.plan.carries:
-            buffer = self.plan.carries[name, lag]
-            total += self.bound[buffer][rows] if delayed else self.bound[f"dinit:{name}"]
-        for product in self.plan.products:
-            if product.state == name and product.lag == lag:
-                low, delta = product.operand.offset, product.delta
-                here = self.bound[delta.buffer][rows, delta.offset : delta.offset + delta.width]
-                total[:, low : low + product.matrix.deep] += here @ _matrix(self.given, product.matrix)
-        return total
-
-    def _pass_through(self, total: Tensor, final: Tensor) -> None:
-        """Of a sequence shorter than the state is deep, the last values are initial ones."""
-        ends, row = _ends(self.bound, self.steps, self.batch), torch.arange(self.batch, device=final.device)
-        values = final if final.dim() == 3 else final[:, None]
-        for j in range(values.shape[1]):
-            slot = j - ends
-            total[slot.clamp(min=0), row] += torch.where((slot >= 0)[:, None], values[:, j], 0.0)
 
 
 @functools.cache

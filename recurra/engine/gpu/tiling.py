@@ -67,7 +67,7 @@ def _placed(schedule: Schedule, size: int, shape: Tiling) -> Tiling:
 
 def _pieces(group: Group, size: int) -> int:
     """Pieces of the operands of a group, each as deep as one warp takes at a time."""
-    operands = {a: a.width for lane in group.lanes for a in lane.args if not _is_x(a)}
+    operands = {a: a.width for lane in group.lanes for a in lane.args if not is_x(a)}
     return sum(-(-width * size // 64) for width in operands.values())
 
 
@@ -78,9 +78,9 @@ def recurrent(schedule: Schedule) -> list:
         for group in schedule.groups
         for lane in group.lanes
         for operand, matrix in zip(lane.args, lane.attr, strict=True)
-        if not _is_x(operand)
+        if not is_x(operand)
     ]
 
 
-def _is_x(operand: Node) -> bool:
+def is_x(operand: Node) -> bool:
     return operand.op == "load" and operand.attr.buffer == "x"

@@ -1,0 +1,205 @@
+"""Products inside the loop: what they multiply, how a program waits for it, where its weights lie."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..lowering import Unsupported
+from ..nodes import Load, Matrix, Node
+from ..plan import Out, Plan
+from ..schedule import Group, Schedule
+from .places import Places
+from .text import Text
+from .tiling import is_x
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an operand of a product lies at this step."""
+
+    base: str
+    there: str
+    stride: int
+    deep: int
+    waits: bool
+    rank: tuple[int, int]  # how lately it is written: what to look at first while waiting
+
+
+class Products:
+    def __init__(self, schedule: Schedule, plan: Plan, text: Text, places: Places):
+        self.schedule, self.plan, self.text, self.places = schedule, plan, text, places
+        self.tiling, self.kind = text.tiling, text.kind
+        self.chunk = 512 // self.kind.bits  # four threads with sixteen bytes each
+        self.exchanged: set[str] = set()  # what programs wait for
+        self.lanes: list[tuple[Node, int]] = []  # whose product with x is made before the loop; its first column
+        self.lane_columns = sum(lane.width for g in schedule.groups for lane in g.lanes if any(map(is_x, lane.args)))
+        self.settled: set[Node] = set()  # operands all of which were seen at this step
+        self.weight_tiles: list[tuple[str, str, str]] = []  # (variable, how to load it, the argument)
+        self.order = {(o.buffer, o.offset): i for i, o in enumerate(o for g in schedule.groups for o in g.stores)}
+        self._find_exchanged()
+
+    def shelves(self) -> list[str]:
+        if self.tiling.weights != "shared" or self.kind.interpreted or not self.weight_tiles:
+            return []
+        t, like = self.tiling, self.weight_tiles[0][2]
+        return [f"shelf_ = shelf({len(self.weight_tiles)}, {self.chunk}, {t.columns}, {t.warps}, {like})"]
+
+    def _find_exchanged(self) -> None:
+        """What programs wait for: operands of products that the loop itself makes."""
+        made = {out.node: out for g in self.schedule.groups for out in g.stores if not out.node.is_leaf}
+        self.made: dict[Node, Out] = {}
+        for out in (o for g in self.schedule.groups for o in g.stores):
+            self.made.setdefault(out.node, out)
+        written = {out.buffer for out in made.values()} | {o.buffer for g in self.schedule.groups for o in g.stores}
+        for lane in (lane for g in self.schedule.groups for lane in g.lanes):
+            for operand in lane.args:
+                buffer = operand.attr.buffer if operand.op == "load" else self.made[operand].buffer
+                if buffer in written:
+                    self.exchanged.add(self.places.symbol(buffer))
+
+    def _source(self, operand: Node) -> Source:
+        if operand.op != "load":
+            out = self.made[operand]
+            size = self.places.size(out.buffer)
+            base = f"{self.text.pointer(self.places.symbol(out.buffer))} + at * {size} + {out.offset}"
+            return Source(base, "batch > 0", size, operand.width, True, (0, self.order[out.buffer, out.offset]))
+        at, size = operand.attr, self.places.size(operand.attr.buffer)
+        if at.buffer in self.places.states and not self.kind.backward:
+            hist, start = self.text.pointer(f"hist:{at.buffer}"), self.text.pointer(f"init:{at.buffer}")
+            base = (
+                f"choose(t >= {at.lag}, {hist} + (at - {at.lag} * batch) * {size},"
+                f" {start} + ({at.lag - 1} - t) * batch * {size}) + {at.offset}"
+            )
+            return Source(base, "batch > 0", size, operand.width, True, (-at.lag, self._rank(at)))
+        waits = at.buffer in self.exchanged
+        if self.kind.backward and self.schedule.buffers[at.buffer].source:
+            raise Unsupported("a product with a state in its own derivative")
+        base = f"{self.text.pointer(at.buffer)} + (at + {at.lag} * batch) * {size} + {at.offset}"
+        there = f"t + {at.lag} < steps" if at.lag else "batch > 0"
+        return Source(base, there, size, operand.width, waits, (-at.lag, self._rank(at)))
+
+    def _rank(self, at: Load) -> int:
+        return self.order.get((at.buffer, at.offset), 0)
+
+    def write(self, group: Group, mark: int) -> None:
+        """Lanes of a group. What multiplies numbers that are there is done first, while others are on their way; then
+        wait, multiply those, and look whether all of them had come."""
+        operands = list(dict.fromkeys(a for lane in group.lanes for a in lane.args if not is_x(a)))
+        sources = {operand: self._source(operand) for operand in operands}
+        looping = [lane for lane in group.lanes if any(a in sources for a in lane.args)]
+        sums = {lane: f"sum{i}" for i, lane in enumerate(looping)}
+        bases = {operand: f"base_{mark}_{i}" for i, operand in enumerate(operands)}
+        self.text.step += [f"{bases[operand]} = {sources[operand].base}" for operand in operands]
+        there = [o for o in operands if o in self.settled or not sources[o].waits]
+        coming = [o for o in operands if o not in there]
+        self.text.step += [f"{name} = none" for name in sums.values()]
+        self.text.step += self._dots(there, {o: replace(sources[o], waits=False) for o in there}, bases, sums)
+        if coming:
+            self._await(coming, sources, bases, sums)
+        self.settled |= set(coming)
+        self.text.step += [f"{name} = put(bench_, {i}, {name})" for i, name in enumerate(sums.values())]
+        for i, lane in enumerate(looping):
+            self.text.step.append(f"n{lane.index} = take(bench_, {i}, sum{i}, {self.text.shape})")
+        for lane in group.lanes:
+            self._with_input(lane, lane in sums)
+
+    def _dots(self, operands: list[Node], sources: dict[Node, Source], bases: dict, sums: dict) -> list[str]:
+        lines = []
+        parts = [(operand, start) for operand in operands for start in self._starts(operand.width)]
+        for batch in batched(parts, self.tiling.depth):
+            for number_, (operand, start) in enumerate(batch):
+                place = self._operand_call(bases[operand], sources[operand], start)
+                lines.append(f"part{number_} = operand({place})")
+            for number_, (operand, start) in enumerate(batch):
+                for lane, matrix in _users(list(sums), operand):
+                    tile = self._weight(matrix, start)
+                    lines.append(f'{sums[lane]} = dot(part{number_}, {tile}, {sums[lane]}, "{self.kind.precision}")')
+        return lines
+
+    def _await(self, coming: list[Node], sources: dict[Node, Source], bases: dict, sums: dict) -> None:
+        self._look_early(coming, sources, bases)
+        waited = {lane: name for lane, name in sums.items() if any(a in coming for a in lane.args)}
+        self.text.step += [f"have{name} = {name}" for name in waited.values()]
+        self.text.step += ["waiting = 1", "settled = 0", "while waiting != 0:"]
+        lines = [f"{name} = have{name}" for name in waited.values()]
+        lines += self._dots(coming, sources, bases, waited)
+        # NaN: something may have been missing. If all is there now, one more round settles it.
+        lines.append(f"waiting = undefined({' + '.join(waited.values())}) * (1 - settled)")
+        calls = [
+            f"absent({self._operand_call(bases[operand], sources[operand], start)})"
+            for operand in coming
+            for start in self._starts(operand.width)
+        ]
+        lines += ["if waiting != 0:", *_joined("    missing", calls)]
+        lines += ["    settled = 1 - missing", "    waiting = waiting * 0 + 1"]
+        self.text.step += ["    " + line for line in lines]
+
+    def _look_early(self, coming: list[Node], sources: dict[Node, Source], bases: dict[Node, str]) -> None:
+        """Wait for the number that is written last, of each program: cheaper than asking for all of them again."""
+        latest = max(coming, key=lambda operand: sources[operand].rank)
+        source = sources[latest]
+        place = f"{bases[latest]}, {source.there}, first_row, batch, {source.stride}, {source.deep}"
+        call = f"early({place}, {self.text.shape})"
+        self.text.step += [f"hint = {call}", "while hint != 0:", f"    hint = {call}"]
+
+    def _operand_call(self, base: str, source: Source, start: int) -> str:
+        there = f"({source.there}) & (hint == 0)" if source.waits else source.there
+        t = self.tiling
+        return (
+            f"{base}, {there}, first_row, batch, {source.stride}, {start}, {source.deep}, {self.chunk},"
+            f" {t.rows}, {t.warps}"
+        )
+
+    def _starts(self, deep: int) -> range:
+        return range(0, deep, self.chunk * self.tiling.warps)
+
+    def _weight(self, matrix: Matrix, start: int) -> str:
+        """The variable that holds a tile of a matrix, or the expression that gets it."""
+        columns = self.plan.equations.hoisted[matrix.weight][-1]
+        across, down = (1, columns) if matrix.flipped else (columns, 1)
+        pointer = self.text.pointer(f"weight:{matrix.weight}")
+        t = self.tiling
+        first = "first_column" if matrix.wide > 1 else "mine * 0"  # a single column is everybody's
+        load = (
+            f"weights({pointer} + {matrix.rows[0] * columns + matrix.cols[0]}, {first}, {across}, {down},"
+            f" {matrix.wide}, {start}, {matrix.deep}, {self.chunk}, {t.columns}, {t.warps})"
+        )
+        if t.weights == "memory":
+            return load
+        name = next((known for known, text, _ in self.weight_tiles if text == load), None)
+        if name is None:
+            name = f"w{len(self.weight_tiles)}"
+            self.weight_tiles.append((name, load, pointer))
+            if t.weights == "registers" or self.kind.interpreted:
+                self.text.before.append(f"{name} = {load}")
+            else:
+                self.text.before.append(f"keep(shelf_, {len(self.weight_tiles) - 1}, {load})")
+        if t.weights == "shared" and not self.kind.interpreted:
+            return f"kept(shelf_, {int(name[1:])}, {t.warps})"
+        return name
+
+    def _with_input(self, lane: Node, looped: bool) -> None:
+        """Add what the products with x gave before the loop."""
+        name = f"n{lane.index}"
+        if any(is_x(a) for a in lane.args):
+            column = sum(earlier.width for earlier, _ in self.lanes)
+            self.lanes.append((lane, column))
+            base = f"{self.text.pointer('pre')} + next_at * {self.lane_columns}"
+            given = self.text.soon(lane, base, self.lane_columns, column, lane.width)
+            self.text.step.append(f"{name} = {name} + {given}" if looped else f"{name} = {given}")
+        if lane.width == 1:  # everybody computes it: the first column of everybody's tile
+            self.text.step.append(f"{name} = across({name}, (col - first_column) == 0, False, {self.text.shape})")
+        self.places.names[lane] = name
+
+
+def batched(parts: list, size: int) -> list[list]:
+    return [parts[i : i + size] for i in range(0, len(parts), size)]
+
+
+def _users(lanes: list[Node], operand: Node) -> list[tuple[Node, Matrix]]:
+    """Lanes that multiply an operand, and by what."""
+    return [(lane, m) for lane in lanes for a, m in zip(lane.args, lane.attr, strict=True) if a is operand]
+
+
+def _joined(name: str, calls: Iterable[str]) -> list[str]:
+    first, *rest = calls
+    return [f"{name} = {first}", *(f"{name} = {name.strip()} | {call}" for call in rest)]
