@@ -200,7 +200,7 @@ class UGRNN(Cell):
 
 @register("janet")
 class Janet(Cell):
-    """LSTM with nothing but its forget gate; β makes it write a little less than it forgets."""
+    """LSTM with nothing but its forget gate; β makes it write a little more than it forgets."""
 
     paper, year = "van der Westhuizen & Lasenby, The Unreasonable Effectiveness of the Forget Gate", 2018
     keep, candidate = ("f",), "g"
