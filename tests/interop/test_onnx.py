@@ -14,6 +14,7 @@ from torch import Tensor
 import recurra as rc
 from recurra.errors import DtypeError, InputError
 from recurra.interop.onnx import ExportError, MissingPackageError, operations
+from recurra.interop.onnx.layer import LayerGraph
 from recurra.interop.onnx.real import recurrent_matrix
 
 EXACT = 2e-13  # float64, of the largest number of a result
@@ -158,6 +159,13 @@ def test_a_file_that_differs_never_replaces_a_good_one(tmp_path: Path, monkeypat
         Case("lstm").layer().export(path)
     assert path.read_bytes() == good
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_forgets_lengths_and_states_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LayerGraph, "_given_or", lambda self, given, otherwise, batch, axis: otherwise)
+    with pytest.raises(ExportError, match="the file differs from the model"):
+        Case("gru").layer(dtype=torch.float32).export(tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_no_runtime_takes_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

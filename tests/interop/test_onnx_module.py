@@ -35,7 +35,7 @@ class Words(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(11, 3)
         self.first = rc.layer("gru", 3, 4, num_layers=2, batch_first=True, dropout=0.5)
-        self.second = rc.LSTM(4, 4)
+        self.second = rc.LSTM(4, 4, modifiers=rc.Zoneout(0.2))
         self.head = nn.Linear(4, 5)
 
     def forward(self, words: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -45,11 +45,18 @@ class Words(nn.Module):
         return torch.log_softmax(self.head(h[-1]), -1), last
 
 
+def axes(value: onnx.ValueInfoProto) -> list[int | str]:
+    return [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+
+
 @torch.no_grad()
 def test_a_layer_with_a_head(tmp_path: Path) -> None:
     model = randomise(WithHead()).double()
     path = rc.export(model, tmp_path / "model.onnx", (torch.randn(4, 3, 3).double(), torch.tensor([4, 1, 2])))
     onnx.checker.check_model(str(path), full_check=True)
+    graph = onnx.load(path).graph
+    assert [axes(value) for value in graph.input] == [["time", "batch", 3], ["batch"]]
+    assert [axes(value) for value in graph.output] == [["time", "batch", 2]]
     for steps, batch in ((1, 1), (2, 7), (19, 2)):
         x, lengths = torch.randn(steps, batch, 3).double(), torch.randint(1, steps + 1, (batch,))
         near(run(path, x=x, lengths=lengths), [model(x, lengths)], EXACT)
@@ -97,7 +104,7 @@ def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
             return super().forward(x if x.sum() > 0 else -x)
 
     x, path = torch.randn(4, 3, 3), tmp_path / "model.onnx"
-    with pytest.raises(ExportError, match="'layer' always gets sequences of length 4"):
+    with pytest.raises(ExportError, match="'layer' always gets sequences of length 4: the module fixes it"):
         rc.export(Fixed(), path, x)
     with pytest.raises(ExportError, match="'layer' is called with resets or return_trace"):
         rc.export(Traced(), path, x)
@@ -110,7 +117,7 @@ def test_bad_examples(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(InputError, match="example: got None"):
         rc.export(WithHead(), path)
-    with pytest.raises(ExportError, match="'layer' always gets batches of 1: a size of 1 in the example"):
+    with pytest.raises(ExportError, match="'layer' always gets batches of 1: a size of 1 in the example is a constant"):
         rc.export(WithHead(), path, torch.randn(4, 1, 3))
     with pytest.raises(InputError, match=r"WithHead\.forward"):
         rc.export(WithHead(), path, {"y": torch.randn(4, 2, 3)})

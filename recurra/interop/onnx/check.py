@@ -114,7 +114,9 @@ def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> 
     """
     session, generator = Session(path), torch.Generator().manual_seed(0)
     values, structure = tree_flatten(dict(arguments))
-    worst = 0.0
+    count, worst = sum(isinstance(value, Tensor) for value in values), 0.0
+    if count != len(session.inputs):
+        raise ExportError(f"the file takes {len(session.inputs)} tensors, the example holds {count}")
     for grown in GROWTHS:
         drawn = iter(session.inputs)
         call = [_drawn(v, next(drawn)[1], grown, generator) if isinstance(v, Tensor) else v for v in values]
@@ -122,6 +124,8 @@ def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> 
             own = [v for v in tree_leaves(model(**tree_unflatten(call, structure))) if isinstance(v, Tensor)]
         tensors = [v for v in call if isinstance(v, Tensor)]
         given = session({name: v for (name, _), v in zip(session.inputs, tensors, strict=True)})
+        if len(given) != len(own):
+            raise ExportError(f"the file gives {len(given)} tensors, the model {len(own)}")
         for (name, found), expected in zip(given.items(), own, strict=True):
             worst = max(worst, _module_difference(name, found, expected, tensors[0]))
     return worst

@@ -55,7 +55,10 @@ def module_model(model: nn.Module, arguments: Mapping[str, Any]) -> Any:
 
 
 def _any_size(value: Any) -> Any:
-    return dict.fromkeys(range(value.dim()), torch.export.Dim.AUTO) if isinstance(value, Tensor) else None
+    """Every axis free that torch does not find fixed; to torch, an axis of size 1 is."""
+    if not isinstance(value, Tensor):
+        return None
+    return {axis: torch.export.Dim.AUTO for axis, size in enumerate(value.shape) if size != 1}
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -148,6 +151,7 @@ def _with_layers(model: Any, layers: Mapping[str, Recurrent]) -> Any:
         made[f"{name}/{number}"] = graph
         _put_in(graph, layers[name], list(node.input), list(node.output))
         nodes += graph.nodes
+    _name_sizes(model.graph, [sizes[node.input[0]][:2] for node in model.graph.node if node.domain == DOMAIN])
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(tensor for graph in made.values() for tensor in graph.initializers)
@@ -169,12 +173,22 @@ def _sizes(graph: Any) -> dict[str, list[int | str]]:
     return found
 
 
+def _name_sizes(graph: Any, seen: Sequence[Sequence[int | str]]) -> None:
+    """What the first layer sees as time and batch is called so; torch has numbered names."""
+    names = {str(old): new for old, new in zip(seen[0], ("time", "batch"), strict=True)} if seen else {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.dim_param in names:
+                axis.dim_param = names[axis.dim_param]
+
+
 def _require_free(name: str, axes: Sequence[int | str]) -> None:
     """Raises where a layer can see one length or one batch size only."""
     for size, what in zip(axes, ("sequences of length", "batches of"), strict=False):
         if isinstance(size, int):
-            why = "of 1 in the example, which torch takes for a constant" if size == 1 else "fixed by the module"
-            raise ExportError(f"layer {name!r} always gets {what} {size}: a size {why}")
+            one = "a size of 1 in the example is a constant to torch"
+            fixed = "the module fixes it, as len(tensor) and int() do; tensor.shape leaves it free"
+            raise ExportError(f"layer {name!r} always gets {what} {size}: {one if size == 1 else fixed}")
 
 
 def _put_in(graph: Graph, layer: Recurrent, inputs: Sequence[str], outputs: Sequence[str]) -> None:
