@@ -16,7 +16,13 @@ from .named import *  # noqa: F403
 if TYPE_CHECKING:
     from . import data, dynamics, estimators, inspect, models, reservoir, train
     from .dynamics import DynamicalSystem
-    from .estimators import Forecaster, SequenceClassifier, SequenceRegressor
+    from .estimators import (
+        Forecaster,
+        LanguageModelEstimator,
+        SequenceClassifier,
+        SequenceRegressor,
+        SequenceTagger,
+    )
     from .inspect import diagram, report
     from .interop.onnx import export
     from .models import CRF, HMM, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
@@ -35,10 +41,12 @@ _ROOMS = {
     "Forecaster": "estimators",
     "HMM": "models",
     "HierarchicalRNN": "models",
+    "LanguageModelEstimator": "estimators",
     "NARX": "models",
     "ScalarMix": "models",
     "SequenceClassifier": "estimators",
     "SequenceRegressor": "estimators",
+    "SequenceTagger": "estimators",
     "TDNN": "models",
     "diagram": "inspect",
     "export": "interop.onnx",
@@ -56,6 +64,7 @@ __all__ = [
     "Forecaster",
     "HMM",
     "HierarchicalRNN",
+    "LanguageModelEstimator",
     "LayerNorm",
     "NARX",
     "Readout",
@@ -65,6 +74,7 @@ __all__ = [
     "ScalarMix",
     "SequenceClassifier",
     "SequenceRegressor",
+    "SequenceTagger",
     "TDNN",
     "Trace",
     "VariationalDropout",

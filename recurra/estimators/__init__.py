@@ -3,6 +3,15 @@
 from recurra.estimators.backtest import Backtest
 from recurra.estimators.classifier import SequenceClassifier
 from recurra.estimators.forecaster import Forecaster
+from recurra.estimators.language import LanguageModelEstimator
 from recurra.estimators.regressor import SequenceRegressor
+from recurra.estimators.tagger import SequenceTagger
 
-__all__ = ["Backtest", "Forecaster", "SequenceClassifier", "SequenceRegressor"]
+__all__ = [
+    "Backtest",
+    "Forecaster",
+    "LanguageModelEstimator",
+    "SequenceClassifier",
+    "SequenceRegressor",
+    "SequenceTagger",
+]

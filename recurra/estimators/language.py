@@ -1,0 +1,147 @@
+"""What comes next in a text: rc.models.LanguageModel in scikit-learn's manner."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from recurra.cell import Cell
+from recurra.errors import InputError
+from recurra.estimators import storage
+from recurra.estimators.base import whole
+from recurra.models.language import LanguageModel, NextToken
+from recurra.models.language.vocabulary import build_vocabulary, vocabulary_from
+from recurra.train import randomness
+from recurra.train.fit import fit as train
+from recurra.train.tensorfile import load_tensors
+
+
+class LanguageModelEstimator(BaseEstimator):
+    """A language model of a text, or of several, which are joined by a line break.
+
+    cell, hidden_size, num_layers, dropout: of the network. level: "character", "word" or "subword". chunk: steps of
+    truncated backpropagation, `batch_size` places in the text side by side. validation: the last share of the text,
+    which judges the training; it stops after `patience` epochs without an improvement and keeps the best weights.
+
+    Fitted: `model_`, `tokens_`, `history_`. scikit-learn's checks do not apply: they bring arrays of numbers.
+    """
+
+    def __init__(
+        self,
+        cell: type[Cell] | str = "lstm",
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        level: str = "character",
+        dropout: float = 0.0,
+        *,
+        model_options: dict[str, Any] | None = None,
+        epochs: int = 10,
+        batch_size: int = 16,
+        chunk: int = 50,
+        lr: float = 5e-3,
+        optimizer: str = "adam",
+        clip: float | None = 1.0,
+        validation: float = 0.0,
+        patience: int = 3,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.cell, self.hidden_size, self.num_layers, self.level = cell, hidden_size, num_layers, level
+        self.dropout, self.model_options, self.epochs, self.batch_size = dropout, model_options, epochs, batch_size
+        self.chunk, self.lr, self.optimizer, self.clip, self.validation = chunk, lr, optimizer, clip, validation
+        self.patience, self.device, self.random_state, self.verbose = patience, device, random_state, verbose
+
+    def fit(self, X: str | Sequence[str], y: Any = None) -> Self:
+        """Learn from a text; `y` is not used."""
+        if not 0 <= self.validation < 1:
+            raise InputError("validation", self.validation, "a share from 0 to below 1")
+        text = X if isinstance(X, str) else "\n".join(X)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with randomness.undisturbed():
+            torch.manual_seed(seed)
+            self.model_ = self._build(build_vocabulary(self.level, text))  # pyrefly: ignore  (it names unknown levels)
+            self._train(self.model_.vocabulary.encode(text))
+        self.tokens_ = self.model_.vocabulary.tokens
+        return self
+
+    def _build(self, vocabulary: Any) -> LanguageModel:
+        sizes = whole(self.hidden_size), whole(self.num_layers)
+        return LanguageModel(vocabulary, *sizes, cell=self.cell, dropout=self.dropout, **(self.model_options or {}))
+
+    def _train(self, tokens: torch.Tensor) -> None:
+        cut = len(tokens) - int(self.validation * len(tokens))
+        lanes, chunk = whole(self.batch_size), whole(self.chunk)
+        held = self.model_.streams(tokens[cut:], 1, 4 * chunk) if cut < len(tokens) - 1 else None
+        result = train(
+            self.model_,
+            self.model_.streams(tokens[:cut], lanes, chunk),
+            held,
+            loss=NextToken(),
+            optimizer=self.optimizer,
+            lr=self.lr,
+            epochs=whole(self.epochs),
+            clip=self.clip,
+            patience=whole(self.patience) if held is not None else None,
+            device=self.device,
+            progress=self.verbose,
+        )
+        self.history_ = result.history
+        self.model_.eval().cpu()
+
+    @torch.no_grad()
+    def predict_proba(self, X: Sequence[str]) -> np.ndarray:
+        """(n, tokens): the probability of every token of `tokens_` to come next after each of the texts."""
+        check_is_fitted(self, "model_")
+        if isinstance(X, str):
+            raise InputError("X", "one text", "a list of texts")
+        ends = [self.model_(self.model_.vocabulary.encode(text)[:, None])[0][-1, 0] for text in X]
+        return torch.stack(ends).double().exp().numpy()
+
+    def predict(self, X: Sequence[str]) -> np.ndarray:
+        """(n,): the likeliest next token of each text."""
+        likely = self.predict_proba(X).argmax(axis=1)
+        return np.array(self.tokens_)[likely]
+
+    def generate(self, prompt: str = "", length: int = 200, **options: Any) -> str:
+        """The prompt and what may follow it; options are those of `LanguageModel.generate`: temperature, seed, …"""
+        check_is_fitted(self, "model_")
+        return self.model_.generate(prompt, length, **options)
+
+    def measure(self, X: str | Sequence[str]) -> dict[str, float]:
+        """Nats a token, perplexity, and bits a character of a text."""
+        check_is_fitted(self, "model_")
+        return self.model_.measure(X if isinstance(X, str) else "\n".join(X))
+
+    def score(self, X: str | Sequence[str], y: Any = None) -> float:
+        """The mean log-likelihood of a token, in nats: the higher the better."""
+        return -self.measure(X)["nats"]
+
+    def save(self, folder: str | Path) -> None:
+        """Write `config.json`, with the vocabulary, and `model.safetensors`."""
+        check_is_fitted(self, "model_")
+        options = storage.options_to_json(self.get_params(deep=False))
+        fitted = {"vocabulary": self.model_.vocabulary.to_config(), "history_": self.history_}
+        config = {"kind": type(self).__name__, "options": options, "fitted": fitted}
+        storage.write(folder, config, self.model_.state_dict())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The model that `save` wrote. A cell of one's own must be registered by then."""
+        config = storage.read_config(folder, (cls.__name__,))
+        self = cls(**storage.options_from_json(config["options"], cls().get_params(deep=False), folder))
+        try:
+            vocabulary, self.history_ = vocabulary_from(config["fitted"]["vocabulary"]), config["fitted"]["history_"]
+        except (KeyError, TypeError) as error:
+            path = str(Path(folder) / "config.json")
+            raise storage.ModelFileError(path, repr(error), "the vocabulary of a language model") from error
+        self.model_, self.tokens_ = self._build(vocabulary), vocabulary.tokens
+        weights, _ = load_tensors(Path(folder) / "model.safetensors", like=self.model_.state_dict())
+        self.model_.load_state_dict(weights)
+        self.model_.eval()
+        return self
