@@ -1,6 +1,8 @@
 """What the estimators for whole sequences share: what comes in, the training, the answers, the folder."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -17,6 +19,7 @@ from recurra.data.batching import Batches, collate
 from recurra.data.sequences import SequenceSet, Task
 from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.estimators import inputs, storage
+from recurra.estimators.exporting import Standalone
 from recurra.estimators.network import POOLS, SequenceNetwork
 from recurra.estimators.scaling import Scaling
 from recurra.train import randomness
@@ -29,7 +32,7 @@ TOGETHER = 256  # sequences answered at a time
 SIZES = ("n_features_in_", "input_size_", "n_outputs_")
 
 
-class SequenceEstimator(BaseEstimator):
+class SequenceEstimator(BaseEstimator, ABC):
     """One answer a sequence. Subclasses say what a target is."""
 
     task: ClassVar[Task]
@@ -65,13 +68,13 @@ class SequenceEstimator(BaseEstimator):
 
     # ------------------------------------------------------------------------------------------ for the subclasses
 
+    @abstractmethod
     def _learn_targets(self, y: Any) -> tuple[np.ndarray, int]:
         """What the network is taught, one row a sequence, and how many numbers it puts out."""
-        raise TypeError(f"{type(self).__name__} is abstract")
 
+    @abstractmethod
     def _fitted(self) -> dict[str, Any]:
         """Fitted attributes as plain JSON, beside the common ones."""
-        raise TypeError(f"{type(self).__name__} is abstract")
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -173,8 +176,6 @@ class SequenceEstimator(BaseEstimator):
 
     def _working_copy(self, device: torch.device) -> nn.Module:
         """On a CPU in float64, so that an answer does not depend on what else is in the batch."""
-        from copy import deepcopy
-
         network = deepcopy(self.network_).eval()
         return network.double() if device.type == "cpu" else network.to(device)
 
@@ -192,6 +193,16 @@ class SequenceEstimator(BaseEstimator):
         return series
 
     # ------------------------------------------------------------------------------------------ the folder
+
+    def export(self, path: str | Path) -> Path:
+        """Write one ONNX file: `x` (T, B, D) as the data is, `lengths` (B,) → probabilities, or numbers, (B, q)."""
+        from recurra.interop.onnx import export
+
+        check_is_fitted(self, "network_")
+        inputs, targets = self._scalings()["inputs"], self._scalings().get("targets")
+        middle = torch.tensor(inputs.mean, dtype=torch.float32)
+        module = Standalone(deepcopy(self.network_).eval(), inputs, targets).eval()
+        return export(module, path, (middle + torch.zeros(5, 3, self.input_size_), torch.tensor([5, 2, 4])))
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `load` reads them."""

@@ -73,7 +73,9 @@ def targets_of(given: SequenceSet, task: Task) -> np.ndarray:
 
 def arrays(X: Any) -> list[np.ndarray]:
     """Every series as (T, D) float64; what is wrong is named by its place."""
-    items = [given.numpy() for given in X.inputs] if isinstance(X, SequenceSet) else list(X)
+    if isinstance(X, SequenceSet) and X.inputs[0].ndim == 1 and not X.inputs[0].is_floating_point():
+        raise InputError("X", "sequences of tokens", "sequences of numbers, (T, D) each")
+    items = [example.inputs for example in X] if isinstance(X, SequenceSet) else list(X)
     if not items:
         raise InputError("X", "no sequence", "at least one")
     found = [_series(x, k) for k, x in enumerate(items)]

@@ -15,7 +15,7 @@ def mean_of_steps(y: Tensor, lengths: Tensor) -> Tensor:
 
 
 def last_step(y: Tensor, lengths: Tensor) -> Tensor:
-    return y[lengths - 1, torch.arange(len(lengths), device=y.device)]
+    return y[lengths - 1, torch.arange(y.shape[1], device=y.device)]
 
 
 def largest(y: Tensor, lengths: Tensor) -> Tensor:

@@ -216,3 +216,6 @@ def test_bad_series_are_named_by_their_place(classifier):
         clone(classifier).fit(series, ["one"] * 6)
     with pytest.raises(NotFittedError):
         clone(classifier).predict(series)
+    tokens = SequenceSet.from_arrays([torch.tensor([1, 2, 3])] * 6, [0, 1] * 3, "classification")
+    with pytest.raises(InputError, match="X: got sequences of tokens"):
+        clone(classifier).fit(tokens)
