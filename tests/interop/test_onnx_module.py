@@ -90,7 +90,7 @@ def test_an_unbatched_sequence_in_float32(tmp_path: Path) -> None:
     near(run(path, x=x), list(model(x)), 2e-6)
 
 
-def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
+def test_what_cannot_be_exported_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     class Fixed(WithHead):
         def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
             return super().forward(x + torch.ones(4, 1, 1))
@@ -111,6 +111,7 @@ def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="torch cannot export Branching"):
         rc.export(Branching(), path, x)
     assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().err == ""
 
 
 def test_bad_examples(tmp_path: Path) -> None:

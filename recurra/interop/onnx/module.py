@@ -6,6 +6,7 @@ the layer's own graph take its place. So nothing is unrolled, and every length a
 
 import contextlib
 import inspect
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from .graph import OPSET, Graph
 from .layer import LayerGraph
 
 DOMAIN = "recurra"
+TALKATIVE = ("torch.onnx", "torch.fx.experimental.symbolic_shapes")  # loggers
 
 
 def arguments_of(model: nn.Module, example: Any) -> dict[str, Any]:
@@ -61,25 +63,26 @@ def _any_size(value: Any) -> Any:
     return {axis: torch.export.Dim.AUTO for axis, size in enumerate(value.shape) if size != 1}
 
 
-def _cause(error: BaseException) -> BaseException:
-    """The first of a chain of errors: what went wrong, without where it was noticed."""
+def _cause(error: BaseException) -> str:
+    """The first of a chain of errors, its first paragraph: what went wrong, without where it was noticed."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
-    return error
+    return str(error).strip().partition("\n\n")[0]
 
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what torch's exporter says of itself: of packages not installed, and of its own deprecations."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Without what torch's exporter says of itself; where it fails, its error says enough."""
+    levels = {name: logging.getLogger(name).level for name in TALKATIVE}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 # ---------------------------------------------------------------------------------------------------- standing in
