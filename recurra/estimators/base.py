@@ -25,9 +25,10 @@ from recurra.estimators.scaling import Scaling
 from recurra.train import randomness
 from recurra.train.fit import fit as train
 from recurra.train.precision import choose_device
+from recurra.train.schedule import cosine
 from recurra.train.tensorfile import load_tensors
 
-ENOUGH = 200  # sequences from which on a tenth of them can judge the training
+ENOUGH = 500  # sequences from which on a tenth of them can judge the training
 TOGETHER = 256  # sequences answered at a time
 SIZES = ("n_features_in_", "input_size_", "n_outputs_")
 
@@ -149,6 +150,7 @@ class SequenceEstimator(BaseEstimator, ABC):
             loss=self.loss,
             optimizer=self.optimizer,
             lr=self.lr,
+            schedule=cosine(),
             epochs=whole(self.epochs),
             clip=self.clip,
             patience=whole(self.patience) if len(held) else None,

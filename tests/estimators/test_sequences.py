@@ -104,7 +104,7 @@ def test_long_tables_bring_their_labels(make):
 def test_a_sequence_set_brings_its_labels():
     vowels = japanese_vowels("train")
     data = SequenceSet.from_arrays(vowels.sequences, vowels.labels, "classification")
-    model = rc.SequenceClassifier(hidden_size=16, epochs=10, random_state=0).fit(data)
+    model = rc.SequenceClassifier(hidden_size=16, epochs=20, random_state=0).fit(data)
     assert model.score(data) > 0.9
     test = japanese_vowels("test")
     assert model.score(test.sequences, np.asarray(test.labels)) > 0.8
@@ -128,7 +128,7 @@ def test_answers_do_not_depend_on_the_company(pool):
 def test_early_stopping_keeps_the_best():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(240, 6)), random.integers(0, 2, 240)  # nothing to learn: validation soon gets worse
-    model = rc.SequenceClassifier(epochs=100, patience=3, hidden_size=16, random_state=0).fit(X, y)
+    model = rc.SequenceClassifier(epochs=100, validation=0.1, patience=3, hidden_size=16, random_state=0).fit(X, y)
     losses = [record["valid_loss"] for record in model.history_]
     assert model.n_iter_ < 100
     assert int(np.argmin(losses)) == model.n_iter_ - 4
