@@ -264,6 +264,8 @@ class _Direct(torch.autograd.Function):
     def forward(ctx, key, counts, lengths, *tensors):  # pyrefly: ignore
         groups = _grouped(tensors, counts)
         results = _forward(tensors[0])(key, tensors[0], *groups, lengths)
+        # Saved tensors may be asked for once only (checkpoints): who runs backward is settled here.
+        ctx.backward_run = _scan_backward_on_gpu if tensors[0].is_cuda else _scan_backward
         ctx.key, ctx.counts = key, (*counts, lengths is not None)
         ctx.wants_states = any(state.requires_grad for state in groups[0])
         ctx.set_materialize_grads(False)
@@ -272,8 +274,7 @@ class _Direct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *cotangents):
-        backward = _scan_backward_on_gpu if ctx.saved_tensors[0].is_cuda else _scan_backward
-        dx, dstates, masks, dweights = _pulled(ctx, cotangents, backward)
+        dx, dstates, masks, dweights = _pulled(ctx, cotangents, ctx.backward_run)
         return None, None, None, dx, *dstates, *[None] * masks, *dweights
 
 
