@@ -20,7 +20,7 @@ CELLS = (
     *("rnn", "orthogonal_rnn", "delay_rnn", "leaky_rnn", "scrn", "lstm"),
     *("vanilla_lstm", "lstm_cifg", "gru", "mgu", "min_gru", "slstm"),
 )
-HIDDEN, EPOCHS, BATCH, RATE, SPEAKERS = 32, 12, 45, 1e-2, 9
+HIDDEN, EPOCHS, BATCH, RATE, SPEAKERS = 32, 30, 45, 1e-2, 9
 
 
 class Classifier(nn.Module):
