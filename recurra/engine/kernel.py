@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import build, workspace
 from .layout import Layout, Table
-from .nodes import Matrix, Vector
+from .nodes import Matrix
 from .plan import Program
 from .render import Rendered, products_source, render
 from .schedule import Schedule, schedule
@@ -220,7 +220,7 @@ class Kernel:
         flat = torch.zeros(ends[-1] + 1, dtype=self.dtype)
         parts = [flat[at : at + width] for at, width in zip(ends, widths, strict=False)]
         for part, vector in zip(parts, self.tables.vectors, strict=True):
-            part.copy_(_numbers(weights, vector))
+            part.copy_(vector.of(weights))
         return parts
 
     # ------------------------------------------------------------------------------------------ the call
@@ -323,9 +323,3 @@ def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, int, int
     down, across = weight.stride()
     first = weight.data_ptr() + (matrix.rows[0] * down + matrix.cols[0] * across) * weight.element_size()
     return (first, across, down, matrix.deep) if matrix.flipped else (first, down, across, matrix.deep)
-
-
-def _numbers(weights: Mapping[str, Tensor], vector: Vector) -> Tensor:
-    low, high = vector.rows
-    weight = weights[vector.weight]
-    return weight[low:high, vector.col] if vector.col is not None else weight.reshape(-1)[low:high]

@@ -4,7 +4,7 @@ A `Node` is a value with one row a sequence and `width` numbers a row; width 1 s
 a `Builder`, which gives the same node for the same expression, so common subexpressions exist once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,11 @@ class Matrix:
         low, high = self.rows if self.flipped else self.cols
         return high - low
 
+    def of(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """(wide, deep), as a product uses it."""
+        weight = weights[self.weight][slice(*self.rows), slice(*self.cols)]
+        return weight.t() if self.flipped else weight
+
 
 @dataclass(frozen=True)
 class Vector:
@@ -85,6 +90,11 @@ class Vector:
     weight: str
     rows: tuple[int, int]
     col: int | None = None
+
+    def of(self, weights: Mapping[str, Tensor]) -> Tensor:
+        low, high = self.rows
+        weight = weights[self.weight]
+        return weight[low:high, self.col] if self.col is not None else weight.reshape(-1)[low:high]
 
 
 class Builder:

@@ -9,7 +9,6 @@ from torch import Tensor
 from . import build, workspace
 from .kernel import REALS, WORTH_THREADS, Bound, _address, threads_here
 from .layout import Layout
-from .nodes import Matrix
 from .plan import Plan, Product
 from .render import products_source
 
@@ -51,11 +50,6 @@ class After:
     def delta(self, run: list[Product]) -> Tensor:
         first, last = run[0].delta, run[-1].delta
         return self.bound[first.buffer].data[:, first.offset : last.offset + last.width]
-
-    def matrix(self, matrix: Matrix) -> Tensor:
-        """(wide, deep), as a product uses it."""
-        weight = self.given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-        return weight.t() if matrix.flipped else weight
 
     # ------------------------------------------------------------------------------------------ matrices
 
@@ -113,7 +107,7 @@ class After:
         fresh = given is None
         for run in self.runs:
             if run[0].operand.buffer == "x":
-                stacked = torch.cat([self.matrix(p.matrix) for p in run])
+                stacked = torch.cat([p.matrix.of(self.given) for p in run])
                 low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
                 if fresh and high - low == width:
                     torch.mm(self.delta(run), stacked, out=total)
@@ -153,7 +147,7 @@ class After:
                     if product.state == name and product.lag == lag:
                         low, delta = product.operand.offset, product.delta
                         here = self.bound[delta.buffer].data[at, delta.offset : delta.offset + delta.width]
-                        place[:running, low : low + product.matrix.deep] += here @ self.matrix(product.matrix)
+                        place[:running, low : low + product.matrix.deep] += here @ product.matrix.of(self.given)
         if final is not None:
             self._pass_through(total, final)
         return total.transpose(0, 1).contiguous() if state.delays else total[0]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .nodes import TABLE, Matrix, Node, Vector, below
+from .nodes import TABLE, Node, below
 from .plan import Plan
 
 
@@ -52,18 +52,8 @@ class _Step:
         wanted = {*(s.name for s in plan.states), plan.output, *plan.named.values()}
         self.outs = [o for o in plan.forward.outs if o.buffer in wanted]
         self.nodes = below([o.node for o in self.outs])
-        self.weights = weights
-        self.fixed: dict[Node, Tensor] = {n: self._vector(n.attr) for n in self.nodes if n.op == "weight"}
-        self.matrices = {n: self._matrix(n.attr) for n in self.nodes if n.op == "product"}
-
-    def _vector(self, vector: Vector) -> Tensor:
-        low, high = vector.rows
-        weight = self.weights[vector.weight]
-        return weight[low:high, vector.col] if vector.col is not None else weight.reshape(-1)[low:high]
-
-    def _matrix(self, matrix: Matrix) -> Tensor:
-        weight = self.weights[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-        return weight.t() if matrix.flipped else weight
+        self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
+        self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
 
     def __call__(self, inputs: dict[str, Tensor], rings: dict[str, list[Tensor]]) -> dict[str, Tensor]:
         values = dict(self.fixed)

@@ -6,19 +6,12 @@ import torch
 from torch import Tensor
 
 from ...cell import TIME
-from ..nodes import Matrix
 from ..over_time import runs
 from ..plan import Plan, Product
 
 
 def ends_of(bound: Mapping[str, Tensor], steps: int, batch: int) -> Tensor:
     return bound["lengths"].long() if "lengths" in bound else torch.full((batch,), steps, device=bound["x"].device)
-
-
-def matrix_of(given: Mapping[str, Tensor], matrix: Matrix) -> Tensor:
-    """(wide, deep), as a product uses it."""
-    weight = given[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-    return weight.t() if matrix.flipped else weight
 
 
 class After:
@@ -61,7 +54,7 @@ class After:
             if run[0].operand.buffer != "x":
                 continue
             low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
-            part = self.delta(run) @ torch.cat([matrix_of(self.given, p.matrix) for p in run])
+            part = self.delta(run) @ torch.cat([p.matrix.of(self.given) for p in run])
             if total is None and high - low == width:
                 total = part
             else:
@@ -103,7 +96,7 @@ class After:
             if product.state == name and product.lag == lag:
                 low, delta = product.operand.offset, product.delta
                 here = self.bound[delta.buffer][rows, delta.offset : delta.offset + delta.width]
-                total[:, low : low + product.matrix.deep] += here @ matrix_of(self.given, product.matrix)
+                total[:, low : low + product.matrix.deep] += here @ product.matrix.of(self.given)
         return total
 
     def _pass_through(self, total: Tensor, final: Tensor) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from ...engine.nodes import Matrix, Node, Vector
+from ...engine.nodes import Node
 from .graph import Graph
 from .operations import ONNX
 
@@ -35,7 +35,7 @@ class Renderer:
         if node.op == "const":
             return graph.number(node.attr)
         if node.op == "weight":
-            return graph.constant(self._vector(node.attr)[None], "vector")
+            return graph.constant(node.attr.of(self.weights)[None], "vector")
         if node.op == "load":
             return self.load(node)
         if node.op == "rowsum":
@@ -51,17 +51,7 @@ class Renderer:
         group = groups.pop(operand, [])
         if not group:
             return
-        stacked = torch.cat([self._matrix(node.attr) for node in group])
+        stacked = torch.cat([node.attr.of(self.weights) for node in group])
         product = self.graph.add("MatMul", self.values[operand], self.graph.constant(stacked.t(), "matrix"))
         parts = self.graph.split(product, [node.width for node in group], axis=-1)
         self.values.update(zip(group, parts, strict=True))
-
-    def _vector(self, vector: Vector) -> Tensor:
-        low, high = vector.rows
-        weight = self.weights[vector.weight]
-        return weight[low:high, vector.col] if vector.col is not None else weight.reshape(-1)[low:high]
-
-    def _matrix(self, matrix: Matrix) -> Tensor:
-        """As rows of outputs: a product is `v Mᵀ`."""
-        weight = self.weights[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-        return weight.t() if matrix.flipped else weight
