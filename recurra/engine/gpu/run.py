@@ -15,15 +15,15 @@ from torch import Tensor
 from ...cell import TIME
 from .. import build
 from ..cpu import Compiled
+from ..lowering import Unsupported
 from ..nodes import Node
 from ..plan import Plan
 from ..schedule import Schedule, schedule
-from .after import After, ends_of, matrix_of
+from .after import After, ends_of
 from .render import Rendered, render
 from .text import Kind
 from .tiling import Tiling, tiling
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
 
 
@@ -90,7 +90,10 @@ class OnGpu:
         for backward in (False, True) if self.trains else (False,):
             if self.tiling(backward, batch, device) is None:
                 return "the card has too few multiprocessors for so wide a layer"
-            self.loop(backward, batch, False, device)
+            try:
+                self.loop(backward, batch, False, device)
+            except Unsupported as reason:
+                return f"the GPU's kernels have no {reason}"
         widest = max(b.width for b in self.forward_schedule.buffers.values())
         return "" if batch * widest < 2**31 else "a step has too many numbers"
 
@@ -325,10 +328,10 @@ def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
         (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == "x"
     ]
     if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
-        return matrix_of(given, parts[0][1])
+        return parts[0][1].of(given)
     whole = x.new_zeros(lane.width, x.shape[1])
     for offset, matrix in parts:
-        whole[:, offset : offset + matrix.deep] += matrix_of(given, matrix)
+        whole[:, offset : offset + matrix.deep] += matrix.of(given)
     return whole
 
 
