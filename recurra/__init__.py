@@ -14,7 +14,7 @@ from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDr
 from .named import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from . import data, dynamics, estimators, inspect, models, reservoir, train
+    from . import data, dynamics, estimators, inspect, models, questions, reservoir, train
     from .dynamics import DynamicalSystem
     from .estimators import (
         Forecaster,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .inspect import diagram, report
     from .interop.onnx import export
     from .models import CRF, HMM, NARX, TDNN, BaldiBRNN, ClockworkRNN, ELMo, HierarchicalRNN, ScalarMix
+    from .questions import Question, ask
     from .reservoir import EchoStateNetwork
 
 __version__ = "0.1.0"
@@ -43,11 +44,13 @@ _ROOMS = {
     "HierarchicalRNN": "models",
     "LanguageModelEstimator": "estimators",
     "NARX": "models",
+    "Question": "questions",
     "ScalarMix": "models",
     "SequenceClassifier": "estimators",
     "SequenceRegressor": "estimators",
     "SequenceTagger": "estimators",
     "TDNN": "models",
+    "ask": "questions",
     "diagram": "inspect",
     "export": "interop.onnx",
     "report": "inspect",
@@ -67,6 +70,7 @@ __all__ = [
     "LanguageModelEstimator",
     "LayerNorm",
     "NARX",
+    "Question",
     "Readout",
     "RecurraError",
     "Recurrent",
@@ -81,6 +85,7 @@ __all__ = [
     "WeightDrop",
     "Zoneout",
     "accelerate",
+    "ask",
     "cells",
     "data",
     "diagram",
@@ -93,6 +98,7 @@ __all__ = [
     "inspect",
     "layer",
     "models",
+    "questions",
     "register",
     "registry",
     "report",
@@ -105,7 +111,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that need more than torch are imported when first used."""
-    if name in ("data", "dynamics", "estimators", "inspect", "models", "reservoir", "train"):
+    if name in ("data", "dynamics", "estimators", "inspect", "models", "questions", "reservoir", "train"):
         return import_module(f".{name}", __name__)
     if name in _ROOMS:
         return getattr(import_module(f".{_ROOMS[name]}", __name__), name)

@@ -1,0 +1,6 @@
+"""From a file to a question an estimator can answer: `ask("data.csv")` finds task, columns, and what to hold out."""
+
+from recurra.questions.asking import ask
+from recurra.questions.question import METRICS, TASKS, Question
+
+__all__ = ["METRICS", "TASKS", "Question", "ask"]

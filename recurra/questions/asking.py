@@ -1,0 +1,84 @@
+"""`ask`: what a file asks, from its format, its columns and what the caller says about them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recurra.data.errors import FormatError
+from recurra.data.readers.dispatch import format_of
+from recurra.data.readers.opening import existing
+from recurra.errors import InputError, UnknownNameError
+from recurra.questions import held_out, sequences, series, words
+from recurra.questions.question import TASKS, Question
+
+BUILT_IN = ("japanese_vowels",)
+SPELLINGS = {
+    "classification": "classify",
+    "regression": "regress",
+    "forecasting": "forecast",
+    "tagging": "tag",
+    "text": "language",
+}
+
+
+def ask(
+    source: str | Path,
+    *,
+    task: str | None = None,
+    target: str | None = None,
+    id: str | None = None,
+    time: str | None = None,
+    inputs: Sequence[str] | str | None = None,
+    horizon: int | None = None,
+    season: int | None = None,
+    test: str | Path | float | None = None,
+    missing: str = "error",
+    sort: bool = False,
+    seed: int = 0,
+) -> Question:
+    """The question of a file, of a folder, or of a built-in set (`japanese_vowels`).
+
+    task: classify, regress, forecast, tag or language; target, id, time, inputs: the columns of a table that play these
+    parts (inputs of a forecast are known in advance). All of them are found where they are not given. horizon, season:
+    steps to forecast and steps that repeat. test: a file, or the share to hold out, by default a file beside this one
+    (train… and test…), else a fifth. missing, sort: as in `rc.data.Layout`. The same arguments give the same question.
+    """
+    task = _task(task)
+    inputs = tuple(part.strip() for part in inputs.split(",")) if isinstance(inputs, str) else inputs
+    if str(source) in BUILT_IN and not Path(source).exists():
+        return sequences.built_in(str(source), task, seed)
+    path, test = _paths(Path(source), test)
+    given = {"task": task, "target": target, "id": id, "time": time, "inputs": inputs}
+    format = format_of(path)
+    if task == "language" or (task is None and format in ("text", "sentences")):
+        return words.language(path, str(source), given, test, seed)
+    if format in ("conll", "conllu"):
+        return words.tagging(path, format, str(source), given, test, seed)
+    cleaning = {"missing": missing, "sort": sort}
+    found = series.forecast(path, format, str(source), given, cleaning, horizon, season, test, seed)
+    return found or sequences.whole(path, format, str(source), given, cleaning, test, seed)
+
+
+def _task(task: str | None) -> str | None:
+    if task is None:
+        return None
+    plain = SPELLINGS.get(task.lower(), task.lower())
+    if plain not in TASKS:
+        raise UnknownNameError("task", repr(task), TASKS)
+    return plain
+
+
+def _paths(source: Path, test: Any) -> tuple[Path, Any]:
+    """The file to learn from, and the file or share to test on."""
+    if source.is_dir() and (trains := sorted([*source.glob("*_TRAIN.ts"), *source.glob("*train*.conll*")])):
+        if len(trains) > 1:
+            raise InputError("source", f"{source} with {', '.join(t.name for t in trains)}", "one of these files")
+        source = trains[0]
+    path = existing(source)
+    if test is None and path.is_file():
+        test = held_out.sibling(path)
+    if test is not None and held_out.share(test) is None:
+        test = existing(test)
+        if format_of(test) != format_of(path):
+            raise FormatError(test, f"the format {format_of(test)}", f"{format_of(path)}, as {path.name} has")
+    return path, test

@@ -1,0 +1,63 @@
+"""A file of columns as an Arrow table, to look at before it is read as sequences."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+from pyarrow import parquet
+
+from recurra.data.errors import FormatError
+from recurra.data.readers.csv import Dialect
+from recurra.data.readers.dispatch import read
+from recurra.data.readers.opening import open_arrow
+
+FORMATS = ("csv", "jsonl", "parquet", "arrow")
+BLOCK = 16 << 20
+
+
+def load(path: Path, format: str) -> pa.Table:
+    """All columns as they are. What is wrong with the file is said by its reader, which knows the line."""
+    try:
+        return _LOADERS[format](path)
+    except (pa.ArrowInvalid, OSError) as error:
+        read(path, format)  # raises, when the fault is one that has a line
+        raise FormatError(path, str(error).splitlines()[0], f"a table in the format {format}") from error
+
+
+def _csv(path: Path) -> pa.Table:
+    dialect = Dialect.of(path)
+    options = (
+        arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False),
+        arrow_csv.ParseOptions(delimiter=dialect.delimiter),
+        arrow_csv.ConvertOptions(strings_can_be_null=True),
+    )
+    with open_arrow(path) as file:
+        return arrow_csv.read_csv(file, *options)
+
+
+def _jsonl(path: Path) -> pa.Table:
+    with open_arrow(path) as file:
+        return arrow_json.read_json(file, arrow_json.ReadOptions(use_threads=False, block_size=BLOCK))
+
+
+def _arrow(path: Path) -> pa.Table:
+    with path.open("rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    with pa.memory_map(str(path)) as mapped:
+        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped).read_all()
+
+
+_LOADERS: dict[str, Any] = {"csv": _csv, "jsonl": _jsonl, "parquet": parquet.read_table, "arrow": _arrow}
+
+
+def constant_within(table: pa.Table, column: str, id: str) -> bool:
+    """Whether a column has one value for each id."""
+    counts = table.select(list(dict.fromkeys([id, column]))).group_by(id).aggregate([(column, "count_distinct")])
+    return (pc.max(counts.column(f"{column}_count_distinct")).as_py() or 0) <= 1
+
+
+def distinct(table: pa.Table, column: str) -> int:
+    return int(pc.count_distinct(table.column(column), mode="only_valid").as_py())
