@@ -20,6 +20,7 @@ from recurra.train.report import Bar, JsonLines, watched
 from recurra.train.run import Callback, FitResult, Progress, Run
 from recurra.train.schedule import Schedule, pace
 from recurra.train.sources import OptimizerLike, optimizer_of, source_of
+from recurra.train.surroundings import surroundings
 
 
 def fit(
@@ -70,6 +71,8 @@ def fit(
     _check(valid, epochs=epochs, accumulate=accumulate, clip=clip, patience=patience)
     if batch_size is not None and not any(isinstance(data, SequenceSet) for data in (train, valid)):
         raise OptionError("batch_size", batch_size, f"none beside {type(train).__name__}, which has its own")
+    around = surroundings()
+    checkpoints = around.checkpoints if checkpoints is None else checkpoints
     if not isinstance(checkpoints, Checkpoints | None):
         checkpoints = Checkpoints(checkpoints)
     goal, chosen = objective(loss, metrics), choose_device(model, device)
@@ -84,7 +87,7 @@ def fit(
         steps = -(-len(training) // accumulate)
         run = Run(model, built, Progress(), chosen, numbers.name, processes.rank, processes.size, epochs, steps)
         speakers = _speakers(checkpoints, log, progress) if processes.first else []
-        heard = [*speakers, *callbacks]
+        heard = [*speakers, *callbacks, *around.callbacks]
         plan = goal, training, held_out, pace(built, schedule), numbers, processes, interrupt, checkpoints, heard
         return Loop(run, *plan, accumulate, clip, patience).result()
 
