@@ -1,0 +1,102 @@
+"""One entrant's work: learn, judge, keep the model."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from recurra.compare.attend import Long, Tell, Watch, attended, seconds_an_epoch
+from recurra.compare.baselines import baseline
+from recurra.compare.ledger import Folder, Row, read_json, write_json
+from recurra.compare.plan import Entrant
+from recurra.compare.sizes import parameters
+from recurra.compare.worker import Duty
+from recurra.questions import Question, ask
+
+PROBE = 0.1  # of the seconds a cell has, to find out how many epochs fit into them
+
+
+class Fitting:
+    """The question and the rules, ready for entrants."""
+
+    def __init__(self, duty: Duty):
+        self.duty, self.rules, self.folder = duty, duty.rules, Folder(duty.folder)
+        self.question: Question = ask(**duty.rules.ask)
+
+    def run(self, entrant: Entrant, tell: Tell) -> Row:
+        match entrant.kind:
+            case "baseline":
+                return self._baseline(entrant)
+            case "tuning":
+                from recurra.compare.tuning import search
+
+                return search(self.duty, self.question, entrant.name, tell)
+            case _:
+                return self._cell(entrant, tell)
+
+    def _baseline(self, entrant: Entrant) -> Row:
+        started = time.perf_counter()
+        made = baseline(self.question.task, entrant.name, self.question.options, entrant.seed)
+        made.fit(*self.question.train)
+        seconds = time.perf_counter() - started
+        return {"score": self.question.score(made), "parameters": made.learned_, "seconds": seconds}
+
+    def _cell(self, entrant: Entrant, tell: Tell) -> Row:
+        settings = self.settings(entrant.name)
+        if self.rules.budget == "time":
+            settings["epochs"] = self._epochs(entrant, settings)
+        made, watch = self._learned(entrant, settings, tell)
+        model = self.folder.candidate(entrant)
+        made.save(model)
+        return {
+            "score": self.question.score(made),
+            "parameters": parameters(network_of(made)),
+            "seconds": watch.seconds,
+            "hidden_size": settings["hidden_size"],
+            "settings": {name: value for name, value in settings.items() if name != "hidden_size"},
+            "epochs": len(made.history_),
+            "history": made.history_,
+            "model": str(model.relative_to(self.folder.path)),
+        }
+
+    def settings(self, cell: str) -> dict[str, Any]:
+        """The options of the estimator: those given, those found by a search, the size."""
+        found: dict[str, Any] = {}
+        if self.rules.tune:
+            found = dict(read_json(self.folder.row(Entrant(cell, 0, "tuning")))["settings"])
+        epochs = {} if self.rules.epochs is None else {"epochs": self.rules.epochs}
+        size = {"hidden_size": self.duty.sizes.get(cell, self.rules.hidden_size)}
+        return {**size, **epochs, **self.rules.settings, **found}
+
+    def _epochs(self, entrant: Entrant, settings: dict[str, Any]) -> int:
+        """As many as fit into the seconds, measured once: a fit that is resumed goes on to the same number."""
+        path = self.folder.fit(entrant) / "epochs.json"
+        if path.exists():
+            return int(read_json(path))
+        probe = self.question.estimator(entrant.name, **{**settings, "epochs": 3, "random_state": entrant.seed})
+        each = seconds_an_epoch(lambda: probe.fit(*self.question.train), PROBE * self.rules.seconds)
+        epochs = max(1, int(self.rules.seconds / max(each, 1e-9)))
+        write_json(path, epochs)
+        return epochs
+
+    def _learned(self, entrant: Entrant, settings: dict[str, Any], tell: Tell) -> tuple[Any, Watch]:
+        """A fitted estimator; where that takes long, or was begun with checkpoints, with checkpoints."""
+        limit = self.rules.seconds if self.rules.budget == "time" else None
+        checkpoints = self.folder.fit(entrant) / "checkpoints"
+        if not checkpoints.exists():
+            try:
+                return self._fit(entrant, settings, Watch(tell, limit, self.duty.keep_after), None)
+            except Long:
+                pass
+        return self._fit(entrant, settings, Watch(tell, limit), checkpoints)
+
+    def _fit(self, entrant: Entrant, settings: dict[str, Any], watch: Watch, checkpoints: Path | None) -> Any:
+        made = self.question.estimator(entrant.name, **settings, random_state=entrant.seed)
+        with attended([watch], checkpoints):
+            made.fit(*self.question.train)
+        return made, watch
+
+
+def network_of(made: Any) -> Any:
+    """The module inside a fitted estimator."""
+    names = ("network_", "tagger_", "model_")
+    return next(getattr(made, name) for name in names if hasattr(made, name))
