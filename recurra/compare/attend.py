@@ -1,22 +1,13 @@
-"""An estimator's training, watched: how far it is, how long it took, when to stop, and checkpoints where it takes long.
-
-Estimators train through `recurra.train.fit` and take no callbacks of their own: `attended` hands them over, to whatever
-trains inside it. It changes modules of this process, so it belongs into a process that does nothing else at the time.
-"""
+"""An estimator's training, watched: how far it is, how long it took, when to stop."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from recurra.estimators import base, forecaster, language, tagger
-from recurra.train.fit import fit
 from recurra.train.run import Event, Run
+from recurra.train.surroundings import surrounded
 
 Tell = Callable[[float, str], None]  # the share that is done, and a word about it
-TRAINERS = (base, forecaster, language, tagger)
 OFTEN = 0.1  # seconds between two words
 
 
@@ -32,20 +23,6 @@ class Measured(Exception):
         self.seconds = seconds
 
 
-@contextmanager
-def attended(callbacks: Sequence[Any], checkpoints: Path | None = None) -> Iterator[None]:
-    """Estimators that learn inside are heard by the callbacks and keep checkpoints."""
-    trainer = partial(fit, callbacks=list(callbacks), checkpoints=checkpoints)
-    before = [module.train for module in TRAINERS]
-    try:
-        for module in TRAINERS:
-            module.train = trainer  # pyrefly: ignore
-        yield
-    finally:
-        for module, own in zip(TRAINERS, before, strict=True):
-            module.train = own
-
-
 class Watch:
     """A callback that tells how far the training is, counts its seconds, and stops it when `limit` of them are over.
 
@@ -54,7 +31,8 @@ class Watch:
 
     def __init__(self, tell: Tell, limit: float | None = None, too_long: float | None = None):
         self.tell, self.limit, self.too_long = tell, limit, too_long
-        self.seconds, self._told, self._last, self._steps = 0.0, 0.0, None, 0
+        self.seconds, self._told, self._steps = 0.0, 0.0, 0
+        self._last: float | None = None
 
     def __call__(self, event: Event, run: Run, /) -> None:
         now = time.perf_counter()
@@ -87,7 +65,8 @@ class Pace:
     """A callback that ends a training as soon as it is known how long an epoch takes."""
 
     def __init__(self, enough: float):
-        self.enough, self._first, self._steps = enough, None, 0
+        self.enough, self._steps = enough, 0
+        self._first: float | None = None
 
     def __call__(self, event: Event, run: Run, /) -> None:
         now = time.perf_counter()
@@ -104,7 +83,7 @@ class Pace:
 def seconds_an_epoch(learn: Callable[[], Any], enough: float) -> float:
     """How long an epoch takes, from two of them or from `enough` seconds."""
     try:
-        with attended([Pace(enough)]):
+        with surrounded(callbacks=[Pace(enough)]):
             learn()
     except Measured as measured:
         return measured.seconds

@@ -4,13 +4,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from recurra.compare.attend import Long, Tell, Watch, attended, seconds_an_epoch
+from recurra.compare.attend import Long, Tell, Watch, seconds_an_epoch
 from recurra.compare.baselines import baseline
 from recurra.compare.ledger import Folder, Row, read_json, write_json
 from recurra.compare.plan import Entrant
 from recurra.compare.sizes import parameters
 from recurra.compare.worker import Duty
 from recurra.questions import Question, ask
+from recurra.train.surroundings import surrounded
 
 PROBE = 0.1  # of the seconds a cell has, to find out how many epochs fit into them
 
@@ -72,7 +73,7 @@ class Fitting:
         path = self.folder.fit(entrant) / "epochs.json"
         if path.exists():
             return int(read_json(path))
-        probe = self.question.estimator(entrant.name, **{**settings, "epochs": 3, "random_state": entrant.seed})
+        probe: Any = self.question.estimator(entrant.name, **{**settings, "epochs": 3, "random_state": entrant.seed})
         each = seconds_an_epoch(lambda: probe.fit(*self.question.train), PROBE * self.rules.seconds)
         epochs = max(1, int(self.rules.seconds / max(each, 1e-9)))
         write_json(path, epochs)
@@ -90,8 +91,8 @@ class Fitting:
         return self._fit(entrant, settings, Watch(tell, limit), checkpoints)
 
     def _fit(self, entrant: Entrant, settings: dict[str, Any], watch: Watch, checkpoints: Path | None) -> Any:
-        made = self.question.estimator(entrant.name, **settings, random_state=entrant.seed)
-        with attended([watch], checkpoints):
+        made: Any = self.question.estimator(entrant.name, **settings, random_state=entrant.seed)
+        with surrounded(checkpoints, [watch]):
             made.fit(*self.question.train)
         return made, watch
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from recurra.compare.ledger import Row
@@ -132,7 +133,11 @@ class Leaderboard:
 
     def __rich__(self) -> Table:
         better = "more" if self.higher_is_better else "less"
-        table = Table(title=f"{Path(self.source).name}: test {self.metric}, {better} is better", title_justify="left")
+        table = Table(
+            title=f"{Path(self.source).name}: test {self.metric}, {better} is better",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+        )
         lines = self.lines()
         for heading in lines[0] if lines else ():
             table.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)

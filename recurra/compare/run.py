@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from recurra.cell import positive_int
 from recurra.compare.baselines import baselines_of
@@ -113,10 +115,12 @@ class _Run:
     def _introduce(self) -> None:
         if self.console is None:
             return
-        width = max(len(name) for name, _ in self.question.facts)
-        for name, value in self.question.facts:
-            self.console.print(f"[bold]{name:>{width}}[/]  {value}", highlight=False)
-        self.console.print(f"[bold]{'folder':>{width}}[/]  {self.folder.path}\n", highlight=False)
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in (*self.question.facts, ("folder", str(self.folder.path))):
+            table.add_row(name, Text(value))
+        self.console.print(table)
 
     def _sizes(self) -> tuple[dict[str, int], int | None]:
         """Units by cell, and the parameters they all come near to; None where time is what they share."""
@@ -127,8 +131,8 @@ class _Run:
             wanted = blank.parameters(REFERENCE, self.rules.hidden_size)
             sizes = {cell: matching_size(partial(blank.parameters, cell), wanted) for cell in self.cells}
         if self.console is not None:
-            named = f"an LSTM of {self.rules.hidden_size} units has {wanted:,} parameters"
-            self.console.print(f"{named}; every cell gets the units with which it comes nearest.\n", highlight=False)
+            named = f"An LSTM of {self.rules.hidden_size} units has {wanted:,} parameters"
+            self.console.print(f"\n{named}; every cell gets the units nearest to that.\n", highlight=False)
         return sizes, wanted
 
     # ------------------------------------------------------------------------------------------ the fits

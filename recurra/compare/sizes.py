@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import nn
 
-from recurra.compare.attend import attended
 from recurra.errors import InputError
 from recurra.models.tagging import Tagger
+from recurra.train.surroundings import surrounded
 
 WIDEST = 1 << 14
 NEAR = 4  # units to either side of the best size, where a cell does not take every number
@@ -27,7 +27,7 @@ class Blank:
     def __init__(self, question: Any, settings: dict[str, Any]):
         self.fitted = question.estimator("rnn", **{**settings, "hidden_size": 2})
         try:
-            with attended([_stop]):
+            with surrounded(callbacks=[_stop]):
                 self.fitted.fit(*question.train)
         except _Built:
             pass

@@ -7,7 +7,7 @@ tried before and on nothing else, so a search that was interrupted goes on as if
 from dataclasses import replace
 from typing import Any
 
-from recurra.compare.attend import Tell, Watch, attended
+from recurra.compare.attend import Tell, Watch
 from recurra.compare.ledger import Folder, Row, read_json, write_json
 from recurra.compare.plan import Entrant
 from recurra.compare.shared import import_optuna
@@ -18,6 +18,7 @@ from recurra.questions import Question
 from recurra.questions.held_out import draw
 from recurra.questions.series import starts_of
 from recurra.train.errors import NonFiniteError
+from recurra.train.surroundings import surrounded
 
 HELD, HELD_TEXT = 0.25, 0.1
 
@@ -91,7 +92,7 @@ def _value(inner: Question, cell: str, settings: dict[str, Any], duty: Duty, tel
     made: Any = inner.estimator(cell, **{**epochs, **rules.settings, **settings, "random_state": 0})
     watch = Watch(tell, rules.seconds if rules.budget == "time" else None)
     try:
-        with attended([watch]):
+        with surrounded(callbacks=[watch]):
             made.fit(*inner.train)
         return inner.score(made)
     except NonFiniteError:

@@ -55,7 +55,7 @@ class LinearClassifier:
         return self.model_.predict_proba(summaries(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        return self.model_.predict(summaries(X))
+        return np.asarray(self.model_.predict(summaries(X)))
 
 
 class Echo:
@@ -113,7 +113,7 @@ class LinearRegressor:
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        return self.model_.predict(summaries(X))
+        return np.asarray(self.model_.predict(summaries(X)))
 
 
 class EchoRegressor:
