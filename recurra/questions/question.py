@@ -98,7 +98,11 @@ def _forecast(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, f
     from recurra.questions.series import joined, windows_in
 
     windows = windows_in(X, estimator.horizon)
-    scores = estimator.backtest(joined(question.train[0], X), windows=windows).scores
+    return forecast_measures(estimator.backtest(joined(question.train[0], X), windows=windows).scores)
+
+
+def forecast_measures(scores: dict[str, dict[str, float]]) -> dict[str, float]:
+    """The scores of a backtest by name, naive forecasts after the model's own."""
     found = {name.lower(): value for name, value in scores["model"].items()}
     for method in ("naive", "seasonal naive"):
         if method in scores:

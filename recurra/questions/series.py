@@ -1,5 +1,6 @@
 """Questions about what comes next in series of numbers."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def forecast(
         ("horizon", f"{horizon} steps ahead; things repeat every {season} steps" if season > 1 else f"{horizon} steps"),
         ("held out", how),
     )
-    reading |= {"horizon": horizon, "season": season}
+    reading |= {"horizon": horizon, "season": season, "held": min(lengths_of(check[0])) if check else 0}
     return Question("forecast", source, (train, None), check, "mase", facts, options, reading)
 
 
@@ -148,18 +149,16 @@ def lengths_of(table: pa.Table) -> list[int]:
 
 def joined(past: pa.Table, future: pa.Table) -> pa.Table:
     """Series with the steps that follow, in the order of the future; series without a future are left out."""
-    pieces = {table.column("unique_id")[0].as_py(): table for table in _pieces(past)}
-    together = [pa.concat_tables([pieces[name], after]) if name in pieces else after for name, after in _named(future)]
+    before = dict(pieces(past))
+    together = [pa.concat_tables([before[name], after]) if name in before else after for name, after in pieces(future)]
     return pa.concat_tables(together)
 
 
-def _named(table: pa.Table) -> list[tuple[str, pa.Table]]:
-    return [(piece.column("unique_id")[0].as_py(), piece) for piece in _pieces(table)]
-
-
-def _pieces(table: pa.Table) -> list[pa.Table]:
-    starts = starts_of(table)
-    return [table.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+def pieces(table: pa.Table) -> list[tuple[str, pa.Table]]:
+    """Every series by its name."""
+    starts = starts_of(table).tolist()
+    cut = [table.slice(a, b - a) for a, b in pairwise(starts)]
+    return [(piece.column("unique_id")[0].as_py(), piece) for piece in cut]
 
 
 def windows_in(held: pa.Table, horizon: int) -> int:

@@ -47,8 +47,11 @@ def tagging(path: Path, format: str, source: str, given: dict[str, Any], test: A
     return Question("tag", source, train, check, metric, facts, {"random_state": seed}, reading)
 
 
-def read_sentences(path: str | Path, reading: dict[str, Any]) -> tuple[Sentences, Sentences]:
-    """Words and tags of a file."""
+def read_sentences(path: str | Path, reading: dict[str, Any]) -> tuple[Sentences, Sentences | None]:
+    """Words and tags of a file; a plain text has a sentence on each line, words divided by white space, and no tags."""
+    if reading["format"] in ("text", "sentences"):
+        lines = [line.split() for line in read_text(path).splitlines() if line.strip()]
+        return lines, None
     options: dict[str, Any] = {}
     if reading.get("target") is not None:
         options["tag"] = reading["target"] if reading["format"] == "conllu" else _place(reading["target"])

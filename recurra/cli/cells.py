@@ -1,0 +1,129 @@
+"""`recurra cells`: the zoo, and one cell from close by."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from recurra.cli.options import Json
+
+
+def cells(
+    name: Annotated[str | None, typer.Argument(metavar="[CELL]", help="One cell: its equations and its paper.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="The equations as LaTeX, alone.")] = False,
+    diagram: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw the cell, from its equations.")] = None,
+    input_size: Annotated[int, typer.Option(min=1, help="To count parameters at.")] = 64,
+    hidden_size: Annotated[int, typer.Option(min=1, help="To count parameters at.")] = 128,
+    json: Json = False,
+) -> None:
+    """List all cells, or show one: equations, diagram, paper, parameters.
+
+    [dim]recurra cells lstm --diagram lstm.svg[/]
+    """
+    from recurra.cli import show
+    from recurra.errors import OptionError
+
+    if name is None:
+        if latex or diagram:
+            raise OptionError(
+                "--latex" if latex else "--diagram", "no cell", "the name of a cell, `recurra cells` lists them"
+            )
+        found = listed(input_size, hidden_size)
+        show.as_json(found) if json else _print_list(found)
+        return
+    about = described(name, input_size, hidden_size)
+    if diagram is not None:
+        _draw(name, diagram)
+    if json:
+        show.as_json(about)
+    elif latex:
+        sys.stdout.write(about["latex"] + "\n")
+    else:
+        _print_one(about, diagram)
+
+
+def listed(input_size: int, hidden_size: int) -> list[dict[str, Any]]:
+    """Every cell once, under its first name, oldest first."""
+    from recurra import registry
+
+    names: dict[type, list[str]] = {}
+    for name, kind in registry().items():
+        names.setdefault(kind, []).append(name)
+    found = [_about(kind, known, input_size, hidden_size) for kind, known in names.items()]
+    return sorted(found, key=lambda about: (about["year"] or 9999, about["name"]))
+
+
+def described(name: str, input_size: int, hidden_size: int) -> dict[str, Any]:
+    """One cell, with its equations."""
+    from recurra import registry
+    from recurra.cell import find
+    from recurra.cli.equations import written
+
+    kind = find(name)
+    known = [other for other, each in registry().items() if each is kind]
+    latex = kind.equations()
+    return _about(kind, known, input_size, hidden_size) | {"equations": written(latex), "latex": latex}
+
+
+def _about(kind: type[Any], names: list[str], input_size: int, hidden_size: int) -> dict[str, Any]:
+    cell = kind(input_size, hidden_size)
+    text = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return {
+        "name": names[0],
+        "also": names[1:],
+        "about": text,
+        "paper": kind.paper,
+        "year": kind.year,
+        "states": list(kind.states),
+        "parameters": sum(parameter.numel() for parameter in cell.parameters()),
+        "input_size": input_size,
+        "hidden_size": hidden_size,
+    }
+
+
+def _draw(name: str, path: Path) -> None:
+    from recurra.errors import InputError
+    from recurra.inspect import diagram
+
+    if path.suffix.lower() != ".svg":
+        raise InputError("--diagram", str(path), "a name that ends in .svg")
+    diagram(name).save(path)
+
+
+def _print_list(found: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    sizes = found[0]["input_size"], found[0]["hidden_size"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("cell", no_wrap=True)
+    table.add_column("year", justify="right")
+    table.add_column("weights", justify="right")
+    table.add_column("what it is", overflow="fold")
+    for about in found:
+        year = str(about["year"] or "")
+        table.add_row(f"[bold]{about['name']}[/]", year, f"{about['parameters']:,}", about["about"])
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        f"\n{len(found)} cells; weights of {sizes[0]} inputs and {sizes[1]} units. `recurra cells lstm` shows one."
+    )
+
+
+def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
+    from rich.console import Console
+
+    from recurra.cli.show import facts
+
+    console = Console(highlight=False)
+    also = f" (also {', '.join(about['also'])})" if about["also"] else ""
+    console.print(f"[bold]{about['name']}[/]{also}: {about['about']}\n")
+    for line in about["equations"]:
+        console.print(f"  {line}", markup=False)
+    sizes = f"{about['parameters']:,} with {about['input_size']} inputs and {about['hidden_size']} units"
+    year = f", {about['year']}" if about["year"] else ""
+    rows = [("paper", f"{about['paper']}{year}"), ("states", ", ".join(about["states"])), ("weights", sizes)]
+    rows += [("diagram", str(diagram))] if diagram else []
+    console.print()
+    facts(rows, console)

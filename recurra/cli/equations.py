@@ -1,0 +1,71 @@
+"""A cell's equations in plain letters: fₜ = σ(W_f hₜ₋₁ + U_f xₜ + b_f)."""
+
+from recurra.inspect.notation import Node, equations
+
+BELOW = dict(zip("0123456789+−-()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
+ABOVE = dict(zip("0123456789+−-()Tin⊤", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ᵀⁱⁿᵀ", strict=True))
+APART = frozenset("+−=⊙≤≥≠∧∨×·/")  # signs with a space on both sides
+
+
+def written(latex: str) -> list[str]:
+    """The lines of an `aligned` block, their equals signs one below the other."""
+    pairs = [(_text(left), _text(right)) for left, right in equations(latex)]
+    width = max(len(left) for left, _ in pairs)
+    return [f"{left:>{width}} = {right}" for left, right in pairs]
+
+
+def _text(node: Node) -> str:
+    match node.kind:
+        case "row":
+            return _row(node.parts)
+        case "scripts":
+            return _text(node.parts[0]) + _small(node.parts[1], BELOW, "_") + _small(node.parts[2], ABOVE, "^")
+        case "frac":
+            return f"{_grouped(node.parts[0])}/{_grouped(node.parts[1])}"
+        case "sqrt":
+            return f"√{_grouped(node.parts[0])}"
+        case "over":
+            return "".join(f"{letter}\u0305" for letter in _text(node.parts[0]))
+        case "fence":
+            return node.text[:1] + _text(node.parts[0]) + node.text[1:]
+        case "space":
+            return " "
+    return node.text
+
+
+def _row(parts: list[Node]) -> str:
+    text = ""
+    for before, part in zip([None, *parts], parts, strict=False):
+        piece = _text(part)
+        if part.kind == "sign" and piece in APART:
+            text = text.rstrip() + (f" {piece} " if text else piece)
+        elif before is not None and _apart(before, part) and not text.endswith(" "):
+            text += f" {piece}"
+        else:
+            text += piece
+    return text.strip()
+
+
+def _apart(before: Node, after: Node) -> bool:
+    """Whether two neighbours are a product, which a space divides, or a function and what it is applied to."""
+    if before.kind == "sign" or after.kind == "sign":
+        return False
+    return not (after.kind == "fence" and (before.upright or _is_function(before)))
+
+
+def _is_function(node: Node) -> bool:
+    return node.kind == "word" and node.text in "σφψ" and bool(node.text)
+
+
+def _small(node: Node, letters: dict[str, str], mark: str) -> str:
+    text = _text(node).replace(" ", "")
+    if not text:
+        return ""
+    if all(letter in letters for letter in text):
+        return "".join(letters[letter] for letter in text)
+    return f"{mark}{text}" if len(text) == 1 or text.isalnum() else f"{mark}({text})"
+
+
+def _grouped(node: Node) -> str:
+    text = _text(node)
+    return text if text.replace(".", "").isalnum() or node.kind in ("fence", "scripts") else f"({text})"

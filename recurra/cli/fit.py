@@ -1,0 +1,210 @@
+"""`recurra fit DATA`: a model from a file."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from recurra.cli.guard import command_line
+from recurra.cli.options import (
+    NETWORK,
+    OUTPUT,
+    TRAINING,
+    Data,
+    Horizon,
+    Id,
+    Inputs,
+    Json,
+    Missing,
+    Season,
+    Sort,
+    Target,
+    Task,
+    Test,
+    Time,
+)
+
+RUN = "run"  # inside the model's folder, while it learns
+
+
+def fit(
+    data: Data,
+    task: Task = None,
+    target: Target = None,
+    id: Id = None,
+    time: Time = None,
+    inputs: Inputs = None,
+    horizon: Horizon = None,
+    season: Season = None,
+    test: Test = None,
+    missing: Missing = None,
+    sort: Sort = None,
+    cell: Annotated[
+        str | None,
+        typer.Option("--cell", "-c", help="`recurra cells` lists them. [dim]lstm[/]", rich_help_panel=NETWORK),
+    ] = None,
+    hidden_size: Annotated[int | None, typer.Option(min=1, help="Units a layer.", rich_help_panel=NETWORK)] = None,
+    num_layers: Annotated[
+        int | None, typer.Option("--num-layers", "--layers", min=1, help="Layers.", rich_help_panel=NETWORK)
+    ] = None,
+    bidirectional: Annotated[
+        bool | None, typer.Option("--bidirectional", help="Read from both ends.", rich_help_panel=NETWORK)
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Of the outputs.", rich_help_panel=NETWORK)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Times through the data.", rich_help_panel=TRAINING)] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Sequences a step.", rich_help_panel=TRAINING)] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all that is drawn.", rich_help_panel=TRAINING)] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda.", rich_help_panel=TRAINING)] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any option of the estimator.", rich_help_panel=TRAINING),
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="All of these from a file; flags win.", rich_help_panel=TRAINING),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="The model's folder.", rich_help_panel=OUTPUT)
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a model of this name.", rich_help_panel=OUTPUT)
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Fit a model to a file and save it in a folder.
+
+    What the file asks is found out from its columns and shown first. Ctrl-C keeps what was learned: the same command
+    goes on.
+
+    [dim]recurra fit sensors.csv --target label --cell gru[/]
+    """
+    from recurra.cli.settings import assignments, settings_of
+
+    flags = {
+        "task": task,
+        "target": target,
+        "id": id,
+        "time": time,
+        "inputs": inputs,
+        "horizon": horizon,
+        "season": season,
+        "test": test,
+        "missing": missing,
+        "sort": sort,
+        "cell": cell,
+        "seed": seed,
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "bidirectional": bidirectional,
+        "dropout": dropout,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "device": device,
+        "out": out and str(out),
+        "options": assignments(option or []) or None,
+    }
+    _fit(data, settings_of(settings, flags), force, json)
+
+
+def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
+    from recurra.cell import find
+    from recurra.cli import models, show
+    from recurra.cli.watch import Watch
+    from recurra.questions import ask
+    from recurra.train.errors import Interrupted
+    from recurra.train.surroundings import surrounded
+
+    console = show.aside()
+    find(chosen.cell)
+    question = ask(source, **chosen.asking())
+    show.facts(question.facts, console)
+    estimator: Any = question.estimator(chosen.cell, **chosen.fitting())
+    folder = Path(chosen.out) if chosen.out else Path(f"{_stem(source)}-{chosen.cell}")
+    run = _prepared(folder, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
+    console.print(f"\nLearning, with the cell [bold]{chosen.cell}[/].")
+    watch = Watch(console)
+    try:
+        with surrounded(run / "checkpoints", [watch]):
+            estimator.fit(*question.train)
+    except Interrupted as stopped:
+        console.print(f"\nInterrupted {watch.where}.", soft_wrap=True)
+        if stopped.checkpoint is not None:
+            console.print(f"What was learned is kept in {run}. The same command goes on:", soft_wrap=True)
+            console.print(f"  {command_line()}", soft_wrap=True, markup=False)
+        raise
+    measures = question.measures(estimator, question.test) if question.test else {}
+    models.save(question, estimator, folder, measures)
+    shutil.rmtree(run)
+    count = models.weights(estimator)
+    if as_json:
+        show.as_json(_summary(folder, question, chosen.cell, count, estimator, watch.seconds, measures))
+        return
+    learned = f"{count:,} weights, {len(estimator.history_)} epochs, {watch.seconds:.1f} s"
+    console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
+    show.measures(measures, question.metric, console)
+    console.print(f"\nThe model is in [bold]{folder}[/]. Next:", soft_wrap=True)
+    for line in _next(question.task, folder, source):
+        console.print(f"  {line}", soft_wrap=True, markup=False)
+
+
+def _stem(source: str) -> str:
+    return Path(source).name.split(".")[0] or "model"
+
+
+def _prepared(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
+    """The folder of the run: a new one, or the one an interrupted run of the same arguments left."""
+    from recurra.errors import InputError
+
+    run = folder / RUN
+    note = run / "arguments.json"
+    written = json.loads(json.dumps(arguments))
+    if force and run.is_dir():
+        shutil.rmtree(run)
+    if note.is_file():
+        before = json.loads(note.read_text(encoding="utf-8"))
+        if before != written:
+            raise InputError(
+                f"--out {folder}",
+                f"an unfinished run with other settings ({_difference(before, written)})",
+                "the same settings, to go on; or another folder; or --force, to begin anew",
+            )
+        return run
+    if (folder / "config.json").exists() and not force:
+        raise InputError(f"--out {folder}", "a folder that holds a model", "another folder, or --force, to replace it")
+    run.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    return run
+
+
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    flat = [{"data": part["source"], **part["settings"]} for part in (before, now)]
+    changed = [name for name in flat[1] if flat[0].get(name) != flat[1][name]]
+    return ", ".join(f"{name} was {flat[0].get(name)}, now {flat[1][name]}" for name in changed) or "of another version"
+
+
+def _summary(folder, question, cell, count, estimator, seconds, measures) -> dict[str, Any]:
+    return {
+        "model": str(folder),
+        "task": question.task,
+        "cell": cell,
+        "weights": count,
+        "epochs": len(estimator.history_),
+        "seconds": round(seconds, 3),
+        "metric": question.metric,
+        "score": measures.get(question.metric),
+        "measures": measures,
+        "facts": dict(question.facts),
+    }
+
+
+def _next(task: str, folder: Path, source: str) -> list[str]:
+    name = str(folder)
+    if task == "language":
+        return [f'recurra generate {name} "Once"', f"recurra inspect {name} {source}"]
+    return [f"recurra predict {name} {source} -o answers.csv", f"recurra inspect {name} {source}"]

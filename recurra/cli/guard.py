@@ -1,0 +1,97 @@
+"""What a command ends with: 0 done, 2 bad input, 1 failure, 130 and 143 interrupted; and one paragraph on why."""
+
+import os
+import shlex
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+UNUSABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def debugging() -> bool:
+    return os.environ.get("RECURRA_DEBUG", "") not in ("", "0")
+
+
+def command_line() -> str:
+    """What was typed, to be typed again."""
+    return shlex.join(["recurra", *sys.argv[1:]])
+
+
+class Guarded(TyperGroup):
+    """Errors of a command as a paragraph and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from recurra.errors import InputError, RecurraError
+        from recurra.train.errors import Interrupted
+
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (RecurraError, OSError, MemoryError) as error:
+            if debugging():
+                raise
+            bad = isinstance(error, (InputError, *UNUSABLE))
+            _complain(paragraph(error))
+            raise typer.Exit(BAD_INPUT if bad else FAILED) from None
+        except Interrupted as stopped:
+            raise typer.Exit(128 + int(stopped.signum)) from None  # the command has said where it stands
+        except KeyboardInterrupt:
+            _complain("Interrupted.")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def paragraph(error: BaseException) -> str:
+    """An error in words, without Python's."""
+    from recurra.data.errors import MissingColumnError
+
+    if isinstance(error, MissingColumnError):
+        hint, _, known = error.expected.rpartition("one of ")
+        hint = (
+            f"{hint.strip().capitalize().replace(str(error.column).capitalize(), str(error.column))} " if hint else ""
+        )
+        return f"{error.file} has no column {error.column!r}. {_capital(hint)}Its columns are {known}."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}." if error.filename else f"{error.strerror}."
+    if isinstance(error, MemoryError):
+        return str(error) or "There is not enough memory for this."
+    text = " ".join(str(error).split())
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _complain(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), text), soft_wrap=not sys.stderr.isatty())
+
+
+def on_terminate() -> None:
+    """SIGTERM ends a command as Ctrl-C does, so that what it has open is closed."""
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def on_surprise() -> None:
+    """An error nobody foresaw is still one paragraph; where it came from is shown on request."""
+
+    def say(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if debugging():
+            sys.__excepthook__(kind, error, trace)
+            return
+        _complain(f"{kind.__name__}: {error}. This was not foreseen; RECURRA_DEBUG=1 before the command shows where.")
+
+    sys.excepthook = say

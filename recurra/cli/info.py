@@ -1,0 +1,93 @@
+"""`recurra info`: versions, devices, compiler, cache."""
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from recurra.cli.options import Json
+
+PACKAGES = ("torch", "scikit-learn", "pyarrow", "safetensors", "numpy", "triton")
+EXTRAS = {"text": "tokenizers", "elmo": "h5py", "onnx": "onnxruntime", "tune": "optuna", "evo": "cma"}
+
+
+def info(json: Json = False) -> None:
+    """Versions, devices, compiler and cache: what to send with a question."""
+    from recurra.cli import show
+
+    found = about_this_machine()
+    show.as_json(found) if json else _print(found)
+
+
+def about_this_machine() -> dict[str, Any]:
+    """Plain values, for JSON."""
+    import torch
+
+    import recurra
+    from recurra.engine.build import compiler, folder
+
+    cache = folder()
+    files = [path for path in cache.rglob("*") if path.is_file()] if cache.is_dir() else []
+    return {
+        "recurra": recurra.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(terse=True),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "extras": {extra: _version(name) for extra, name in EXTRAS.items()},
+        "cpu": {"name": _processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
+        "gpus": [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
+        "compiler": _compiler(compiler()),
+        "cache": {
+            "folder": str(cache),
+            "kernels": sum(path.suffix == ".so" for path in files),
+            "bytes": sum(path.stat().st_size for path in files),
+        },
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text(encoding="utf-8").splitlines() if described.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _compiler(path: str | None) -> str | None:
+    import subprocess
+
+    if path is None:
+        return None
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return f"{path}, {answer.stdout.splitlines()[0]}" if answer.returncode == 0 and answer.stdout else path
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from recurra.cli.show import facts
+
+    def versions(packages: dict[str, str | None]) -> str:
+        return ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
+
+    cpu, cache = found["cpu"], found["cache"]
+    rows = [
+        ("recurra", f"{found['recurra']}, Python {found['python']}, {found['system']}"),
+        ("packages", versions(found["packages"])),
+        ("extras", versions({f"[{extra}]": version for extra, version in found["extras"].items()})),
+        ("CPU", f"{cpu['name']}, {cpu['cores']} cores, {cpu['threads']} threads"),
+        ("GPU", ", ".join(found["gpus"]) or "none that torch can use"),
+        (
+            "compiler",
+            found["compiler"] or "none: cells run as planned torch operations, slower; install g++ or clang++",
+        ),
+        ("cache", f"{cache['folder']}, {cache['kernels']} kernels, {cache['bytes'] / 1e6:.1f} MB"),
+    ]
+    facts(rows, Console(highlight=False))
