@@ -72,7 +72,7 @@ def fit(
     if batch_size is not None and not any(isinstance(data, SequenceSet) for data in (train, valid)):
         raise OptionError("batch_size", batch_size, f"none beside {type(train).__name__}, which has its own")
     around = surroundings()
-    checkpoints = around.checkpoints if checkpoints is None else checkpoints
+    checkpoints = around.place() if checkpoints is None else checkpoints
     if not isinstance(checkpoints, Checkpoints | None):
         checkpoints = Checkpoints(checkpoints)
     goal, chosen = objective(loss, metrics), choose_device(model, device)

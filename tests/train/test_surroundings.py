@@ -59,3 +59,14 @@ def test_outside_nothing_is_kept(tmp_path):
     _classifier().fit(X, y)
     assert len(heard) == count
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_fits_in_a_row_do_not_take_each_others_place(tmp_path):
+    X, y = _data()
+    whole = [_classifier().fit(X, y), _classifier().set_params(cell="lstm").fit(X, y)]
+    for _ in range(2):  # the second time, both are found finished
+        with surrounded(tmp_path / "run"):
+            kept = [_classifier().fit(X, y), _classifier().set_params(cell="lstm").fit(X, y)]
+        for one, other in zip(whole, kept, strict=True):
+            np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit-1", "fit-2"]
