@@ -8,7 +8,7 @@ from recurra.compare.attend import Long, Tell, Watch, seconds_an_epoch
 from recurra.compare.baselines import baseline
 from recurra.compare.ledger import Folder, Row, read_json, write_json
 from recurra.compare.plan import Entrant
-from recurra.compare.sizes import parameters
+from recurra.compare.sizes import Blank, equal_size, parameters
 from recurra.compare.worker import Duty
 from recurra.questions import Question, ask
 from recurra.train.surroundings import surrounded
@@ -65,8 +65,14 @@ class Fitting:
         if self.rules.tune:
             found = dict(read_json(self.folder.row(Entrant(cell, 0, "tuning")))["settings"])
         epochs = {} if self.rules.epochs is None else {"epochs": self.rules.epochs}
-        size = {"hidden_size": self.duty.sizes.get(cell, self.rules.hidden_size)}
-        return {**size, **epochs, **self.rules.settings, **found}
+        settings = {**epochs, **self.rules.settings, **found}
+        return {"hidden_size": self._size(cell, settings), **settings}
+
+    def _size(self, cell: str, settings: dict[str, Any]) -> int:
+        """As many units as the budget allows."""
+        if "hidden_size" in settings or self.rules.budget == "time":
+            return settings.get("hidden_size", self.rules.hidden_size)
+        return equal_size(Blank(self.question, self.rules.settings), self.rules, cell)
 
     def _epochs(self, entrant: Entrant, settings: dict[str, Any]) -> int:
         """As many as fit into the seconds, measured once: a fit that is resumed goes on to the same number."""

@@ -133,12 +133,11 @@ class Leaderboard:
 
     def __rich__(self) -> Table:
         better = "more" if self.higher_is_better else "less"
-        table = Table(
-            title=f"{Path(self.source).name}: test {self.metric}, {better} is better",
-            title_justify="left",
-            box=SIMPLE_HEAD,
-        )
-        lines = self.lines()
+        seeds = max((len(one.scores) for one in self.standings), default=0)
+        over = f", mean ± spread of {seeds} seeds" if seeds > 1 else ""
+        title = f"{Path(self.source).name}: test {self.metric}{over}; {better} is better"
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        lines = [{key: text for key, text in line.items() if key != "seeds"} for line in self.lines()]
         for heading in lines[0] if lines else ():
             table.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)
         first = next((one for one in self.standings if not one.baseline and one.mean is not None), None)

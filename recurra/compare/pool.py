@@ -46,6 +46,11 @@ class Pool:
                 worker.process.join()
         self.workers.clear()
 
+    def prepare(self, count: int) -> None:
+        """Start processes ahead, so that they are ready by the time there is work."""
+        while len(self.workers) < min(count, self.count):
+            self._start()
+
     def free(self) -> Worker | None:
         """Somebody to give work to, if there is room."""
         idle = next((worker for worker in self.workers if worker.entrant is None), None)

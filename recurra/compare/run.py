@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from recurra.compare.ledger import Folder, Ledger, Row, write_json
 from recurra.compare.plan import DOZEN, REFERENCE, Budget, Entrant, Rules, chosen_cells, default_folder, entrants
 from recurra.compare.pool import Pool
 from recurra.compare.shared import SharedLedger, import_optuna
-from recurra.compare.sizes import Blank, matching_size
+from recurra.compare.sizes import Blank
 from recurra.compare.worker import Duty
 from recurra.errors import InputError
 from recurra.questions import Question, ask
-from recurra.train import randomness
 from recurra.train.interrupt import Interrupt
 
 LOOK = 0.5  # seconds until the next look for signals and for what other machines did
@@ -101,14 +99,14 @@ class _Run:
     console: Console | None
 
     def result(self, jobs: int, modules: tuple[str, ...], keep_after: float, report: bool) -> Leaderboard:
-        self._introduce()
-        sizes, shared = self._sizes()
         threads = max(1, (os.cpu_count() or 1) // jobs)
-        duty = Duty(self.rules, self.folder.path, threads, keep_after, modules, sizes, shared)
+        duty = Duty(self.rules, self.folder.path, threads, keep_after, modules)
         searches = [Entrant(name, 0, "tuning") for name in self.cells] if self.rules.tune else []
         fits = entrants(self.cells, baselines_of(self.question.task, self.question.options), self.seeds)
-        with Interrupt() as interrupt, Pool(min(jobs, len(fits)), duty) as pool:
-            for phase, wanted in (("tuning", searches), ("fits", fits)):
+        with Interrupt() as interrupt, Pool(jobs, duty) as pool:
+            pool.prepare(sum(not self.folder.row(entrant).exists() for entrant in (*searches, *fits)))
+            self._introduce()
+            for phase, wanted in (("searches", searches), ("fits", fits)):
                 rows = self._do(phase, wanted, pool, interrupt) if wanted else []
         return self._conclude(rows, report)
 
@@ -118,22 +116,16 @@ class _Run:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
-        for name, value in (*self.question.facts, ("folder", str(self.folder.path))):
+        for name, value in (*self.question.facts, ("budget", self._budget()), ("folder", str(self.folder.path))):
             table.add_row(name, Text(value))
         self.console.print(table)
+        self.console.print()
 
-    def _sizes(self) -> tuple[dict[str, int], int | None]:
-        """Units by cell, and the parameters they all come near to; None where time is what they share."""
+    def _budget(self) -> str:
         if self.rules.budget == "time":
-            return {}, None
-        with randomness.undisturbed():
-            blank = Blank(self.question, self.rules.settings)
-            wanted = blank.parameters(REFERENCE, self.rules.hidden_size)
-            sizes = {cell: matching_size(partial(blank.parameters, cell), wanted) for cell in self.cells}
-        if self.console is not None:
-            named = f"An LSTM of {self.rules.hidden_size} units has {wanted:,} parameters"
-            self.console.print(f"\n{named}; every cell gets the units nearest to that.\n", highlight=False)
-        return sizes, wanted
+            return f"{self.rules.seconds:g} seconds of training for each cell and seed"
+        count = Blank(self.question, self.rules.settings).parameters(REFERENCE, self.rules.hidden_size)
+        return f"{count:,} parameters, those of an LSTM of {self.rules.hidden_size} units, for each cell"
 
     # ------------------------------------------------------------------------------------------ the fits
 

@@ -1,12 +1,15 @@
 """How many units give a cell as many parameters as the others have."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
 
+from recurra.compare.plan import REFERENCE, Rules
 from recurra.errors import InputError
 from recurra.models.tagging import Tagger
+from recurra.train import randomness
 from recurra.train.surroundings import surrounded
 
 WIDEST = 1 << 14
@@ -25,25 +28,29 @@ class Blank:
     """Networks of any cell and size for one question, without training."""
 
     def __init__(self, question: Any, settings: dict[str, Any]):
-        self.fitted = question.estimator("rnn", **{**settings, "hidden_size": 2})
-        try:
-            with surrounded(callbacks=[_stop]):
-                self.fitted.fit(*question.train)
-        except _Built:
-            pass
+        self.fitted: Any = question.estimator("rnn", **{**settings, "hidden_size": 2})
+        with suppress(_Built), surrounded(callbacks=[_stop]):
+            self.fitted.fit(*question.train)
+        self.plain = self.fitted.get_params(deep=False)
 
     def network(self, cell: str, hidden_size: int, **settings: Any) -> nn.Module:
         """As the estimator would build it."""
-        made: Any = self.fitted
-        made.set_params(cell=cell, hidden_size=hidden_size, **settings)
-        if hasattr(made, "tagger_"):
-            return Tagger(made.tagger_.vocabulary, **made._options())
-        if hasattr(made, "model_"):
-            return made._build(made.model_.vocabulary)
-        return made._build()
+        made = self.fitted.set_params(**{**self.plain, "cell": cell, "hidden_size": hidden_size, **settings})
+        with randomness.undisturbed():
+            if hasattr(made, "tagger_"):
+                return Tagger(made.tagger_.vocabulary, **made._options())
+            if hasattr(made, "model_"):
+                return made._build(made.model_.vocabulary)
+            return made._build()
 
     def parameters(self, cell: str, hidden_size: int, **settings: Any) -> int:
         return parameters(self.network(cell, hidden_size, **settings))
+
+
+def equal_size(blank: Blank, rules: Rules, cell: str, **settings: Any) -> int:
+    """Units with which a cell has as many parameters as the reference."""
+    wanted = blank.parameters(REFERENCE, rules.hidden_size)
+    return matching_size(lambda units: blank.parameters(cell, units, **settings), wanted)
 
 
 def parameters(network: nn.Module) -> int:

@@ -11,7 +11,7 @@ from recurra.compare.attend import Tell, Watch
 from recurra.compare.ledger import Folder, Row, read_json, write_json
 from recurra.compare.plan import Entrant
 from recurra.compare.shared import import_optuna
-from recurra.compare.sizes import Blank, matching_size
+from recurra.compare.sizes import Blank, equal_size
 from recurra.compare.worker import Duty
 from recurra.errors import InputError
 from recurra.questions import Question
@@ -78,11 +78,10 @@ def _space(optuna: Any, question: Question, duty: Duty) -> dict[str, Any]:
 
 def _settings(params: dict[str, Any], duty: Duty, blank: Blank, cell: str) -> dict[str, Any]:
     """What was drawn; where parameters are shared, the size that keeps their number at this depth."""
-    if "hidden_size" in params or duty.parameters is None:
+    if duty.rules.budget == "time" or "hidden_size" in duty.rules.settings:
         return dict(params)
     depth = {"num_layers": params["num_layers"]} if "num_layers" in params else {}
-    size = matching_size(lambda units: blank.parameters(cell, units, **depth), duty.parameters)
-    return {**params, "hidden_size": size}
+    return {**params, "hidden_size": equal_size(blank, duty.rules, cell, **depth)}
 
 
 def _value(inner: Question, cell: str, settings: dict[str, Any], duty: Duty, tell: Tell) -> float | None:

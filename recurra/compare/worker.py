@@ -32,8 +32,6 @@ class Duty:
     threads: int
     keep_after: float  # seconds from which on a fit is worth checkpoints
     modules: tuple[str, ...] = ()  # that register cells of one's own
-    sizes: dict[str, int] = field(default_factory=dict)  # cell → hidden size
-    parameters: int | None = None  # that all cells share
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
