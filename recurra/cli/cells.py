@@ -8,6 +8,8 @@ import typer
 
 from recurra.cli.options import Json
 
+WIDE = 160  # columns of a list that goes to a file
+
 
 def cells(
     name: Annotated[str | None, typer.Argument(metavar="[CELL]", help="One cell: its equations and its paper.")] = None,
@@ -100,11 +102,12 @@ def _print_list(found: list[dict[str, Any]]) -> None:
     table.add_column("cell", no_wrap=True)
     table.add_column("year", justify="right")
     table.add_column("weights", justify="right")
-    table.add_column("what it is", overflow="fold")
+    table.add_column("what it is", no_wrap=True, overflow="ellipsis")
     for about in found:
         year = str(about["year"] or "")
         table.add_row(f"[bold]{about['name']}[/]", year, f"{about['parameters']:,}", about["about"])
     console = Console(highlight=False)
+    console.width = console.width if console.is_terminal else WIDE
     console.print(table)
     console.print(
         f"\n{len(found)} cells; weights of {sizes[0]} inputs and {sizes[1]} units. `recurra cells lstm` shows one."

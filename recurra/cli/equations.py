@@ -25,7 +25,7 @@ def _text(node: Node) -> str:
         case "sqrt":
             return f"√{_grouped(node.parts[0])}"
         case "over":
-            return "".join(f"{letter}\u0305" for letter in _text(node.parts[0]))
+            return f"conj({_text(node.parts[0])})"
         case "fence":
             return node.text[:1] + _text(node.parts[0]) + node.text[1:]
         case "space":
@@ -38,12 +38,15 @@ def _row(parts: list[Node]) -> str:
     for before, part in zip([None, *parts], parts, strict=False):
         piece = _text(part)
         if part.kind == "sign" and piece in APART:
-            text = text.rstrip() + (f" {piece} " if text else piece)
+            alone = not text.strip() or text.rstrip().endswith((",", "(", "["))  # a sign of what follows
+            text = text.rstrip(" ") + " " + piece if alone else f"{text.rstrip()} {piece} "
+        elif part.kind == "sign" and piece in ",;":
+            text += f"{piece} "
         elif before is not None and _apart(before, part) and not text.endswith(" "):
             text += f" {piece}"
         else:
             text += piece
-    return text.strip()
+    return " ".join(text.split())
 
 
 def _apart(before: Node, after: Node) -> bool:
@@ -61,9 +64,10 @@ def _small(node: Node, letters: dict[str, str], mark: str) -> str:
     text = _text(node).replace(" ", "")
     if not text:
         return ""
-    if all(letter in letters for letter in text):
-        return "".join(letters[letter] for letter in text)
-    return f"{mark}{text}" if len(text) == 1 or text.isalnum() else f"{mark}({text})"
+    if all(letter in letters for letter in text.replace(",", "")):
+        return "".join(letters[letter] for letter in text.replace(",", ""))
+    plain = len(text) == 1 or (text.isascii() and text.isalnum())
+    return f"{mark}{text}" if plain else f"{mark}({text})"
 
 
 def _grouped(node: Node) -> str:

@@ -1,6 +1,7 @@
 """`recurra fit DATA`: a model from a file."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,6 +117,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cell import find
     from recurra.cli import models, show
     from recurra.cli.watch import Watch
+    from recurra.errors import RecurraError
     from recurra.questions import ask
     from recurra.train.errors import Interrupted
     from recurra.train.surroundings import surrounded
@@ -129,6 +131,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     run = _prepared(folder, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
     console.print(f"\nLearning, with the cell [bold]{chosen.cell}[/].")
     watch = Watch(console)
+    logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # an interruption is told below
     try:
         with surrounded(run / "checkpoints", [watch]):
             estimator.fit(*question.train)
@@ -137,6 +140,9 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
         if stopped.checkpoint is not None:
             console.print(f"What was learned is kept in {run}. The same command goes on:", soft_wrap=True)
             console.print(f"  {command_line()}", soft_wrap=True, markup=False)
+        raise
+    except RecurraError:
+        _tidy(folder, run)
         raise
     measures = question.measures(estimator, question.test) if question.test else {}
     models.save(question, estimator, folder, measures)
@@ -180,6 +186,15 @@ def _prepared(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
     run.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return run
+
+
+def _tidy(folder: Path, run: Path) -> None:
+    """A run that failed before it learned anything leaves nothing behind."""
+    if any(run.glob("checkpoints/*/checkpoint-*")):
+        return
+    shutil.rmtree(run)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+FEW = 24  # names that are listed beside a hint
 UNUSABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -48,25 +49,36 @@ class Guarded(TyperGroup):
 
 
 def paragraph(error: BaseException) -> str:
-    """An error in words, without Python's."""
+    """An error in sentences, for someone who does not read Python."""
     from recurra.data.errors import MissingColumnError
+    from recurra.errors import InputError
 
     if isinstance(error, MissingColumnError):
-        hint, _, known = error.expected.rpartition("one of ")
-        hint = (
-            f"{hint.strip().capitalize().replace(str(error.column).capitalize(), str(error.column))} " if hint else ""
-        )
-        return f"{error.file} has no column {error.column!r}. {_capital(hint)}Its columns are {known}."
+        hint, known = _hint(error.expected)
+        return f"{error.file} has no column {error.column!r}.{hint} Its columns are {known}."
+    if isinstance(error, InputError) and "one of " in error.expected and "did you mean" in error.expected:
+        hint, known = _hint(error.expected)
+        got = f"{error.got} is not known" if str(error.got).startswith("'") else error.got
+        few = known.count(",") < FEW
+        return f"{error.argument}: {got}.{hint}" + (f" There are {known}." if few else "")
+    if isinstance(error, InputError):
+        return _sentence(f"{error.argument}: got {error.got}; expected {error.expected}")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}." if error.filename else f"{error.strerror}."
     if isinstance(error, MemoryError):
         return str(error) or "There is not enough memory for this."
-    text = " ".join(str(error).split())
+    return _sentence(str(error))
+
+
+def _hint(expected: str) -> tuple[str, str]:
+    """`did you mean 'x'? one of x, y` as a sentence, and what there is."""
+    hint, _, known = expected.rpartition("one of ")
+    return (f" D{hint[1:].strip()}" if hint else ""), known
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
     return text if text.endswith((".", "?", "!")) else f"{text}."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _complain(text: str) -> None:

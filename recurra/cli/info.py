@@ -81,13 +81,13 @@ def _print(found: dict[str, Any]) -> None:
     rows = [
         ("recurra", f"{found['recurra']}, Python {found['python']}, {found['system']}"),
         ("packages", versions(found["packages"])),
-        ("extras", versions({f"[{extra}]": version for extra, version in found["extras"].items()})),
-        ("CPU", f"{cpu['name']}, {cpu['cores']} cores, {cpu['threads']} threads"),
+        ("extras", ", ".join(f"{extra} ({EXTRAS[extra]} {v or 'missing'})" for extra, v in found["extras"].items())),
+        ("CPU", f"{cpu['name']}, {cpu['cores']} cores; torch's threads: {cpu['threads']}"),
         ("GPU", ", ".join(found["gpus"]) or "none that torch can use"),
         (
             "compiler",
             found["compiler"] or "none: cells run as planned torch operations, slower; install g++ or clang++",
         ),
-        ("cache", f"{cache['folder']}, {cache['kernels']} kernels, {cache['bytes'] / 1e6:.1f} MB"),
+        ("cache", f"{cache['folder']}, {cache['kernels']:,} kernels, {cache['bytes'] / 1e6:.1f} MB"),
     ]
     facts(rows, Console(highlight=False))
