@@ -25,11 +25,12 @@ from recurra.estimators.scaling import Scaling
 from recurra.train import randomness
 from recurra.train.fit import fit as train
 from recurra.train.precision import choose_device
-from recurra.train.schedule import cosine
+from recurra.train.schedule import Schedule, constant, cosine
 from recurra.train.tensorfile import load_tensors
 
 ENOUGH = 500  # sequences from which on a tenth of them can judge the training
 TOGETHER = 256  # sequences answered at a time
+SCHEDULES: dict[str, Schedule] = {"cosine": cosine(), "constant": constant()}
 SIZES = ("n_features_in_", "input_size_", "n_outputs_")
 
 
@@ -53,6 +54,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         epochs: int = 60,
         batch_size: int = 32,
         lr: float = 1e-2,
+        schedule: str = "cosine",
         optimizer: str = "adam",
         clip: float | None = 1.0,
         validation: float | str = "auto",
@@ -64,7 +66,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         self.cell, self.hidden_size, self.num_layers = cell, hidden_size, num_layers
         self.bidirectional, self.dropout, self.pool, self.cell_options = bidirectional, dropout, pool, cell_options
         self.scale, self.epochs, self.batch_size, self.lr, self.optimizer = scale, epochs, batch_size, lr, optimizer
-        self.clip, self.validation, self.patience = clip, validation, patience
+        self.schedule, self.clip, self.validation, self.patience = schedule, clip, validation, patience
         self.device, self.random_state, self.verbose = device, random_state, verbose
 
     # ------------------------------------------------------------------------------------------ for the subclasses
@@ -101,6 +103,8 @@ class SequenceEstimator(BaseEstimator, ABC):
     def _check_options(self) -> None:
         if self.pool not in POOLS:
             raise UnknownNameError("pool", repr(self.pool), POOLS)
+        if self.schedule not in SCHEDULES:
+            raise UnknownNameError("schedule", repr(self.schedule), SCHEDULES)
         if self.validation != "auto" and not (
             isinstance(self.validation, int | float) and 0.0 <= self.validation < 1.0
         ):
@@ -150,7 +154,7 @@ class SequenceEstimator(BaseEstimator, ABC):
             loss=self.loss,
             optimizer=self.optimizer,
             lr=self.lr,
-            schedule=cosine(),
+            schedule=SCHEDULES[self.schedule],
             epochs=whole(self.epochs),
             clip=self.clip,
             patience=whole(self.patience) if len(held) else None,

@@ -1,5 +1,6 @@
 """A forecaster as a folder: what it learned, how it scales, and the end of every series, from which it goes on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +9,10 @@ import torch
 from torch import Tensor
 
 from recurra.estimators import storage
+from recurra.estimators.linear import LinearForecast
 from recurra.estimators.panel import Panel
 from recurra.estimators.scaling import Scaling
+from recurra.estimators.windows import Windows
 from recurra.train.tensorfile import load_tensors
 
 if TYPE_CHECKING:
@@ -26,7 +29,8 @@ def save(model: "Forecaster", folder: str | Path) -> None:
         "timed": past.times is not None,
         "unit": past.unit,
         "form": past.form,
-        "context_": model.context_,
+        "context": model.windows_.context,
+        "linear_season": model.linear_.season,
         "calibrated_": model.calibrated_,
         "history_": model.history_,
     }
@@ -52,16 +56,17 @@ def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
 
 
 def _tensors(model: "Forecaster") -> dict[str, Tensor]:
-    past = model.past_
-    scalings = [model.scalings_[name] for name in past.ids]
+    past, windows = model.past_, model.windows_
+    scalings = [windows.series[name] for name in past.ids]
     values = {
         "series.mean": np.concatenate([s.mean for s in scalings]),
         "series.scale": np.concatenate([s.scale for s in scalings]),
-        "known.mean": model.known_scaling_.mean,
-        "known.scale": model.known_scaling_.scale,
-        "static.mean": model.static_scaling_.mean,
-        "static.scale": model.static_scaling_.scale,
+        "known.mean": windows.known.mean,
+        "known.scale": windows.known.scale,
+        "static.mean": windows.static.mean,
+        "static.scale": windows.static.scale,
         "shifts": model.shifts_,
+        "linear": model.linear_.weights,
         "past.y": np.concatenate(past.y),
         "past.known": np.concatenate(past.known),
         "past.static": past.static,
@@ -83,9 +88,13 @@ def _outline(model: "Forecaster", fitted: dict[str, Any]) -> None:
     times = [np.zeros(n, dtype=np.int64) for n in lengths] if fitted["timed"] else None
     y, covariates = [np.zeros(n) for n in lengths], [np.zeros((n, known)) for n in lengths]
     model.past_ = Panel(ids, y, covariates, np.zeros((len(ids), static)), times, fitted["unit"], fitted["form"])
-    model.scalings_ = {name: Scaling.none(1) for name in ids}
-    model.known_scaling_, model.static_scaling_ = Scaling.none(known), Scaling.none(static)
-    model.context_, model.calibrated_ = int(fitted["context_"]), bool(fitted["calibrated_"])
+    context, horizon, season = int(fitted["context"]), int(model.horizon), int(fitted["linear_season"])
+    if not 0 < context <= 1 << 24 or not 0 < horizon <= 1 << 24 or not 0 < season <= 1 << 24:
+        raise ValueError("context, horizon or linear_season")
+    each = {name: Scaling.none(1) for name in ids}
+    model.windows_ = Windows(context, int(model.season), each, Scaling.none(known), Scaling.none(static))
+    model.linear_ = LinearForecast.none(horizon, context, static, known, season)
+    model.calibrated_ = bool(fitted["calibrated_"])
     model.history_ = list(fitted["history_"])
     model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
     model.network_ = model._build()
@@ -99,9 +108,13 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     past, cuts = model.past_, np.cumsum([len(y) for y in model.past_.y])[:-1]
     past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
     past.static, model.shifts_ = values["past.static"], values["shifts"]
+    model.linear_ = replace(model.linear_, weights=values["linear"])
     if past.times is not None:
         past.times = np.split(values["past.times"], cuts)
     each = zip(past.ids, values["series.mean"], values["series.scale"], strict=True)
-    model.scalings_ = {name: Scaling(np.array([mean]), np.array([scale])) for name, mean, scale in each}
-    model.known_scaling_ = Scaling(values["known.mean"], values["known.scale"])
-    model.static_scaling_ = Scaling(values["static.mean"], values["static.scale"])
+    model.windows_ = replace(
+        model.windows_,
+        series={name: Scaling(np.array([mean]), np.array([scale])) for name, mean, scale in each},
+        known=Scaling(values["known.mean"], values["known.scale"]),
+        static=Scaling(values["static.mean"], values["static.scale"]),
+    )

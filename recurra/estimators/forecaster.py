@@ -17,9 +17,10 @@ from recurra.estimators import forecast_files
 from recurra.estimators.backtest import Backtest, compare, ends, symmetric
 from recurra.estimators.base import whole
 from recurra.estimators.calibration import at_levels, corrected, corrections
+from recurra.estimators.forecast_network import ForecastNetwork, QuantileLoss
+from recurra.estimators.linear import MOST, History, fit_linear
 from recurra.estimators.panel import Panel, known_future, panel, times_after, written_times
-from recurra.estimators.scaling import Scaling
-from recurra.estimators.windows import ForecastNetwork, Origin, QuantileLoss, Window, width, window
+from recurra.estimators.windows import Origin, Windows, thinned, width
 from recurra.train import randomness
 from recurra.train.fit import fit as train
 
@@ -31,15 +32,16 @@ class Forecaster(BaseEstimator):
     """Forecasts with intervals, by any cell, for one series or for many at once.
 
     Data: one series (T,), several (n, T) or a list of them, or a long table `unique_id, ds, y`. The network reads the
-    last `context` steps and goes on for `horizon` steps, at which it learns quantiles of how far the value departs from
-    the naive forecast: the last value, or with `season` > 1 the last season. The last `validation` of every series
-    stops the training and calibrates the intervals.
+    last `context` steps (by default four seasons, or two horizons) and goes on for `horizon` steps, at which it learns
+    quantiles of how far the value departs from a linear forecast, a ridge regression shrunk towards the last value or
+    the last season. The last `validation` of every series says how many epochs to train; it and the stretch before it
+    (`stretches` in all), forecast from what came before, calibrate the intervals; then all is learned from.
 
     known: columns whose future is known when forecasting (prices, holidays). static: columns of numbers that are the
     same on all rows of a series. max_windows: training windows, evenly spaced, where there would be more. The other
     options are those of `rc.SequenceClassifier`.
 
-    Fitted: `network_`, `history_`, `calibrated_` (False where the series are too short to hold windows back).
+    Fitted: `linear_`, `network_`, `history_`; `calibrated_`, False where the series are too short to hold any back.
     scikit-learn's checks do not apply: they ask for one row a sample and a target beside it, and here a series is both.
     """
 
@@ -62,6 +64,7 @@ class Forecaster(BaseEstimator):
         optimizer: str = "adam",
         clip: float | None = 1.0,
         validation: float = 0.2,
+        stretches: int = 2,
         patience: int = 8,
         max_windows: int = 2000,
         device: str = "auto",
@@ -72,7 +75,13 @@ class Forecaster(BaseEstimator):
         self.hidden_size, self.num_layers, self.known, self.static = hidden_size, num_layers, known, static
         self.quantiles, self.cell_options, self.epochs, self.batch_size = quantiles, cell_options, epochs, batch_size
         self.lr, self.optimizer, self.clip, self.validation, self.patience = lr, optimizer, clip, validation, patience
-        self.max_windows, self.device, self.random_state, self.verbose = max_windows, device, random_state, verbose
+        self.stretches, self.max_windows, self.device, self.random_state, self.verbose = (
+            stretches,
+            max_windows,
+            device,
+            random_state,
+            verbose,
+        )
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -80,25 +89,38 @@ class Forecaster(BaseEstimator):
         """Learn from series; `y` is not used."""
         self._check_options()
         given = panel(data, self.known, self.static)
-        self.context_ = self._context()
-        self._learn_scaling(given)
-        learned, held = self._origins(given)
+        self.windows_ = Windows.of(given, self._context(), whole(self.season))
+        everything, _ = self._origins(given, 0)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with randomness.undisturbed():
-            torch.manual_seed(seed)
-            self.network_ = self._build()
-            self._train(given, learned, held, seed)
-        self.shifts_ = np.zeros((self.horizon, len(self.quantiles)))
-        self.calibrated_ = len(held) > 0
-        if held:
-            windows = [self._window(given, origin, self.horizon) for origin in held]
-            found = self._outputs(windows, self.horizon)
-            self.shifts_ = corrections(self._wanted(given, held, windows), found, tuple(self.quantiles))
-        self.past_ = given.cut(-self.context_, None)
+            epochs, history = self._judge(given, seed)
+            trained = self._learn(given, everything, [], epochs, seed)
+        self.history_ = history or trained
+        self.past_ = given.cut(-self.windows_.context, None)
         return self
 
+    def _judge(self, given: Panel, seed: int) -> tuple[int, list[dict[str, Any]]]:
+        """Forecast stretches of the past from what came before them: how long to train, and how wide intervals are."""
+        epochs, history, judged = whole(self.epochs), [], []
+        for stretch in range(1, 1 + whole(self.stretches)) if self.validation else ():
+            learned, held = self._origins(given, stretch)
+            if not held:
+                break
+            held = thinned(held, max(200, self.max_windows // 4))
+            found = self._learn(given, learned, [] if history else held, epochs, seed)
+            if not history:
+                history, epochs = found, 1 + min(range(len(found)), key=lambda k: found[k]["valid_loss"])
+            pasts = self._histories(given, held)
+            judged.append((self.windows_.wanted(given, held, pasts, self.horizon), self._outputs(pasts)))
+        self.calibrated_ = bool(judged)
+        self.shifts_ = np.zeros((self.horizon, len(self.quantiles)))
+        if judged:
+            wanted, quantiles = (np.concatenate(each) for each in zip(*judged, strict=True))
+            self.shifts_ = corrections(wanted, quantiles, tuple(self.quantiles))
+        return epochs, history
+
     def _check_options(self) -> None:
-        for name in ("horizon", "season", "max_windows"):
+        for name in ("horizon", "season", "max_windows", "stretches"):
             positive_int(name, whole(getattr(self, name)))
         levels = list(self.quantiles)
         if 0.5 not in levels or levels != sorted(set(levels)) or levels[0] <= 0 or levels[-1] >= 1 or len(levels) < 2:
@@ -107,27 +129,51 @@ class Forecaster(BaseEstimator):
             raise InputError("validation", self.validation, "a share from 0 to below 1")
 
     def _context(self) -> int:
-        return positive_int("context", whole(self.context)) if self.context else max(2 * self.season, self.horizon, 16)
+        if self.context:
+            return positive_int("context", whole(self.context))
+        return max(4 * whole(self.season), 2 * whole(self.horizon), 16)
 
-    def _learn_scaling(self, given: Panel) -> None:
-        self.scalings_ = {name: Scaling.of([y[:, None]]) for name, y in zip(given.ids, given.y, strict=True)}
-        self.known_scaling_ = Scaling.of(given.known)
-        self.static_scaling_ = Scaling.of([given.static])
+    def _origins(self, given: Panel, stretch: int) -> tuple[list[Origin], list[Origin]]:
+        """Where to forecast from: origins to learn from, and those in the nth stretch from the end.
 
-    def _origins(self, given: Panel) -> tuple[list[Origin], list[Origin]]:
-        """Where to forecast from: origins to learn from, and later ones whose targets the former never see."""
+        The targets of the former all lie before the latter. The stretch 0 is empty: all is learned from.
+        """
         learned, held = [], []
         for k, y in enumerate(given.y):
-            tail = max(self.horizon, round(self.validation * len(y))) if self.validation else 0
-            cut = len(y) - tail
-            if cut - self.horizon < 2:
-                cut = len(y)  # too short to hold anything back
+            tail = max(self.horizon, round(self.validation * len(y)))
+            stop = len(y) - max(0, stretch - 1) * tail
+            cut = stop - tail if stretch else stop
+            if stretch and cut - self.horizon < 2:
+                continue  # too short to hold anything back
             learned += [Origin(k, t) for t in range(2, cut - self.horizon + 1)]
-            held += [Origin(k, t) for t in range(cut, len(y) - self.horizon + 1)]
-        if not learned:
+            held += [Origin(k, t) for t in range(cut, stop - self.horizon + 1)]
+        if not learned and not stretch:
             longest = max(map(len, given.y))
             raise ShapeError("data", f"series of at most {longest} steps", f"{self.horizon + 2} steps or more")
-        return _thinned(learned, self.max_windows), _thinned(held, max(200, self.max_windows // 4))
+        return learned, held
+
+    def _learn(
+        self, given: Panel, learned: list[Origin], held: list[Origin], epochs: int, seed: int
+    ) -> list[dict[str, Any]]:
+        """A linear forecast, and a network that departs from it; where windows are held back, they end its training."""
+        learned = thinned(learned, MOST)
+        pasts = self._histories(given, learned)
+        wanted = self.windows_.wanted(given, learned, pasts, self.horizon)
+        self.linear_, base = fit_linear(pasts, wanted, self.windows_.season, self.windows_.context)
+        torch.manual_seed(seed)
+        self.network_ = self._build()
+        usual = np.quantile(wanted - base, self.quantiles, axis=0).T  # (horizon, Q)
+        self.network_.departures.copy_(torch.tensor(usual))
+        some = thinned(list(range(len(pasts))), self.max_windows)
+        taught = _set([self.windows_.inputs(pasts[k], base[k]) for k in some], wanted[some])
+        if not held:
+            return self._train(taught, None, epochs, seed)
+        judges = self._histories(given, held)
+        inputs = [self.windows_.inputs(past, self.linear_(past)) for past in judges]
+        return self._train(taught, _set(inputs, self.windows_.wanted(given, held, judges, self.horizon)), epochs, seed)
+
+    def _histories(self, given: Panel, origins: list[Origin]) -> list[History]:
+        return [self.windows_.history(given, origin, self.horizon) for origin in origins]
 
     def _build(self) -> ForecastNetwork:
         layers = {"hidden_size": whole(self.hidden_size), "num_layers": whole(self.num_layers)}
@@ -135,66 +181,44 @@ class Forecaster(BaseEstimator):
         inputs = width(len(self.known), len(self.static))
         return ForecastNetwork(self.cell, inputs, len(self.quantiles), whole(self.horizon), options)
 
-    def _train(self, given: Panel, learned: list[Origin], held: list[Origin], seed: int) -> None:
-        batch_size = whole(self.batch_size)
+    def _train(self, taught: SequenceSet, judges: SequenceSet | None, epochs: int, seed: int) -> list[dict[str, Any]]:
         result = train(
             self.network_,
-            Batches(self._set(given, learned), batch_size, seed=seed),
-            Batches(self._set(given, held), 256, shuffle=False) if held else None,
+            Batches(taught, whole(self.batch_size), seed=seed),
+            Batches(judges, TOGETHER, shuffle=False) if judges else None,
             loss=QuantileLoss(tuple(self.quantiles)),
             optimizer=self.optimizer,
             lr=self.lr,
-            epochs=whole(self.epochs),
+            epochs=epochs,
             clip=self.clip,
-            patience=whole(self.patience) if held else None,
+            patience=whole(self.patience) if judges else None,
             device=self.device,
             progress=self.verbose,
         )
-        self.history_ = result.history
         self.network_.eval().cpu()
-
-    # ------------------------------------------------------------------------------------------ windows
-
-    def _scaling(self, given: Panel, k: int) -> Scaling:
-        """The stored scaling of a series, or for one that was not learned from, that of its past."""
-        return self.scalings_.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
-
-    def _window(self, given: Panel, origin: Origin, steps: int) -> Window:
-        k, first = origin.series, max(0, origin.at - self.context_)
-        past = self._scaling(given, k).apply(given.y[k][first : origin.at, None])[:, 0]
-        known = self.known_scaling_.apply(given.known[k][first : origin.at + steps])
-        return window(past, known, self.static_scaling_.apply(given.static[k]), steps, self.season)
-
-    def _wanted(self, given: Panel, origins: list[Origin], windows: list[Window]) -> np.ndarray:
-        """(n, horizon) values to come, as the network is to put them out."""
-        ahead = [
-            (self._scaling(given, o.series).apply(given.y[o.series][o.at : o.at + self.horizon, None])[:, 0] - w.level)
-            / w.spread
-            for o, w in zip(origins, windows, strict=True)
-        ]
-        return np.stack(ahead)
-
-    def _set(self, given: Panel, origins: list[Origin]) -> SequenceSet:
-        windows = [self._window(given, origin, self.horizon) for origin in origins]
-        inputs = [torch.tensor(w.inputs, dtype=torch.float32) for w in windows]
-        return SequenceSet.from_arrays(inputs, self._wanted(given, origins, windows), "regression")
+        return result.history
 
     @torch.no_grad()
-    def _outputs(self, windows: list[Window], steps: int) -> np.ndarray:
+    def _outputs(self, pasts: list[History]) -> np.ndarray:
         """(n, steps, Q) as the network puts them out, in order, before calibration."""
         found = []
-        for first in range(0, len(windows), TOGETHER):
-            inputs = [torch.tensor(w.inputs, dtype=torch.float32) for w in windows[first : first + TOGETHER]]
-            lengths = torch.tensor([len(x) for x in inputs])
+        for first in range(0, len(pasts), TOGETHER):
+            some = pasts[first : first + TOGETHER]
+            inputs = [
+                torch.tensor(self.windows_.inputs(past, self.linear_(past)), dtype=torch.float32) for past in some
+            ]
+            lengths, steps = torch.tensor([len(x) for x in inputs]), len(some[0].covariates)
             found.append(self.network_(torch.nn.utils.rnn.pad_sequence(inputs), lengths, steps).double().numpy())
         return np.sort(np.concatenate(found), axis=-1)
 
     def _quantiles(self, given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
         """(n, steps, Q), calibrated, in the units of the data."""
-        windows = [self._window(given, origin, steps) for origin in origins]
-        outputs = corrected(self._outputs(windows, steps), self.shifts_)
-        each = zip(origins, windows, outputs, strict=True)
-        return np.stack([self._scaling(given, o.series).invert(w.level + w.spread * q) for o, w, q in each])
+        pasts = [self.windows_.history(given, origin, steps) for origin in origins]
+        outputs = corrected(self._outputs(pasts), self.shifts_)
+        each = zip(origins, pasts, outputs, strict=True)
+        return np.stack(
+            [self.windows_.scaling(given, o.series).invert(past.level + past.spread * q) for o, past, q in each]
+        )
 
     # ------------------------------------------------------------------------------------------ answering
 
@@ -303,8 +327,5 @@ class Forecaster(BaseEstimator):
         return forecast_files.load(cls, folder)
 
 
-def _thinned(origins: list[Origin], most: int) -> list[Origin]:
-    """At most so many, evenly spaced."""
-    if len(origins) <= most:
-        return origins
-    return [origins[k] for k in np.linspace(0, len(origins) - 1, most).round().astype(int)]
+def _set(inputs: list[np.ndarray], wanted: np.ndarray) -> SequenceSet:
+    return SequenceSet.from_arrays([torch.tensor(x, dtype=torch.float32) for x in inputs], wanted, "regression")

@@ -1,52 +1,23 @@
 """A history and the steps to come as one sequence, the same for training and for forecasting.
 
-A step has the columns: the value, less the last one known (to come: the naive forecast in its place); whether the value
-is known; the last value known, in two units; constants of the series; covariates, and how they were when the naive
-forecast was a value. All are scaled, the values once more by how they spread in the window: a series whose swings grow
-stays inside what was learned, and its intervals grow with it.
+A step has the columns: the value, less the last one known (to come: the linear forecast in its place); whether the
+value is known; the naive forecast, where it is not; the last value known, in two units; constants of the series;
+covariates, and how they were when the naive forecast was a value. All are scaled, the values once more by how they
+spread in the window: a series whose swings grow stays inside what was learned, and its intervals grow with it.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from recurra.cell import Cell
+from recurra.estimators.linear import History
 from recurra.estimators.metrics import naive
-from recurra.layers import Readout, Recurrent
+from recurra.estimators.panel import Panel
+from recurra.estimators.scaling import Scaling
 
+T = TypeVar("T")
 LEAST = 0.1  # the least spread of a window, in that of its series: stillness is not blown up
-
-
-class Window(NamedTuple):
-    """What the network reads, and how its answers z become values again: level + spread · z."""
-
-    inputs: np.ndarray  # (L + steps, D)
-    level: float
-    spread: float
-
-
-def window(past: np.ndarray, known: np.ndarray, static: np.ndarray, steps: int, season: int) -> Window:
-    """From scaled values: past (L,), known (L + steps, F), static (S,)."""
-    level, spread = float(past[-1]), max(float(past.std()), LEAST)
-    values = (np.concatenate([past, naive(past, steps, season)]) - level) / spread
-    seen = np.concatenate([np.ones(len(past)), np.zeros(steps)])
-    constants = np.broadcast_to(np.array([level, level / spread, *static]), (len(values), 2 + len(static)))
-    then = known[source(len(past), steps, season)]
-    return Window(np.column_stack([values, seen, constants, known, then]), level, spread)
-
-
-def source(past: int, steps: int, season: int) -> np.ndarray:
-    """(past + steps,): which step the naive forecast of a step repeats."""
-    period = season if past >= season else 1
-    return np.concatenate([np.maximum(np.arange(past) - period, 0), past - period + np.arange(steps) % period])
-
-
-def width(known: int, static: int) -> int:
-    """Columns of a window."""
-    return 4 + static + 2 * known
 
 
 @dataclass(frozen=True)
@@ -57,32 +28,65 @@ class Origin:
     at: int
 
 
-class ForecastNetwork(nn.Module):
-    """Any cell over the window; at the steps to come, quantiles of the departure from the naive forecast."""
+@dataclass
+class Windows:
+    """How series are cut and scaled: the last `context` steps before an origin, each series by its own scaling."""
 
-    def __init__(self, cell: type[Cell] | str, inputs: int, quantiles: int, horizon: int, layers: dict):
-        super().__init__()
-        self.recurrent = Recurrent(cell, inputs, **layers)
-        self.readout = Readout(self.recurrent, quantiles)
-        nn.init.zeros_(self.readout.V)  # training starts at the naive forecast
-        self.horizon = horizon
+    context: int
+    season: int
+    series: dict[str, Scaling]  # (1,) each, by the name of the series
+    known: Scaling
+    static: Scaling
 
-    def forward(self, x: Tensor, lengths: Tensor, steps: int | None = None) -> Tensor:
-        """(B, steps, Q), relative to the last value known."""
-        steps = self.horizon if steps is None else steps
-        y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
-        at = lengths - steps + torch.arange(steps, device=x.device)[:, None]  # (steps, B)
-        lanes = torch.arange(x.shape[1], device=x.device)
-        return (self.readout(y[at, lanes]) + x[at, lanes, :1]).transpose(0, 1)
+    @classmethod
+    def of(cls, given: Panel, context: int, season: int) -> "Windows":
+        each = {name: Scaling.of([y[:, None]]) for name, y in zip(given.ids, given.y, strict=True)}
+        return cls(context, season, each, Scaling.of(given.known), Scaling.of([given.static]))
+
+    def scaling(self, given: Panel, k: int) -> Scaling:
+        """The stored scaling of a series, or for one that was not learned from, that of its past."""
+        return self.series.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
+
+    def history(self, given: Panel, origin: Origin, steps: int) -> History:
+        k, first = origin.series, max(0, origin.at - self.context)
+        past = self.scaling(given, k).apply(given.y[k][first : origin.at, None])[:, 0]
+        known = self.known.apply(given.known[k][first : origin.at + steps])
+        level, spread = float(past[-1]), max(float(past.std()), LEAST)
+        then = known[source(len(past), steps, self.season)]
+        return History((past - level) / spread, level, spread, known, then, self.static.apply(given.static[k]))
+
+    def wanted(self, given: Panel, origins: list[Origin], pasts: list[History], steps: int) -> np.ndarray:
+        """(n, steps): what followed, less the level, in spreads."""
+        found = np.empty((len(origins), steps))
+        for row, o, past in zip(found, origins, pasts, strict=True):
+            values = given.y[o.series][o.at : o.at + steps, None]
+            row[:] = (self.scaling(given, o.series).apply(values)[:, 0] - past.level) / past.spread
+        return found
+
+    def inputs(self, past: History, base: np.ndarray) -> np.ndarray:
+        """(L + steps, columns) for the network; base (steps,) is the forecast to depart from."""
+        length, steps = len(past.values), len(base)
+        values = np.concatenate([past.values, base])
+        seen = np.concatenate([np.ones(length), np.zeros(steps)])
+        repeated = np.concatenate([np.zeros(length), naive(past.values, steps, self.season)])
+        constants = np.array([past.level, past.level / past.spread, *past.static])
+        every = np.broadcast_to(constants, (length + steps, len(constants)))
+        return np.column_stack([values, seen, repeated, every, past.known, past.then])
 
 
-class QuantileLoss:
-    """The mean pinball loss of (B, steps, Q) quantiles against targets (B, steps), one value a window."""
+def source(past: int, steps: int, season: int) -> np.ndarray:
+    """(past + steps,): which step the naive forecast of a step repeats."""
+    period = season if past >= season else 1
+    return np.concatenate([np.maximum(np.arange(past) - period, 0), past - period + np.arange(steps) % period])
 
-    def __init__(self, levels: tuple[float, ...]):
-        self.levels = levels
 
-    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
-        missed = target[:, :, None] - output
-        tau = output.new_tensor(self.levels)
-        return torch.maximum(tau * missed, (tau - 1) * missed).mean(dim=(1, 2))
+def width(known: int, static: int) -> int:
+    """Columns of a window."""
+    return 5 + static + 2 * known
+
+
+def thinned(origins: list[T], most: int) -> list[T]:
+    """At most so many, evenly spaced."""
+    if len(origins) <= most:
+        return origins
+    return [origins[k] for k in np.linspace(0, len(origins) - 1, most).round().astype(int)]

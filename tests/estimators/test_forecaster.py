@@ -182,7 +182,7 @@ def test_it_comes_back_and_goes_on(for_shops, tmp_path):
         lambda config: config["options"].update(cell="own_of_nobody"),
         lambda config: config["fitted"].update(lengths=[3]),
         lambda config: config["fitted"].update(unit="moons"),
-        lambda config: config["fitted"].pop("context_"),
+        lambda config: config["fitted"].pop("context"),
     ],
 )
 def test_a_changed_folder_is_refused(change, tmp_path):

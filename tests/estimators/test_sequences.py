@@ -188,6 +188,7 @@ def test_grid_search_in_worker_processes():
     [
         ({"cell": "lstn"}, UnknownNameError, "did you mean 'lstm'"),
         ({"pool": "men"}, UnknownNameError, "did you mean 'mean'"),
+        ({"schedule": "cosin"}, UnknownNameError, "did you mean 'cosine'"),
         ({"validation": 1.5}, InputError, "validation: got 1.5"),
         ({"epochs": 0}, InputError, "epochs: got 0"),
         ({"hidden_size": 0}, InputError, "hidden_size: got 0"),
