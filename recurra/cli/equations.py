@@ -2,8 +2,8 @@
 
 from recurra.inspect.notation import Node, equations
 
-BELOW = dict(zip("0123456789+−-()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
-ABOVE = dict(zip("0123456789+−-()Tin⊤", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ᵀⁱⁿᵀ", strict=True))
+BELOW: dict[str, str] = dict(zip("0123456789+−-()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
+ABOVE: dict[str, str] = dict(zip("0123456789+−-()Tin⊤", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ᵀⁱⁿᵀ", strict=True))
 APART = frozenset("+−=⊙≤≥≠∧∨×·/")  # signs with a space on both sides
 
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recurra.data.readers.dispatch import format_of
 from recurra.data.readers.opening import existing
 from recurra.questions import sequences, series, words
-from recurra.questions.asking import BUILT_IN
+from recurra.questions.asking import BUILT_IN, format_in
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ def read_again(source: str | Path, reading: dict[str, Any]) -> Found:
         X, y = sequences.built_in(str(source), None, 0).test or ([], None)
         return Found(X, y, [str(k) for k in range(len(X))])
     path = existing(source)
-    reading = {**reading, "format": format_of(path)}
+    reading = {**reading, "format": format_in(path)}
     match reading["task"]:
         case "forecast":
             table = series.read_table(path, reading)

@@ -6,10 +6,13 @@ from typing import Any
 
 from recurra.data.errors import FormatError
 from recurra.data.readers.dispatch import format_of
-from recurra.data.readers.opening import existing
+from recurra.data.readers.opening import existing, head
 from recurra.errors import InputError, UnknownNameError
 from recurra.questions import held_out, sequences, series, words
+from recurra.questions.asked import Asked
+from recurra.questions.columns import parts_of
 from recurra.questions.question import TASKS, Question
+from recurra.questions.tabular import FORMATS, load
 
 BUILT_IN = ("japanese_vowels",)
 SPELLINGS = {
@@ -48,15 +51,46 @@ def ask(
     if str(source) in BUILT_IN and not Path(source).exists():
         return sequences.built_in(str(source), task, seed)
     path, test = _paths(Path(source), test)
-    given = {"task": task, "target": target, "id": id, "time": time, "inputs": inputs}
+    columns = {"target": target, "id": id, "time": time, "inputs": inputs}
+    asked = Asked(
+        str(source),
+        path,
+        format_of(path),
+        task,
+        columns,
+        {"missing": missing, "sort": sort},
+        horizon,
+        season,
+        test,
+        seed,
+    )
+    return _question(asked)
+
+
+def _question(asked: Asked) -> Question:
+    """Whoever can read the file this way makes a question of it."""
+    if asked.task == "language" or (asked.task is None and asked.format in ("text", "sentences")):
+        return words.language(asked)
+    if asked.format in ("conll", "conllu"):
+        return words.tagging(asked)
+    if asked.format not in FORMATS:
+        return series.alone(asked) or sequences.alone(asked)
+    table = load(asked.path, asked.format)
+    parts = parts_of(table, asked.path, task=asked.task, **asked.columns)
+    match parts.task:
+        case "forecast":
+            return series.from_columns(asked, table, parts)
+        case "tag":
+            return words.tagging(asked, parts)
+    return sequences.from_columns(asked, parts)
+
+
+def format_in(path: Path) -> str:
+    """The format of a file. Prose whose lines happen to have equally many words is not in columns."""
     format = format_of(path)
-    if task == "language" or (task is None and format in ("text", "sentences")):
-        return words.language(path, str(source), given, test, seed)
-    if format in ("conll", "conllu"):
-        return words.tagging(path, format, str(source), given, test, seed)
-    cleaning = {"missing": missing, "sort": sort}
-    found = series.forecast(path, format, str(source), given, cleaning, horizon, season, test, seed)
-    return found or sequences.whole(path, format, str(source), given, cleaning, test, seed)
+    if format == "conll" and path.suffix.lower() in ("", ".txt", ".text", ".gz"):
+        return format if b"\n\n" in head(path, 1 << 16).replace(b"\r", b"") else "text"
+    return format
 
 
 def _task(task: str | None) -> str | None:
@@ -79,6 +113,6 @@ def _paths(source: Path, test: Any) -> tuple[Path, Any]:
         test = held_out.sibling(path)
     if test is not None and held_out.share(test) is None:
         test = existing(test)
-        if format_of(test) != format_of(path):
-            raise FormatError(test, f"the format {format_of(test)}", f"{format_of(path)}, as {path.name} has")
+        if format_in(test) != format_in(path):
+            raise FormatError(test, f"the format {format_in(test)}", f"{format_in(path)}, as {path.name} has")
     return path, test

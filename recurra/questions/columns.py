@@ -52,13 +52,19 @@ def parts_of(
     taken = {column for column in (target, id, time, *(inputs or ())) if column}
     free = {column: kind for column, kind in kinds.items() if column not in taken}
     if any(kind == "list" for kind in kinds.values()) or _named(TEXT_NAMES, free):
-        return _nested(task, target or _named(MORE_TARGETS, free), id, inputs)
+        return _nested(kinds, task, target or _named(MORE_TARGETS, free), id, inputs)
     id = id or _named(MORE_IDS, free) or _ending(free, "_id") or _repeated_text(table, free)
     time = time or _named(MORE_TIMES, _without(free, id)) or next((c for c, k in free.items() if k == "time"), None)
     rest = _without(free, id, time)
     target, because = (target, "as asked") if target else _target(table, path, rest, id, task)
-    found, why = (task, "as asked") if task else _task(table, path, target, kinds[target], id, because)
+    found, why = (
+        (task, "as asked")
+        if task
+        else _task(table, path, target, kinds[target], id, because, _first_text(rest, target))
+    )
     features = tuple(inputs) if inputs else _features(found, _without(rest, target))
+    if found == "tag" and id is None:
+        raise FormatError(path, "no column that tells sentences apart", "its name, as id")
     if found in ("classify", "regress") and id is None and time is None and len(features) > 2:
         return Parts(found, why, None, None, target, features, "wide")
     if found in ("classify", "regress"):
@@ -76,12 +82,22 @@ def _check_whole(table: pa.Table, path: Path, task: str, target: str, id: str | 
         raise FormatError(path, "values that change within a sequence", expected, column=target)
 
 
-def _nested(task: str | None, target: str | None, id: str | None, inputs) -> Parts:
-    return Parts(task or "", "a row is a whole sequence", id, None, target, tuple(inputs or ()), "nested")
+def _nested(
+    kinds: dict[str, str], task: str | None, target: str | None, id: str | None, inputs: Sequence[str] | None
+) -> Parts:
+    found = tuple(inputs or ())
+    if task in (None, "tag") and target is not None and kinds[target] == "list":
+        tokens = _named(TEXT_NAMES, kinds) or next((c for c, k in kinds.items() if k == "list" and c != target), None)
+        return Parts(
+            "tag", "a row has a list of words and one of tags", id, None, target, found or (tokens or "",), "nested"
+        )
+    return Parts(task or "", "a row is a whole sequence", id, None, target, found, "nested")
 
 
 def _features(task: str, rest: dict[str, str]) -> tuple[str, ...]:
-    """Numbers beside the target; of a forecast none, since their future is not known."""
+    """Numbers beside the target; words to tag; of a forecast none, since their future is not known."""
+    if task == "tag":
+        return tuple(column for column, kind in rest.items() if kind == "text")[:1]
     return () if task == "forecast" else tuple(column for column, kind in rest.items() if kind == "number")
 
 
@@ -98,14 +114,18 @@ def _target(table: pa.Table, path: Path, rest: dict[str, str], id: str | None, t
     if len(numbers) == 1 and task in (None, "forecast"):
         return numbers[0], f"{numbers[0]!r} is the only column of numbers"
     candidates = ", ".join(constant or numbers or usable or rest) or "none"
-    raise FormatError(path, f"several columns that could be predicted ({candidates})", "one of them as target")
+    raise FormatError(path, f"several columns that could be predicted ({candidates})", "one of them, named as target")
 
 
-def _task(table: pa.Table, path: Path, target: str, kind: str, id: str | None, because: str) -> tuple[str, str]:
+def _task(
+    table: pa.Table, path: Path, target: str, kind: str, id: str | None, because: str, words: str | None
+) -> tuple[str, str]:
     whole = id is not None and constant_within(table, target, id) and distinct(table, id) < table.num_rows
     if id is None and (kind == "text" or target.lower() in LABEL_NAMES):
         return "classify", f"{target!r} holds a label for each row"
     if not whole:
+        if kind == "text" and id is not None and words:
+            return "tag", f"{target!r} holds a text for each row, beside {words!r}"
         if kind == "number":
             return "forecast", f"{target!r} holds numbers that change from row to row"
         expected = "one label for each sequence, with a column that tells sequences apart as id"
@@ -117,6 +137,10 @@ def _task(table: pa.Table, path: Path, target: str, kind: str, id: str | None, b
     if distinct(table, id or "") < ENOUGH_EACH * distinct(table, target):
         return "regress", f"{target!r} holds one whole number for each {id!r}, too many different ones for classes"
     return "classify", f"{target!r} holds one whole number for each {id!r}"
+
+
+def _first_text(columns: dict[str, str], target: str) -> str | None:
+    return next((column for column, kind in columns.items() if kind == "text" and column != target), None)
 
 
 def _named(names: Sequence[str], columns: Iterable[str]) -> str | None:

@@ -14,9 +14,10 @@ from recurra.data.readers.opening import existing
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError
 from recurra.questions import held_out
-from recurra.questions.columns import Parts, parts_of
+from recurra.questions.asked import Asked
+from recurra.questions.columns import Parts
 from recurra.questions.question import Question
-from recurra.questions.tabular import FORMATS, load
+from recurra.questions.tabular import load
 
 SPELLED = {"classify": "classification", "regress": "regression"}
 LARGEST_ALPHABET = 512
@@ -40,52 +41,50 @@ def built_in(name: str, task: str | None, seed: int) -> Question:
     train, test = japanese_vowels("train"), japanese_vowels("test")
     learn, check = (([x.double().numpy() for x in part.sequences], part.labels.numpy()) for part in (train, test))
     facts = (
-        ("data", "Japanese Vowels: nine speakers, told apart by a fraction of a second of speech (CC BY 4.0)"),
+        ("file", "Japanese Vowels: nine speakers, told apart by a fraction of a second of speech (CC BY 4.0)"),
         *_facts("classify", "each utterance has one speaker", learn, check, "as published", ()),
     )
     reading = {"task": "classify", "format": name}
     return Question("classify", name, learn, check, "accuracy", facts, {"random_state": seed}, reading)
 
 
-def whole(
-    path: Path, format: str, source: str, given: dict[str, Any], cleaning: dict[str, Any], test: Any, seed: int
-) -> Question:
-    """A question about the sequences of any file."""
-    reading, why = _reading(path, format, given, cleaning)
-    items = read_items(path, reading)
+def from_columns(asked: Asked, parts: Parts) -> Question:
+    """A question about the sequences of a table."""
+    reading = {"format": asked.format, **_columns(parts), **asked.cleaning}
+    if parts.form == "nested":
+        return _question(asked, *_by_content(asked, reading))
+    return _question(asked, reading, parts.why)
+
+
+def alone(asked: Asked) -> Question:
+    """A question about the sequences of a file that says itself what they are."""
+    return _question(asked, *_by_content(asked, {"task": asked.task, "format": asked.format}))
+
+
+def _question(asked: Asked, reading: dict[str, Any], why: str) -> Question:
+    items, task = read_items(asked.path, reading), reading["task"]
     if items.y is None:
-        raise FormatError(path, "sequences without a target", "one class or number for each sequence")
-    task = reading["task"]
+        raise FormatError(asked.path, "sequences without a target", "one class or number for each sequence")
     if task == "classify" and len(set(items.y.tolist())) < 2:
-        raise FormatError(
-            path, f"one class alone, {items.y.tolist()[0]!r}", "two or more", column=reading.get("target")
-        )
-    train, check, how = _split(items, task, reading, test, seed)
-    facts = (("file", f"{path.name}, {format}"), *_facts(task, why, train, check, how, reading.get("inputs", ())))
-    facts = _with_columns(facts, reading)
-    metric = "accuracy" if task == "classify" else "mae"
-    return Question(task, source, train, check, metric, facts, {"random_state": seed}, reading)
+        got = f"one class alone, {items.y.tolist()[0]!r}"
+        raise FormatError(asked.path, got, "two or more", column=reading.get("target"))
+    train, check, how = _split(items, task, reading, asked.test, asked.seed)
+    facts = (asked.file, *_facts(task, why, train, check, how, reading.get("inputs", ())))
+    metric, options = "accuracy" if task == "classify" else "mae", {"random_state": asked.seed}
+    return Question(task, asked.source, train, check, metric, _with_columns(facts, reading), options, reading)
 
 
-def _reading(path: Path, format: str, given: dict[str, Any], cleaning: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """How this file is read, and why so."""
-    reading: dict[str, Any] = {"task": given["task"], "format": format}
-    why, form = f"a {format} file says so", None
-    if format in FORMATS:
-        parts = parts_of(load(path, format), path, **given)
-        form, why = parts.form, parts.why
-        reading |= _columns(parts) | cleaning
-    if form in ("long", "wide"):
-        return reading, why
-    data = _read(path, reading)
+def _by_content(asked: Asked, reading: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """How a file is read whose own reader decides, and why so."""
+    data = _read(asked.path, reading)
     found = {value: key for key, value in SPELLED.items()}.get(data.task)
-    if found is None or given["task"] not in (None, found):
-        wanted = given["task"] or "one class or number for each sequence, or a task"
-        raise FormatError(path, f"sequences for {data.task}", f"{wanted}")
-    reading |= {"task": found, "classes": list(data.classes), "vocabulary": list(data.vocabulary)}
+    if found is None or asked.task not in (None, found):
+        expected = f"sequences to {asked.task}" if asked.task else "one class or number for each sequence"
+        raise FormatError(asked.path, f"sequences for {data.task.replace('_', ' ')}", expected)
     if len(data.vocabulary) > LARGEST_ALPHABET:
-        expected = f"at most {LARGEST_ALPHABET} different ones, or --task language"
-        raise FormatError(path, f"{len(data.vocabulary)} different tokens", expected)
+        expected = f"at most {LARGEST_ALPHABET} different ones"
+        raise FormatError(asked.path, f"{len(data.vocabulary)} different words", expected)
+    reading = {**reading, "task": found, "classes": list(data.classes), "vocabulary": list(data.vocabulary)}
     return reading, f"the file has one {'class' if found == 'classify' else 'number'} for each sequence"
 
 

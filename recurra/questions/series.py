@@ -15,10 +15,11 @@ from recurra.data.readers.survey import is_dated
 from recurra.data.sequences import SequenceSet
 from recurra.estimators.panel import written_times
 from recurra.questions import held_out
-from recurra.questions.columns import parts_of
+from recurra.questions.asked import Asked
+from recurra.questions.columns import Parts
 from recurra.questions.question import Question
 from recurra.questions.sequences import doubles
-from recurra.questions.tabular import FORMATS, constant_within, load
+from recurra.questions.tabular import FORMATS, constant_within
 
 #: microseconds between steps → (what to call that, steps after which things tend to repeat)
 CLOCKS = {
@@ -35,77 +36,57 @@ MONTHS = {1: ("a month", 12), 3: ("a quarter", 4), 12: ("a year", 1)}
 MOST_WINDOWS = 10
 
 
-def forecast(
-    path: Path,
-    format: str,
-    source: str,
-    given: dict[str, Any],
-    cleaning: dict[str, Any],
-    horizon: int | None,
-    season: int | None,
-    test: Any,
-    seed: int,
-) -> Question | None:
-    """The question of a file of series, or None where the file asks something else."""
-    found = _from_columns(path, format, given, cleaning) if format in FORMATS else _from_others(path, format, given)
-    if found is None:
-        return None
-    reading, why = found
-    table = read_table(path, reading)
-    lengths = lengths_of(table)
-    step, usual = _cadence(table, reading)
-    season = season or (usual if 2 * usual < min(lengths) else 1)
-    horizon = horizon or _horizon(season, min(lengths))
-    train, check, how = _hold_out(table, reading, horizon, test, path)
-    options = {"horizon": horizon, "season": season, "random_state": seed}
-    options |= {key: tuple(reading[key]) for key in ("known", "static")}
-    each = " each" if len(lengths) > 1 else ""
-    facts = (
-        ("file", f"{path.name}, {format}"),
-        ("task", f"forecast: {why}"),
-        ("columns", _columns(reading)),
-        ("series", f"{len(lengths):,}, {_range(lengths)} steps{each}; a step is {step}"),
-        ("horizon", f"{horizon} steps ahead; things repeat every {season} steps" if season > 1 else f"{horizon} steps"),
-        ("held out", how),
-    )
-    reading |= {"horizon": horizon, "season": season, "held": min(lengths_of(check[0])) if check else 0}
-    return Question("forecast", source, (train, None), check, "mase", facts, options, reading)
-
-
-def _from_columns(
-    path: Path, format: str, given: dict[str, Any], cleaning: dict[str, Any]
-) -> tuple[dict[str, Any], str] | None:
-    table = load(path, format)
-    parts = parts_of(table, path, **given)
-    if parts.task != "forecast":
-        return None
+def from_columns(asked: Asked, table: pa.Table, parts: Parts) -> Question:
+    """The question of a table of series."""
     still = [c for c in parts.inputs if parts.id and constant_within(table, c, parts.id)]
     known = [c for c in parts.inputs if c not in still]
     kind = table.schema.field(parts.time).type if parts.time else None
     unit = "date" if kind is not None and is_dated(kind) else "seconds" if _is_float(kind) else "whole"
-    reading = {"task": "forecast", "format": format, "id": parts.id, "time": parts.time, "target": parts.target}
-    return reading | {"known": known, "static": still, "unit": unit, **cleaning}, parts.why
+    reading = {"task": "forecast", "format": asked.format, "id": parts.id, "time": parts.time, "target": parts.target}
+    return _question(asked, reading | {"known": known, "static": still, "unit": unit, **asked.cleaning}, parts.why)
 
 
-def _is_float(kind: pa.DataType | None) -> bool:
-    return kind is not None and pa.types.is_floating(kind)
-
-
-def _from_others(path: Path, format: str, given: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """Files without a choice of columns, such as columns of numbers divided by white space."""
-    if given["task"] not in (None, "forecast"):
+def alone(asked: Asked) -> Question | None:
+    """The question of a file without a choice of columns, or None where it asks something else."""
+    if asked.task not in (None, "forecast"):
         return None
-    data = read(path, format)
+    data = read(asked.path, asked.format)
     if data.task not in ("forecasting", "next_step") or data.series is None:
         return None
     width = data.series[0].shape[1]
     if width > 1:
         expected = "one column to forecast; several can be named in a CSV or Parquet file"
-        raise FormatError(path, f"{width} columns of numbers", expected)
+        raise FormatError(asked.path, f"{width} columns of numbers", expected)
     dated = data.times is not None and int(torch.as_tensor(data.times[0]).abs().max()) > 10**9
-    reading = {"task": "forecast", "format": format, "id": None, "time": "ds" if data.times is not None else None}
+    reading = {"task": "forecast", "format": asked.format, "id": None, "time": "ds" if data.times is not None else None}
     reading |= {"target": (*data.features, "y")[0], "known": [], "static": [], "unit": "date" if dated else "whole"}
-    return reading, "the file holds a series of numbers"
+    return _question(asked, reading, "the file holds a series of numbers")
+
+
+def _question(asked: Asked, reading: dict[str, Any], why: str) -> Question:
+    table = read_table(asked.path, reading)
+    lengths = lengths_of(table)
+    step, usual = _cadence(table, reading)
+    season = asked.season or (usual if 2 * usual < min(lengths) else 1)
+    horizon = asked.horizon or _horizon(season, min(lengths))
+    train, check, how = _hold_out(table, reading, horizon, asked.test, asked.path)
+    reading = {**reading, "horizon": horizon, "season": season, "held": min(lengths_of(check[0])) if check else 0}
+    options = {"horizon": horizon, "season": season, "random_state": asked.seed}
+    options |= {key: tuple(reading[key]) for key in ("known", "static")}
+    each = " each" if len(lengths) > 1 else ""
+    facts = (
+        asked.file,
+        ("task", f"forecast: {why}"),
+        ("columns", _columns(reading)),
+        ("series", f"{len(lengths):,}, {_range(lengths)} steps{each}; a step is {step}"),
+        ("horizon", f"{horizon} steps ahead" + (f"; things repeat every {season} steps" if season > 1 else "")),
+        ("held out", how),
+    )
+    return Question("forecast", asked.source, (train, None), check, "mase", facts, options, reading)
+
+
+def _is_float(kind: pa.DataType | None) -> bool:
+    return kind is not None and pa.types.is_floating(kind)
 
 
 # ---------------------------------------------------------------------------------------------------- reading

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 from pyarrow import parquet
@@ -56,8 +55,8 @@ _LOADERS: dict[str, Any] = {"csv": _csv, "jsonl": _jsonl, "parquet": parquet.rea
 def constant_within(table: pa.Table, column: str, id: str) -> bool:
     """Whether a column has one value for each id."""
     counts = table.select(list(dict.fromkeys([id, column]))).group_by(id).aggregate([(column, "count_distinct")])
-    return (pc.max(counts.column(f"{column}_count_distinct")).as_py() or 0) <= 1
+    return max(counts.column(f"{column}_count_distinct").to_pylist(), default=0) <= 1
 
 
 def distinct(table: pa.Table, column: str) -> int:
-    return int(pc.count_distinct(table.column(column), mode="only_valid").as_py())
+    return len(table.column(column).drop_null().unique())
