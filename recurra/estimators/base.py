@@ -19,7 +19,7 @@ from recurra.data.batching import Batches, collate
 from recurra.data.sequences import SequenceSet, Task
 from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.estimators import inputs, storage
-from recurra.estimators.exporting import Standalone
+from recurra.estimators.exporting import Standalone, write
 from recurra.estimators.network import POOLS, SequenceNetwork
 from recurra.estimators.scaling import Scaling
 from recurra.train import randomness
@@ -201,14 +201,16 @@ class SequenceEstimator(BaseEstimator, ABC):
     # ------------------------------------------------------------------------------------------ the folder
 
     def export(self, path: str | Path) -> Path:
-        """Write one ONNX file: `x` (T, B, D) as the data is, `lengths` (B,) → probabilities, or numbers, (B, q)."""
-        from recurra.interop.onnx import export
+        """Write one ONNX file: `x` (T, B, D) as the data is, `lengths` (B,) → probabilities, or numbers, (B, q).
 
+        Its metadata hold the classes. It is checked in onnxruntime before it appears.
+        """
         check_is_fitted(self, "network_")
         inputs, targets = self._scalings()["inputs"], self._scalings().get("targets")
         middle = torch.tensor(inputs.mean, dtype=torch.float32)
         module = Standalone(deepcopy(self.network_).eval(), inputs, targets).eval()
-        return export(module, path, (middle + torch.zeros(5, 3, self.input_size_), torch.tensor([5, 2, 4])))
+        example = middle + torch.zeros(5, 3, self.input_size_), torch.tensor([5, 2, 4])
+        return write(module, path, example, {"kind": type(self).__name__, **self._fitted()})
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `load` reads them."""

@@ -321,6 +321,18 @@ class Forecaster(BaseEstimator):
         check_is_fitted(self, "network_")
         forecast_files.save(self, folder)
 
+    def export(self, path: str | Path) -> Path:
+        """Write one ONNX file: `past` (T, B) as the data is, `lengths` (B,) → quantiles (B, horizon, Q).
+
+        With several series, `series` (B,) says which each is, by its place among those of `fit`; with covariates,
+        `known` (T', B, F) holds them from the first value to the last step ahead. Scaling and calibration are inside;
+        names and levels are in the metadata. It is checked in onnxruntime before it appears.
+        """
+        from recurra.estimators.forecast_export import export
+
+        check_is_fitted(self, "network_")
+        return export(self, path)
+
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The forecaster that `save` wrote, ready to go on. A cell of one's own must be registered by then."""

@@ -1,8 +1,10 @@
 """ONNX files of estimators, run in onnxruntime on raw data of lengths and batch sizes they were not written for."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -35,3 +37,57 @@ def test_a_regressor_as_a_file(tmp_path):
     path = model.export(tmp_path / "model.onnx")
     for series in (X, X[:1], [np.concatenate(X[:4]), *X[3:6]]):
         np.testing.assert_allclose(run(path, series), model.predict(series), rtol=2e-6)
+
+
+# ---------------------------------------------------------------------------------------------------- forecasts
+
+
+def forecasts(path: Path, feed: dict) -> np.ndarray:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, feed)[0])
+
+
+def padded(series: list[np.ndarray]) -> np.ndarray:
+    """(T, B), with nonsense past the ends."""
+    rows = np.full((max(map(len, series)), len(series)), 1e6, dtype=np.float32)
+    for k, y in enumerate(series):
+        rows[: len(y), k] = y
+    return rows
+
+
+def test_a_forecaster_of_one_series_as_a_file(tmp_path):
+    y = 500 + 30 * np.sin(np.arange(90) / 2) + RANDOM.normal(size=90)
+    model = rc.Forecaster("gru", horizon=5, season=12, context=30, **QUICK).fit(y)
+    path = model.export(tmp_path / "model.onnx")
+    pasts = [y, y[:70], y[:30], y[5:19], y[:7]]  # longer than the context, as long, shorter, shorter than a season
+    found = forecasts(path, {"past": padded(pasts), "lengths": np.array([len(p) for p in pasts])})
+    expected = np.stack([model.predict_quantiles(data=past) for past in pasts])
+    np.testing.assert_allclose(found, expected, rtol=3e-6)
+    facts = {entry.key: json.loads(entry.value) for entry in onnx.load(path).metadata_props}
+    assert facts["levels"] == list(model.quantiles)
+    assert facts["horizon"] == 5
+
+
+def test_a_forecaster_with_covariates_as_a_file(tmp_path):
+    names, steps = [f"shop{k}" for k in range(4)], 40
+    offer = RANDOM.integers(0, 2, (4, steps + 3)).astype(float)
+    y = [100 * (k + 1) * (1 + 0.3 * offer[k, :steps]) + RANDOM.normal(size=steps) for k in range(4)]
+
+    def table(columns: np.ndarray, **more: list) -> dict:
+        rows = columns.shape[1]
+        ids = np.repeat(names, rows).astype(object)
+        return {"unique_id": ids, "ds": np.tile(np.arange(rows), 4), "offer": columns.ravel(), **more}
+
+    data = table(offer[:, :steps], y=np.concatenate(y), kind=np.repeat(np.arange(4.0), steps))
+    model = rc.Forecaster(horizon=3, season=7, known=("offer",), static=("kind",), **QUICK).fit(data)
+    path = model.export(tmp_path / "model.onnx")
+    feed = {
+        "past": padded([y[2], y[0]]),
+        "lengths": np.array([steps, steps]),
+        "series": np.array([2, 0]),
+        "known": offer[[2, 0]].T[:, :, None].astype(np.float32),
+    }
+    ahead = table(offer[:, steps:])
+    expected = model.predict_quantiles(future=ahead | {"ds": ahead["ds"] + steps})
+    levels = [expected[f"q{level:g}"].to_numpy().reshape(4, 3)[[2, 0]] for level in model.quantiles]
+    np.testing.assert_allclose(forecasts(path, feed), np.stack(levels, axis=-1), rtol=3e-6)

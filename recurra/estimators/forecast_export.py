@@ -1,0 +1,134 @@
+"""A forecaster as one graph: windows.py and linear.py once more, in operations that a file can hold."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recurra.estimators.exporting import tensor, write
+from recurra.estimators.windows import LEAST
+
+if TYPE_CHECKING:
+    from recurra.estimators.forecaster import Forecaster
+
+
+def export(model: "Forecaster", path: str | Path) -> Path:
+    """Write a file; its metadata name the series, the covariates and the levels."""
+    past, random = model.past_, np.random.default_rng(0)
+    longest, batch = max(map(len, past.y)), 3
+    rows = [past.y[k % len(past)] for k in range(batch)]
+    example: dict[str, Any] = {
+        "past": tensor(np.stack([np.resize(y, longest) for y in rows], axis=1)),
+        "lengths": torch.tensor([longest, max(1, longest - 1), max(1, longest // 2)]),
+    }
+    if len(past) > 1:
+        example["series"] = torch.arange(batch) % len(past)
+    if model.known:
+        seen = np.concatenate(past.known)
+        example["known"] = tensor(random.permuted(np.resize(seen, (longest + model.horizon, batch, seen.shape[1]))))
+    facts = {"kind": "Forecaster", "series": past.ids, "known": list(model.known), "levels": list(model.quantiles)}
+    facts |= {"horizon": int(model.horizon), "context": model.windows_.context, "outputs": "quantiles (B, horizon, Q)"}
+    return write(ForecastFile(model).eval(), path, example, facts)
+
+
+class ForecastFile(nn.Module):
+    """Values (T, B) and how many of them are there (B,) → calibrated quantiles (B, horizon, Q), all in raw units.
+
+    Of several series, `series` (B,) says which each is, by its place among those learned from. `known` (T', B, F) are
+    the covariates, from the first value to the last step ahead.
+    """
+
+    def __init__(self, model: "Forecaster"):
+        super().__init__()
+        windows, ids = model.windows_, model.past_.ids
+        self.network, self.season = deepcopy(model.network_).eval(), windows.season
+        self.linear_season = model.linear_.season
+        self.context, self.horizon = windows.context, int(model.horizon)
+        constants = {
+            "mean": np.concatenate([windows.series[name].mean for name in ids]),
+            "scale": np.concatenate([windows.series[name].scale for name in ids]),
+            "static": windows.static.apply(model.past_.static),
+            "known_mean": windows.known.mean,
+            "known_scale": windows.known.scale,
+            "weights": model.linear_.weights,
+            "shifts": model.shifts_,
+        }
+        for name, value in constants.items():
+            self.register_buffer(name, tensor(value))
+
+    def forward(
+        self, past: Tensor, lengths: Tensor, series: Tensor | None = None, known: Tensor | None = None
+    ) -> Tensor:
+        series = torch.zeros_like(lengths) if series is None else series
+        mean, scale = self.mean[series], self.scale[series]
+        z = (past - mean) / scale  # (T, B)
+        count = lengths.clamp(max=self.context)  # (B,) values in the window, which starts at `first`
+        first, last = lengths - count, lengths - 1
+        place = torch.arange(past.shape[0] + self.horizon, device=past.device)[:, None]  # (T + h, 1)
+        values = z.gather(0, torch.minimum(first + place, last))
+        inside = place < count
+        level = z.gather(0, last[None])[0]
+        spread = _deviation(values, inside, count).clamp(min=LEAST)
+        relative = torch.where(inside, (values - level) / spread, torch.zeros_like(values))  # (T + h, B)
+        static = list(self.static[series].t()) if self.static.shape[1] else []  # S times (B,)
+        covariates = self._covariates(known, first, count, place)  # (T + h, B, 2F) or none
+        constants = torch.stack([torch.ones_like(level), level / spread, *static])
+        base = self._linear(relative, count, constants, covariates)
+        ahead = (place - count).clamp(min=0, max=self.horizon - 1)  # (T + h, B)
+        columns = torch.stack(
+            [
+                torch.where(inside, relative, base.gather(0, ahead)),
+                inside.to(z.dtype),
+                torch.where(inside, 0.0, self._naive(relative, count, self.season).gather(0, ahead)),
+                level.expand_as(values),
+                (level / spread).expand_as(values),
+                *(row.expand_as(values) for row in static),
+            ],
+            dim=-1,
+        )
+        columns = columns if covariates is None else torch.cat([columns, covariates], dim=-1)
+        found = self.network(columns, count + self.horizon)  # (B, h, Q)
+        found = (found.sort(dim=-1).values + self.shifts).sort(dim=-1).values
+        return mean[:, None, None] + scale[:, None, None] * (level[:, None, None] + spread[:, None, None] * found)
+
+    def _naive(self, relative: Tensor, count: Tensor, season: int) -> Tensor:
+        """(h, B): the last season again, or the last value, where there is no whole season."""
+        ahead = torch.arange(self.horizon, device=count.device)[:, None]
+        period = _period(count, season)
+        return relative.gather(0, count - period + ahead % period)
+
+    def _linear(self, relative: Tensor, count: Tensor, constants: Tensor, covariates: Tensor | None) -> Tensor:
+        """(h, B)."""
+        at = count - self.context + torch.arange(self.context, device=count.device)[:, None]  # (C, B)
+        lags = relative.gather(0, at.clamp(min=0)) * (at >= 0)
+        row = torch.cat([lags, constants])  # (C + 2 + S, B)
+        found = self._naive(relative, count, self.linear_season) + self.weights[:, : row.shape[0]] @ row
+        if covariates is None:
+            return found
+        ahead = count + torch.arange(self.horizon, device=count.device)[:, None]  # (h, B)
+        to_come = covariates[ahead, torch.arange(count.shape[0], device=count.device)]  # (h, B, 2F)
+        return found + (to_come * self.weights[:, None, row.shape[0] :]).sum(dim=-1)
+
+    def _covariates(self, known: Tensor | None, first: Tensor, count: Tensor, place: Tensor) -> Tensor | None:
+        """(T + h, B, 2F): scaled, and how they were when the naive forecast was a value."""
+        if known is None:
+            return None
+        period = _period(count, self.season)
+        before = torch.where(place < count, (place - period).clamp(min=0), count - period + (place - count) % period)
+        lanes = torch.arange(count.shape[0], device=count.device)
+        scaled = (known - self.known_mean) / self.known_scale
+        now = torch.minimum(first + place, first + count + self.horizon - 1)
+        return torch.cat([scaled[now, lanes], scaled[first + before, lanes]], dim=-1)
+
+
+def _period(count: Tensor, season: int) -> Tensor:
+    return torch.where(count >= season, season, 1)
+
+
+def _deviation(values: Tensor, inside: Tensor, count: Tensor) -> Tensor:
+    """(B,): over the values that are there."""
+    mean = torch.where(inside, values, 0.0).sum(dim=0) / count
+    return (torch.where(inside, (values - mean).square(), 0.0).sum(dim=0) / count).sqrt()
