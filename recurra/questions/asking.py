@@ -55,7 +55,7 @@ def ask(
     asked = Asked(
         str(source),
         path,
-        format_of(path),
+        format_in(path),
         task,
         columns,
         {"missing": missing, "sort": sort},
