@@ -9,82 +9,75 @@ from recurra.train.surroundings import surrounded
 
 Tell = Callable[[float, str], None]  # the share that is done, and a word about it
 OFTEN = 0.1  # seconds between two words
+WORTH_SAVING = 0.2  # seconds of an epoch, after each of which a checkpoint is written
 
 
 class Long(Exception):
     """The training takes longer than can be lost: it should begin again, with checkpoints."""
 
 
-class Measured(Exception):
-    """Enough was seen to know how long an epoch takes."""
-
-    def __init__(self, seconds: float):
-        super().__init__(seconds)
-        self.seconds = seconds
-
-
 class Watch:
-    """A callback that tells how far the training is, counts its seconds, and stops it when `limit` of them are over.
+    """A callback that tells how far the training is and counts its seconds.
 
-    The first step is not counted, since it may compile. The seconds are part of the checkpoint.
+    An estimator may fit more than once. `limit`: seconds after which each of these fits ends. `too_long`: raise `Long`
+    as soon as a fit is expected to take longer. First steps are not counted, since they may compile. The seconds are
+    part of the checkpoints.
     """
 
     def __init__(self, tell: Tell, limit: float | None = None, too_long: float | None = None):
         self.tell, self.limit, self.too_long = tell, limit, too_long
-        self.seconds, self._told, self._steps = 0.0, 0.0, 0
+        self.seconds, self.fits = 0.0, 0  # in all
+        self._this, self._steps, self._told = 0.0, 0, 0.0  # seconds and steps of this fit
         self._last: float | None = None
 
     def __call__(self, event: Event, run: Run, /) -> None:
         now = time.perf_counter()
-        if event not in ("step", "epoch", "end"):
+        if event == "start":
+            self._begin(run)
             return
         if self._last is not None:
             self.seconds += now - self._last
-        self._last = now
+            self._this += now - self._last
+        if event == "step" or self._steps:
+            self._last = now
         if event == "step":
             self._steps += 1
-        if event == "step" and now - self._told > OFTEN:
-            self._told = now
-            self.tell(run.progress.step / run.total_steps, f"loss {run.loss:.3f}")
-            if self.too_long is not None and self.seconds > 1.0 and self._expected(run) > self.too_long:
-                raise Long
-        if self.limit is not None and self.seconds >= self.limit:
+            self._speak(run, now)
+        if self.limit is not None and self._this >= self.limit:
             run.stop = True
 
-    def _expected(self, run: Run) -> float:
-        return self.seconds / max(1, self._steps - 1) * run.total_steps
+    def _begin(self, run: Run) -> None:
+        if not run.progress.step:  # else the checkpoint has said
+            self._this = 0.0
+        self.fits, self._steps, self._last = self.fits + 1, 0, None
+
+    def _speak(self, run: Run, now: float) -> None:
+        if now - self._told < OFTEN:
+            return
+        self._told = now
+        fit = f"fit {self.fits}, " if self.fits > 1 else ""
+        self.tell(run.progress.step / run.total_steps, f"{fit}loss {run.loss:.3f}")
+        if self.too_long is not None and self._this > 1.0 and self._worth_keeping(run, self.too_long):
+            raise Long
+
+    def _worth_keeping(self, run: Run, too_long: float) -> bool:
+        """Long in all, and its epochs longer than it takes to save them, unless it is very long."""
+        step = self._this / max(1, self._steps - 1)
+        expected, epoch = step * run.total_steps, step * run.steps_per_epoch
+        return expected > too_long and (epoch > WORTH_SAVING or expected > 10 * too_long)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds}
+        return {"seconds": self.seconds, "this": self._this}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seconds = float(state["seconds"])
+        self.seconds, self._this = float(state["seconds"]), float(state["this"])
 
 
-class Pace:
-    """A callback that ends a training as soon as it is known how long an epoch takes."""
-
-    def __init__(self, enough: float):
-        self.enough, self._steps = enough, 0
-        self._first: float | None = None
-
-    def __call__(self, event: Event, run: Run, /) -> None:
-        now = time.perf_counter()
-        if self._first is None:
-            self._first = now if event == "step" else None
-            return
-        self._steps += event == "step"
-        seconds, whole = now - self._first, run.steps_per_epoch
-        seen = run.progress.epoch >= 2 if event == "epoch" else event == "end" or seconds > self.enough
-        if self._steps and seen:
-            raise Measured(seconds / self._steps * whole)
-
-
-def seconds_an_epoch(learn: Callable[[], Any], enough: float) -> float:
-    """How long an epoch takes, from two of them or from `enough` seconds."""
-    try:
-        with surrounded(callbacks=[Pace(enough)]):
-            learn()
-    except Measured as measured:
-        return measured.seconds
-    return enough
+def probe(learn: Callable[[], Any]) -> tuple[float, int]:
+    """How long an epoch takes, in all fits of an estimator that is to learn for one, and how many fits these are."""
+    watch = Watch(lambda share, word: None)
+    started = time.perf_counter()
+    with surrounded(callbacks=[watch]):
+        learn()
+    # With one step an epoch nothing was counted but what compiles.
+    return watch.seconds or time.perf_counter() - started, watch.fits

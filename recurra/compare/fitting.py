@@ -1,10 +1,11 @@
 """One entrant's work: learn, judge, keep the model."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from recurra.compare.attend import Long, Tell, Watch, seconds_an_epoch
+from recurra.compare.attend import Long, Tell, Watch, probe
 from recurra.compare.baselines import baseline
 from recurra.compare.ledger import Folder, Row, read_json, write_json
 from recurra.compare.plan import Entrant
@@ -12,8 +13,6 @@ from recurra.compare.sizes import Blank, equal_size, parameters
 from recurra.compare.worker import Duty
 from recurra.questions import Question, ask
 from recurra.train.surroundings import surrounded
-
-PROBE = 0.1  # of the seconds a cell has, to find out how many epochs fit into them
 
 
 class Fitting:
@@ -43,9 +42,10 @@ class Fitting:
 
     def _cell(self, entrant: Entrant, tell: Tell) -> Row:
         settings = self.settings(entrant.name)
+        limit = None
         if self.rules.budget == "time":
-            settings["epochs"] = self._epochs(entrant, settings)
-        made, watch = self._learned(entrant, settings, tell)
+            settings["epochs"], limit = self._allowed(entrant, settings)
+        made, watch = self._learned(entrant, settings, tell, limit)
         model = self.folder.candidate(entrant)
         made.save(model)
         return {
@@ -74,26 +74,25 @@ class Fitting:
             return settings.get("hidden_size", self.rules.hidden_size)
         return equal_size(Blank(self.question, self.rules.settings), self.rules, cell)
 
-    def _epochs(self, entrant: Entrant, settings: dict[str, Any]) -> int:
-        """As many as fit into the seconds, measured once: a fit that is resumed goes on to the same number."""
-        path = self.folder.fit(entrant) / "epochs.json"
-        if path.exists():
-            return int(read_json(path))
-        probe: Any = self.question.estimator(entrant.name, **{**settings, "epochs": 3, "random_state": entrant.seed})
-        each = seconds_an_epoch(lambda: probe.fit(*self.question.train), PROBE * self.rules.seconds)
-        epochs = max(1, int(self.rules.seconds / max(each, 1e-9)))
-        write_json(path, epochs)
-        return epochs
+    def _allowed(self, entrant: Entrant, settings: dict[str, Any]) -> tuple[int, float]:
+        """As many epochs as go into the seconds, and the seconds of each fit; what is resumed keeps to them."""
+        path = self.folder.fit(entrant) / "allowed.json"
+        if not path.exists():
+            made: Any = self.question.estimator(entrant.name, **{**settings, "epochs": 1, "random_state": entrant.seed})
+            each, fits = probe(lambda: made.fit(*self.question.train))
+            seconds = self.rules.seconds
+            write_json(path, {"epochs": max(1, round(seconds / each)), "seconds": seconds / fits})
+        allowed = read_json(path)
+        return allowed["epochs"], allowed["seconds"]
 
-    def _learned(self, entrant: Entrant, settings: dict[str, Any], tell: Tell) -> tuple[Any, Watch]:
+    def _learned(
+        self, entrant: Entrant, settings: dict[str, Any], tell: Tell, limit: float | None
+    ) -> tuple[Any, Watch]:
         """A fitted estimator; where that takes long, or was begun with checkpoints, with checkpoints."""
-        limit = self.rules.seconds if self.rules.budget == "time" else None
         checkpoints = self.folder.fit(entrant) / "checkpoints"
         if not checkpoints.exists():
-            try:
+            with suppress(Long):
                 return self._fit(entrant, settings, Watch(tell, limit, self.duty.keep_after), None)
-            except Long:
-                pass
         return self._fit(entrant, settings, Watch(tell, limit), checkpoints)
 
     def _fit(self, entrant: Entrant, settings: dict[str, Any], watch: Watch, checkpoints: Path | None) -> Any:

@@ -122,7 +122,7 @@ class Leaderboard:
                 {
                     "": str(place),
                     "cell": f"{one.name} (baseline)" if one.baseline else one.name,
-                    f"test {self.metric}": self.shown(one),
+                    self.metric: self.shown(one),
                     "parameters": "" if one.parameters is None else f"{one.parameters:,}",
                     "units": "" if one.hidden_size is None else str(one.hidden_size),
                     "seconds": "" if one.seconds is None else f"{one.seconds:.1f}",

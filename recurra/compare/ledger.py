@@ -69,7 +69,8 @@ class Folder:
         if fresh and config.exists():
             for name in ("rows", "fits", "models"):
                 shutil.rmtree(self.path / name, ignore_errors=True)
-            config.unlink()
+            for name in ("leaderboard.json", "report.html", "config.json"):
+                (self.path / name).unlink(missing_ok=True)
         if not config.exists():
             if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
                 raise RunFolderError("folder", f"{self.path}, which holds other files", "an empty or a new folder")

@@ -11,9 +11,8 @@ from recurra.compare.leaderboard import Leaderboard
 from recurra.compare.ledger import Folder, Row
 from recurra.compare.plan import Rules
 from recurra.data.sequences import SequenceSet
-from recurra.estimators.panel import panel
-from recurra.estimators.windows import Origin
 from recurra.inspect import report
+from recurra.inspect.subject import Sample
 from recurra.questions import Question
 from recurra.questions.question import estimator_kind
 
@@ -69,8 +68,19 @@ def looked_at(question: Question, made: Any) -> Any:
         case "language":
             return made.model_.vocabulary.encode(X[: 25 * SEEN])
         case _:
-            given = panel(question.train[0], made.known, made.static)
-            return made._set(given, [Origin(k, len(s) - made.horizon) for k, s in enumerate(given.y[:SEEN])])
+            return _heard(made)
+
+
+def _heard(made: Any) -> Sample:
+    """What a forecaster's network reads when it is asked to go on."""
+    heard: list[tuple[Any, ...]] = []
+    hook = made.network_.register_forward_pre_hook(lambda module, given: heard.append(given))
+    try:
+        made.predict()
+    finally:
+        hook.remove()
+    inputs, lengths = heard[0][:2]
+    return Sample(inputs[:, :SEEN], lengths[:SEEN])
 
 
 def _set(made: Any, X: list[Any], targets: np.ndarray) -> SequenceSet:

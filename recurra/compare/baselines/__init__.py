@@ -37,8 +37,8 @@ BASELINES: dict[str, dict[str, Baseline]] = {
         "ESN": Baseline(lambda options, seed: EchoForecaster(options, seed), random=True),
     },
     "tag": {
-        "most frequent tag": Baseline(lambda options, seed: FrequentTag()),
-        "most frequent tag of the word": Baseline(lambda options, seed: WordTag()),
+        "frequent tag": Baseline(lambda options, seed: FrequentTag()),
+        "word's own tag": Baseline(lambda options, seed: WordTag()),
     },
     "language": {
         "unigram": Baseline(lambda options, seed: TokenCounts(options.get("level", "character"), order=1)),

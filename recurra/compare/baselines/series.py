@@ -17,7 +17,7 @@ from recurra.reservoir import EchoStateNetwork
 
 MOST = 5000  # windows to learn from
 LONGEST = 500  # steps a reservoir hears before it goes on
-PENALTIES = np.logspace(-3, 5, 17)
+PENALTIES = np.logspace(-6, 5, 23)
 UNITS = 100
 
 
@@ -32,8 +32,9 @@ class PointForecaster(ABC):
 
     def fit(self, data: Any, y: Any = None) -> Self:
         given = panel(data, *self.columns)
-        self.scalings_ = {name: Scaling.of([one[:, None]]) for name, one in zip(given.ids, given.y, strict=True)}
-        self._learn([self.scalings_[name].apply(one) for name, one in zip(given.ids, given.y, strict=True)])
+        series = {name: one[:, None] for name, one in zip(given.ids, given.y, strict=True)}  # (T, 1) each
+        self.scalings_ = {name: Scaling.of([one]) for name, one in series.items()}
+        self._learn([self.scalings_[name].apply(one) for name, one in series.items()])
         return self
 
     @abstractmethod
@@ -82,6 +83,7 @@ class LinearForecaster(PointForecaster):
 
     def _learn(self, series: list[np.ndarray]) -> None:
         places = [(k, at) for k, one in enumerate(series) for at in range(2, len(one) - self.horizon + 1)]
+        places = [place for place in places if place[1] >= self.context] or places  # whole pasts, if there are any
         chosen = np.linspace(0, len(places) - 1, min(len(places), MOST)).round().astype(int)
         pasts = [series[places[c][0]][: places[c][1]] for c in chosen]
         ahead = np.stack([series[places[c][0]][places[c][1] :][: self.horizon, 0] for c in chosen])

@@ -1,0 +1,119 @@
+"""Baselines against answers found in another way."""
+
+import math
+
+import numpy as np
+import pytest
+from compare.data import tagged, turns, waves
+
+import recurra as rc
+from recurra.compare.baselines import BASELINES, baseline, baselines_of
+from recurra.compare.baselines.sequences import summaries
+from recurra.errors import UnknownNameError
+from recurra.questions import ask
+from recurra.questions.question import TASKS
+
+
+def judged(question, name: str, seed: int = 0) -> float:
+    made = baseline(question.task, name, question.options, seed).fit(*question.train)
+    assert made.learned_ >= 0
+    return question.score(made)
+
+
+def test_every_task_has_some():
+    assert set(BASELINES) == set(TASKS)
+    assert [name for name, _ in baselines_of("forecast", {"season": 1})] == ["naive", "linear AR", "ESN"]
+    assert ("seasonal naive", False) in baselines_of("forecast", {"season": 12})
+    with pytest.raises(UnknownNameError, match="did you mean 'majority'"):
+        baseline("classify", "majorty", {}, 0)
+
+
+def test_classes(tmp_path):
+    question = ask("japanese_vowels")
+    y = question.test[1]
+    assert judged(question, "majority") == pytest.approx(np.mean(y == 0))  # all classes are equally frequent
+    assert judged(question, "linear") > 0.95
+    assert judged(question, "ESN", 0) > 0.95
+    assert judged(question, "ESN", 0) == judged(question, "ESN", 0)
+    assert judged(question, "ESN", 0) != judged(question, "ESN", 1)
+    made = baseline("classify", "ESN", {}, 0).fit(*question.train)
+    shares = made.predict_proba(question.test[0])
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert (made.classes_[shares.argmax(axis=1)] == made.predict(question.test[0])).all()
+
+
+def test_order_is_what_a_linear_model_of_summaries_misses(tmp_path):
+    question = ask(str(turns(tmp_path / "turns.csv", 120)))
+    assert judged(question, "linear") < 0.8
+    assert judged(question, "ESN") == 1.0
+
+
+def test_summaries():
+    found = summaries([np.array([[1.0, 5.0], [3.0, 1.0]]), np.ones((4, 2))])
+    assert found[0].tolist() == [2, 3, 1, 2, 1, 1, 3, 5, 1, 5, 3, 1, 2]
+    assert found[1].tolist() == [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 4]
+
+
+def test_numbers():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(8, 2)) for _ in range(80)]
+    y = np.array([3 * x[:, 0].mean() - x[-1, 1] + 1 for x in X])
+    for name, most in (("linear", 1e-3), ("ESN", 0.5), ("mean", 2.0)):
+        made = baseline("regress", name, {}, 0).fit(X[:60], y[:60])
+        assert np.abs(made.predict(X[60:]) - y[60:]).mean() < most, name
+    assert baseline("regress", "mean", {}, 0).fit(X, y).predict(X[:3]) == pytest.approx(y.mean())
+    two = baseline("regress", "ESN", {}, 0).fit(X, np.column_stack([y, -y]))
+    assert np.allclose(two.predict(X)[:, 0], -two.predict(X)[:, 1])
+
+
+def test_naive_forecasts_are_those_of_the_forecaster(tmp_path):
+    question = ask(str(waves(tmp_path / "waves.csv")), season=12, horizon=6)
+    network = question.estimator("rnn", hidden_size=2, epochs=1, random_state=0).fit(*question.train)
+    measured = question.measures(network, question.test)
+    assert judged(question, "naive") == pytest.approx(measured["mase of naive"])
+    assert judged(question, "seasonal naive") == pytest.approx(measured["mase of seasonal naive"])
+
+
+def test_a_linear_recurrence_is_forecast_without_error():
+    t = np.arange(200.0)
+    series = np.stack([np.sin(0.3 * t), 5 + 2 * np.cos(0.3 * t)])
+    options = {"horizon": 8, "season": 1}
+    for name, most in (("linear AR", 1e-3), ("ESN", 0.05)):
+        made = baseline("forecast", name, options, 0).fit(series[:, :160])
+        assert made.backtest(series, windows=3).scores["model"]["MASE"] < most, name
+        assert made.backtest(series, h=12, windows=2).steps == 12
+
+
+def test_tags(tmp_path):
+    question = ask(str(tagged(tmp_path / "tags.conll")))
+    assert judged(question, "word's own tag") == 1.0
+    assert judged(question, "frequent tag") == 0.0
+    made = baseline("tag", "word's own tag", {}, 0).fit([["a", "b"], ["a"]], [["X", "Y"], ["X"]])
+    assert made.predict([["b", "c"]]) == [["Y", "X"]]
+
+
+def test_tokens_alone_have_the_entropy_of_their_frequencies():
+    text = "ab" * 500 + "c"
+    made = baseline("language", "unigram", {}, 0).fit(text)
+    shares = np.array([501, 501, 2]) / 1004  # one was added to each
+    expected = -(499 * math.log2(shares[0]) + 500 * math.log2(shares[1]) + math.log2(shares[2])) / 1000
+    assert made.measure(text)["bits_per_character"] == pytest.approx(expected)
+
+
+def test_pairs_are_probabilities_and_know_what_follows():
+    text = "ab" * 50 + "cab"
+    made = baseline("language", "bigram", {}, 0).fit(text)
+    for before in range(3):
+        assert sum(made._probability(before, token) for token in range(3)) == pytest.approx(1)
+    assert made.measure("abab" * 20)["bits_per_character"] < 0.2
+    measured = made.measure("abca")
+    assert measured["perplexity"] == pytest.approx(math.exp(measured["nats"]))
+    assert measured["bits_per_character"] == pytest.approx(measured["nats"] / math.log(2))
+
+
+def test_words_are_measured_as_the_language_model_measures_them():
+    text = "the cat sat\nthe dog sat\n" * 30
+    pairs = baseline("language", "bigram", {"level": "word"}, 0).fit(text).measure(text)
+    model = rc.LanguageModelEstimator("rnn", 4, level="word", epochs=1, random_state=0).fit(text).measure(text)
+    ratio = [found["bits_per_character"] / found["nats"] for found in (pairs, model)]
+    assert ratio[0] == pytest.approx(ratio[1])

@@ -1,0 +1,69 @@
+"""Ranking, spread, and what is shown."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from recurra.compare.leaderboard import Leaderboard
+
+
+def row(name, seed, score, kind="cell", **more):
+    return {"name": name, "seed": seed, "kind": kind, "score": score, "parameters": 10, "seconds": 1.0, **more}
+
+
+def question(metric="accuracy", higher=True):
+    return SimpleNamespace(source="x/data.csv", task="classify", metric=metric, higher_is_better=higher)
+
+
+ROWS = [
+    row("majority", 0, 0.5, "baseline"),
+    row("lstm", 0, 0.8),
+    row("lstm", 1, 0.9, seconds=3.0),
+    row("gru", 0, 0.95),
+    {"name": "gru", "seed": 1, "kind": "cell", "error": "NonFiniteError: step 3"},
+    {"name": "bad", "seed": 0, "kind": "cell", "error": "NonFiniteError: step 1"},
+]
+
+
+def test_best_first_and_failures_last(tmp_path):
+    board = Leaderboard.of(ROWS, question(), tmp_path)
+    assert [one.name for one in board.standings] == ["gru", "lstm", "majority", "bad"]
+    assert board.best.name == "gru"
+    lstm = board.standings[1]
+    assert lstm.mean == pytest.approx(0.85)
+    assert lstm.spread == pytest.approx(math.sqrt(0.005))
+    assert lstm.seconds == 2.0
+    assert board.standings[0].errors == ("NonFiniteError: step 3",)
+    assert board.standings[0].spread is None
+    less = Leaderboard.of(ROWS, question("mase", False), tmp_path)
+    assert [one.name for one in less.standings] == ["majority", "lstm", "gru", "bad"]
+
+
+def test_of_equals_the_smaller(tmp_path):
+    rows = [row("big", 0, 0.9, parameters=100), row("small", 0, 0.9, parameters=99)]
+    assert Leaderboard.of(rows, question(), tmp_path).standings[0].name == "small"
+
+
+def test_shown_in_eighty_columns(tmp_path):
+    board = Leaderboard.of(ROWS, question(), tmp_path)
+    console = Console(width=80, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(board)
+    text = console.export_text()
+    assert "85.0 ± 7.1 %" in text
+    assert "majority (baseline)" in text
+    assert "failed" in text
+    assert "…" not in text
+    assert [line[""] for line in board.lines()] == ["1", "2", "3", "4"]
+
+
+def test_json_holds_every_row(tmp_path):
+    board = Leaderboard.of(ROWS, question(), tmp_path, tmp_path / "report.html")
+    plain = json.loads(json.dumps(board.to_json(), allow_nan=False))
+    assert [one["name"] for one in plain["rows"]] == ["gru", "lstm", "majority", "bad"]
+    assert plain["rows"][1]["scores"] == [0.8, 0.9]
+    assert plain["rows"][2]["baseline"] is True
+    assert plain["rows"][3]["mean"] is None
+    assert plain["report"].endswith("report.html")

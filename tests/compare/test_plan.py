@@ -1,0 +1,63 @@
+"""Who competes, under which rules, and where."""
+
+import pytest
+from compare.data import turns
+
+from recurra.compare.plan import DOZEN, Rules, chosen_cells, default_folder, entrants, families
+from recurra.errors import InputError, OptionError, UnknownNameError
+
+
+def test_cells_by_name_family_and_all():
+    assert chosen_cells("lstm, gru,lstm") == ("lstm", "gru")
+    assert chosen_cells(["mgu"]) == ("mgu",)
+    assert set(chosen_cells("greff")) == set(families()["greff"])
+    assert "mut1" in chosen_cells("gru-family")
+    assert "mut1" not in chosen_cells("gru")
+    everything = chosen_cells("all")
+    assert "lstm" in everything
+    assert "lstm_np" not in everything  # a second name of the same cell
+    assert set(DOZEN) <= set(everything)
+
+
+def test_a_wrong_name_gets_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'lstm'"):
+        chosen_cells("lsmt")
+    with pytest.raises(InputError, match="cells"):
+        chosen_cells(" , ")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "named"),
+    [
+        ({"budget": "money"}, UnknownNameError, "budget"),
+        ({"hidden_size": 0}, InputError, "hidden_size"),
+        ({"seconds": -1}, InputError, "seconds"),
+        ({"tune": -1}, InputError, "tune"),
+        ({"budget": "time", "epochs": 3}, OptionError, "epochs"),
+    ],
+)
+def test_rules_are_checked(given, error, named):
+    with pytest.raises(error, match=named):
+        Rules({"source": "x"}, **given)
+
+
+def test_a_run_has_the_same_place_for_the_same_file_and_rules(tmp_path):
+    file = turns(tmp_path / "turns.csv")
+    rules = Rules({"source": str(file)}, epochs=3)
+    copy = tmp_path / "elsewhere.csv"
+    copy.write_bytes(file.read_bytes())
+    assert rules.digest() == Rules({"source": str(file)}, epochs=3).digest()
+    assert rules.digest() == Rules({"source": str(copy)}, epochs=3).digest()
+    assert rules.digest() != Rules({"source": str(file)}, epochs=4).digest()
+    assert default_folder(rules).name == f"compare-turns-{rules.digest()}"
+    file.write_text(file.read_text() + "s99,0,1,1,left\n")
+    assert rules.digest() != Rules({"source": str(copy)}, epochs=3).digest()
+
+
+def test_first_seeds_come_before_second_ones():
+    found = entrants(("lstm", "gru"), [("linear", False), ("ESN", True)], 2)
+    assert [(e.name, e.seed) for e in found] == [
+        *(("linear", 0), ("ESN", 0), ("ESN", 1)),
+        *(("lstm", 0), ("gru", 0), ("lstm", 1), ("gru", 1)),
+    ]
+    assert len({e.key for e in found}) == len(found)

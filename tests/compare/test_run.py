@@ -1,0 +1,209 @@
+"""Comparisons with real processes: the folder, the page, what survives a signal, what machines share."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from compare.data import turns, waves
+
+import recurra as rc
+from recurra.compare import RunFolderError, compare
+from recurra.errors import InputError, UnknownNameError
+
+SCRIPT = Path(__file__).with_name("script.py")
+ROOT = SCRIPT.parent.parent.parent
+SMALL = {"cells": "gru,rnn", "epochs": 2, "seeds": 2, "hidden_size": 8, "jobs": 2}
+VOWELS = {"ask_arguments": "japanese_vowels", "cells": "gru,mgu", "epochs": 60, "seeds": 1, "jobs": 2, "report": False}
+
+
+def start(arguments: dict, folder: Path) -> subprocess.Popen:
+    given = json.dumps({**arguments, "folder": str(folder)})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def outcome(process: subprocess.Popen) -> dict:
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return json.loads(output)
+
+
+def lasting(board: dict) -> list[dict]:
+    """What does not depend on how fast the machine was."""
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in board["rows"]]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A finished comparison on a small CSV, and the file."""
+    place = tmp_path_factory.mktemp("small")
+    file = turns(place / "turns.csv")
+    return file, compare(str(file), **SMALL, folder=place / "run")
+
+
+def test_every_cell_and_baseline_is_ranked(small):
+    _, board = small
+    assert {one.name for one in board.standings} == {"majority", "linear", "ESN", "gru", "rnn"}
+    assert {one.name: len(one.scores) for one in board.standings} == {
+        "majority": 1,
+        "linear": 1,
+        "ESN": 2,
+        "gru": 2,
+        "rnn": 2,
+    }
+    means = [one.mean for one in board.standings]
+    assert means == sorted(means, reverse=True)
+    counts = [one.parameters for one in board.standings if not one.baseline]
+    assert max(counts) / min(counts) < 1.1
+    assert all(0 <= score <= 1 for one in board.standings for score in one.scores)
+
+
+def test_the_folder_holds_all_of_it(small):
+    file, board = small
+    rows = sorted(path.name for path in (board.folder / "rows").iterdir())
+    assert rows == [
+        *("baseline_ESN_0.json", "baseline_ESN_1.json", "baseline_linear_0.json", "baseline_majority_0.json"),
+        *("cell_gru_0.json", "cell_gru_1.json", "cell_rnn_0.json", "cell_rnn_1.json"),
+    ]
+    written = json.loads((board.folder / "leaderboard.json").read_text())
+    assert written == json.loads(json.dumps(board.to_json()))
+    assert json.loads((board.folder / "config.json").read_text())["epochs"] == 2
+    assert sorted(path.name for path in (board.folder / "models").iterdir()) == ["gru", "rnn"]
+    assert not any((board.folder / "fits").glob("*"))
+    kept = rc.SequenceClassifier.load(board.folder / "models" / "gru")
+    assert kept.n_outputs_ == 2
+
+
+def test_the_page_holds_every_row(small):
+    _, board = small
+    page = board.report.read_text(encoding="utf-8")
+    for line in board.lines():
+        assert line["cell"] in page
+        assert line[board.metric] in page
+
+
+def test_the_same_call_finds_everything_done(small):
+    file, board = small
+    started = time.monotonic()
+    again = compare(str(file), **SMALL, folder=board.folder)
+    assert lasting(again.to_json()) == lasting(board.to_json())
+    assert time.monotonic() - started < 10
+
+
+def test_other_rules_are_another_run(small):
+    file, board = small
+    with pytest.raises(RunFolderError, match="epochs"):
+        compare(str(file), **{**SMALL, "epochs": 3}, folder=board.folder)
+
+
+def test_bad_input_is_said_before_anything_starts(tmp_path):
+    file = turns(tmp_path / "turns.csv")
+    with pytest.raises(UnknownNameError, match="did you mean 'gru'"):
+        compare(str(file), cells="gruu", folder=tmp_path / "run")
+    with pytest.raises(InputError, match="seeds"):
+        compare(str(file), seeds=0, folder=tmp_path / "run")
+    with pytest.raises(InputError, match="test"):
+        compare({"source": str(file), "test": 0}, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What a run gives that nobody interrupts."""
+    return outcome(start(VOWELS, tmp_path_factory.mktemp("undisturbed") / "run"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
+def test_an_interrupted_run_goes_on_to_the_same_end(undisturbed, tmp_path, signum):
+    arguments, folder = {**VOWELS, "keep_after": 0.01}, tmp_path / "run"
+    process = start(arguments, folder)
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("fits/cell_gru_0/checkpoints/*/checkpoint-00000[3-9]")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signum)
+    process.communicate(timeout=60)
+    assert process.returncode == (-9 if signum == signal.SIGKILL else 128 + signum)
+    assert not (folder / "leaderboard.json").exists()
+    before = json.loads(
+        sorted(folder.glob("fits/cell_gru_0/checkpoints/*/checkpoint-*"))[-1].joinpath("progress.json").read_text()
+    )
+    assert before["step"] > 0
+    finished = {path: path.stat().st_mtime_ns for path in folder.glob("rows/*.json")}
+    assert finished
+    assert lasting(outcome(start(arguments, folder))) == lasting(undisturbed)
+    assert all(path.stat().st_mtime_ns == at for path, at in finished.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["sqlite:///{}", "journal:{}"])
+def test_two_machines_share_one_run(tmp_path, scheme):
+    arguments = {**VOWELS, "cells": "gru,mgu,rnn", "epochs": 5, "jobs": 1}
+    arguments["storage"] = scheme.format(tmp_path / "shared")
+    both = [start(arguments, tmp_path / name) for name in ("one", "two")]
+    boards = [outcome(process) for process in both]
+    assert [row["name"] for row in boards[0]["rows"]] == [row["name"] for row in boards[1]["rows"]]
+    assert lasting(boards[0]) == lasting(boards[1])
+    made = [{path.name for path in (tmp_path / name / "models").glob("*")} for name in ("one", "two")]
+    assert made[0] | made[1] == {"gru", "mgu", "rnn"}
+    assert not made[0] & made[1]  # each fit was done once
+
+
+@pytest.mark.slow
+def test_what_a_killed_machine_had_claimed_is_taken_up_when_it_comes_back(tmp_path):
+    arguments = {**VOWELS, "storage": f"sqlite:///{tmp_path / 'shared.db'}", "jobs": 1, "keep_after": 0.01}
+    process = start(arguments, tmp_path / "one")
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "one").glob("fits/cell_gru_0/checkpoints")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    board = outcome(start(arguments, tmp_path / "one"))
+    assert {row["name"] for row in board["rows"]} == {"majority", "linear", "ESN", "gru", "mgu"}
+
+
+@pytest.mark.slow
+def test_a_search_never_sees_the_test_data(tmp_path):
+    file = turns(tmp_path / "turns.csv", 60)
+    board = compare(str(file), cells="rnn", tune=3, epochs=5, seeds=1, hidden_size=8, jobs=1, folder=tmp_path / "run")
+    searched = json.loads((tmp_path / "run" / "rows" / "cell_rnn_0.json").read_text())
+    trials = json.loads((tmp_path / "run" / "rows" / "tuning_rnn_0.json").read_text())["trials"]
+    assert len(trials) == 3
+    assert len({trial["params"]["lr"] for trial in trials}) == 3
+    best = max(trials, key=lambda trial: trial["value"])
+    assert searched["settings"]["lr"] == best["settings"]["lr"]
+    assert searched["hidden_size"] == best["settings"]["hidden_size"]
+    assert board.best.name == "rnn"
+
+
+@pytest.mark.slow
+def test_equal_time(tmp_path):
+    file = waves(tmp_path / "waves.csv")
+    asked = {"source": str(file), "season": 12}
+    board = compare(asked, cells="gru,rnn", budget="time", seconds=2, seeds=1, jobs=1, folder=tmp_path / "run")
+    cells = [one for one in board.standings if not one.baseline]
+    assert {one.hidden_size for one in cells} == {32}
+    assert all(0.1 < one.seconds < 4 for one in cells)
+    assert {"naive", "seasonal naive", "linear AR", "ESN"} <= {one.name for one in board.standings}
+
+
+@pytest.mark.slow
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):
+    file = turns(tmp_path / "turns.csv")
+    given = {"cells": "rnn,gru", "epochs": 3, "seeds": 1, "jobs": 1, "report": True}
+    board = compare(str(file), **given, settings={"lr": 1e30, "clip": None}, folder=tmp_path / "run")
+    failed = [one for one in board.standings if one.errors]
+    assert failed
+    assert all("NonFiniteError" in one.errors[0] for one in failed)
+    assert [one.name for one in board.standings][-len(failed) :] == [one.name for one in failed]
