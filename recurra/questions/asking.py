@@ -12,7 +12,7 @@ from recurra.questions import held_out, sequences, series, words
 from recurra.questions.asked import Asked
 from recurra.questions.columns import parts_of
 from recurra.questions.question import TASKS, Question
-from recurra.questions.tabular import FORMATS, load
+from recurra.questions.tabular import FORMATS, load, refuse_slips
 
 BUILT_IN = ("japanese_vowels",)
 SPELLINGS = {
@@ -76,6 +76,8 @@ def _question(asked: Asked) -> Question:
     if asked.format not in FORMATS:
         return series.alone(asked) or sequences.alone(asked)
     table = load(asked.path, asked.format)
+    if asked.format == "csv":
+        refuse_slips(table, asked.path, {asked.columns[part] for part in ("id", "time")})
     parts = parts_of(table, asked.path, task=asked.task, **asked.columns)
     match parts.task:
         case "forecast":

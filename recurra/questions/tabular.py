@@ -11,6 +11,7 @@ from pyarrow import parquet
 from recurra.data.errors import FormatError
 from recurra.data.readers.csv import Dialect
 from recurra.data.readers.dispatch import read
+from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES
 from recurra.data.readers.opening import open_arrow
 
 FORMATS = ("csv", "jsonl", "parquet", "arrow")
@@ -60,3 +61,23 @@ def constant_within(table: pa.Table, column: str, id: str) -> bool:
 
 def distinct(table: pa.Table, column: str) -> int:
     return len(table.column(column).drop_null().unique())
+
+
+def refuse_slips(table: pa.Table, path: Path, named: set[str]) -> None:
+    """A CSV column that begins with numbers and is mostly numbers is one of numbers, with a slip in it."""
+    for field in table.schema:
+        if not pa.types.is_string(field.type) or field.name in named or field.name.lower() in (*ID_NAMES, *LABEL_NAMES):
+            continue
+        values = table.column(field.name).to_pylist()
+        slips = [row for row, text in enumerate(values) if text is not None and not _is_number(text)]
+        if values[0] is not None and 0 not in slips and 2 * len(slips) < len(values):
+            line = slips[0] + Dialect.of(path).skipped + 1
+            raise FormatError(path, repr(values[slips[0]]), "a number, as above it", line, field.name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""`recurra fit`: from a file to a folder, by flags or by a settings file."""
+
+import json
+
+import pytest
+from questions import files
+
+import recurra as rc
+
+
+def test_a_model_is_saved_and_what_was_found_is_shown(recurra):
+    files.recordings(recurra.folder / "moves.csv")
+    result = recurra.good("fit", "moves.csv", "--epochs", 2, "--hidden-size", 4)
+    assert "classify: 'activity' holds one text for each 'recording'" in result.stderr
+    assert "16 to learn from, 4 to test on" in result.stderr
+    assert "accuracy" in result.stderr
+    assert "recurra predict moves-lstm moves.csv" in result.stderr
+    assert result.stdout == ""
+    folder = recurra.folder / "moves-lstm"
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "question.json"]
+    model = rc.SequenceClassifier.load(folder)
+    assert model.classes_.tolist() == ["run", "walk"]
+    assert model.hidden_size == 4
+
+
+def test_json_is_the_only_thing_on_standard_output(recurra):
+    files.amounts(recurra.folder / "size.csv")
+    result = recurra.good("fit", "size.csv", "--epochs", 1, "--hidden-size", 3, "--cell", "mgu", "--json")
+    found = json.loads(result.stdout)
+    assert found["task"] == "regress"
+    assert found["cell"] == "mgu"
+    assert found["metric"] == "mae"
+    assert found["score"] == found["measures"]["mae"] > 0
+    assert found["epochs"] == 1
+    model = rc.SequenceRegressor.load(recurra.folder / found["model"])
+    assert found["weights"] == sum(p.numel() for p in model.network_.parameters())
+
+
+def test_settings_come_from_a_file_and_flags_win(recurra):
+    files.recordings(recurra.folder / "moves.csv")
+    (recurra.folder / "s.toml").write_text(
+        'cell = "mgu"\nepochs = 3\nhidden_size = 5\ntarget = "activity"\nout = "m"\n'
+        '[options]\npool = "last"\nclip = 0.5\n',
+        encoding="utf-8",
+    )
+    recurra.good("fit", "moves.csv", "--settings", "s.toml", "--epochs", 2, "--set", "clip=0.25")
+    model = rc.SequenceClassifier.load(recurra.folder / "m")
+    assert (model.cell, model.epochs, model.hidden_size, model.pool, model.clip) == ("mgu", 2, 5, "last", 0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hiden_size = 3", "s.toml, setting: 'hiden_size' is not known. Did you mean 'hidden_size'?"),
+        ('epochs = "many"', "s.toml, epochs: got 'many'; expected a valid integer"),
+        ("epochs = -1", "s.toml, epochs: got -1; expected greater than 0"),
+        ("epochs = x", "s.toml: got Invalid value (at line 1, column 10); expected TOML."),
+        ("options = 3", "s.toml, options: got 3; expected a table, [options]."),
+    ],
+)
+def test_a_wrong_settings_file(recurra, text, said):
+    files.recordings(recurra.folder / "moves.csv")
+    (recurra.folder / "s.toml").write_text(text, encoding="utf-8")
+    result = recurra("fit", "moves.csv", "--settings", "s.toml")
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_finished_model_is_not_replaced_unasked(recurra):
+    files.recordings(recurra.folder / "moves.csv")
+    words = "fit", "moves.csv", "--epochs", 1, "--hidden-size", 3, "-o", "m"
+    recurra.good(*words)
+    before = (recurra.folder / "m" / "model.safetensors").read_bytes()
+    refused = recurra(*words, "--seed", 1)
+    assert refused.exit_code == 2
+    assert "--out m: got a folder that holds a model" in refused.stderr
+    assert (recurra.folder / "m" / "model.safetensors").read_bytes() == before
+    recurra.good(*words, "--seed", 1, "--force")
+    assert (recurra.folder / "m" / "model.safetensors").read_bytes() != before
+
+
+def test_the_same_command_gives_the_same_model(recurra):
+    files.recordings(recurra.folder / "moves.csv")
+    for name in "ab":
+        recurra.good("fit", "moves.csv", "--epochs", 1, "--hidden-size", 3, "--seed", 5, "-o", name)
+    one, same = ((recurra.folder / name / "model.safetensors").read_bytes() for name in "ab")
+    assert one == same
+
+
+def test_a_run_that_never_began_leaves_nothing(recurra):
+    files.recordings(recurra.folder / "moves.csv")
+    result = recurra("fit", "moves.csv", "--set", "pool=lastt", "-o", "m")
+    assert result.exit_code == 2
+    assert "pool: 'lastt' is not known. Did you mean 'last'? There are last, max, mean." in result.stderr
+    assert not (recurra.folder / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fit", "none.csv"), "none.csv: got no such file; expected a file that exists."),
+        (("fit", "moves.csv", "--target", "activty"), "moves.csv has no column 'activty'. Did you mean 'activity'?"),
+        (("fit", "moves.csv", "--target", "activty"), "Its columns are activity, ax, ay, recording, t."),
+        (("fit", "moves.csv", "--cell", "lstmm"), "cell: 'lstmm' is not known. Did you mean 'lstm'?"),
+        (("fit", "moves.csv", "--task", "clasify"), "task: 'clasify' is not known. Did you mean 'classify'?"),
+        (("fit", "moves.csv", "--set", "poool=last"), "poool: no option of SequenceClassifier. Did you mean 'pool'?"),
+        (("fit", "moves.csv", "--set", "pool"), "--set: got 'pool'; expected name=value."),
+        (("fit", "moves.csv", "--lr", "0"), "--lr: got 0.0; expected greater than 0."),
+        (
+            ("fit", "bad.csv", "--target", "y"),
+            "bad.csv, line 4, column 'x': got 'oops'; expected a number, as above it.",
+        ),
+        (("fit", "moves.csv", "--settings", "none.toml"), "none.toml: no such file or directory."),
+    ],
+)
+def test_errors_are_one_paragraph(recurra, words, said):
+    files.recordings(recurra.folder / "moves.csv")
+    files.write_rows(
+        recurra.folder / "bad.csv", ["id", "x", "y"], [[1, 1.0, 2], [1, 2.0, 2], [2, "oops", 3], [2, 1.0, 3]]
+    )
+    result = recurra(*words)
+    assert result.exit_code == 2
+    text = " ".join(result.stderr.split())
+    assert said in text
+    assert text.count("Error: ") == 1
+    assert "Traceback" not in text
+
+
+def test_what_went_wrong_is_shown_whole_on_request(recurra, monkeypatch):
+    monkeypatch.setenv("RECURRA_DEBUG", "1")
+    result = recurra("fit", "none.csv")
+    assert isinstance(result.exception, rc.RecurraError)
+
+
+def test_flags_that_cannot_be(recurra):
+    for words in (("fit",), ("fit", "x.csv", "--epochs", "0"), ("fit", "x.csv", "--nonsense"), ("frobnicate",)):
+        result = recurra(*words)
+        assert result.exit_code == 2
+        assert "Usage: recurra" in result.stderr

@@ -1,0 +1,84 @@
+"""Commands to look around: cells, info, bench, help."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import recurra as rc
+from recurra.cli.equations import written
+
+COMMANDS = (
+    *("compare", "fit", "demo", "predict", "evaluate", "generate"),
+    *("embed", "inspect", "export", "cells", "bench", "info"),
+)
+
+
+class TestCells:
+    def test_the_list_has_every_cell_once(self, recurra):
+        found = json.loads(recurra.good("cells", "--json").stdout)
+        assert {name for about in found for name in (about["name"], *about["also"])} == set(rc.registry())
+        assert len(found) == len(set(rc.registry().values()))
+        shown = recurra.good("cells").stdout
+        for about in found:
+            assert about["name"] in shown
+
+    def test_one_cell(self, recurra):
+        shown = recurra.good("cells", "lstm").stdout
+        assert "fₜ = σ(W_f hₜ₋₁ + U_f xₜ + b_f)" in shown
+        assert "cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ gₜ" in shown
+        assert "Learning to Forget" in shown
+        found = json.loads(recurra.good("cells", "lstm", "--json", "--input-size", 3, "--hidden-size", 4).stdout)
+        assert found["parameters"] == 4 * (4 * 3 + 4 * 4 + 4)
+        assert found["states"] == ["h", "c"]
+        assert recurra.good("cells", "lstm", "--latex").stdout.strip() == rc.cells.LSTM.equations()
+
+    def test_a_diagram(self, recurra):
+        recurra.good("cells", "gru", "--diagram", "gru.svg")
+        assert ET.parse(recurra.folder / "gru.svg").getroot().tag.endswith("svg")
+        wrong = recurra("cells", "gru", "--diagram", "gru.png")
+        assert wrong.exit_code == 2
+        assert "a name that ends in .svg" in wrong.stderr
+
+    def test_a_typo(self, recurra):
+        result = recurra("cells", "gruu")
+        assert result.exit_code == 2
+        assert "cell: 'gruu' is not known. Did you mean 'gru'?" in result.stderr
+
+    @pytest.mark.parametrize("name", sorted(rc.registry()))
+    def test_every_cell_can_be_written_in_plain_letters(self, name):
+        for line in written(rc.registry()[name].equations()):
+            assert " = " in line
+            assert not set(line) & set("\\{}$"), line
+            for opening, closing in ("()", "[]"):
+                assert line.count(opening) == line.count(closing), line
+
+
+def test_info(recurra):
+    import torch
+
+    found = json.loads(recurra.good("info", "--json").stdout)
+    assert found["recurra"] == rc.__version__
+    assert found["packages"]["torch"] == torch.__version__
+    assert found["cache"]["bytes"] >= 0
+    shown = " ".join(recurra.good("info").stdout.split())
+    assert f"torch {torch.__version__}" in shown
+    assert "compiler" in shown
+
+
+def test_bench(recurra):
+    words = "bench", "gru", "--steps", 3, "--batch", 2, "--input-size", 2, "--hidden-size", 3, "--seconds", 0.1
+    found = json.loads(recurra.good(*words, "--json").stdout)["milliseconds"]
+    assert list(found) == ["recurra gru", "torch.nn.LSTM", "torch.nn.GRU", "gru, plain loop"]
+    assert all(times["forward"] > 0 and times["training"] > 0 for times in found.values())
+    assert "torch.nn.LSTM" in recurra.good(*words).stdout
+    assert recurra("bench", "gru", "--device", "tpu").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_into_80_columns(recurra, command):
+    result = recurra.good(*command.split(), "--help")
+    assert max(map(len, result.output.splitlines())) <= 80
+    if not command:
+        for name in COMMANDS:
+            assert f" {name} " in result.output

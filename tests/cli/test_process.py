@@ -1,0 +1,161 @@
+"""The command as a process: exit codes, signals, what stays behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from questions import files
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+RECURRA = [sys.executable, "-m", "recurra"]
+FIT = [
+    "fit",
+    "moves.csv",
+    "-c",
+    "gru",
+    "--hidden-size",
+    "4",
+    "--epochs",
+    "400",
+    "--batch-size",
+    "4",
+    "-o",
+    "m",
+    "--json",
+]
+
+
+def run(folder: Path, *words: str, **more) -> subprocess.CompletedProcess:
+    given = {"cwd": folder, "env": ENVIRONMENT, "capture_output": True, "text": True, "timeout": 300, **more}
+    return subprocess.run([*RECURRA, *words], **given, check=False)
+
+
+def interrupted(folder: Path, signum: int, words: list[str] = FIT) -> tuple[int, str]:
+    """A fit that is sent a signal after it has said a second line about its epochs: its exit code and its words."""
+    process = subprocess.Popen([*RECURRA, *words], cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    heard, seen = "", 0
+    for line in process.stderr:
+        heard += line
+        seen += line.startswith("epoch ")
+        if seen == 2:
+            process.send_signal(signum)
+            break
+    heard += process.stderr.read()
+    process.stderr.close()
+    return process.wait(timeout=60), heard
+
+
+def test_errors_end_with_2_and_without_a_traceback(tmp_path):
+    files.recordings(tmp_path / "moves.csv")
+    result = run(tmp_path, "fit", "moves.csv", "--target", "activty")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    expected = "Error: moves.csv has no column 'activty'. Did you mean 'activity'? "
+    assert result.stderr == expected + "Its columns are activity, ax, ay, recording, t.\n"
+
+
+@pytest.mark.slow
+def test_what_was_not_foreseen_ends_with_1_and_a_paragraph(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import recurra.questions as q\ndef broken(*args, **more): raise ZeroDivisionError('a bug')\nq.ask = broken\n",
+        encoding="utf-8",
+    )
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    result = run(tmp_path, "fit", "x.csv", env=environment)
+    assert result.returncode == 1
+    assert result.stderr.startswith("Error: ZeroDivisionError: a bug.")
+    assert "Traceback" not in result.stderr
+    shown = run(tmp_path, "fit", "x.csv", env={**environment, "RECURRA_DEBUG": "1"})
+    assert shown.returncode == 1
+    assert "Traceback" in shown.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_fit_goes_on_to_the_same_model(tmp_path, signum, code):
+    files.recordings(tmp_path / "moves.csv", count=40)
+    found, heard = interrupted(tmp_path, signum)
+    assert found == code
+    assert "Interrupted in epoch " in heard
+    assert "What was learned is kept in m/run. The same command goes on:" in heard
+    assert f"  recurra {' '.join(FIT)}\n" in heard
+    assert "Traceback" not in heard
+    assert not (tmp_path / "m" / "config.json").exists()
+    resumed = run(tmp_path, *FIT)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "Going on in epoch " in resumed.stderr
+    assert not (tmp_path / "m" / "run").exists()
+    whole = run(tmp_path, *FIT[:-2], "whole", "--json")
+    one, other = json.loads(resumed.stdout), json.loads(whole.stdout)
+    assert one["measures"] == other["measures"]
+    same = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "whole")]
+    assert same[0] == same[1]
+
+
+@pytest.mark.slow
+def test_a_killed_fit_goes_on_and_other_settings_do_not_mix_with_it(tmp_path):
+    files.recordings(tmp_path / "moves.csv", count=40)
+    code, _ = interrupted(tmp_path, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    changed = [word if word != "4" else "5" for word in FIT]
+    refused = run(tmp_path, *changed)
+    assert refused.returncode == 2
+    text = " ".join(refused.stderr.split())
+    assert "an unfinished run with other settings (hidden_size was 4, now 5, batch_size was 4, now 5)" in text
+    assert run(tmp_path, *FIT).returncode == 0
+    assert run(tmp_path, *FIT).returncode == 2  # it is finished now, and not replaced unasked
+
+
+@pytest.mark.slow
+def test_ctrl_c_before_the_first_step(tmp_path):
+    process = subprocess.Popen(
+        [*RECURRA, "bench", "lstm", "--seconds", "60"], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=8)
+    process.send_signal(signal.SIGINT)
+    heard = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 130
+    assert heard == "Error: Interrupted.\n"
+
+
+@pytest.mark.slow
+def test_a_pipe_that_closes_early_is_no_error(tmp_path):
+    result = subprocess.run(
+        f"{sys.executable} -m recurra cells --json | head -c 20",
+        shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert result.stdout.startswith("[")
+    assert result.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("file", "options", "metric", "bound"),
+    [
+        ("uea/BasicMotions", ("--epochs", "30"), "accuracy", 0.9),
+        ("sunspots/sunspots.csv", ("--epochs", "10"), "mase", None),
+        ("conll2000/test.txt", ("--epochs", "1", "--hidden-size", "32"), "f1", 0.5),
+    ],
+)
+def test_public_files_from_the_file_to_the_answers(tmp_path, shared_data, file, options, metric, bound):
+    data = str(shared_data / file)
+    fitted = run(tmp_path, "fit", data, "-c", "gru", "-o", "m", "--json", *options)
+    assert fitted.returncode == 0, fitted.stderr
+    found = json.loads(fitted.stdout)
+    assert found["metric"] == metric
+    assert bound is None or found["score"] >= bound
+    path = next((shared_data / file).glob("*_TEST.ts")) if (shared_data / file).is_dir() else Path(data)
+    answered = run(tmp_path, "predict", "m", str(path), "-o", "answers.parquet")
+    assert answered.returncode == 0, answered.stderr
+    judged = run(tmp_path, "evaluate", "m", str(path), "--json")
+    assert json.loads(judged.stdout)["metric"] == metric

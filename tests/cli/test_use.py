@@ -1,0 +1,266 @@
+"""Commands that use a model: predict, evaluate, generate, embed, inspect, export."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from questions import files
+
+import recurra as rc
+from recurra.questions import read_again
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+class TestPredict:
+    def test_classes(self, recurra, models):
+        found = rows_of(recurra.good("predict", models / "classify", models / "moves.csv").stdout)
+        model = rc.SequenceClassifier.load(models / "classify")
+        X = read_again(models / "moves.csv", _reading(models / "classify")).X
+        assert [row["recording"] for row in found] == [f"r{k}" for k in range(20)]
+        assert [row["prediction"] for row in found] == model.predict(X).tolist()
+        best = model.predict_proba(X).max(axis=1)
+        np.testing.assert_allclose([float(row["probability"]) for row in found], best, rtol=1e-9)
+
+    def test_probabilities_as_json(self, recurra, models):
+        words = "predict", models / "classify", models / "moves.csv", "--proba", "--json"
+        for row in json.loads(recurra.good(*words).stdout):
+            assert row["p(run)"] + row["p(walk)"] == pytest.approx(1.0, abs=1e-12)
+            assert row["probability"] == row[f"p({row['prediction']})"]
+
+    @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "parquet", "arrow"])
+    def test_files_by_their_suffix(self, recurra, models, suffix):
+        out = recurra.folder / f"answers.{suffix}"
+        result = recurra.good("predict", models / "regress", models / "size.csv", "-o", out)
+        assert result.stdout == ""
+        assert "20 rows" in result.stderr
+        found = _column(out, suffix)
+        model = rc.SequenceRegressor.load(models / "regress")
+        expected = model.predict(read_again(models / "size.csv", _reading(models / "regress")).X)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        assert [path.name for path in recurra.folder.iterdir()] == [out.name]  # no draft is left
+
+    def test_a_file_without_the_target(self, recurra, models):
+        bare = [line.rsplit(",", 1)[0].split(",") for line in (models / "moves.csv").read_text().splitlines()]
+        files.write_rows(recurra.folder / "bare.csv", bare[0], bare[1:])
+        whole = recurra.good("predict", models / "classify", models / "moves.csv").stdout
+        assert recurra.good("predict", models / "classify", "bare.csv").stdout == whole
+        refused = recurra("evaluate", models / "classify", "bare.csv")
+        assert refused.exit_code == 2
+        assert "the column 'activity', to hold answers against" in " ".join(refused.stderr.split())
+
+    def test_the_steps_to_come(self, recurra, models):
+        dates = [np.datetime64("2024-03-01") + k for k in range(3)]
+        rows = [[shop, str(day), 1.0] for shop in ("north", "south") for day in dates]
+        files.write_rows(recurra.folder / "future.csv", ["shop", "date", "price"], rows)
+        words = "predict", models / "forecast", models / "sales.csv", "--horizon", 3, "--future", "future.csv"
+        found = rows_of(recurra.good(*words, "--interval", 0.8).stdout)
+        assert [row["shop"] for row in found] == ["north"] * 3 + ["south"] * 3
+        assert [row["date"][:10] for row in found] == ["2024-03-01", "2024-03-02", "2024-03-03"] * 2
+        for row in found:
+            assert float(row["lower 80%"]) <= float(row["prediction"]) <= float(row["upper 80%"])
+        missing = recurra("predict", models / "forecast", models / "sales.csv")
+        assert missing.exit_code == 2
+        assert "a table of price for the 7 steps to forecast" in " ".join(missing.stderr.split())
+
+    def test_tags_of_tagged_and_of_plain_text(self, recurra, models):
+        (recurra.folder / "plain.txt").write_text("the dog sat\na cat ran fast away\n", encoding="utf-8")
+        found = rows_of(recurra.good("predict", models / "tag", "plain.txt").stdout)
+        model = rc.SequenceTagger.load(models / "tag")
+        expected = model.predict([["the", "dog", "sat"], ["a", "cat", "ran", "fast", "away"]])
+        assert [row["tag"] for row in found] == [tag for sentence in expected for tag in sentence]
+        assert [row["sentence"] for row in found] == ["0"] * 3 + ["1"] * 5
+
+    def test_what_comes_next(self, recurra, models):
+        found = rows_of(recurra.good("predict", models / "language", models / "poem.txt").stdout)
+        model = rc.LanguageModelEstimator.load(models / "language")
+        assert found[0]["text"] == "the cat sat on the mat"
+        assert found[0]["next"] == model.predict(["the cat sat on the mat"])[0]
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("classify", "moves.csv", "-o", "x.xls"), "--out: got 'x.xls'; expected a name that ends in one of .csv"),
+            (("classify", "moves.csv", "-o", "no/x.csv"), "no: no such folder."),
+            (("classify", "size.csv"), "size.csv has no column 'recording'."),
+            (
+                ("classify", "moves.csv", "--horizon", 3),
+                "--horizon: got 3; expected no such thing for a model to classify.",
+            ),
+            (("regress", "size.csv", "--proba"), "--proba: got given; expected a model of classes or tags"),
+            (("nothing", "moves.csv"), "nothing: got no such folder; expected a folder that `recurra fit` wrote."),
+        ],
+    )
+    def test_errors(self, recurra, models, words, said):
+        model, data, *rest = words
+        result = recurra("predict", models / model, models / data, *rest)
+        assert result.exit_code == 2
+        assert said in " ".join(result.stderr.split())
+
+
+def _reading(folder) -> dict:
+    return json.loads((folder / "question.json").read_text())["reading"]
+
+
+def _arrays(path) -> dict[str, np.ndarray]:
+    with np.load(path) as found:
+        return dict(found)
+
+
+def _column(path, suffix: str) -> list[float]:
+    match suffix:
+        case "parquet":
+            return pq.read_table(path)["prediction"].to_pylist()
+        case "arrow":
+            from pyarrow import feather
+
+            return feather.read_table(path)["prediction"].to_pylist()
+        case "json":
+            return [row["prediction"] for row in json.loads(path.read_text())]
+        case "jsonl":
+            return [json.loads(line)["prediction"] for line in path.read_text().splitlines()]
+    rows = csv.DictReader(path.read_text().splitlines(), delimiter="\t" if suffix == "tsv" else ",")
+    return [float(row["prediction"]) for row in rows]
+
+
+class TestEvaluate:
+    @pytest.mark.parametrize(
+        ("task", "data", "metric"),
+        [
+            ("classify", "moves.csv", "accuracy"),
+            ("regress", "size.csv", "mae"),
+            ("forecast", "sales.csv", "mase"),
+            ("tag", "tags.conll", "accuracy"),
+            ("language", "poem.txt", "bits per character"),
+        ],
+    )
+    def test_every_task(self, recurra, models, task, data, metric):
+        found = json.loads(recurra.good("evaluate", models / task, models / data, "--json").stdout)
+        assert found["metric"] == metric
+        assert found["score"] == found["measures"][metric]
+        shown = recurra.good("evaluate", models / task, models / data).stdout
+        assert shown.split()[0] == metric.split()[0]
+        assert f"{found['score']:.4g}" in shown
+
+    def test_accuracy_is_that_of_the_estimator(self, recurra, models):
+        found = json.loads(recurra.good("evaluate", models / "classify", models / "moves.csv", "--json").stdout)
+        data = read_again(models / "moves.csv", _reading(models / "classify"))
+        assert found["score"] == rc.SequenceClassifier.load(models / "classify").score(data.X, data.y)
+        assert found["count"] == 20
+
+    def test_a_forecast_of_the_file_it_held_out_from_is_the_score_of_the_fit(self, recurra, models):
+        kept = json.loads((models / "forecast" / "question.json").read_text())["measures"]
+        found = json.loads(recurra.good("evaluate", models / "forecast", models / "sales.csv", "--json").stdout)
+        assert found["measures"] == pytest.approx(kept, rel=1e-9)
+
+
+class TestGenerate:
+    def test_a_seed_repeats_the_text(self, recurra, models):
+        words = "generate", models / "language", "the ", "-n", 20, "--seed", 3
+        one, same = recurra.good(*words).stdout, recurra.good(*words).stdout
+        assert one == same
+        assert one.startswith("the ")
+        assert len(one) == len("the ") + 20 + 1
+
+    def test_only_language_models_write(self, recurra, models):
+        result = recurra("generate", models / "classify")
+        assert result.exit_code == 2
+        assert "got a model to classify; expected a language model" in " ".join(result.stderr.split())
+
+
+class TestEmbed:
+    @pytest.mark.parametrize(("task", "data", "count", "width"), [
+        ("classify", "moves.csv", 20, 4),
+        ("regress", "size.csv", 20, 4),
+        ("forecast", "sales.csv", 2, 4),
+        ("tag", "tags.conll", 20, 8),
+        ("language", "poem.txt", 30, 4),
+    ])  # fmt: skip
+    def test_a_vector_for_each(self, recurra, models, task, data, count, width):
+        for pool in ("final", "mean"):
+            recurra.good("embed", models / task, models / data, "--pool", pool, "-o", f"{pool}.npz")
+        final, mean = (_arrays(recurra.folder / f"{pool}.npz") for pool in ("final", "mean"))
+        assert final["hidden"].shape == mean["hidden"].shape == (count, width)
+        assert len(final["names"]) == count
+        assert np.isfinite(final["hidden"]).all()
+        assert not np.allclose(final["hidden"], mean["hidden"])
+
+    def test_the_numbers_are_the_hidden_states(self, recurra, models):
+        import torch
+
+        found = rows_of(recurra.good("embed", models / "classify", models / "moves.csv").stdout)
+        model = rc.SequenceClassifier.load(models / "classify")
+        x = read_again(models / "moves.csv", _reading(models / "classify")).X[3]
+        layer = model.network_.recurrent.double()
+        y, _ = layer(torch.tensor(model.input_scaling_.apply(x))[:, None])
+        expected = y[-1, 0].detach().numpy()
+        np.testing.assert_allclose([float(found[3][f"h{k}"]) for k in range(4)], expected, rtol=1e-8)
+
+    def test_an_unknown_pool(self, recurra, models):
+        result = recurra("embed", models / "classify", models / "moves.csv", "--pool", "men")
+        assert result.exit_code == 2
+        assert "Did you mean 'mean'? There are final, max, mean." in result.stderr
+
+
+class TestInspect:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("task", "data"),
+        [("regress", "size.csv"), ("forecast", "sales.csv"), ("tag", "tags.conll"), ("language", "poem.txt")],
+    )
+    def test_a_page_for_every_task(self, recurra, models, task, data):
+        recurra.good("inspect", models / task, models / data, "-o", "page.html")
+        text = (recurra.folder / "page.html").read_text(encoding="utf-8")
+        assert "Gradient flow" in text
+        assert "could not" not in text
+
+    def test_a_page_of_a_classifier(self, recurra, models):
+        result = recurra.good("inspect", models / "classify", models / "moves.csv", "-o", "page.html")
+        assert "page.html" in result.stderr
+        text = (recurra.folder / "page.html").read_text(encoding="utf-8")
+        assert "classify: gru, to classify" in text
+        assert "Gradient flow" in text
+
+
+class TestExport:
+    def test_the_file_answers_as_the_model_does(self, recurra, models):
+        onnxruntime = pytest.importorskip("onnxruntime")
+        result = recurra.good("export", models / "classify", "model.onnx")
+        assert "checked in onnxruntime" in result.stderr
+        session = onnxruntime.InferenceSession(recurra.folder / "model.onnx")
+        x = read_again(models / "moves.csv", _reading(models / "classify")).X[5]
+        names = [given.name for given in session.get_inputs()]
+        found = session.run(None, {names[0]: x[:, None].astype(np.float32), names[1]: np.array([len(x)])})[0]
+        expected = rc.SequenceClassifier.load(models / "classify").predict_proba([x])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+    def test_another_suffix(self, recurra, models):
+        result = recurra("export", models / "classify", "model.txt")
+        assert result.exit_code == 2
+        assert "a name that ends in .onnx" in result.stderr
+
+
+def test_a_model_saved_in_python_can_be_used(recurra, models):
+    rng = np.random.default_rng(0)
+    model = rc.SequenceRegressor("gru", 3, epochs=1, random_state=0).fit(
+        [rng.normal(size=(4, 1)) for _ in range(6)], np.arange(6.0)
+    )
+    model.save(recurra.folder / "own")
+    found = json.loads(recurra.good("evaluate", "own", models / "size.csv", "--json").stdout)
+    assert found["metric"] == "mae"
+
+
+def test_a_damaged_folder(recurra, models):
+    import shutil
+
+    shutil.copytree(models / "classify", recurra.folder / "m")
+    (recurra.folder / "m" / "model.safetensors").write_bytes(b"nothing")
+    result = recurra("predict", "m", models / "moves.csv")
+    assert result.exit_code in (1, 2)
+    assert "model.safetensors" in result.stderr
+    assert "Traceback" not in result.output
