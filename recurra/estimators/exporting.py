@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,27 +11,46 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recurra.errors import InputError
+
 if TYPE_CHECKING:
     from recurra.estimators.scaling import Scaling
 
 
 def write(module: nn.Module, path: str | Path, example: Any, facts: dict[str, Any]) -> Path:
-    """A file that is checked in onnxruntime and holds the facts, as JSON, in its metadata; else none."""
+    """A module as a file that is checked in onnxruntime and holds the facts, as JSON, in its metadata; else none."""
     from recurra.interop.onnx import export
     from recurra.interop.onnx.errors import package
 
-    onnx, path = package("onnx"), Path(path)
+    path = Path(path)
+    with _draft(path) as draft:
+        export(module, draft, example)
+        model = package("onnx").load(draft)
+    return put(model, path, facts, lambda written: None)
+
+
+def put(model: Any, path: str | Path, facts: dict[str, Any], check: Callable[[Path], None]) -> Path:
+    """An ONNX model in its place, if the check does not object to the draft of it."""
+    path = Path(path)
+    for name, value in facts.items():
+        model.metadata_props.add(key=name, value=json.dumps(value, ensure_ascii=False))
+    with _draft(path) as draft:
+        draft.write_bytes(model.SerializeToString())
+        check(draft)
+        os.replace(draft, path)
+    return path
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[Path]:
+    """A name beside the file, free again at the end."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError("path", path, "a file in a folder that exists")
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        export(module, draft, example)
-        model = onnx.load(draft)
-        for name, value in facts.items():
-            model.metadata_props.add(key=name, value=json.dumps(value, ensure_ascii=False))
-        onnx.save(model, draft)
-        os.replace(draft, path)
+        yield draft
     finally:
         draft.unlink(missing_ok=True)
-    return path
 
 
 class Standalone(nn.Module):

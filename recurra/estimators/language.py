@@ -130,6 +130,17 @@ class LanguageModelEstimator(BaseEstimator):
         config = {"kind": type(self).__name__, "options": options, "fitted": fitted}
         storage.write(folder, config, self.model_.state_dict())
 
+    def export(self, path: str | Path) -> Path:
+        """Write one ONNX file: `tokens` (T, B), `lengths` (B,) and the layers' states → log-probabilities (T, B, V) of
+        the next tokens, and the states after the last, to go on from.
+
+        The vocabulary is in the metadata. It is checked in onnxruntime before it appears.
+        """
+        from recurra.estimators.language_export import export
+
+        check_is_fitted(self, "model_")
+        return export(self.model_, path)
+
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The model that `save` wrote. A cell of one's own must be registered by then."""

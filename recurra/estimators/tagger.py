@@ -117,6 +117,18 @@ class SequenceTagger(BaseEstimator):
         config = {"kind": type(self).__name__, "options": options, "fitted": fitted}
         storage.write(folder, config, self.tagger_.state_dict())
 
+    def export(self, path: str | Path) -> Path:
+        """Write one ONNX file: `x` (T, B, width), the numbers of words, and `lengths` (B,) → `tags` and `tag_scores`.
+
+        The tags (T, B) are the best path, -100 past an end; the scores (T, B, K) are those of every word for itself.
+        The vocabulary is in the metadata; `tagger_.encode` gives the numbers. It is checked in onnxruntime before it
+        appears.
+        """
+        from recurra.estimators.tagger_export import export
+
+        check_is_fitted(self, "tagger_")
+        return export(self.tagger_, path)
+
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The tagger that `save` wrote. A cell of one's own must be registered by then."""

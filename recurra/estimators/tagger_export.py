@@ -1,0 +1,186 @@
+"""A tagger as one ONNX file: the network by torch's exporter, the best path through a chain of tags as two Scans.
+
+The file takes `x` (T, B, width), the numbers of words that `Vocabulary.rows` gives, and `lengths` (B,); it gives the
+best `tags` (T, B), -100 past an end, and the `scores` (T, B, K) of all tags of every word for itself. Its metadata
+hold the vocabulary, from which the numbers of a sentence follow, and the classes, which the tags number.
+"""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recurra.engine.reference import valid_steps
+from recurra.errors import OptionError
+from recurra.estimators.exporting import put
+from recurra.interop.onnx.check import SIZES, Session, difference
+from recurra.interop.onnx.errors import ExportError
+from recurra.interop.onnx.graph import Graph
+from recurra.interop.onnx.module import module_model
+from recurra.models.tagging import Tagger
+from recurra.models.tagging.chain import IGNORE
+from recurra.models.tagging.features import CharCNN, CharRNN
+from recurra.models.tagging.outputs import HiddenMarkov, RandomField
+from recurra.models.tagging.vocabulary import PADDING, UNKNOWN
+
+TOLERANCE = 1e-5  # of the largest score
+
+
+def export(tagger: Tagger, path: str | Path) -> Path:
+    if tagger.extra_inputs is not None:
+        raise OptionError("export", "a tagger with extra_inputs", "one without: the file could not hold both networks")
+    network = TaggerFile(deepcopy(tagger).cpu().eval())
+    x, lengths = _sentences(tagger, 5, 3)
+    model = module_model(network, {"x": x, "lengths": lengths})
+    _put_in_path(model.graph, network)
+    facts = {"kind": "SequenceTagger", "vocabulary": tagger.vocabulary.to_json(), "classes": tagger.vocabulary.classes}
+    return put(model, path, facts, lambda written: _check(written, network.tagger))
+
+
+class TaggerFile(nn.Module):
+    """The network of a tagger, with no question about the numbers it gets; what a chain needs goes out with it."""
+
+    def __init__(self, tagger: Tagger):
+        super().__init__()
+        self.tagger = tagger
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Scores (T, B, K); those of the chain (T, B, K); which steps are inside (T, B, 1), and first (T, 1, 1)."""
+        inside = valid_steps(lengths, x.shape[0])
+        y = self._features(x, inside)
+        for layer in self.tagger.layers:
+            y = layer(y, lengths=lengths)[0]
+        scores = self.tagger.readout(y)
+        output, first = self.tagger.output, torch.arange(x.shape[0], device=x.device)[:, None, None] == 0
+        chained = output.markov.chain(scores, lengths).emissions if isinstance(output, HiddenMarkov) else scores + 0.0
+        return scores, chained, inside[..., None], first
+
+    def _features(self, x: Tensor, inside: Tensor) -> Tensor:
+        """As WordFeatures has them, though every word is spelled, not each different one once."""
+        features = self.tagger.features
+        parts = [features.word(x[..., 0]), *(table(x[..., 1 + k]) for k, table in enumerate(features.column))]
+        if features.spelling is not None:
+            letters = x[..., 1 + features.columns :]
+            anything = torch.full_like(letters, UNKNOWN)  # padding has no letters to read
+            letters = torch.where(inside[..., None], letters, anything)
+            spelled = _spelled(features.spelling, letters.flatten(0, 1)).unflatten(0, (x.shape[0], x.shape[1]))
+            parts.append(spelled * inside[..., None])
+        return torch.cat(parts, dim=-1)
+
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, start and end; where every word stands for itself, all of them zero."""
+        output, count = self.tagger.output, len(self.tagger.vocabulary.classes)
+        if isinstance(output, RandomField):
+            transitions, start, end = output.crf.scores()
+        elif isinstance(output, HiddenMarkov):
+            transitions, start, end = (output.markov.get_buffer(name) for name in ("transitions", "start", "end"))
+        else:
+            transitions, start, end = (torch.zeros(shape) for shape in ((count, count), (count,), (count,)))
+        return transitions.detach().float(), start.detach().float(), end.detach().float()
+
+
+def _spelled(spelling: CharCNN | CharRNN, letters: Tensor) -> Tensor:
+    """`spelling(letters)`, for any number of words: CharRNN's own `len` would be one number in a file."""
+    if isinstance(spelling, CharCNN):
+        return spelling(letters)
+    lengths = (letters != PADDING).sum(dim=1)
+    y = spelling.recurrent(spelling.embedding(letters).transpose(0, 1), lengths=lengths)[0]  # (C, N, F)
+    half, ends = y.shape[-1] // 2, (lengths - 1)[None, :, None]
+    return torch.cat([y.gather(0, ends.expand(1, -1, y.shape[-1]))[0, :, :half], y[0, :, half:]], dim=-1)
+
+
+# ---------------------------------------------------------------------------------------------------- the best path
+
+
+def _put_in_path(onnx_graph: Any, network: TaggerFile) -> None:
+    """Viterbi after the network, as models/tagging/chain.py has it; the outputs become `tags` and `scores`."""
+    scores, chained, inside, first = [output.name for output in onnx_graph.output]
+    shape = [axis.dim_param or axis.dim_value for axis in onnx_graph.output[0].type.tensor_type.shape.dim]
+    graph = Graph(torch.float32, prefix="path/")
+    count = len(network.tagger.vocabulary.classes)
+    transitions, start, end = network.chain()
+    batch = graph.add("Slice", graph.add("Shape", chained), graph.integers(1), graph.integers(2))
+    begin = graph.add("Expand", graph.number(0.0), graph.join([batch, graph.integers(count)], axis=0))  # (B, K)
+    body = _onward(graph, transitions, start)
+    delta, origins = graph.add("Scan", begin, chained, inside, first, outputs=2, body=body, num_scan_inputs=3)
+    ends = graph.add("Add", delta, graph.constant(end[None]))
+    last = graph.add("ArgMax", ends, axis=1, keepdims=1)  # (B, 1)
+    back = {"scan_input_directions": [1], "scan_output_directions": [1]}
+    _, path = graph.add("Scan", last, origins, outputs=2, body=_backward(graph, count), num_scan_inputs=1, **back)
+    past = graph.constant(torch.full((1, 1, 1), IGNORE))
+    found = graph.add("Squeeze", graph.add("Where", inside, path, past), graph.integers(2))
+    graph.nodes.append(graph.helper.make_node("Identity", [found], ["tags"]))
+    graph.nodes.append(graph.helper.make_node("Identity", [scores], ["tag_scores"]))
+    onnx_graph.node.extend(graph.nodes)
+    onnx_graph.initializer.extend(graph.initializers)
+    del onnx_graph.output[:]
+    outputs = graph.value_info("tags", shape[:2], torch.int64), graph.value_info("tag_scores", shape)
+    onnx_graph.output.extend(outputs)
+
+
+def _onward(outer: Graph, transitions: Tensor, start: Tensor) -> Any:
+    """One word further: the best score of a beginning that ends in each tag, and the tag before it."""
+    body, count = Graph(torch.float32, outer=outer), len(start)
+    delta, emission, inside, first = (body.name(hint) for hint in ("delta", "emission", "inside", "first"))
+    pairs = body.add("Add", body.add("Unsqueeze", delta, body.integers(2)), body.constant(transitions[None]))
+    best = body.add("ReduceMax", pairs, body.integers(1), keepdims=0)
+    origin = body.add("ArgMax", pairs, axis=1, keepdims=0)
+    begun = body.add("Add", body.add("Where", first, body.constant(start[None]), best), emission)
+    after = body.add("Where", inside, begun, delta)
+    kept = body.add("Where", inside, origin, body.constant(torch.arange(count)[None]))
+    inputs = [
+        body.value_info(delta, ["batch", count]),
+        body.value_info(emission, ["batch", count]),
+        body.value_info(inside, ["batch", 1], torch.bool),
+        body.value_info(first, [1, 1], torch.bool),
+    ]
+    outputs = [body.value_info(after, ["batch", count]), body.value_info(kept, ["batch", count], torch.int64)]
+    return body.helper.make_graph(body.nodes, "viterbi", inputs, outputs)
+
+
+def _backward(outer: Graph, count: int) -> Any:
+    """One word back: this tag goes out, the one before it is next."""
+    body = Graph(torch.float32, outer=outer)
+    state, origin = body.name("state"), body.name("origin")
+    before = body.add("GatherElements", origin, state, axis=1)
+    now = body.add("Identity", state)
+    inputs = [body.value_info(state, ["batch", 1], torch.int64), body.value_info(origin, ["batch", count], torch.int64)]
+    outputs = [body.value_info(before, ["batch", 1], torch.int64), body.value_info(now, ["batch", 1], torch.int64)]
+    return body.helper.make_graph(body.nodes, "backtrack", inputs, outputs)
+
+
+# ---------------------------------------------------------------------------------------------------- the check
+
+
+def _sentences(tagger: Tagger, steps: int, batch: int) -> tuple[Tensor, Tensor]:
+    """Numbers of sentences of known and unknown words, the first of full length."""
+    vocabulary, random = tagger.vocabulary, np.random.default_rng(steps)
+    words = [*vocabulary.words, "?unheard-of?"]
+    lengths = [steps, *random.integers(1, steps + 1, batch - 1).tolist()]
+    rows = []
+    for length in lengths:
+        sentence = [words[k] for k in random.integers(0, len(words), length)]
+        columns = [
+            [values[k] for k in random.integers(0, len(values), length)] for values in vocabulary.columns.values()
+        ]
+        rows.append(vocabulary.rows(sentence, columns))
+    return nn.utils.rnn.pad_sequence(rows, padding_value=PADDING), torch.tensor(lengths)
+
+
+@torch.no_grad()
+def _check(path: Path, tagger: Tagger) -> None:
+    """The file beside the tagger, at sizes the export has not seen."""
+    session = Session(path)
+    for steps, batch in SIZES:
+        x, lengths = _sentences(tagger, steps, batch)
+        found = session({"x": x, "lengths": lengths})
+        scores, inside = tagger(x, lengths), valid_steps(lengths, steps)
+        expected = scores.masked_fill(~inside[..., None], 0.0)
+        given = found["tag_scores"].masked_fill(~inside[..., None], 0.0)
+        difference("scores", given, expected, expected.double(), x, TOLERANCE)
+        tags = tagger.output.decode(scores, lengths).masked_fill(~inside, IGNORE)
+        if not torch.equal(found["tags"], tags):
+            raise ExportError(f"for {batch} sentences of up to {steps} words the file's tags differ from the tagger's")
