@@ -57,7 +57,11 @@ class Watch:
         self._told = now
         fit = f"fit {self.fits}, " if self.fits > 1 else ""
         self.tell(run.progress.step / run.total_steps, f"{fit}loss {run.loss:.3f}")
-        if self.too_long is not None and self._this > 1.0 and self._worth_keeping(run, self.too_long):
+        if (
+            self.too_long is not None
+            and self._this > min(1.0, self.too_long)
+            and self._worth_keeping(run, self.too_long)
+        ):
             raise Long
 
     def _worth_keeping(self, run: Run, too_long: float) -> bool:

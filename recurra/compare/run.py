@@ -181,6 +181,7 @@ class _Run:
 
     def _conclude(self, rows: list[Row], report: bool) -> Leaderboard:
         self._keep_best_models(rows)
+        shutil.rmtree(self.folder.path / "fits", ignore_errors=True)
         board = Leaderboard.of(rows, self.question, self.folder.path)
         if report:
             from recurra.compare.page import write_report

@@ -32,7 +32,7 @@ def import_optuna(argument: str) -> Any:
 def open_storage(url: str) -> Any:
     """`sqlite:///x.db`, any database URL of SQLAlchemy, or `journal:path` for a file on a shared disk."""
     optuna = import_optuna("storage")
-    from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+    from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
     if url.startswith("journal:"):
         backend = optuna.storages.journal.JournalFileBackend(url.removeprefix("journal:").removeprefix("//"))
@@ -44,7 +44,7 @@ def open_storage(url: str) -> Any:
             return optuna.storages.RDBStorage(url, engine_kwargs=options)
         except ArgumentError as error:
             raise InputError("storage", repr(url), expected) from error
-        except OperationalError as error:  # two machines that make the tables at the same time
+        except DBAPIError as error:  # two machines that make the tables at the same time
             if attempt == 4:
                 raise InputError("storage", f"{url!r} ({error.orig})", expected) from error
             time.sleep(0.5 + attempt)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from io import StringIO
 from types import SimpleNamespace
 
 import pytest
@@ -49,7 +50,7 @@ def test_of_equals_the_smaller(tmp_path):
 
 def test_shown_in_eighty_columns(tmp_path):
     board = Leaderboard.of(ROWS, question(), tmp_path)
-    console = Console(width=80, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=80, record=True, file=StringIO())
     console.print(board)
     text = console.export_text()
     assert "85.0 ± 7.1 %" in text

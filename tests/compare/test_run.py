@@ -18,7 +18,7 @@ from recurra.errors import InputError, UnknownNameError
 SCRIPT = Path(__file__).with_name("script.py")
 ROOT = SCRIPT.parent.parent.parent
 SMALL = {"cells": "gru,rnn", "epochs": 2, "seeds": 2, "hidden_size": 8, "jobs": 2}
-VOWELS = {"ask_arguments": "japanese_vowels", "cells": "gru,mgu", "epochs": 60, "seeds": 1, "jobs": 2, "report": False}
+VOWELS = {"ask_arguments": "japanese_vowels", "cells": "gru,mgu", "epochs": 20, "seeds": 1, "jobs": 2, "report": False}
 
 
 def start(arguments: dict, folder: Path) -> subprocess.Popen:
@@ -66,7 +66,7 @@ def test_every_cell_and_baseline_is_ranked(small):
 
 
 def test_the_folder_holds_all_of_it(small):
-    file, board = small
+    _, board = small
     rows = sorted(path.name for path in (board.folder / "rows").iterdir())
     assert rows == [
         *("baseline_ESN_0.json", "baseline_ESN_1.json", "baseline_linear_0.json", "baseline_majority_0.json"),
@@ -76,7 +76,7 @@ def test_the_folder_holds_all_of_it(small):
     assert written == json.loads(json.dumps(board.to_json()))
     assert json.loads((board.folder / "config.json").read_text())["epochs"] == 2
     assert sorted(path.name for path in (board.folder / "models").iterdir()) == ["gru", "rnn"]
-    assert not any((board.folder / "fits").glob("*"))
+    assert not (board.folder / "fits").exists()
     kept = rc.SequenceClassifier.load(board.folder / "models" / "gru")
     assert kept.n_outputs_ == 2
 
@@ -134,10 +134,6 @@ def test_an_interrupted_run_goes_on_to_the_same_end(undisturbed, tmp_path, signu
     process.communicate(timeout=60)
     assert process.returncode == (-9 if signum == signal.SIGKILL else 128 + signum)
     assert not (folder / "leaderboard.json").exists()
-    before = json.loads(
-        sorted(folder.glob("fits/cell_gru_0/checkpoints/*/checkpoint-*"))[-1].joinpath("progress.json").read_text()
-    )
-    assert before["step"] > 0
     finished = {path: path.stat().st_mtime_ns for path in folder.glob("rows/*.json")}
     assert finished
     assert lasting(outcome(start(arguments, folder))) == lasting(undisturbed)

@@ -68,8 +68,9 @@ class Echo:
         series = arrays(X)
         self.scaling_ = Scaling.of(series)
         scale = 1 / np.sqrt(series[0].shape[1])
+        # Without a bias tanh is odd, and so is all that the reservoir can say about its input.
         self.network_ = EchoStateNetwork(
-            UNITS, leak=0.3, input_scaling=scale, ridge=PENALTIES.tolist(), random_state=self.seed
+            UNITS, leak=0.3, bias=0.5, input_scaling=scale, ridge=PENALTIES.tolist(), random_state=self.seed
         ).fit([self.scaling_.apply(x) for x in series], self._targets(y))
         self.classes_ = self.network_.classes_
         self.learned_ = sum(int(np.size(member.readout)) for member in self.network_.members_)

@@ -116,7 +116,7 @@ class EchoForecaster(PointForecaster):
 
     def _learn(self, series: list[np.ndarray]) -> None:
         washout = min(100, min(map(len, series)) // 4)
-        network = EchoStateNetwork(UNITS, leak=0.5, washout=washout, ridge="loo", random_state=self.seed)
+        network = EchoStateNetwork(UNITS, leak=0.5, bias=0.5, washout=washout, ridge="loo", random_state=self.seed)
         self.network_ = network.fit(series)
         self.learned_ = sum(int(np.size(member.readout)) for member in self.network_.members_)
 
