@@ -82,7 +82,8 @@ class SequenceEstimator(BaseEstimator, ABC):
     # ------------------------------------------------------------------------------------------ learning
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from sequences: (n, T), (n, T, D), a ragged list of (T, D), a long table, or a `SequenceSet`.
+        """Learn from sequences: (n, T), (n, T, D), a ragged list of (T, D), a long table (Arrow, any
+        dataframe, a dict of columns), or a `SequenceSet`.
 
         The last two bring their targets along; with a table, y may be the name of the target's column.
         """
@@ -186,6 +187,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         return network.double() if device.type == "cpu" else network.to(device)
 
     def _asked(self, X: Any) -> list[np.ndarray]:
+        X = inputs.tabled(X)
         if inputs.is_table(X):
             X = inputs.from_bare_table(X, self.columns_)
         if not isinstance(X, SequenceSet) and not inputs.is_ragged(X):

@@ -2,6 +2,8 @@
 
 A 2-D array (n, T) is n series of one number a step, a 3-D array (n, T, D) has D numbers a step, a list may be ragged. A
 table in long form, one row a step with a column that tells sequences apart, and a `SequenceSet` bring targets along.
+A table is what Arrow can read: its own, a dict of columns, or a dataframe of any library that offers its stream
+(`__arrow_c_stream__`) or the interchange protocol (`__dataframe__`).
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,10 @@ import numpy as np
 from torch import Tensor
 
 from recurra.data.sequences import SequenceSet, Task
-from recurra.errors import InputError, ShapeError
+from recurra.errors import InputError, ShapeError, UnknownNameError
+
+WORD_COLUMNS = ("word", "token")
+TAG_COLUMNS = ("tag", "tags", "label", "labels")
 
 
 def is_ragged(X: Any) -> bool:
@@ -24,6 +29,36 @@ def is_ragged(X: Any) -> bool:
     if len(shapes) != len(X) or not shapes:
         return False
     return any(len(shape) != 1 for shape in shapes) or len(set(shapes)) > 1
+
+
+def tabled(X: Any) -> Any:
+    """X as an Arrow table, if it is a table in long form or a bare stream; anything else as it came.
+
+    With one row a sequence, scikit-learn reads a dataframe, and keeps the names of its columns.
+    """
+    return arrow(X) if is_table(X) or not column_names(X) else X
+
+
+def arrow(X: Any) -> Any:
+    """A table or dataframe as an Arrow table; anything else as it came.
+
+    A stream may be read only once, so this stands at every entrance, and what follows sees the table.
+    """
+    streams = hasattr(X, "__arrow_c_stream__")
+    if isinstance(X, np.ndarray) or not (streams or hasattr(X, "__dataframe__")):
+        return X
+    import pyarrow as pa
+
+    if isinstance(X, pa.Table):
+        return X
+    if streams:
+        found = pa.table(X)
+    else:
+        from pyarrow.interchange import from_dataframe
+
+        found = from_dataframe(X)
+    index = [name for name in found.column_names if name.startswith("__index_level_")]  # pandas sends it along
+    return found.drop_columns(index)
 
 
 def is_table(X: Any) -> bool:
@@ -102,6 +137,64 @@ def _series(x: Any, k: int) -> np.ndarray:
 
 def with_targets(X: Any, y: Any, task: Task) -> tuple[Any, Any]:
     """X and its targets, taken from X itself where they are not given, or given as the name of a column."""
+    X = tabled(X)
     if is_table(X) and (y is None or isinstance(y, str)):
         X, y = from_table(X, y, task), None
     return X, targets_of(X, task) if isinstance(X, SequenceSet) and y is None else y
+
+
+# ---------------------------------------------------------------------------------------------------- words
+
+
+def texts(X: Any) -> list[str]:
+    """The texts of a list, or of the column `text` of a table; one text is a list of one."""
+    if isinstance(X, str):
+        return [X]
+    X = arrow(X)
+    names = column_names(X)
+    if not names:
+        return list(X)
+    if "text" not in names:
+        raise UnknownNameError("X", f"a table without the column 'text': {', '.join(map(str, names))}", "one with it")
+    return _column(X, "text")
+
+
+def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
+    """Sentences and their tags as lists; of a long table, one row a word, the columns of its words and of its tags.
+
+    The table has a column that tells sentences apart, one named `word` or `token`, and, where the tags are not given,
+    one named `tag` or `label`, or named by `y`.
+    """
+    X = tabled(X)
+    if not is_table(X):
+        return X, y
+    from recurra.data.readers.layout import ID_NAMES
+
+    names = {str(name).lower(): str(name) for name in column_names(X)}
+    words = next((names[name] for name in WORD_COLUMNS if name in names), None)
+    if words is None:
+        raise InputError("X", f"the columns {', '.join(names.values())}", "a column named word or token")
+    which = _column(X, next(names[name] for name in ID_NAMES if name in names), whole=False)
+    if isinstance(y, str) and y not in names.values():
+        raise UnknownNameError("y", repr(y), names.values())
+    tags = y if isinstance(y, str) else next((names[name] for name in TAG_COLUMNS if name in names), None)
+    found = _grouped(which, _column(X, words))
+    return found, _grouped(which, _column(X, tags)) if tags and (y is None or isinstance(y, str)) else y
+
+
+def _column(table: Any, name: str, whole: bool = True) -> list[Any]:
+    """A column as a list; where `whole`, of text, no row of which is missing."""
+    values = table[name]
+    found = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+    for row, value in enumerate(found) if whole else ():
+        if not isinstance(value, str):
+            raise InputError(f"column {name!r}, row {row}", repr(value), "text")
+    return found
+
+
+def _grouped(which: list[Any], values: list[str]) -> list[list[str]]:
+    """The values of every sentence, in the order in which sentences begin."""
+    found: dict[Any, list[str]] = {}
+    for key, value in zip(which, values, strict=True):
+        found.setdefault(key, []).append(value)
+    return list(found.values())

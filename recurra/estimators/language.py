@@ -1,6 +1,5 @@
 """What comes next in a text: rc.models.LanguageModel in scikit-learn's manner."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from recurra.cell import Cell
 from recurra.errors import InputError
-from recurra.estimators import storage
+from recurra.estimators import inputs, storage
 from recurra.estimators.base import whole
 from recurra.models.language import LanguageModel, NextToken
 from recurra.models.language.vocabulary import build_vocabulary, vocabulary_from
@@ -57,11 +56,11 @@ class LanguageModelEstimator(BaseEstimator):
         self.chunk, self.lr, self.optimizer, self.clip, self.validation = chunk, lr, optimizer, clip, validation
         self.patience, self.device, self.random_state, self.verbose = patience, device, random_state, verbose
 
-    def fit(self, X: str | Sequence[str], y: Any = None) -> Self:
-        """Learn from a text; `y` is not used."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a text, a list of texts, or the column `text` of a table; `y` is not used."""
         if not 0 <= self.validation < 1:
             raise InputError("validation", self.validation, "a share from 0 to below 1")
-        text = X if isinstance(X, str) else "\n".join(X)
+        text = "\n".join(inputs.texts(X))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with randomness.undisturbed():
             torch.manual_seed(seed)
@@ -95,15 +94,15 @@ class LanguageModelEstimator(BaseEstimator):
         self.model_.eval().cpu()
 
     @torch.no_grad()
-    def predict_proba(self, X: Sequence[str]) -> np.ndarray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """(n, tokens): the probability of every token of `tokens_` to come next after each of the texts."""
         check_is_fitted(self, "model_")
         if isinstance(X, str):
             raise InputError("X", "one text", "a list of texts")
-        ends = [self.model_(self.model_.vocabulary.encode(text)[:, None])[0][-1, 0] for text in X]
+        ends = [self.model_(self.model_.vocabulary.encode(text)[:, None])[0][-1, 0] for text in inputs.texts(X)]
         return torch.stack(ends).double().exp().numpy()
 
-    def predict(self, X: Sequence[str]) -> np.ndarray:
+    def predict(self, X: Any) -> np.ndarray:
         """(n,): the likeliest next token of each text."""
         likely = self.predict_proba(X).argmax(axis=1)
         return np.array(self.tokens_)[likely]
@@ -113,12 +112,12 @@ class LanguageModelEstimator(BaseEstimator):
         check_is_fitted(self, "model_")
         return self.model_.generate(prompt, length, **options)
 
-    def measure(self, X: str | Sequence[str]) -> dict[str, float]:
+    def measure(self, X: Any) -> dict[str, float]:
         """Nats a token, perplexity, and bits a character of a text."""
         check_is_fitted(self, "model_")
-        return self.model_.measure(X if isinstance(X, str) else "\n".join(X))
+        return self.model_.measure("\n".join(inputs.texts(X)))
 
-    def score(self, X: str | Sequence[str], y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """The mean log-likelihood of a token, in nats: the higher the better."""
         return -self.measure(X)["nats"]
 

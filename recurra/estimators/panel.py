@@ -38,6 +38,7 @@ def panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = ()) -> P
     """A panel from (T,), (n, T), a list of (T,), or a long table with the columns named."""
     if isinstance(data, Panel):
         return data
+    data = inputs.arrow(data)
     if inputs.column_names(data):
         return _from_table(data, tuple(known), tuple(static))
     if known or static:
@@ -75,7 +76,7 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
         return [np.zeros((steps, 0)) for _ in of.ids]
     if data is None:
         raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
-    values, names, _, _ = _read(data, tuple(columns))
+    values, names, _, _ = _read(inputs.arrow(data), tuple(columns))
     by_name = dict(zip(names, values, strict=True))
     found = []
     for name in of.ids:

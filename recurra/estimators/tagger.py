@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from recurra.cell import Cell
 from recurra.data.batching import Batches
 from recurra.errors import InputError
-from recurra.estimators import storage
+from recurra.estimators import inputs, storage
 from recurra.estimators.base import whole
 from recurra.models.tagging import Tagger, Vocabulary, accuracy, entity_scores
 from recurra.train import randomness
@@ -58,10 +58,13 @@ class SequenceTagger(BaseEstimator):
         self.optimizer, self.clip, self.validation, self.patience = optimizer, clip, validation, patience
         self.device, self.random_state, self.verbose = device, random_state, verbose
 
-    def fit(self, X: Sentences, y: Sentences) -> Self:
-        """Learn from sentences and their tags."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from sentences and their tags, or from a long table `unique_id, word, tag`, one row a word."""
         if not 0 <= self.validation < 1:
             raise InputError("validation", self.validation, "a share from 0 to below 1")
+        X, y = inputs.sentences(X, y)
+        if y is None:
+            raise InputError("y", "nothing", "the tags of every sentence, or a table that has them")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with randomness.undisturbed():
             torch.manual_seed(seed)
@@ -94,18 +97,19 @@ class SequenceTagger(BaseEstimator):
         self.history_ = result.history
         self.tagger_.eval()
 
-    def predict(self, X: Sentences) -> Sentences:
-        """The tags of every sentence."""
+    def predict(self, X: Any) -> Sentences:
+        """The tags of every sentence, in the order in which sentences come."""
         check_is_fitted(self, "tagger_")
-        return self.tagger_.tag(X)
+        return self.tagger_.tag(inputs.sentences(X)[0])
 
-    def predict_proba(self, X: Sentences) -> list[np.ndarray]:
+    def predict_proba(self, X: Any) -> list[np.ndarray]:
         """One (words, tags) array a sentence, the tags in the order of `classes_`."""
         check_is_fitted(self, "tagger_")
-        return [found.numpy() for found in self.tagger_.probabilities(X)]
+        return [found.numpy() for found in self.tagger_.probabilities(inputs.sentences(X)[0])]
 
-    def score(self, X: Sentences, y: Sentences) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """F1 of whole entities where the tags mark entities, else the share of words tagged right."""
+        X, y = inputs.sentences(X, y)
         found = self.predict(X)
         return accuracy(y, found) if self.tagger_.vocabulary.scheme is None else entity_scores(y, found).f1
 

@@ -1,0 +1,140 @@
+"""Tables of every kind that Arrow can read: its own, dicts of columns, and objects that offer nothing but a stream."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import recurra as rc
+from recurra.errors import InputError, UnknownNameError
+
+QUICK = {"hidden_size": 5, "epochs": 2, "random_state": 0}
+
+
+class Stream:
+    """A dataframe of which nothing is known but that Arrow can read it."""
+
+    def __init__(self, table: pa.Table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Interchange:
+    """A dataframe that knows the older protocol alone."""
+
+    def __init__(self, table: pa.Table):
+        self.table = table
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+        return self.table.__dataframe__(nan_as_null, allow_copy)
+
+
+def once(table: pa.Table) -> pa.RecordBatchReader:
+    """A stream that can be read a single time."""
+    return table.to_reader(max_chunksize=7)
+
+
+FORMS: list[Callable[[pa.Table], Any]] = [Stream, Interchange, once, lambda table: table.to_pydict()]
+
+
+def months(rows: int, series: int = 3) -> pa.Table:
+    random = np.random.default_rng(0)
+    when = np.arange("2015-01", "2025-01", dtype="datetime64[M]")[:rows].astype("datetime64[us]")
+    ids = np.repeat([f"shop{k}" for k in range(series)], rows).astype(object)
+    y = np.concatenate([100 * (k + 1) + 10 * np.sin(np.arange(rows) / 2) for k in range(series)])
+    columns = {"unique_id": ids, "ds": np.tile(when, series), "y": y + random.normal(size=len(y))}
+    return pa.table(columns | {"offer": random.integers(0, 2, len(y)).astype(float)})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forecasts_from_any_table(form):
+    table = months(40)
+    expected = rc.Forecaster(horizon=3, **QUICK).fit(table).predict()
+    found = rc.Forecaster(horizon=3, **QUICK).fit(form(table)).predict()
+    assert found.equals(expected)
+    assert found["ds"].to_pylist()[0].isoformat() == "2018-05-01T00:00:00"
+
+
+def test_covariates_and_backtests_from_a_stream():
+    table, ahead = months(40), months(43).filter(pa.array([k % 43 >= 40 for k in range(3 * 43)]))
+    model = rc.Forecaster(horizon=3, known=("offer",), **QUICK).fit(Stream(table))
+    expected = model.predict(future=ahead)
+    assert model.predict(future=Stream(ahead.drop_columns("y"))).equals(expected)
+    assert model.predict(data=Stream(table), future=once(ahead)).equals(expected)
+    assert model.backtest(Stream(table), windows=2).scores == model.backtest(table, windows=2).scores
+
+
+def test_one_series_needs_no_name():
+    table = months(40, series=1)
+    expected = rc.Forecaster(horizon=3, **QUICK).fit(table).predict()
+    found = rc.Forecaster(horizon=3, **QUICK).fit(Stream(table.select(["ds", "y"]))).predict()
+    np.testing.assert_array_equal(found["y"], expected["y"])
+    assert found["ds"].equals(expected["ds"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sequences_from_any_table(form):
+    table = months(12, series=8)
+    labels = pa.array([("odd", "even")[int(name[4:]) % 2 == 0] for name in table["unique_id"].to_pylist()])
+    labelled = table.append_column("label", labels)
+    model = rc.SequenceClassifier(**QUICK).fit(labelled)
+    same = rc.SequenceClassifier(**QUICK).fit(form(labelled))
+    np.testing.assert_array_equal(same.predict_proba(form(table)), model.predict_proba(table))
+    assert same.score(form(labelled)) == model.score(labelled)
+
+
+def test_one_row_a_sequence():
+    X = np.random.default_rng(0).normal(size=(10, 6))
+    wide = pa.table({f"t{k}": X[:, k] for k in range(6)})
+    expected = rc.SequenceRegressor(**QUICK).fit(X, X.sum(axis=1)).predict(X)
+    for form in (wide, Stream(wide)):
+        found = rc.SequenceRegressor(**QUICK).fit(form, X.sum(axis=1)).predict(form)
+        np.testing.assert_array_equal(found, expected)
+
+
+WORDS = {
+    "unique_id": [0, 0, 0, 1, 1, 2, 2, 2],
+    "word": ["the", "old", "man", "rain", "fell", "he", "saw", "rain"],
+    "tag": ["D", "A", "N", "N", "V", "P", "V", "N"],
+}
+LISTS = [["the", "old", "man"], ["rain", "fell"], ["he", "saw", "rain"]]
+TAGS = [["D", "A", "N"], ["N", "V"], ["P", "V", "N"]]
+
+
+@pytest.mark.parametrize("form", [pa.table, lambda columns: Stream(pa.table(columns)), dict])
+def test_words_from_any_table(form):
+    small = QUICK | {"tagger_options": {"word_size": 4, "char_size": 3, "char_features": 3}}
+    expected = rc.SequenceTagger(**small).fit(LISTS, TAGS)
+    found = rc.SequenceTagger(**small).fit(form(WORDS))
+    bare = form({name: WORDS[name] for name in ("unique_id", "word")})
+    for one, other in zip(found.predict_proba(bare), expected.predict_proba(LISTS), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found.predict(bare) == expected.predict(LISTS)
+    assert found.score(form(WORDS)) == expected.score(LISTS, TAGS)
+    renamed = {"unique_id": WORDS["unique_id"], "token": WORDS["word"], "part of speech": WORDS["tag"]}
+    assert rc.SequenceTagger(**small).fit(form(renamed), "part of speech").predict(bare) == found.predict(bare)
+
+
+def test_texts_from_a_column():
+    quick = QUICK | {"batch_size": 2, "chunk": 5}
+    texts = ["to be or not to be", "that is the question"]
+    expected = rc.LanguageModelEstimator(**quick).fit(texts)
+    for form in (pa.table({"text": texts}), Stream(pa.table({"text": texts}))):
+        assert rc.LanguageModelEstimator(**quick).fit(form).score(form) == expected.score(texts)
+
+
+def test_what_is_wrong_with_a_table_is_named():
+    with pytest.raises(UnknownNameError, match="a table without the column 'text': words"):
+        rc.LanguageModelEstimator().fit(pa.table({"words": ["to be"]}))
+    with pytest.raises(InputError, match=r"column 'text', row 1: got None"):
+        rc.LanguageModelEstimator().fit(Stream(pa.table({"text": ["to be", None]})))
+    with pytest.raises(InputError, match="the columns unique_id, tag, expected a column named word or token"):
+        rc.SequenceTagger().fit({"unique_id": [0], "tag": ["N"]})
+    with pytest.raises(UnknownNameError, match="did you mean 'tag'"):
+        rc.SequenceTagger().fit(WORDS, "tagg")
+    with pytest.raises(InputError, match="y: got nothing, expected the tags"):
+        rc.SequenceTagger().fit(LISTS)
