@@ -27,6 +27,7 @@ from recurra.cli.options import (
     Time,
 )
 
+APART = 3.0  # seconds between checkpoints; Ctrl-C saves in any case
 RUN = "run"  # inside the model's folder, while it learns
 
 
@@ -119,6 +120,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cli.watch import Watch
     from recurra.errors import RecurraError
     from recurra.questions import ask
+    from recurra.train.checkpoint import Checkpoints
     from recurra.train.errors import Interrupted
     from recurra.train.surroundings import surrounded
 
@@ -133,7 +135,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     watch = Watch(console)
     logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # an interruption is told below
     try:
-        with surrounded(run / "checkpoints", [watch]):
+        with surrounded(Checkpoints(run / "checkpoints", apart=APART), [watch]):
             estimator.fit(*question.train)
     except Interrupted as stopped:
         console.print(f"\nInterrupted {watch.where}.", soft_wrap=True)

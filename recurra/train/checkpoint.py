@@ -34,6 +34,7 @@ NAME = re.compile(r"checkpoint-(\d{6,})")
 class Checkpoints:
     """Where and how often to save: every epoch, every `every` steps, and when the run is asked to stop.
 
+    Epochs that end less than `apart` seconds after the last save are not saved, but for the last one.
     The newest `keep` stay. Where the folder holds a checkpoint already, the run goes on from there, unless `resume` is
     False. Several processes need one folder that all of them see.
     """
@@ -42,8 +43,11 @@ class Checkpoints:
     every: int | None = None
     keep: int = 2
     resume: bool = True
+    apart: float = 0.0
 
     def __post_init__(self):
+        if not self.apart >= 0:
+            raise InputError("apart", self.apart, "seconds, 0 or more")
         if self.every is not None and self.every < 1:
             raise InputError("every", self.every, "a positive number of steps")
         if self.keep < 1:

@@ -6,6 +6,7 @@ one update. Between two steps all that a run consists of is at rest: there it ca
 
 import logging
 import signal
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,7 @@ class Loop:
     carried: Any = None  # the hidden state the next batch goes on from
     best: dict[str, Tensor] | None = None  # the weights of the best validation so far
     newest: Path | None = None  # the last checkpoint that was written
+    saved_at: float = 0.0  # when that was
 
     def __post_init__(self):
         self.parameters = [p for group in self.run.optimizer.param_groups for p in group["params"]]
@@ -120,7 +122,8 @@ class Loop:
                     break
                 self._step(group, count)
             self._end_epoch(self._validate())
-            self._save()
+            if self._worth_saving():
+                self._save()
         self._agree()  # a signal that came during the last save is not forgotten
 
     def _groups(self) -> Iterator[Group]:
@@ -251,12 +254,21 @@ class Loop:
         own = {"random": randomness.capture(), "carried": self.carried, "callbacks": states_of(self.callbacks)}
         return Snapshot(run.progress.to_json(), checkpoint.tensors_of(run.model), self.best, shared, own)
 
+    def _worth_saving(self) -> bool:
+        """At the end of an epoch; all processes decide as the slowest clock does."""
+        if self.checkpoints is None or not self.checkpoints.apart:
+            return True
+        progress, passed = self.run.progress, time.monotonic() - self.saved_at
+        last = progress.epoch >= self.run.epochs or progress.stopped is not None
+        return last or self.processes.largest([passed])[0] >= self.checkpoints.apart
+
     def _save(self, first: bool = False) -> bool:
         """Save, where that was asked for. A disk that fails later than at the start does not end a run that works."""
         if self.checkpoints is None:
             return False
         try:
             self.newest = checkpoint.save(self.checkpoints, self._snapshot(), self.processes)
+            self.saved_at = time.monotonic()
             return True
         except CheckpointError as error:
             if first:

