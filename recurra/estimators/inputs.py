@@ -57,8 +57,29 @@ def arrow(X: Any) -> Any:
         from pyarrow.interchange import from_dataframe
 
         found = from_dataframe(X)
-    index = [name for name in found.column_names if name.startswith("__index_level_")]  # pandas sends it along
-    return found.drop_columns(index)
+    return _plain_text(_without_index(found))
+
+
+def _without_index(table: Any) -> Any:
+    """pandas sends the labels of rows along; only names and times of sequences mean anything here."""
+    from recurra.data.readers.layout import ID_NAMES, TIME_NAMES
+
+    sent = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    labels = [name for name in sent if isinstance(name, str) and name.lower() not in (*ID_NAMES, *TIME_NAMES)]
+    return table.drop_columns([name for name in labels if name in table.column_names])
+
+
+def _plain_text(table: Any) -> Any:
+    """Text that polars numbers by category is text; not all of Arrow can look through its numbers."""
+    import pyarrow as pa
+
+    for k, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type):
+            chunks = table.column(k).chunks
+            named = [pa.DictionaryArray.from_arrays(c.indices, c.dictionary.cast(pa.string())) for c in chunks]
+            kind = pa.dictionary(field.type.index_type, pa.string())
+            table = table.set_column(k, field.name, pa.chunked_array(named, kind))
+    return table
 
 
 def is_table(X: Any) -> bool:

@@ -1,5 +1,6 @@
 """Tables of every kind that Arrow can read: its own, dicts of columns, and objects that offer nothing but a stream."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,19 @@ def test_forecasts_from_any_table(form):
     found = rc.Forecaster(horizon=3, **QUICK).fit(form(table)).predict()
     assert found.equals(expected)
     assert found["ds"].to_pylist()[0].isoformat() == "2018-05-01T00:00:00"
+
+
+def test_names_by_category_and_labels_of_rows():
+    table = months(40)
+    expected = rc.Forecaster(horizon=3, **QUICK).fit(table).predict()
+    codes = pa.array([int(name[4:]) for name in table["unique_id"].to_pylist()], pa.uint32())
+    names = pa.array(["shop0", "shop1", "shop2"], pa.string_view())
+    numbered = table.set_column(0, "unique_id", pa.DictionaryArray.from_arrays(codes, names))
+    assert rc.Forecaster(horizon=3, **QUICK).fit(Stream(numbered)).predict().equals(expected)
+    labelled = table.append_column("row", pa.array(range(120))).append_column("label", table["unique_id"])
+    sent = {"index_columns": ["row"], "columns": [], "column_indexes": []}
+    labelled = labelled.replace_schema_metadata({"pandas": json.dumps(sent)})
+    assert rc.SequenceClassifier(**QUICK).fit(Stream(labelled)).columns_ == ("y", "offer")
 
 
 def test_covariates_and_backtests_from_a_stream():
