@@ -57,15 +57,13 @@ class Watch:
         self._told = now
         fit = f"fit {self.fits}, " if self.fits > 1 else ""
         self.tell(run.progress.step / run.total_steps, f"{fit}loss {run.loss:.3f}")
-        if (
-            self.too_long is not None
-            and self._this > min(1.0, self.too_long)
-            and self._worth_keeping(run, self.too_long)
-        ):
+        if self.too_long is not None and self._worth_keeping(run, self.too_long):
             raise Long
 
     def _worth_keeping(self, run: Run, too_long: float) -> bool:
         """Long in all, and its epochs longer than it takes to save them, unless it is very long."""
+        if self._this < min(1.0, too_long):
+            return False  # too early to say
         step = self._this / max(1, self._steps - 1)
         expected, epoch = step * run.total_steps, step * run.steps_per_epoch
         return expected > too_long and (epoch > WORTH_SAVING or expected > 10 * too_long)

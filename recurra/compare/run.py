@@ -134,7 +134,8 @@ class _Run:
         ledger = self._ledger(phase, wanted)
         with display(self.console, len(wanted), len(ledger.found), self.question.metric) as shown:
             if ledger.found:
-                shown.say(f"{len(ledger.found)} of {len(wanted)} {phase} were done before.")
+                hint = "; begin afresh to do them again" if ledger.complete() else ""
+                shown.say(f"{len(ledger.found)} of {len(wanted)} {phase} were done before{hint}.")
             while not ledger.complete():
                 self._hand_out(ledger, pool, shown)
                 if interrupt.signum:
