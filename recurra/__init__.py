@@ -14,7 +14,7 @@ from .modifiers import LayerNorm, RecurrentDropout, VariationalDropout, WeightDr
 from .named import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from . import data, dynamics, estimators, inspect, models, questions, reservoir, train
+    from . import compare, data, dynamics, estimators, inspect, models, questions, reservoir, train
     from .dynamics import DynamicalSystem
     from .estimators import (
         Forecaster,
@@ -87,6 +87,7 @@ __all__ = [
     "accelerate",
     "ask",
     "cells",
+    "compare",
     "data",
     "diagram",
     "dynamics",
@@ -111,7 +112,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that need more than torch are imported when first used."""
-    if name in ("data", "dynamics", "estimators", "inspect", "models", "questions", "reservoir", "train"):
+    if name in ("compare", "data", "dynamics", "estimators", "inspect", "models", "questions", "reservoir", "train"):
         return import_module(f".{name}", __name__)
     if name in _ROOMS:
         return getattr(import_module(f".{_ROOMS[name]}", __name__), name)
