@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def compare(
     console        where progress is shown.
     """
     for name in modules:
-        import_module(name)
+        _import(name)
     asked = dict(ask_arguments) if isinstance(ask_arguments, dict) else {"source": str(ask_arguments)}
     rules = Rules(asked, budget, hidden_size, epochs, seconds, tune, dict(settings or {}))
     names, count = chosen_cells(cells), positive_int("seeds", seeds)
@@ -204,6 +205,16 @@ class _Run:
                 os.replace(best, kept)
             for row in made:
                 shutil.rmtree(self.folder.path / row["model"], ignore_errors=True)
+
+
+def _import(name: str) -> None:
+    """A module of one's own, from where the command is run or from wherever Python finds it."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        raise InputError("modules", f"{name!r} ({error})", "a module that can be imported here") from error
 
 
 def _last_loss(row: Row) -> float:
