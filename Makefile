@@ -18,8 +18,8 @@ help:  ## this list
 
 setup: $(READY)  ## the virtual environment, installed if it is missing or out of date
 
-demo: $(READY)  ## train a dozen cells on the built-in data and print a table
-	$(RUN) recurra.demo
+demo: $(READY)  ## compare a dozen cells on the built-in data: a leaderboard and a report page
+	$(RUN) recurra demo
 
 test: lint browser  ## lint, format check, type check, then every test that is not slow
 	OMP_NUM_THREADS=1 $(RUN) pytest -n $(WORKERS) --dist worksteal

@@ -96,7 +96,7 @@ def compare_command(
 ) -> None:
     """Train cells on a file under equal parameters or equal time, and rank them, baselines among them.
 
-    The run is kept in a folder, with a report page to open in a browser. Ctrl-C loses nothing: the same command goes on.
+    The run is kept in a folder, with a report page to open in a browser. After Ctrl-C the same command goes on.
 
     [dim]recurra compare sensors.csv --target label --cells lstm,gru,mgu[/]
     """
