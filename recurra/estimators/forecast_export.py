@@ -41,6 +41,14 @@ class ForecastFile(nn.Module):
     the covariates, from the first value to the last step ahead.
     """
 
+    mean: Tensor
+    scale: Tensor
+    static: Tensor
+    known_mean: Tensor
+    known_scale: Tensor
+    weights: Tensor
+    shifts: Tensor
+
     def __init__(self, model: "Forecaster"):
         super().__init__()
         windows, ids = model.windows_, model.past_.ids

@@ -73,7 +73,7 @@ def test_a_language_model_as_a_file(cell, layers, tmp_path):
     tokens = model.model_.vocabulary.encode("to be or no")[:, None].numpy()
     found, *_ = session.run(None, {"tokens": tokens, "lengths": np.array([len(tokens)]), **zeros})
     np.testing.assert_allclose(np.exp(found[-1]), model.predict_proba(["to be or no"]), atol=2e-6)
-    state = list(zeros.values())
+    state, one = list(zeros.values()), found
     for token in tokens:  # one by one, the state handed on
         feed = dict(zip(names, [token[None], np.array([1]), *state], strict=True))
         one, *state = session.run(None, feed)
