@@ -1,5 +1,6 @@
 """One entrant's work: learn, judge, keep the model."""
 
+import math
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +39,13 @@ class Fitting:
         made = baseline(self.question.task, entrant.name, self.question.options, entrant.seed)
         made.fit(*self.question.train)
         seconds = time.perf_counter() - started
-        return {"score": self.question.score(made), "parameters": made.learned_, "seconds": seconds}
+        return {"score": self._score(made), "parameters": made.learned_, "seconds": seconds}
+
+    def _score(self, made: Any) -> float:
+        score = self.question.score(made)
+        if not math.isfinite(score):
+            raise ArithmeticError(f"its {self.question.metric} is not a finite number")
+        return score
 
     def _cell(self, entrant: Entrant, tell: Tell) -> Row:
         settings = self.settings(entrant.name)
@@ -49,7 +56,7 @@ class Fitting:
         model = self.folder.candidate(entrant)
         made.save(model)
         return {
-            "score": self.question.score(made),
+            "score": self._score(made),
             "parameters": parameters(network_of(made)),
             "seconds": watch.seconds,
             "hidden_size": settings["hidden_size"],

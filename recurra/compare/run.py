@@ -22,7 +22,7 @@ from recurra.compare.leaderboard import Leaderboard
 from recurra.compare.ledger import Folder, Ledger, Row, write_json
 from recurra.compare.plan import DOZEN, REFERENCE, Budget, Entrant, Rules, chosen_cells, default_folder, entrants
 from recurra.compare.pool import Pool
-from recurra.compare.shared import SharedLedger, import_optuna
+from recurra.compare.shared import SharedLedger, import_optuna, open_storage
 from recurra.compare.sizes import Blank
 from recurra.compare.worker import Duty
 from recurra.errors import InputError
@@ -80,10 +80,11 @@ def compare(
     question = ask(**asked)
     if question.test is None:
         raise InputError("test", "nothing held out", "a share or a file to test on")
+    shared = None if storage is None else open_storage(storage)
     place = Folder(folder or default_folder(rules))
     with place.locked():
         place.begin(rules, fresh)
-        run = _Run(rules, question, place, names, count, storage, console)
+        run = _Run(rules, question, place, names, count, shared, console)
         return run.result(_processes(jobs), tuple(modules), keep_after, report)
 
 
@@ -96,11 +97,11 @@ class _Run:
     folder: Folder
     cells: tuple[str, ...]
     seeds: int
-    storage: str | None
+    storage: Any  # optuna's, where machines share the run
     console: Console | None
 
     def result(self, jobs: int, modules: tuple[str, ...], keep_after: float, report: bool) -> Leaderboard:
-        threads = max(1, (os.cpu_count() or 1) // jobs)
+        threads = max(1, _cores() // jobs)
         duty = Duty(self.rules, self.folder.path, threads, keep_after, modules)
         searches = [Entrant(name, 0, "tuning") for name in self.cells] if self.rules.tune else []
         fits = entrants(self.cells, baselines_of(self.question.task, self.question.options), self.seeds)
@@ -224,4 +225,9 @@ def _last_loss(row: Row) -> float:
 
 
 def _processes(jobs: int | None) -> int:
-    return positive_int("jobs", jobs) if jobs is not None else max(1, os.cpu_count() or 1)
+    return positive_int("jobs", jobs) if jobs is not None else _cores()
+
+
+def _cores() -> int:
+    """Those this process may use, which in a container are fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -56,13 +56,12 @@ def open_storage(url: str) -> Any:
 class SharedLedger:
     """What is done and still to do, where several machines do it; the same list of entrants on each."""
 
-    def __init__(self, folder: Folder, wanted: Sequence[Entrant], url: str, name: str):
+    def __init__(self, folder: Folder, wanted: Sequence[Entrant], storage: Any, name: str):
         self.optuna = import_optuna("storage")
         self.folder, self.wanted = folder, list(wanted)
         listed = hashlib.sha256(json.dumps([entrant.key for entrant in wanted]).encode()).hexdigest()[:8]
-        self.study = self.optuna.create_study(
-            storage=open_storage(url), study_name=f"{name}-{listed}", load_if_exists=True
-        )
+        study = f"{name}-{listed}"
+        self.study = self.optuna.create_study(storage=storage, study_name=study, load_if_exists=True)
         self.storage = self.study._storage
         self.owner = f"{socket.gethostname()}:{folder.path.resolve()}"
         self.found: dict[Entrant, Row] = {}
