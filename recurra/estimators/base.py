@@ -28,7 +28,7 @@ from recurra.train.precision import choose_device
 from recurra.train.schedule import Schedule, constant, cosine
 from recurra.train.tensorfile import load_tensors
 
-ENOUGH = 500  # sequences from which on a tenth of them can judge the training
+ENOUGH = 1000  # sequences from which on a tenth of them can judge the training
 TOGETHER = 256  # sequences answered at a time
 SCHEDULES: dict[str, Schedule] = {"cosine": cosine(), "constant": constant()}
 SIZES = ("n_features_in_", "input_size_", "n_outputs_")
@@ -47,7 +47,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         num_layers: int | None = None,
         bidirectional: bool = False,
         dropout: float = 0.0,
-        pool: str = "mean",
+        pool: str = "max",
         *,
         cell_options: dict[str, Any] | None = None,
         scale: bool = True,

@@ -17,9 +17,9 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     """A label for every sequence, by any cell.
 
     cell: a registered name or a class; `cell_options` are its own. hidden_size, num_layers, bidirectional, dropout: of
-    rc.Recurrent. pool: how a sequence becomes one vector: the "mean", the "last" or the "max" of the outputs. scale:
+    rc.Recurrent. pool: how a sequence becomes one vector: the "max", the "mean" or the "last" of the outputs. scale:
     bring every input to mean 0 and variance 1. validation: the share of sequences that judges the training, which stops
-    after `patience` epochs without an improvement and keeps the best weights; "auto" is a tenth of 500 sequences or
+    after `patience` epochs without an improvement and keeps the best weights; "auto" is a tenth of 1000 sequences or
     more, else none. schedule: lr falls along half a "cosine" over the `epochs`, or is "constant".
 
     Fitted: `classes_`, `network_`, `history_`, `input_scaling_`.

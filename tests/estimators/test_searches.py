@@ -40,7 +40,7 @@ def test_a_pipeline_is_searched_in_worker_processes():
     random = np.random.default_rng(0)
     X = random.normal(size=(40, 10))
     y = 50 + 10 * X[:, -3:].sum(axis=1)
-    model = make_pipeline(StandardScaler(), rc.SequenceRegressor(**QUICK | {"epochs": 25}))
+    model = make_pipeline(StandardScaler(), rc.SequenceRegressor(**QUICK | {"epochs": 60, "batch_size": 8}))
     grid = {"sequenceregressor__lr": [1e-2, 1e-9], "sequenceregressor__pool": ["last"]}
     search = GridSearchCV(model, grid, cv=2, n_jobs=2).fit(X, y)
     assert search.best_params_["sequenceregressor__lr"] == 1e-2
