@@ -7,7 +7,8 @@ from torch import nn
 
 from recurra.cli.hidden import _stand_in
 from recurra.cli.models import Model
-from recurra.data.sequences import Batch, SequenceSet
+from recurra.data.sequences import SequenceSet
+from recurra.inspect.subject import Sample
 from recurra.questions import Found
 from recurra.questions.series import pieces
 
@@ -19,7 +20,7 @@ def in_sight(model: Model, source: str, count: int) -> tuple[nn.Module, Any]:
     found, estimator = model.read(source), model.estimator
     match model.task:
         case "forecast":
-            return estimator.network_, _windows(estimator, found, count)
+            return AtEveryStep(estimator.network_), _windows(estimator, found, count)
         case "tag":
             return estimator.tagger_, estimator.tagger_.encode(found.X[:count])
         case "language":
@@ -40,17 +41,28 @@ def _sequences(model: Model, found: Found, count: int) -> SequenceSet:
     return SequenceSet.from_arrays(scaled, torch.zeros(len(X), 1), "regression", **about)
 
 
-def _windows(estimator: Any, found: Found, count: int) -> Batch:
+class AtEveryStep(nn.Module):
+    """A forecasting network that answers at every step of its window, not only at those to come."""
+
+    def __init__(self, network: Any):
+        super().__init__()
+        self.recurrent, self.readout = network.recurrent, network.readout
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.readout(self.recurrent(x, lengths=lengths)[0])  # (T, B, quantiles)
+
+
+def _windows(estimator: Any, found: Found, count: int) -> Sample:
     """The windows a forecast reads, as the network is given them."""
     heard: list[tuple[torch.Tensor, torch.Tensor]] = []
-    few = found.X.slice(0, sum(len(piece) for _, piece in pieces(found.X)[:count]))
+    few = found.X.slice(0, sum(piece.num_rows for _, piece in pieces(found.X)[:count]))
     handle = estimator.network_.register_forward_pre_hook(lambda module, given: heard.append(given[:2]))
     try:
         estimator.predict(None, few, _stand_in(estimator, Found(few, None, [])))
     finally:
         handle.remove()
     x, lengths = heard[0]
-    return Batch(x, torch.zeros(x.shape[1], 1), lengths, torch.arange(x.shape[1]))
+    return Sample(x, lengths)
 
 
 def _tokens(network: Any, text: str) -> torch.Tensor:

@@ -16,17 +16,21 @@ class Watch:
         self.console, self.started, self.seconds = console, time.monotonic(), 0.0
         self.bar: Progress | None = None
         self.task: TaskID | None = None
-        self.where = "before the first step"
+        self.where, self.rounds, self.title = "before the first step", 0, ""
 
     def __call__(self, event: str, run: Any, /) -> None:
         progress = run.progress
         epoch = min(progress.epoch + 1, run.epochs)
-        self.where = f"in epoch {epoch} of {run.epochs}, after step {progress.step} of {run.total_steps}"
+        self.where = f"{self.title}in epoch {epoch} of {run.epochs}, after step {progress.step} of {run.total_steps}"
         match event:
             case "start":
+                self.rounds += 1  # some estimators learn in several
+                self.title = f"round {self.rounds}, " if self.rounds > 1 else ""
                 self._start(run, progress.step)
             case "step" if self.bar is not None and self.task is not None:
-                self.bar.update(self.task, completed=progress.step, description=f"epoch {epoch}/{run.epochs}")
+                self.bar.update(
+                    self.task, completed=progress.step, description=f"{self.title}epoch {epoch}/{run.epochs}"
+                )
             case "epoch":
                 self._epoch(run)
             case "end":
@@ -54,7 +58,7 @@ class Watch:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, note=note)
         elif self._worth_a_line(record["epoch"] + 1, run.epochs):
-            self.console.print(f"epoch {record['epoch'] + 1} of {run.epochs}: {note}")
+            self.console.print(f"{self.title}epoch {record['epoch'] + 1} of {run.epochs}: {note}")
 
     def _worth_a_line(self, epoch: int, epochs: int) -> bool:
         return epoch in (1, epochs) or epoch % max(1, epochs // LINES) == 0
