@@ -1,5 +1,7 @@
 """The app: its commands, in the order of a first day."""
 
+from collections.abc import Callable
+
 import typer
 
 from recurra.cli import bench, cells, compare, demo, embed, evaluate, export, fit, generate, info, inspect, predict
@@ -17,19 +19,28 @@ app = typer.Typer(
     "Errors are one paragraph; RECURRA_DEBUG=1 shows where they came from.",
 )
 
-TRAIN, USE, LOOK = "From a file to a model", "Use a model", "Look around"
-app.command("compare", rich_help_panel=TRAIN)(compare.compare_command)
-app.command("fit", rich_help_panel=TRAIN)(fit.fit)
-app.command("demo", rich_help_panel=TRAIN)(demo.demo)
-app.command("predict", rich_help_panel=USE)(predict.predict)
-app.command("evaluate", rich_help_panel=USE)(evaluate.evaluate)
-app.command("generate", rich_help_panel=USE)(generate.generate)
-app.command("embed", rich_help_panel=USE)(embed.embed)
-app.command("inspect", rich_help_panel=USE)(inspect.inspect)
-app.command("export", rich_help_panel=USE)(export.export)
-app.command("cells", rich_help_panel=LOOK)(cells.cells)
-app.command("bench", rich_help_panel=LOOK)(bench.bench)
-app.command("info", rich_help_panel=LOOK)(info.info)
+PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "From a file to a model": {"compare": compare.compare_command, "fit": fit.fit, "demo": demo.demo},
+    "Use a model": {
+        "predict": predict.predict,
+        "evaluate": evaluate.evaluate,
+        "generate": generate.generate,
+        "embed": embed.embed,
+        "inspect": inspect.inspect,
+        "export": export.export,
+    },
+    "Look around": {"cells": cells.cells, "bench": bench.bench, "info": info.info},
+}
+
+
+def reflowed(text: str) -> str:
+    """A docstring whose paragraphs are as wide as the terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel, help=reflowed(command.__doc__ or ""))(command)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ class Sizes:
 
 
 def bench(
-    cell: Annotated[str, typer.Argument(metavar="[CELL]", help="`recurra cells` lists them.")] = "lstm",
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="`recurra cells` lists them.")] = "lstm",
     steps: Annotated[int, typer.Option(min=1, help="Steps a sequence.")] = 100,
     batch: Annotated[int, typer.Option(min=1, help="Sequences at a time.")] = 32,
     input_size: Annotated[int, typer.Option(min=1, help="Numbers a step.")] = 64,

@@ -12,7 +12,7 @@ WIDE = 160  # columns of a list that goes to a file
 
 
 def cells(
-    name: Annotated[str | None, typer.Argument(metavar="[CELL]", help="One cell: its equations and its paper.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="CELL", help="One cell: its equations and its paper.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="The equations as LaTeX, alone.")] = False,
     diagram: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw the cell, from its equations.")] = None,
     input_size: Annotated[int, typer.Option(min=1, help="To count parameters at.")] = 64,

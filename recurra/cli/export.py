@@ -11,7 +11,7 @@ from recurra.cli.options import Model
 def export(
     model: Model,
     out: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.onnx]", help="By default model.onnx in the model's folder.")
+        Path | None, typer.Argument(metavar="FILE.onnx", help="By default model.onnx in the model's folder.")
     ] = None,
 ) -> None:
     """Write a model as one ONNX file, for any batch size and any length.
