@@ -46,9 +46,9 @@ class Bars(Quiet):
     def __init__(self, console: Console, total: int, done: int, metric: str):
         self.metric, self.console = metric, console
         columns = (
-            TextColumn("{task.description:>22}"),
-            BarColumn(bar_width=28),
-            TextColumn("{task.fields[word]:<26}"),
+            TextColumn("{task.description:>24}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[word]:<18}"),
             TimeElapsedColumn(),
         )
         self.progress = Progress(*columns, console=console, transient=True)

@@ -122,7 +122,7 @@ class Leaderboard:
                 {
                     "": str(place),
                     "cell": f"{one.name} (baseline)" if one.baseline else one.name,
-                    self.metric: self.shown(one),
+                    f"test {self.metric}": self.shown(one),
                     "parameters": "" if one.parameters is None else f"{one.parameters:,}",
                     "units": "" if one.hidden_size is None else str(one.hidden_size),
                     "seconds": "" if one.seconds is None else f"{one.seconds:.1f}",
@@ -139,7 +139,9 @@ class Leaderboard:
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
         lines = [{key: text for key, text in line.items() if key != "seeds"} for line in self.lines()]
         for heading in lines[0] if lines else ():
-            table.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)
+            table.add_column(
+                heading.removeprefix("test "), justify="left" if heading == "cell" else "right", no_wrap=True
+            )
         first = next((one for one in self.standings if not one.baseline and one.mean is not None), None)
         for one, line in zip(self.standings, lines, strict=True):
             style = "bold green" if one is first else "dim" if one.baseline else "red" if one.mean is None else ""

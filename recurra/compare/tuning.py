@@ -36,7 +36,7 @@ def search(duty: Duty, question: Question, cell: str, tell: Tell) -> Row:
         settings = _settings(trial.params, duty, blank, cell)
 
         def word(share: float, text: str, number: int = len(done)) -> None:
-            tell((number + share) / total, f"trial {number + 1} of {total}, {text}")
+            tell((number + share) / total, f"trial {number + 1}, {text.rpartition(', ')[2]}")
 
         done.append({"params": trial.params, "settings": settings, "value": _value(inner, cell, settings, duty, word)})
         write_json(path, done)
