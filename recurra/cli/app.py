@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from recurra.cli import bench, cells, compare, demo, embed, evaluate, export, fit, generate, info, inspect, predict
-from recurra.cli.guard import Guarded, on_surprise, on_terminate
+from recurra.cli.guard import Guarded, on_surprise, on_terminate, on_warning
 
 app = typer.Typer(
     name="recurra",
@@ -47,4 +47,5 @@ def main() -> None:
     """The command `recurra`."""
     on_terminate()
     on_surprise()
+    on_warning()
     typer.main.get_command(app)(prog_name="recurra")

@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import sys
+import warnings
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -107,3 +108,13 @@ def on_surprise() -> None:
         _complain(f"{kind.__name__}: {error}. This was not foreseen; RECURRA_DEBUG=1 before the command shows where.")
 
     sys.excepthook = say
+
+
+def on_warning() -> None:
+    """A warning is a note, without the place in the code it came from."""
+
+    def note(message: Warning | str, *place: Any, **more: Any) -> str:
+        return f"Note: {message}\n"
+
+    if not debugging():
+        warnings.formatwarning = note

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recurra.data.errors import FormatError
 from recurra.data.readers.opening import existing
 from recurra.questions import sequences, series, words
 from recurra.questions.asking import BUILT_IN, format_in
+from recurra.questions.tabular import FORMATS
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ def read_again(source: str | Path, reading: dict[str, Any]) -> Found:
         X, y = sequences.built_in(str(source), None, 0).test or ([], None)
         return Found(X, y, [str(k) for k in range(len(X))])
     path = existing(source)
-    reading = {**reading, "format": format_in(path)}
+    reading = {**reading, "format": _fitting(path, reading)}
     match reading["task"]:
         case "forecast":
             table = series.read_table(path, reading)
@@ -36,3 +38,18 @@ def read_again(source: str | Path, reading: dict[str, Any]) -> Found:
             return Found(words.read_text(path), None, [path.name])
     items = sequences.read_items(path, reading)
     return Found(items.X, items.y, items.names)
+
+
+def _fitting(path: Path, reading: dict[str, Any]) -> str:
+    """The format of the file, which must be of the kind the model learned from: columns, words, or sequences."""
+    found, before = format_in(path), reading["format"]
+    tables = before in FORMATS, found in FORMATS
+    prose = found in ("text", "sentences")
+    if reading["task"] == "language":
+        return found
+    if prose and (reading["task"] == "tag" or reading.get("vocabulary")):
+        return found
+    if tables[0] != tables[1] or prose or (found != before and "conll" in found + before):
+        kinds = ", ".join(FORMATS) if tables[0] else before
+        raise FormatError(path, f"the format {found}", f"{kinds}, as the model learned from")
+    return found

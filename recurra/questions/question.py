@@ -72,13 +72,14 @@ def estimator_kind(task: str) -> type[BaseEstimator]:
 
 
 def _classification(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, float]:
-    from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss
+    from sklearn.metrics import f1_score, log_loss
 
-    found, probabilities = estimator.predict(X), estimator.predict_proba(X)
+    y, probabilities = np.asarray(y), estimator.predict_proba(X)
+    found = estimator.classes_[probabilities.argmax(axis=1)]
     measures = {
-        "accuracy": float(np.mean(found == np.asarray(y))),
-        "balanced accuracy": float(balanced_accuracy_score(y, found)),
-        "macro f1": float(f1_score(y, found, average="macro")),
+        "accuracy": float(np.mean(found == y)),
+        "balanced accuracy": float(np.mean([np.mean(found[y == label] == label) for label in np.unique(y)])),
+        "macro f1": float(f1_score(y, found, average="macro", zero_division=0)),
     }
     if set(np.unique(y).tolist()) <= set(estimator.classes_.tolist()):
         measures["log loss"] = float(log_loss(y, probabilities, labels=estimator.classes_))

@@ -10,17 +10,20 @@ import torch
 
 from recurra.data.errors import FormatError
 from recurra.data.readers.dispatch import read
-from recurra.data.readers.opening import existing
+from recurra.data.readers.labels import Encoder
+from recurra.data.readers.opening import existing, lines
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError
 from recurra.questions import held_out
 from recurra.questions.asked import Asked
 from recurra.questions.columns import Parts
 from recurra.questions.question import Question
-from recurra.questions.tabular import load
+from recurra.questions.tabular import FORMATS, load
 
 SPELLED = {"classify": "classification", "regress": "regression"}
 LARGEST_ALPHABET = 512
+#: readers that can be told the classes, or the letters, of another file
+KNOWS = {"ts": ("classes",), "npz": ("classes",), "text_folder": ("classes", "vocabulary")}
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ def read_items(path: str | Path, reading: dict[str, Any]) -> Items:
     path = existing(path)
     if reading.get("form") == "wide":
         return _wide(path, reading)
+    if reading["format"] == "text" and reading.get("vocabulary"):
+        return _lines(path, reading["vocabulary"])
     with doubles():
         data = _read(path, reading)
         X = [_numbers(example.inputs, len(reading.get("vocabulary", ()))) for example in data]
@@ -125,7 +130,7 @@ def _read(path: Path, reading: dict[str, Any]) -> SequenceSet:
         options |= {"features": reading["inputs"]} if reading.get("inputs") else {}
         options |= {_part(path, reading): reading["target"]} if reading.get("target") else {}
     for key in ("classes", "vocabulary"):
-        if reading.get(key):
+        if reading.get(key) and (reading["format"] in FORMATS or key in KNOWS.get(reading["format"], ())):
             options[key] = reading[key]
     return read(path, reading["format"], **options)
 
@@ -151,6 +156,16 @@ def _wide(path: Path, reading: dict[str, Any]) -> Items:
         y = np.array([str(v) for v in found]) if reading["task"] == "classify" else np.array(found, dtype=np.float64)
         y = natural(y) if reading["task"] == "classify" else y
     return Items([row[:, None] for row in values], y, [str(k) for k in range(len(values))])
+
+
+def _lines(path: Path, letters: list[str]) -> Items:
+    """Every line of a text, for a model that learned from letters."""
+    known, texts, X = Encoder(letters, path), [], []
+    for number, line in lines(path):
+        if line.strip():
+            texts.append(line.strip())
+            X.append(np.eye(len(letters))[known.encode(texts[-1], [number] * len(texts[-1])).numpy()])
+    return Items(X, None, texts)
 
 
 def _gaps(table: Any, column: str) -> list[int]:

@@ -283,6 +283,38 @@ class TestAnswers:
         for one, same in zip(found.X, again.X, strict=True):
             np.testing.assert_array_equal(one, same)
 
+    def test_lines_of_a_text_for_a_model_of_letters(self, tmp_path):
+        folder = tmp_path / "names"
+        folder.mkdir()
+        for name, text in (("Greek", "alpha\nbeta\n" * 5), ("Latin", "rosa\namo\n" * 5)):
+            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+        reading = ask(folder, test=0).reading
+        (tmp_path / "who.txt").write_text("beta\n\nroma\n", encoding="utf-8")
+        found = read_again(tmp_path / "who.txt", reading)
+        assert found.names == ["beta", "roma"]
+        np.testing.assert_array_equal(found.X[0], read_again(folder, reading).X[1])
+        (tmp_path / "who.txt").write_text("beta\nroma!\n", encoding="utf-8")
+        with pytest.raises(DataError, match=r"who.txt, line 2.*'!'"):
+            read_again(tmp_path / "who.txt", reading)
+
+    def test_a_file_of_another_kind(self, tmp_path):
+        reading = ask(files.recordings(tmp_path / "x.csv")).reading
+        with pytest.raises(
+            FormatError, match=r"poem.txt: got the format text, expected csv, .* as the model learned from"
+        ):
+            read_again(files.poem(tmp_path / "poem.txt"), reading)
+
+    def test_measures_of_answers_that_miss_a_class(self, tmp_path):
+        from sklearn.metrics import balanced_accuracy_score
+
+        question = ask(files.recordings(tmp_path / "x.csv"))
+        model = question.estimator("gru", hidden_size=2, epochs=1).fit(*question.train)
+        X, y = question.train
+        some = ([X[k] for k in range(16) if y[k] == "run"], y[y == "run"])
+        assert question.measures(model, some)["balanced accuracy"] == np.mean(model.predict(some[0]) == "run")
+        expected = balanced_accuracy_score(y, model.predict(X))
+        assert question.measures(model, (X, y))["balanced accuracy"] == pytest.approx(expected, rel=1e-12)
+
 
 def _rows(path) -> list[list[str]]:
     return [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
