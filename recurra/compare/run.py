@@ -138,16 +138,25 @@ class _Run:
             if ledger.found:
                 hint = "; begin afresh to do them again" if ledger.complete() else ""
                 shown.say(f"{len(ledger.found)} of {len(wanted)} {phase} were done before{hint}.")
+            waiting = 0
             while not ledger.complete():
                 self._hand_out(ledger, pool, shown)
                 if interrupt.signum:
                     raise self._stopped(interrupt.signum, ledger, pool)
                 if not pool.busy():
-                    time.sleep(LOOK)  # others are still at it
+                    waiting = self._wait(shown, ledger, waiting)
                 for entrant, kind, content in pool.news(LOOK):
                     self._hear(ledger, shown, entrant, kind, content)
                 ledger.refresh()
         return ledger.rows()
+
+    def _wait(self, shown: Quiet, ledger: Ledger | SharedLedger, said: int) -> int:
+        """Others are still at it; how many of their fits are awaited is said when it changes."""
+        left = len(ledger.wanted) - len(ledger.found)
+        if left != said:
+            shown.say(f"Waiting for {left} that other machines have begun.")
+        time.sleep(LOOK)
+        return left
 
     def _ledger(self, phase: str, wanted: list[Entrant]) -> Ledger | SharedLedger:
         if self.storage is None:

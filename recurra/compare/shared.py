@@ -47,7 +47,7 @@ def open_storage(url: str) -> Any:
         except DBAPIError as error:  # two machines that make the tables at the same time
             if attempt == 4:
                 raise InputError("storage", f"{url!r} ({error.orig})", expected) from error
-            time.sleep(0.5 + attempt)
+            time.sleep(0.2 * (attempt + 1))
         except (SQLAlchemyError, ImportError) as error:
             raise InputError("storage", f"{url!r} ({error})", expected) from error
     raise InputError("storage", repr(url), expected)
