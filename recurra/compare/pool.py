@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -67,7 +68,8 @@ class Pool:
 
     def give(self, worker: Worker, entrant: Entrant) -> None:
         worker.entrant = entrant
-        worker.line.send(entrant)
+        with suppress(BrokenPipeError):  # it has died; that is news
+            worker.line.send(entrant)
 
     def busy(self) -> list[Entrant]:
         return [worker.entrant for worker in self.workers if worker.entrant is not None]

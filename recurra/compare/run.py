@@ -148,6 +148,8 @@ class _Run:
                 for entrant, kind, content in pool.news(LOOK):
                     self._hear(ledger, shown, entrant, kind, content)
                 ledger.refresh()
+        if interrupt.signum:
+            raise self._stopped(interrupt.signum, ledger, pool)
         return ledger.rows()
 
     def _wait(self, shown: Quiet, ledger: Ledger | SharedLedger, said: int) -> int:
