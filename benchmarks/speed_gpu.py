@@ -4,6 +4,7 @@ Kernels are compiled first, in many processes at once. Then each contestant's fo
 in turn, a few calls to a sample so that a host's launches overlap as they do in use; medians of the samples count.
 """
 
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -40,6 +41,7 @@ CELLS = (
     "unseen: two chained products",
 )
 PEERS = {"cuDNN LSTM": nn.LSTM, "cuDNN GRU": nn.GRU}
+SLOW = "torchrecurrent PeepholeLSTM"  # where it is installed: seconds a call, so at the first two sizes only
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "tf32": torch.float32}
 ALSO = {"fp16": ("lstm", "gru(reset_after=True)", "gru"), "fp32": ("lstm",), "tf32": ("lstm",)}  # beside bf16
 RESULTS = Path(__file__).parent / "results" / "h200.json"
@@ -76,6 +78,8 @@ class TwoProducts(rc.Cell):
 def build(name: str, inputs: int, units: int) -> nn.Module:
     if name in PEERS:
         return PEERS[name](inputs, units)
+    if name == SLOW:
+        return importlib.import_module("torchrecurrent").PeepholeLSTM(inputs, units)
     if name.startswith("unseen"):
         return rc.Recurrent(FourGates if "four" in name else TwoProducts, inputs, units)
     plain, _, options = name.partition("(")
@@ -124,7 +128,14 @@ def memory(job: Callable[[], object]) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
+def contestants(size: tuple[int, ...]) -> list[str]:
+    slow = [SLOW] if importlib.util.find_spec("torchrecurrent") and size in SIZES[:2] else []
+    return [*PEERS, *slow, *CELLS]
+
+
 def dtypes_of(name: str) -> list[str]:
+    if name == SLOW:
+        return ["fp32"]
     return list(DTYPES) if name in PEERS else ["bf16", *(dtype for dtype, cells in ALSO.items() if name in cells)]
 
 
@@ -135,11 +146,11 @@ def short_products(dtype: str) -> None:
 
 def rows(size: tuple[int, ...]) -> list[dict]:
     found: list[dict] = []
-    for name in (*PEERS, *CELLS):
+    for name in contestants(size):
         for dtype in dtypes_of(name):
             short_products(dtype)
             infer, train = jobs(name, dtype, size)
-            few = {"samples": 3, "calls": 2} if name in PEERS and dtype != "fp16" else {}
+            few = {"samples": 3, "calls": 1 if name == SLOW else 2} if name not in CELLS and dtype != "fp16" else {}
             row: dict = {"cell": name, "dtype": dtype, **dict(zip("TBDH", size, strict=True))}
             row |= {"forward_ms": milliseconds(infer, **few), "train_ms": milliseconds(train, **few)}
             found.append(row | {"train_bytes": memory(train)})
@@ -187,6 +198,10 @@ def main() -> None:
         print(f"\n(T, B, D, H) = {size}", flush=True)
         table += (found := rows(size))
         print("\n".join(map(show, found)), flush=True)
+        save(table)
+
+
+def save(table: list[dict]) -> None:
     import triton
 
     about = {

@@ -6,6 +6,7 @@ Two readings are recurra's own: a delayed state holds its last values, `(layers 
 where layers differ in width, each state is a tuple with one tensor a layer and direction instead of a stacked one.
 """
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cell import Cell, State, find, positive_int
+from .engine.abreast import abreast
 from .engine.checkpoint import scan_in_pieces
 from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
@@ -236,31 +238,35 @@ class Recurrent(nn.Module):
         """Outputs (T, B, F) and one result a sheet."""
         scanned: dict[int, Scanned] = {}
 
-        def sheet(number: int, direction: int, below: Tensor) -> Tensor:
-            k = number * self.directions + direction
-            cell = self.sheets[k]
-            back = direction == 1
+        def given_to(cell: Cell, number: int, back: bool, below: Tensor) -> Sequences:
             sequence = reverse(below, lengths) if back else below
             starts = reverse_resets(resets, lengths) if back and resets is not None else resets
             masks = cell.draw_masks(below.shape[0], below.shape[1], below)
-            given = Sequences(sequence, states[k], masks, lengths, starts)
-            result = (
-                scan_in_pieces(cell, given) if self.checkpoint and not keep_trace else scan(cell, given, keep_trace)
-            )
-            if back:
-                trace = {n: reverse(v, lengths) for n, v in result.trace.items()} if result.trace else None
-                result = Scanned(reverse(result.y, lengths), result.state, trace)
-            scanned[k] = result
-            return result.y
+            return Sequences(sequence, states[number], masks, lengths, starts)
+
+        def run_layer(number: int, below: Tensor, directions: Sequence[int]) -> Tensor:
+            numbers = [number * self.directions + direction for direction in directions]
+            given = [
+                given_to(self.sheets[k], k, direction == 1, below)
+                for k, direction in zip(numbers, directions, strict=True)
+            ]
+            scans = [
+                functools.partial(self._scan, self.sheets[k], g, keep_trace)
+                for k, g in zip(numbers, given, strict=True)
+            ]
+            for k, direction, result in zip(numbers, directions, abreast(scans, below.device), strict=True):
+                scanned[k] = _turned(result, lengths) if direction == 1 else result
+            return _join([scanned[k].y for k in numbers])
 
         if self.bidirectional == "separate":
-            y = _join([self._stack(x, lambda n, v, d=d: sheet(n, d, v)) for d in range(2)])
+            y = _join([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
         else:
-            both = range(self.directions)
-            y = self._stack(
-                x, lambda n, v: torch.cat([sheet(n, d, v) for d in both], -1) if len(both) > 1 else sheet(n, 0, v)
-            )
+            y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
         return y, [scanned[k] for k in range(len(self.cells))]
+
+    def _scan(self, cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
+        in_pieces = self.checkpoint and not keep_trace
+        return scan_in_pieces(cell, given) if in_pieces else scan(cell, given, keep_trace)
 
     def _stack(self, x: Tensor, run_layer: Any) -> Tensor:
         """Connect the layers in depth."""
@@ -479,6 +485,12 @@ def _known_options(cell_class: type[Cell], asked: str) -> str:
     own = list(inspect.signature(cell_class.__init__).parameters)[3:]
     general = [name for name in inspect.signature(Recurrent.__init__).parameters if name not in ("self", "options")]
     return f"an option of {cell_class.__name__}: {nearest(asked, own + general)}"
+
+
+def _turned(result: Scanned, lengths: Tensor | None) -> Scanned:
+    """What the backward direction gave, in the order of time."""
+    trace = {name: reverse(value, lengths) for name, value in result.trace.items()} if result.trace else None
+    return Scanned(reverse(result.y, lengths), result.state, trace)
 
 
 def _join(parts: Sequence[Tensor]) -> Tensor:

@@ -53,6 +53,22 @@ def test_float16_in_batches_of_any_size(case: str, batch: int):
     check(case, torch.float16, 9, batch, True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("batch", "units"), [(16, 768), (64, 256), (8, 512), (128, 1024), (100, 264), (130, 2048)])
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
+def test_sizes_that_are_cut_in_different_tiles(name: str, batch: int, units: int, dtype: torch.dtype):
+    torch.manual_seed(2)
+    cell = rc.layer(name, 16, units).sheets[0].cuda().to(dtype)
+    given = drawn(cell, 4, batch)
+    ran, found = results(cell, given, "auto")
+    _, plain = results(cell, given, "reference")
+    _, truth = results(cell.double(), in_float64(given), "reference")
+    assert ran == "compiled"
+    for quantity, value in truth.items():
+        allowed = 2 * error(plain[quantity], value) + FLOOR[dtype]
+        assert error(found[quantity], value) <= allowed, quantity
+
+
 @pytest.mark.parametrize("units", [1, 7, 130, 520])
 def test_widths_that_are_no_multiple_of_anything(units: int):
     torch.manual_seed(2)

@@ -1,5 +1,9 @@
 """The GPU engine as a citizen of torch and of the card it runs on."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from gpu.accuracy import drawn, results
@@ -118,6 +122,64 @@ def test_directions_layers_and_traces(name: str):
     assert sorted(trace) == sorted(plain)
     for found, truth in zip(trace.sheets, plain.sheets, strict=True):
         assert all(torch.allclose(found[name], truth[name], atol=2e-6) for name in truth)
+
+
+def test_gradients_of_two_directions_side_by_side():
+    model, x = layer(dtype=torch.float32, bidirectional=True), torch.randn(40, 16, 32, device="cuda")
+    cotangent = torch.randn(40, 16, 128, device="cuda")
+
+    def gradients() -> list[torch.Tensor]:
+        given = x.clone().requires_grad_()
+        return list(torch.autograd.grad(model(given)[0], [given, *model.parameters()], cotangent))
+
+    found = [gradients() for _ in range(5)]
+    with rc.set_backend("reference"):
+        expected = gradients()
+    for once in found:
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(once, expected, strict=True))
+
+
+BUSY = """
+import time, torch
+a = torch.randn(4096, 4096, device="cuda")
+print("busy", flush=True)
+end = time.time() + 60
+while time.time() < end:
+    for _ in range(20):
+        a @ a
+    torch.cuda.synchronize()
+"""
+
+
+def test_a_card_that_another_process_keeps_busy():
+    model, x = layer(), torch.randn(300, 64, 32, device="cuda").bfloat16()
+    expected = model(x)[0]
+    other = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "busy\n"
+        for _ in range(20):
+            y = model(x)[0]
+            y.sum().backward()
+            assert torch.equal(y, expected)
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_data_parallel(tmp_path: Path):
+    torch.distributed.init_process_group("nccl", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    try:
+        model, x = layer(dtype=torch.float32), torch.randn(9, 4, 32, device="cuda")
+        model(x)[0].sum().backward()
+        expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        model.zero_grad()
+        torch.nn.parallel.DistributedDataParallel(model)(x)[0].sum().backward()
+        found = [p.grad for p in model.parameters() if p.grad is not None]
+        assert len(found) == len(expected) > 0
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])

@@ -7,6 +7,7 @@ from ..lowering import Unsupported
 from ..nodes import Load, Matrix, Node
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
+from .arrival import WORDS, constraints, listing, side_by_side
 from .places import Places
 from .text import Text
 from .tiling import is_x
@@ -19,6 +20,7 @@ class Source:
     base: str
     there: str
     stride: int
+    offset: int  # of its first column; `base` is there already
     deep: int
     waits: bool
     rank: tuple[int, int]  # how lately it is written: what to look at first while waiting
@@ -61,7 +63,9 @@ class Products:
             out = self.made[operand]
             size = self.places.size(out.buffer)
             base = f"{self.text.pointer(self.places.symbol(out.buffer))} + at * {size} + {out.offset}"
-            return Source(base, "batch > 0", size, operand.width, True, (0, self.order[out.buffer, out.offset]))
+            return Source(
+                base, "batch > 0", size, out.offset, operand.width, True, (0, self.order[out.buffer, out.offset])
+            )
         at, size = operand.attr, self.places.size(operand.attr.buffer)
         if at.buffer in self.places.states and not self.kind.backward:
             hist, start = self.text.pointer(f"hist:{at.buffer}"), self.text.pointer(f"init:{at.buffer}")
@@ -69,13 +73,13 @@ class Products:
                 f"choose(t >= {at.lag}, {hist} + (at - {at.lag} * batch) * {size},"
                 f" {start} + ({at.lag - 1} - t) * batch * {size}) + {at.offset}"
             )
-            return Source(base, "batch > 0", size, operand.width, True, (-at.lag, self._rank(at)))
+            return Source(base, "batch > 0", size, at.offset, operand.width, True, (-at.lag, self._rank(at)))
         waits = at.buffer in self.exchanged
         if self.kind.backward and self.schedule.buffers[at.buffer].source:
             raise Unsupported("a product with a state in its own derivative")
         base = f"{self.text.pointer(at.buffer)} + (at + {at.lag} * batch) * {size} + {at.offset}"
         there = f"t + {at.lag} < steps" if at.lag else "batch > 0"
-        return Source(base, there, size, operand.width, waits, (-at.lag, self._rank(at)))
+        return Source(base, there, size, at.offset, operand.width, waits, (-at.lag, self._rank(at)))
 
     def _rank(self, at: Load) -> int:
         return self.order.get((at.buffer, at.offset), 0)
@@ -93,7 +97,9 @@ class Products:
         coming = [o for o in operands if o not in there]
         self.text.step += [f"{name} = none" for name in sums.values()]
         self.text.step += self._dots(there, {o: replace(sources[o], waits=False) for o in there}, bases, sums)
-        if coming:
+        if coming and all(self._in_vectors(sources[operand]) for operand in coming):
+            self.text.step += self._arrivals(coming, sources, bases, sums)
+        elif coming:
             self._await(coming, sources, bases, sums)
         self.settled |= set(coming)
         self.text.step += [f"{name} = put(bench_, {i}, {name})" for i, name in enumerate(sums.values())]
@@ -110,10 +116,47 @@ class Products:
                 place = self._operand_call(bases[operand], sources[operand], start)
                 lines.append(f"part{number_} = operand({place})")
             for number_, (operand, start) in enumerate(batch):
-                for lane, matrix in _users(list(sums), operand):
-                    tile = self._weight(matrix, start)
-                    lines.append(f'{sums[lane]} = dot(part{number_}, {tile}, {sums[lane]}, "{self.kind.precision}")')
+                lines += self._multiplied(operand, start, f"part{number_}", sums)
         return lines
+
+    def _in_vectors(self, source: Source) -> bool:
+        """Whether rows begin and end where sixteen bytes do, so that a thread may wait for those by itself."""
+        together = 128 // self.kind.bits
+        whole = source.stride % together == source.offset % together == source.deep % together == 0
+        return whole and self.kind.by_warp
+
+    def _arrivals(self, coming: list[Node], sources: dict[Node, Source], bases: dict, sums: dict) -> list[str]:
+        t, rows = self.tiling, self.tiling.rows // 8
+        lines, herald = [f"there = rows_there(first_row, batch, {t.warps})"], t.heralds
+        parts = [(operand, start) for operand in coming for start in self._starts(operand.width)]
+        if herald:
+            latest = max(coming, key=lambda operand: sources[operand].rank)
+            call = self._operand_call(bases[latest], replace(sources[latest], waits=False), 0)
+            lines.append(f"herald = herald_of({call})")
+        for batch in batched(parts, t.depth):
+            spots = [f"spot{i}" for i in range(len(batch))]
+            words = [[f"word{i}_{j}" for j in range(rows * WORDS)] for i in range(len(batch))]
+            for spot, (operand, start) in zip(spots, batch, strict=True):
+                source = replace(sources[operand], waits=False)
+                lines.append(f"{spot} = spot({self._operand_call(bases[operand], source, start)})")
+            strides = [sources[operand].stride * self.kind.bits for operand, _ in batch]  # bytes between eight rows
+            lines.append(
+                f"{', '.join(word for group in words for word in group)} = L.inline_asm_elementwise("
+                f'"{listing(strides, rows, self.kind.bits, herald)}", "{constraints(len(batch), rows, herald)}",'
+                f" [{', '.join([*spots, 'there', *(['herald'] if herald else [])])}],"
+                f" ({'L.int32, ' * (rows * WORDS * len(batch))}), False, 1)"
+            )
+            herald = False  # who has come once is there
+            for i, (operand, start) in enumerate(batch):
+                lines.append(f"part{i} = numbers({side_by_side(words[i])}, {bases[operand]}, {t.rows}, {t.warps})")
+                lines += self._multiplied(operand, start, f"part{i}", sums)
+        return lines
+
+    def _multiplied(self, operand: Node, start: int, part: str, sums: dict) -> list[str]:
+        return [
+            f'{sums[lane]} = dot({part}, {self._weight(matrix, start)}, {sums[lane]}, "{self.kind.precision}")'
+            for lane, matrix in _users(list(sums), operand)
+        ]
 
     def _await(self, coming: list[Node], sources: dict[Node, Source], bases: dict, sums: dict) -> None:
         self._look_early(coming, sources, bases)

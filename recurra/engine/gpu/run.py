@@ -58,6 +58,12 @@ def processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
+@functools.cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes a program may have."""
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # pyrefly: ignore  (its stubs)
+
+
 class OnGpu:
     """A plan with its kernels, rendered and compiled when first used."""
 
@@ -102,7 +108,7 @@ class OnGpu:
         if device.type == "cpu":
             wide = max(8, *(group.width for group in chosen.groups))
             return Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
-        return tiling(chosen, self.dtype.itemsize, batch, processors(device))
+        return tiling(chosen, self.dtype.itemsize, batch, processors(device), shared_memory(device))
 
     def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop:
         asked = (backward, batch, ragged, _precision(self.dtype), device)
@@ -118,7 +124,9 @@ class OnGpu:
     def _new_loop(self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device) -> Loop:
         chosen = self.backward_schedule if backward else self.forward_schedule
         bits, interpreted = 8 * self.dtype.itemsize, device.type == "cpu"
-        rendered = render(chosen, self.plan, shape, Kind(backward, ragged, self.trains, interpreted, bits, precision))
+        by_warp = not interpreted and torch.cuda.get_device_capability(device) >= (9, 0)
+        kind = Kind(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
+        rendered = render(chosen, self.plan, shape, kind)
         return Loop(rendered, shape, _loaded(rendered.text).kernel)
 
     # ------------------------------------------------------------------------------------------ forward
@@ -147,7 +155,7 @@ class OnGpu:
             if f"hist:{state.name}" in loop.rendered.exchanged:
                 bound[f"init:{state.name}"] = bound[f"init:{state.name}"] * 1.0
         loop(bound, steps, batch)
-        finals = [self._final(state, bound, steps, batch, lengths) for state in self.plan.states]
+        finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
         y = bound[self._output()]
         rest = [bound[name] for name in self.plan.named.values()]
         kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
@@ -192,15 +200,15 @@ class OnGpu:
             bound["lengths"] = lengths.to(x.device, torch.int32)
         return bound
 
-    def _final(self, state: Any, bound: dict[str, Tensor], steps: int, batch: int, lengths: Tensor | None) -> Tensor:
-        ends = bound["lengths"].long() if lengths is not None else torch.full((batch,), steps, device=bound["x"].device)
+    def _final(self, state: Any, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
+        if not state.delays and state.name != TIME:
+            return bound[f"final:{state.name}"]
+        ends = ends_of(bound, steps, batch)
         history, start = bound[f"hist:{state.name}"], bound[f"init:{state.name}"]
         if state.name == TIME:
             time = torch.arange(1, steps + 1, device=history.device)[:, None]
             history.copy_((start.view(1, batch) + time).reshape(-1, 1))
             return (start + ends[:, None]).to(self.dtype)
-        if not state.delays:
-            return bound[f"final:{state.name}"]
         row = torch.arange(batch, device=history.device)
         values = []
         for j in range(state.depth):

@@ -14,6 +14,7 @@ class Kind:
     ragged: bool
     trains: bool
     interpreted: bool = False  # in the words of `tiles_triton.py`
+    by_warp: bool = True  # warps wait each for themselves, which takes a Hopper or later; else the whole program waits
     bits: int = 16
     precision: str = "tf32"
 

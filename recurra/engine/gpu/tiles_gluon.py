@@ -48,6 +48,14 @@ def _operand(S, side, BITS):
 
 
 @triton.constexpr_function
+def _sixteen_bytes(S):
+    """(S, 8, 4): which thread holds which sixteen bytes of eight rows of an operand."""
+    lanes = [[0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = [[1 << i, 0, 0] for i in range(S.bit_length() - 1)]
+    return L.DistributedLinearLayout([], lanes, warps, [], [S, 8, 4])
+
+
+@triton.constexpr_function
 def _power(n):
     return 1 << (n - 1).bit_length()
 
@@ -194,6 +202,67 @@ def operand(
     if start + S * KC > deep:
         mask = mask & (k < deep)
     return L.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+
+
+@gluon.jit
+def spot(
+    place,
+    there,
+    first,
+    batch,
+    stride: constexpr,
+    start: constexpr,
+    deep: constexpr,
+    KC: constexpr,
+    BT: constexpr,
+    S: constexpr,
+):
+    """(S, 8, 4): addresses of sixteen bytes each of the first eight rows; zero where there is nothing to come."""
+    layout: constexpr = _sixteen_bytes(S)
+    k = start + _three(S, layout, 0) * KC + _three(4, layout, 2) * (KC // 4)
+    r = first + _three(8, layout, 1)
+    mask = (r < batch) & there & (k < deep)
+    return L.where(mask, (place + r * stride + k).to(L.int64), 0)
+
+
+@gluon.jit
+def herald_of(
+    place,
+    there,
+    first,
+    batch,
+    stride: constexpr,
+    start: constexpr,
+    deep: constexpr,
+    KC: constexpr,
+    BT: constexpr,
+    S: constexpr,
+):
+    """(S, 8, 4): of the row written last, sixteen bytes of every program a warp waits for, up to 32 of them."""
+    layout: constexpr = _sixteen_bytes(S)
+    k = start + (_three(8, layout, 1) * S + _three(S, layout, 0)) * KC + _three(4, layout, 2) * (KC // 4)
+    return L.where((k < deep) & there, (place + L.minimum(first + BT - 1, batch - 1) * stride + k).to(L.int64), 0)
+
+
+@gluon.jit
+def rows_there(first, batch, S: constexpr):
+    """(S, 8, 4): how many rows of the batch a thread meets, of every eighth."""
+    layout: constexpr = _sixteen_bytes(S)
+    return (batch - first + 7 - _three(8, layout, 1) + _three(S, layout, 0) * 0 + _three(4, layout, 2) * 0) // 8
+
+
+@gluon.jit
+def numbers(words, like, BT: constexpr, S: constexpr):
+    """(S, BT, KC) for the tensor cores, from (S, 8, 4, and the bits of the numbers of a row and a word in it)."""
+    bits: constexpr = like.dtype.element_ty.primitive_bitwidth
+    if bits == 16:
+        low = words.to(L.int16).to(like.dtype.element_ty, bitcast=True)
+        high = (words >> 16).to(L.int16).to(like.dtype.element_ty, bitcast=True)
+        found = L.join(low, high)
+    else:
+        found = words.to(like.dtype.element_ty, bitcast=True)
+    found = L.permute(L.reshape(found, [S, 8, 4, BT // 8, 128 // bits]), [0, 3, 1, 2, 4])
+    return L.convert_layout(L.reshape(found, [S, BT, 512 // bits]), _operand(S, 0, bits), assert_trivial=True)
 
 
 @gluon.jit

@@ -1,18 +1,24 @@
 """Who computes what on the card: how many columns and rows a program owns, on how many warps, where its weights lie.
 
 Programs must all run at once, for they wait for each other: there are never more of them than the card has
-multiprocessors. What a step costs is mostly the way of a number from one program to the others, so batches are cut in
-tiles of sixteen rows as long as there is room, and columns in slices of eight, the least the tensor cores take.
+multiprocessors. Every tiling that fits is given a price, and the cheapest is taken: what a step costs is the way of a
+number from one program to the others, what a program reads of the others' numbers, and what its tensor cores do.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..nodes import Node
 from ..schedule import Group, Schedule
 
-LEAST_COLUMNS, LEAST_ROWS, MOST_ROWS = 8, 16, 64
-ROOM = {2: 170, 4: 130}  # of the 255 registers of a thread, for a product; 32-bit ones need more on the way
-SHARED = 200_000  # bytes of shared memory for weights, of 227 KiB
+COLUMNS, ROWS, WARPS = (8, 16, 32, 64), (16, 32, 64), (4, 8)  # the least the tensor cores take, and more
+REGISTERS = {2: 180, 4: 150}  # of the 255 of a thread, for a product; 32-bit numbers need more on the way
+SPARE = 8_192  # bytes of shared memory that Triton may want for itself
+# Measured on an H200, in cycles and bytes a cycle.
+FAR, NEAR = 20, 128  # what a processor reads of the card's memory when all of them read; of its own shared memory
+TRIP, CHAIN = 700, 33  # to memory and back; a product that waits for the one before
+STAGE, NUMBER = 2400, 250  # what is always there; what is left to do for each number of a thread
+CROWD = 500_000  # bytes from which on it pays to look for heralds
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class Tiling:
     warps: int  # S
     weights: str  # where they lie: "registers", "shared", "memory"
     depth: int = 8  # pieces of operands on their way at a time
+    heralds: bool = False  # whether programs look for a sign of each other before they ask for everything
 
     def tiles(self, batch: int) -> int:
         return -(-batch // self.rows)
@@ -31,44 +38,84 @@ class Tiling:
         """Tiles of the batch that run side by side; the rest follow."""
         return min(self.tiles(batch), max(1, processors // self.programs))
 
+    def passes(self, batch: int, processors: int) -> int:
+        return -(-self.tiles(batch) // self.abreast(batch, processors))
 
-def tiling(schedule: Schedule, bytes_a_number: int, batch: int, processors: int) -> Tiling | None:
+
+def tiling(schedule: Schedule, bytes_a_number: int, batch: int, processors: int, shared_memory: int) -> Tiling | None:
     """The tiling for a batch, or None if the card is too small for any."""
+    shapes = _fitting(schedule, bytes_a_number, processors, shared_memory - SPARE)
+    best = min(shapes, key=lambda s: _cycles(s, schedule, bytes_a_number, batch, processors), default=None)
+    if best is None:
+        return None
+    busiest = max((_read(best, group, bytes_a_number, batch, processors) for group in schedule.groups), default=0)
+    return replace(best, heralds=busiest > CROWD)
+
+
+def _fitting(schedule: Schedule, size: int, processors: int, room: int) -> Iterator[Tiling]:
     wide = max((group.width for group in schedule.groups), default=1)
-    columns = LEAST_COLUMNS
-    while -(-wide // columns) > processors:
-        columns *= 2
-        if columns > 64:
-            return None
-    programs = -(-wide // columns)
-    rows = LEAST_ROWS
-    while rows < MOST_ROWS and -(-batch // rows) > max(1, processors // programs):
-        rows *= 2
-    return _placed(schedule, bytes_a_number, Tiling(columns, programs, rows, 8, "memory"))
+    for columns in COLUMNS:
+        programs = -(-wide // columns)
+        if programs <= processors:
+            for rows in ROWS:
+                for warps in WARPS:
+                    for shape, shared in _placed(schedule, size, columns, programs, rows, warps):
+                        if shared <= room:
+                            yield shape
 
 
-def _placed(schedule: Schedule, size: int, shape: Tiling) -> Tiling:
-    """Where the weights lie, on how many warps: what a thread holds is weights, running sums and operands."""
-    weights = sum(matrix.deep for matrix in recurrent(schedule)) * shape.columns * size
+def _placed(
+    schedule: Schedule, size: int, columns: int, programs: int, rows: int, warps: int
+) -> Iterator[tuple[Tiling, int]]:
+    """With the weights in each place where the registers have room for running sums and for operands on their way; and
+    the shared memory it takes."""
+    weights = sum(matrix.deep for matrix in recurrent(schedule)) * columns * size
     lanes = max((len(group.lanes) for group in schedule.groups), default=0)
-    sums = lanes * shape.rows * shape.columns / 32
-    piece = shape.rows // 4  # registers for a piece of an operand: sixteen bytes a thread, for each eight rows
-    deepest = max((_pieces(group, size) for group in schedule.groups), default=1)
-    for warps in (4, 8):
-        pieces = -(-deepest // warps)
-        if weights / (128 * warps) + sums + piece * pieces <= ROOM[size]:
-            return replace(shape, warps=warps, weights="registers", depth=max(1, pieces))
-    for place, held in (("registers", weights / 1024), ("shared" if weights <= SHARED else "memory", 16.0)):
-        spare = ROOM[size] - held - sums
-        if spare >= 2 * piece:
-            return replace(shape, weights=place, depth=int(spare // piece))
-    return replace(shape, weights=place, depth=1)
+    sums, piece = lanes * rows * columns // 32, rows // 2
+    bench = lanes * warps * rows * columns * 4
+    deepest = max((_pieces(group, size, warps) for group in schedule.groups), default=1)
+    places = (("registers", weights // (128 * warps), 0), ("shared", columns, weights), ("memory", 2 * columns, 0))
+    for place, held, shared in places:
+        depth = min(max(1, deepest), (REGISTERS[size] - held - sums) // piece)
+        if depth >= 1:
+            yield Tiling(columns, programs, rows, warps, place, depth), bench + shared
 
 
-def _pieces(group: Group, size: int) -> int:
-    """Pieces of the operands of a group, each as deep as one warp takes at a time."""
-    operands = {a: a.width for lane in group.lanes for a in lane.args if not is_x(a)}
-    return sum(-(-width * size // 64) for width in operands.values())
+def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors: int) -> float:
+    """What a step takes, about."""
+    total = 0.0
+    for group in schedule.groups:
+        pieces = _pieces(group, size, shape.warps)
+        if not pieces:
+            continue
+        total += STAGE + TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * CHAIN
+        total += NUMBER * -(-shape.rows * shape.columns // (32 * shape.warps))
+        total += _read(shape, group, size, batch, processors) / (FAR * processors)
+        total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / NEAR  # shares meeting
+        total += _held(group) * shape.columns * size / NEAR if shape.weights == "shared" else 0
+    return total * shape.passes(batch, processors)
+
+
+def _read(shape: Tiling, group: Group, size: int, batch: int, processors: int) -> int:
+    """Bytes that all programs together read at a step."""
+    own = sum(_operands(group).values()) * min(batch, shape.rows) * size
+    own += 3 * _held(group) * shape.columns * size // 2 if shape.weights == "memory" else 0  # these nobody hides
+    return own * shape.programs * shape.abreast(batch, processors)
+
+
+def _held(group: Group) -> int:
+    """Rows of the weights of a group."""
+    pairs = ((a, m) for lane in group.lanes for a, m in zip(lane.args, lane.attr, strict=True))
+    return sum(matrix.deep for operand, matrix in pairs if not is_x(operand))
+
+
+def _operands(group: Group) -> dict[Node, int]:
+    return {a: a.width for lane in group.lanes for a in lane.args if not is_x(a)}
+
+
+def _pieces(group: Group, size: int, warps: int) -> int:
+    """Pieces of the operands of a group that a warp takes one after the other."""
+    return sum(-(-width * size // (64 * warps)) for width in _operands(group).values())
 
 
 def recurrent(schedule: Schedule) -> list:
