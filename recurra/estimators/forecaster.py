@@ -47,7 +47,7 @@ class Forecaster(BaseEstimator):
 
     def __init__(
         self,
-        cell: type[Cell] | str = "lstm",
+        cell: type[Cell] | str = "gru",
         horizon: int = 12,
         season: int = 1,
         context: int | None = None,
