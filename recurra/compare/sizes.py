@@ -7,10 +7,10 @@ from typing import Any
 from torch import nn
 
 from recurra.compare.plan import REFERENCE, Rules
-from recurra.errors import InputError
+from recurra.errors import InputError, UnknownNameError
 from recurra.models.tagging import Tagger
 from recurra.train import randomness
-from recurra.train.surroundings import surrounded
+from recurra.train.sources import OPTIMIZERS
 
 WIDEST = 1 << 14
 NEAR = 4  # units to either side of the best size, where a cell does not take every number
@@ -20,7 +20,8 @@ class _Built(Exception):
     """The network is there; nothing was learned yet."""
 
 
-def _stop(event: str, run: Any, /) -> None:
+def _stop(parameters: Any) -> Any:
+    """In the place of an optimizer, the first thing a training asks for."""
     raise _Built
 
 
@@ -28,8 +29,11 @@ class Blank:
     """Networks of any cell and size for one question, without training."""
 
     def __init__(self, question: Any, settings: dict[str, Any]):
-        self.fitted: Any = question.estimator("rnn", **{**settings, "hidden_size": 2})
-        with suppress(_Built), surrounded(callbacks=[_stop]):
+        if settings.get("optimizer", "adam") not in OPTIMIZERS:
+            raise UnknownNameError("optimizer", repr(settings["optimizer"]), OPTIMIZERS)
+        given = {**settings, "hidden_size": 2, "optimizer": _stop, "lr": None}
+        self.fitted: Any = question.estimator("rnn", **given)
+        with suppress(_Built):
             self.fitted.fit(*question.train)
         self.plain = self.fitted.get_params(deep=False)
 
