@@ -153,7 +153,8 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     if as_json:
         show.as_json(_summary(folder, question, chosen.cell, count, estimator, watch.seconds, measures))
         return
-    learned = f"{count:,} weights, {len(estimator.history_)} epochs, {watch.seconds:.1f} s"
+    epochs = len(estimator.history_)
+    learned = f"{count:,} weights, {epochs} epoch{'s' if epochs > 1 else ''}, {watch.seconds:.1f} s"
     console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
     show.measures(measures, question.metric, console)
     console.print(f"\nThe model is in [bold]{folder}[/]. Next:", soft_wrap=True)

@@ -63,7 +63,8 @@ def paragraph(error: BaseException) -> str:
         few = known.count(",") < FEW
         return f"{error.argument}: {got}.{hint}" + (f" There are {known}." if few else "")
     if isinstance(error, InputError):
-        return _sentence(f"{error.argument}: got {error.got}; expected {error.expected}")
+        expected = error.expected.replace("named as target", "named with --target").replace("as id", "with --id")
+        return _sentence(f"{error.argument}: got {error.got}; expected {expected}")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}." if error.filename else f"{error.strerror}."
     if isinstance(error, MemoryError):

@@ -6,7 +6,7 @@ from typing import Any
 
 from recurra.data.errors import EmptyFileError, FormatError, MissingColumnError
 from recurra.data.readers.conll import CONLLU
-from recurra.data.readers.dispatch import read
+from recurra.data.readers.dispatch import format_of, read
 from recurra.data.readers.opening import existing, text_blocks
 from recurra.errors import InputError
 from recurra.models.tagging.schemes import looks_chunked
@@ -130,8 +130,8 @@ def language(asked: Asked) -> Question:
     check = "".join(letter for letter in check if letter not in unseen)
     left_out = f"; {len(unseen)} letters that occur nowhere else are left out" if unseen else ""
     facts = (
-        ("file", f"{asked.path.name}, text"),
-        ("task", "language: " + ("as asked" if asked.task else "the file is plain text; what comes next in it?")),
+        asked.file,
+        ("task", "language: " + ("as asked" if asked.task else "the file is text; what comes next in it?")),
         ("characters", f"{len(train):,} to learn from, {len(set(train))} different"),
         ("held out", f"{len(check):,} characters ({how}){left_out}" if len(check) > 1 else "nothing"),
     )
@@ -141,7 +141,10 @@ def language(asked: Asked) -> Question:
 
 
 def read_text(path: str | Path) -> str:
+    """A plain text as it is; sentences in JSON, one a line."""
     path = existing(path)
+    if format_of(path) == "sentences":
+        return "\n".join(" ".join(words) for words in read(path, "sentences").texts or ())
     text = "".join(text_blocks(path))
     if len(text) < 2:
         raise EmptyFileError(path, "less than two characters", "a text")

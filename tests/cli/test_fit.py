@@ -110,6 +110,10 @@ def test_a_run_that_never_began_leaves_nothing(recurra):
             ("fit", "bad.csv", "--target", "y"),
             "bad.csv, line 4, column 'x': got 'oops'; expected a number, as above it.",
         ),
+        (
+            ("fit", "two.csv"),
+            "several columns that could be predicted (a, b); expected one of them, named with --target.",
+        ),
         (("fit", "moves.csv", "--settings", "none.toml"), "none.toml: no such file or directory."),
     ],
 )
@@ -118,6 +122,7 @@ def test_errors_are_one_paragraph(recurra, words, said):
     files.write_rows(
         recurra.folder / "bad.csv", ["id", "x", "y"], [[1, 1.0, 2], [1, 2.0, 2], [2, "oops", 3], [2, 1.0, 3]]
     )
+    files.write_rows(recurra.folder / "two.csv", ["t", "a", "b"], [[k, k, k] for k in range(9)])
     result = recurra(*words)
     assert result.exit_code == 2
     text = " ".join(result.stderr.split())

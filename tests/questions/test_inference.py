@@ -96,6 +96,13 @@ def test_tagged_sentences_and_plain_text(tmp_path):
     assert text.train[0] + text.test[0] == (tmp_path / "x.txt").read_text()
 
 
+def test_sentences_in_json_are_a_text(tmp_path):
+    (tmp_path / "x.json").write_text('["one two three", "four five"]', encoding="utf-8")
+    question = ask(tmp_path / "x.json", test=0)
+    assert question.task == "language"
+    assert question.train[0] == "one two three\nfour five"
+
+
 def test_entities_are_judged_by_f1(tmp_path):
     path = tmp_path / "x.conll"
     path.write_text("Ann B-PER\nLee I-PER\nruns O\n\n" * 10, encoding="utf-8")
