@@ -2,12 +2,13 @@
 
 A step's regression reads the window as windows.py has it (values less the last one, in their own spread), the last
 value, constants and covariates, and is shrunk towards the naive forecast: the last value, or the last season. How far,
-and from how many values, is chosen by cross-validation over stretches of time, as are the forecasts the network learns
-from: none comes from a regression that has seen its answer.
+from how many values, and whether restless windows count for more, is chosen by cross-validation over stretches of time,
+as are the forecasts the network learns from: none comes from a regression that has seen its answer.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -75,19 +76,19 @@ def fit_linear(
     covariates = np.stack([past.covariates for past in pasts])  # (n, horizon, 2F)
     spread = np.array([past.spread for past in pasts])
     parts = np.arange(len(pasts)) * FOLDS // len(pasts)
-    best, chosen, unseen = np.inf, (1, np.inf, context), np.zeros_like(wanted)
-    for centre in {1, season}:
+    even = np.ones_like(spread), spread / np.sqrt(np.mean(spread**2))  # windows count alike, or by their size
+    best, chosen, unseen = np.inf, (1, np.inf, context, 0), np.zeros_like(wanted)
+    for centre, lags, by in product({1, season}, _lags(context), range(len(even))):
         start = np.stack([naive(past.values, wanted.shape[1], centre) for past in pasts])
-        for lags in _lags(context):
-            rows = _with_lags(shared, context, lags)
-            for penalty, found in _left_out(rows, covariates, wanted - start, parts):
-                error = float((np.abs(wanted - start - found).mean(axis=1) * spread).mean())
-                if error < best:
-                    best, chosen, unseen = error, (centre, penalty, lags), start + found
-    centre, penalty, lags = chosen
+        rows = _with_lags(shared, context, lags)
+        for penalty, found in _left_out(rows, covariates, wanted - start, even[by], parts):
+            error = float((np.abs(wanted - start - found).mean(axis=1) * spread).mean())
+            if error < best:
+                best, chosen, unseen = error, (centre, penalty, lags, by), start + found
+    centre, penalty, lags, by = chosen
     start = np.stack([naive(past.values, wanted.shape[1], centre) for past in pasts])
     rows = _with_lags(shared, context, lags)
-    weights = next(_solutions(rows, covariates, wanted - start, (penalty,)))
+    weights = next(_solutions(rows, covariates, wanted - start, even[by], (penalty,)))
     return LinearForecast(weights, centre, context), unseen
 
 
@@ -103,7 +104,7 @@ def _with_lags(rows: np.ndarray, context: int, lags: int) -> np.ndarray:
 
 
 def _left_out(
-    rows: np.ndarray, covariates: np.ndarray, wanted: np.ndarray, parts: np.ndarray
+    rows: np.ndarray, covariates: np.ndarray, wanted: np.ndarray, counts: np.ndarray, parts: np.ndarray
 ) -> Iterator[tuple[float, np.ndarray]]:
     """For every penalty, what regressions on the other parts say of each part."""
     found = np.zeros((len(PENALTIES), *wanted.shape))
@@ -111,7 +112,7 @@ def _left_out(
         held, kept = parts == part, parts != part
         if not held.any() or not kept.any():
             continue
-        solutions = _solutions(rows[kept], covariates[kept], wanted[kept], PENALTIES)
+        solutions = _solutions(rows[kept], covariates[kept], wanted[kept], counts[kept], PENALTIES)
         for k, weights in enumerate(solutions):
             found[k, held] = answers(weights, rows[held], covariates[held])
     yield from zip(PENALTIES, found, strict=True)
@@ -124,9 +125,10 @@ def answers(weights: np.ndarray, rows: np.ndarray, covariates: np.ndarray) -> np
 
 
 def _solutions(
-    rows: np.ndarray, covariates: np.ndarray, wanted: np.ndarray, penalties: tuple[float, ...]
+    rows: np.ndarray, covariates: np.ndarray, wanted: np.ndarray, counts: np.ndarray, penalties: tuple[float, ...]
 ) -> Iterator[np.ndarray]:
-    """Ridge weights (horizon, columns) for every penalty."""
+    """Ridge weights (horizon, columns) for every penalty; counts (n,): by how much each window counts."""
+    rows, wanted, covariates = rows * counts[:, None], wanted * counts[:, None], covariates * counts[:, None, None]
     horizon, columns = wanted.shape[1], rows.shape[1] + covariates.shape[2]
     square, onto = rows.T @ rows, rows.T @ wanted
     for penalty in penalties:
