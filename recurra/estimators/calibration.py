@@ -1,7 +1,7 @@
 """Intervals that hold what they promise: conformalised quantile regression (Romano, Patterson & Candès 2019).
 
-On windows the training has not learned from, every interval is widened, or narrowed, by as much as makes it hold the
-share of values it should; for every step ahead of its own.
+On windows the training has not learned from, every interval is widened by as much as makes it hold the share of values
+it should; for every step ahead of its own. None is narrowed: that a stretch of time was calm is no promise for the next.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def corrections(wanted: np.ndarray, quantiles: np.ndarray, levels: tuple[float, 
             continue
         outside = np.maximum(quantiles[:, :, low] - wanted, wanted - quantiles[:, :, high])  # (n, steps)
         share = min(1.0, (1 - 2 * level) * (1 + 1 / len(wanted)))
-        widen = np.quantile(outside, share, axis=0, method="higher")
+        widen = np.maximum(0.0, np.quantile(outside, share, axis=0, method="higher"))
         found[:, low], found[:, high] = -widen, widen
     return found
 

@@ -68,6 +68,12 @@ def test_calibration_makes_too_narrow_intervals_hold():
     assert (np.diff(found, axis=-1) >= 0).all()
 
 
+def test_intervals_that_hold_more_than_they_promise_stay():
+    levels = (0.1, 0.5, 0.9)
+    quantiles = np.broadcast_to(normal_quantiles(levels), (500, 1, 3))
+    assert (corrections(RANDOM.normal(size=(500, 1)) / 3, quantiles, levels) == 0).all()
+
+
 def test_levels_in_between_lie_on_lines():
     quantiles = np.array([[[0.0, 10.0, 40.0]]])
     found = at_levels(quantiles, (0.1, 0.5, 0.9), np.array([0.1, 0.3, 0.5, 0.8, 0.9]))
