@@ -12,7 +12,7 @@ from recurra.compare.ledger import Folder, Row, read_json, write_json
 from recurra.compare.plan import Entrant
 from recurra.compare.sizes import Blank, equal_size, parameters
 from recurra.compare.worker import Duty
-from recurra.questions import Question, ask
+from recurra.questions import Question, ask, keep
 from recurra.train.surroundings import surrounded
 
 
@@ -54,7 +54,7 @@ class Fitting:
             settings["epochs"], limit = self._allowed(entrant, settings)
         made, watch = self._learned(entrant, settings, tell, limit)
         model = self.folder.candidate(entrant)
-        made.save(model)
+        keep(self.question, made, model)  # with its question, so that `recurra predict` can read other files
         return {
             "score": self._score(made),
             "parameters": parameters(network_of(made)),

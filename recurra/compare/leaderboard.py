@@ -3,10 +3,12 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
 from recurra.compare.ledger import Row
@@ -130,6 +132,12 @@ class Leaderboard:
                 }
             )
         return found
+
+    def save_svg(self, path: str | Path, width: int = 80) -> None:
+        """The table as a picture of a terminal."""
+        console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
+        console.print(self)
+        console.save_svg(str(path), title=f"recurra compare {Path(self.source).name}")
 
     def __rich__(self) -> Table:
         better = "more" if self.higher_is_better else "less"

@@ -32,20 +32,24 @@ def write_report(
     first = next(iter(made.values()))
     histories = {one.name: _history(rows, one.name) for one in found}
     best = next(iter(made))
-    settings = {**dict(question.facts), "budget": _budget(rules), "model looked into": best}
+    settings = {**dict(question.facts), "budget": _budget(rules), "seeds": _seeds(rows), "model looked into": best}
     return report(
         {name: network_of(one) for name, one in made.items()},
         looked_at(question, first),
         folder.path / "report.html",
         title=f"{Path(question.source).name}: {len(found)} cells compared, {best} looked into",
         history={name: history for name, history in histories.items() if history},
-        leaderboard=board.lines(),
+        leaderboard=[{key: text for key, text in line.items() if key not in ("", "seeds")} for line in board.lines()],
         settings=settings,
     )
 
 
 def _history(rows: Sequence[Row], name: str) -> list[dict[str, Any]]:
     return next((row["history"] for row in rows if row["name"] == name and row.get("history")), [])
+
+
+def _seeds(rows: Sequence[Row]) -> str:
+    return str(1 + max(row["seed"] for row in rows))
 
 
 def _budget(rules: Rules) -> str:

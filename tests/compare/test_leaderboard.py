@@ -68,3 +68,10 @@ def test_json_holds_every_row(tmp_path):
     assert plain["rows"][2]["baseline"] is True
     assert plain["rows"][3]["mean"] is None
     assert plain["report"].endswith("report.html")
+
+
+def test_a_picture(tmp_path):
+    Leaderboard.of(ROWS, question(), tmp_path).save_svg(tmp_path / "board.svg")
+    text = (tmp_path / "board.svg").read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    assert "majority" in text
