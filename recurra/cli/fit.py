@@ -119,7 +119,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cli import models, show
     from recurra.cli.watch import Watch
     from recurra.errors import RecurraError
-    from recurra.questions import ask
+    from recurra.questions import ask, keep
     from recurra.train.checkpoint import Checkpoints
     from recurra.train.errors import Interrupted
     from recurra.train.surroundings import surrounded
@@ -147,7 +147,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
         _tidy(folder, run)
         raise
     measures = question.measures(estimator, question.test) if question.test else {}
-    models.save(question, estimator, folder, measures)
+    keep(question, estimator, folder, measures)
     shutil.rmtree(run)
     count = models.weights(estimator)
     if as_json:

@@ -2,6 +2,7 @@
 
 from recurra.questions.again import Found, read_again
 from recurra.questions.asking import ask
+from recurra.questions.keeping import keep, kept
 from recurra.questions.question import METRICS, TASKS, Question
 
-__all__ = ["METRICS", "TASKS", "Found", "Question", "ask", "read_again"]
+__all__ = ["METRICS", "TASKS", "Found", "Question", "ask", "keep", "kept", "read_again"]
