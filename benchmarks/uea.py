@@ -209,7 +209,12 @@ def _choice(choice: dict[str, Any]) -> list[str]:
         scores = [f"{100 * row[k]:.1f}" for k in ("mean", *SETS)]
         lines.append("| " + " | ".join([*(str(row[name]) for name in names), *scores]) + " |")
     chosen = ", ".join(f"{name} {value}" for name, value in choice["found"]["chosen"].items())
-    return [*lines, "", f"Chosen: {chosen}."]
+    said = [
+        "The falling rate and training without a hold-out had first been set with an eye on test scores. On the training",
+        "parts alone the former is confirmed, and the latter more than confirmed: no set of up to 270 sequences gained",
+        "from holding any back, so a tenth is now held back from 1000 sequences on, not from 500.",
+    ]
+    return [*lines, "", f"Chosen: {chosen}.", "", *said]
 
 
 def main() -> None:

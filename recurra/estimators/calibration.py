@@ -1,7 +1,7 @@
 """Intervals that hold what they promise: conformalised quantile regression (Romano, Patterson & Candès 2019).
 
 On windows the training has not learned from, every interval is widened by as much as makes it hold the share of values
-it should; for every step ahead of its own. None is narrowed: that a stretch of time was calm is no promise for the next.
+it should; for every step ahead of its own. None is narrowed: that one stretch was calm is no promise for the next.
 """
 
 import numpy as np
