@@ -1,5 +1,7 @@
 """A model's answers as columns."""
 
+from datetime import datetime
+from datetime import time as midnight
 from typing import Any
 
 import numpy as np
@@ -60,12 +62,19 @@ def _forecast(model: Model, source: str, horizon: int | None, interval: float, f
     bounds = model.estimator.predict_interval(horizon, interval, table, ahead)
     named = {"unique_id": model.reading.get("id") or "series", "ds": model.reading.get("time") or "step"}
     found = {named.get(name, name): points.column(name).to_pylist() for name in points.column_names if name != "y"}
+    if model.reading.get("unit") == "date":
+        found[named["ds"]] = _days(found[named["ds"]])
     percent = f"{100 * interval:g}%"
     return found | {
         "prediction": points.column("y").to_pylist(),
         f"lower {percent}": bounds.column("lower").to_pylist(),
         f"upper {percent}": bounds.column("upper").to_pylist(),
     }
+
+
+def _days(times: list[datetime]) -> list[Any]:
+    """Times that are all midnights, as days."""
+    return [time.date() for time in times] if all(time.time() == midnight() for time in times) else times
 
 
 def _future(model: Model, source: str) -> Any:

@@ -290,6 +290,18 @@ class TestAnswers:
         for one, same in zip(found.X, again.X, strict=True):
             np.testing.assert_array_equal(one, same)
 
+    def test_a_model_is_kept_with_its_question(self, tmp_path):
+        from recurra.questions import keep, kept
+
+        question = ask(files.recordings(tmp_path / "x.csv"))
+        model = question.estimator("gru", hidden_size=2, epochs=1).fit(*question.train)
+        keep(question, model, tmp_path / "m", {"accuracy": 0.5})
+        assert kept(tmp_path / "m", "classify") == (question.reading, "accuracy")
+        with pytest.raises(InputError, match="no reading of this model"):
+            kept(tmp_path / "m", "forecast")
+        model.save(tmp_path / "alone")
+        assert kept(tmp_path / "alone", "classify") == ({}, None)
+
     def test_lines_of_a_text_for_a_model_of_letters(self, tmp_path):
         folder = tmp_path / "names"
         folder.mkdir()
