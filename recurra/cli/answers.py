@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from recurra.cli.models import Model
-from recurra.errors import OptionError
+from recurra.errors import InputError, OptionError
 
 
 def columns(
@@ -56,6 +56,10 @@ def _numbers(model: Model, source: str) -> dict[str, Any]:
 
 
 def _forecast(model: Model, source: str, horizon: int | None, interval: float, future: str | None) -> dict[str, Any]:
+    known = model.reading.get("known", ())
+    if known and future is None:
+        steps = horizon or model.estimator.horizon
+        raise InputError("--future", "nothing", f"a file with {', '.join(known)} for the {steps} steps to forecast")
     table = model.read(source).X
     ahead = _future(model, future) if future else None
     points = model.estimator.predict(horizon, table, ahead)

@@ -13,6 +13,15 @@ from typer.core import TyperGroup
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 FEW = 24  # names that are listed beside a hint
+#: what an error proposes to someone who writes Python, for someone who types a command
+IN_FLAGS = {
+    "or sort=True": "or --sort",
+    'or missing="drop" or "fill"': "or --missing drop, or --missing fill",
+    "; or irregular=True": "",
+    "named as target": "named with --target",
+    "its name, as id": "its name, with --id",
+    "apart as id": "apart, with --id",
+}
 UNUSABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -63,7 +72,9 @@ def paragraph(error: BaseException) -> str:
         few = known.count(",") < FEW
         return f"{error.argument}: {got}.{hint}" + (f" There are {known}." if few else "")
     if isinstance(error, InputError):
-        expected = error.expected.replace("named as target", "named with --target").replace("as id", "with --id")
+        expected = error.expected
+        for python, flag in IN_FLAGS.items():
+            expected = expected.replace(python, flag)
         return _sentence(f"{error.argument}: got {error.got}; expected {expected}")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}." if error.filename else f"{error.strerror}."

@@ -114,6 +114,12 @@ def test_a_run_that_never_began_leaves_nothing(recurra):
             ("fit", "two.csv"),
             "several columns that could be predicted (a, b); expected one of them, named with --target.",
         ),
+        (
+            ("fit", "mixed.csv"),
+            "mixed.csv, line 6, column 'id': got more rows of '0' after another; expected the rows of",
+        ),
+        (("fit", "mixed.csv"), "a sequence together; or --sort."),
+        (("fit", "gap.csv"), "column 'x': got nothing; expected a value; or --missing drop, or --missing fill."),
         (("fit", "moves.csv", "--settings", "none.toml"), "none.toml: no such file or directory."),
     ],
 )
@@ -123,6 +129,9 @@ def test_errors_are_one_paragraph(recurra, words, said):
         recurra.folder / "bad.csv", ["id", "x", "y"], [[1, 1.0, 2], [1, 2.0, 2], [2, "oops", 3], [2, 1.0, 3]]
     )
     files.write_rows(recurra.folder / "two.csv", ["t", "a", "b"], [[k, k, k] for k in range(9)])
+    rows = [[k % 4, k, "ab"[k % 2]] for k in range(12)]
+    files.write_rows(recurra.folder / "mixed.csv", ["id", "x", "label"], rows)
+    files.write_rows(recurra.folder / "gap.csv", ["id", "x", "label"], [*sorted(rows), [3, "", "b"]])
     result = recurra(*words)
     assert result.exit_code == 2
     text = " ".join(result.stderr.split())

@@ -66,7 +66,9 @@ class TestPredict:
             assert float(row["lower 80%"]) <= float(row["prediction"]) <= float(row["upper 80%"])
         missing = recurra("predict", models / "forecast", models / "sales.csv")
         assert missing.exit_code == 2
-        assert "a table of price for the 7 steps to forecast" in " ".join(missing.stderr.split())
+        assert "--future: got nothing; expected a file with price for the 7 steps to forecast." in " ".join(
+            missing.stderr.split()
+        )
 
     def test_tags_of_tagged_and_of_plain_text(self, recurra, models):
         (recurra.folder / "plain.txt").write_text("the dog sat\na cat ran fast away\n", encoding="utf-8")
