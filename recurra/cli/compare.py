@@ -144,7 +144,7 @@ def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = 
         board = compare({"source": data, **asking}, **own, console=aside)
     except Stopped as stopped:
         aside.print(f"\nInterrupted. {stopped}:", soft_wrap=True)
-        aside.print(f"  {command_line()}", soft_wrap=True, markup=False)
+        aside.print(f"  {command_line().replace(' --fresh', '')}", soft_wrap=True, markup=False)
         raise typer.Exit(128 + int(stopped.signum)) from None
     if as_json:
         show.as_json(board.to_json())
