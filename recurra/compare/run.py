@@ -55,6 +55,8 @@ def compare(
 ) -> Leaderboard:
     """Train cells on the same question under the same budget, in processes side by side, and rank them.
 
+    The processes import the script that calls this, so there it stands below `if __name__ == "__main__":`.
+
     ask_arguments  a file, or the arguments of `recurra.questions.ask` as a dict with `source`.
     cells          names, families ("gru-family") or "all"; a sequence, or a text with commas.
     budget         "parameters": every cell gets the units at which it has as many parameters as an LSTM of
