@@ -87,7 +87,8 @@ class Pool:
             if kind == "ready":
                 worker.ready = True
             elif kind == "died" and not worker.ready:
-                raise WorkerError(f"a worker process ended with exit code {content} before its first fit; see above")
+                hint = 'a script that compares does so below `if __name__ == "__main__":`'
+                raise WorkerError(f"a worker ended with exit code {content} before its first fit, see above; {hint}")
             elif entrant is not None:
                 worker.entrant = entrant if kind == "told" else None
                 yield entrant, kind, content
