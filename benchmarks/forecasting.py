@@ -181,7 +181,8 @@ def rows_of(found: dict[str, Any]) -> list[str]:
     lines = ["| | " + " | ".join(measures) + " |", "|---" * (1 + len(measures)) + "|"]
     for name, runs in found.items():
         lines.append(f"| {name} | " + " | ".join(_cell([run[m] for run in runs], m) for m in measures) + " |")
-    return lines
+    best = {m: min(found, key=lambda name: statistics.mean(run[m] for run in found[name])) for m in ("MAE", "CRPS")}
+    return [*lines, "", f"Least MAE: {best['MAE']}. Least CRPS: {best['CRPS']}."]
 
 
 def _cell(values: list[float], measure: str) -> str:
@@ -215,7 +216,7 @@ def report() -> None:
             lines += [*rows_of(found), "", f"A fit took {seconds:.0f} s.", ""]
     eras = content["sunspots"]["found"]
     lines += ["## Sunspots by the year, eight years ahead from every year of an era", ""]
-    lines += ["Fitted on all years before the era. Settings were chosen on the eras before 1929.", ""]
+    lines += ["Fitted on all years before the era. Settings were chosen on the eras up to 1928.", ""]
     for era, found in eras.items():
         lines += [f"### {era}", "", *rows_of(found), ""]
     lines += ["### All eras together", "", *rows_of(_together(eras)), ""]
