@@ -35,8 +35,10 @@ def bench(
     """
     from recurra.cell import find
     from recurra.cli import show
+    from recurra.cli.devices import checked
 
     find(cell)
+    device = "cpu" if checked(device) == "auto" else device
     sizes = Sizes(steps, batch, input_size, hidden_size)
     found = measured(cell, sizes, seconds, device)
     if json:
@@ -47,7 +49,7 @@ def bench(
 
 def measured(cell: str, sizes: Sizes, seconds: float, device: str) -> dict[str, dict[str, float]]:
     """Medians in milliseconds, contestant by contestant: reading alone, and reading with gradients."""
-    jobs = _jobs(cell, sizes, _device(device))
+    jobs = _jobs(cell, sizes, device)
     for job in jobs.values():
         job()  # compiles, and warms up
     times: dict[tuple[str, str], list[float]] = {key: [] for key in jobs}
@@ -63,17 +65,7 @@ def measured(cell: str, sizes: Sizes, seconds: float, device: str) -> dict[str, 
     return found
 
 
-def _device(name: str) -> Any:
-    import torch
-
-    from recurra.errors import InputError
-
-    if name not in ("cpu", "cuda") or (name == "cuda" and not torch.cuda.is_available()):
-        raise InputError("--device", repr(name), "cpu" if not torch.cuda.is_available() else "cpu or cuda")
-    return torch.device(name)
-
-
-def _jobs(cell: str, sizes: Sizes, device: Any) -> dict[tuple[str, str], Callable[[], None]]:
+def _jobs(cell: str, sizes: Sizes, device: str) -> dict[tuple[str, str], Callable[[], None]]:
     import torch
 
     import recurra as rc

@@ -117,6 +117,7 @@ def fit(
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cell import find
     from recurra.cli import models, show
+    from recurra.cli.devices import checked
     from recurra.cli.watch import Watch
     from recurra.errors import RecurraError
     from recurra.questions import ask, keep
@@ -126,6 +127,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
 
     console = show.aside()
     find(chosen.cell)
+    checked(chosen.device or "auto")
     question = ask(source, **chosen.asking())
     show.facts(question.facts, console)
     estimator: Any = question.estimator(chosen.cell, **chosen.fitting())
