@@ -116,14 +116,21 @@ def _print_list(found: list[dict[str, Any]]) -> None:
 
 def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     from recurra.cli.show import facts
 
     console = Console(highlight=False)
     also = f" (also {', '.join(about['also'])})" if about["also"] else ""
     console.print(f"[bold]{about['name']}[/]{also}: {about['about']}\n")
+    lines = Table.grid(padding=(0, 1))
+    lines.add_column(justify="right", no_wrap=True)
+    lines.add_column(overflow="fold")
     for line in about["equations"]:
-        console.print(f"  {line}", markup=False)
+        left, _, right = line.partition(" = ")
+        lines.add_row(Text(f"  {left.strip()} ="), Text(right))
+    console.print(lines)
     sizes = f"{about['parameters']:,} with {about['input_size']} inputs and {about['hidden_size']} units"
     year = f", {about['year']}" if about["year"] else ""
     rows = [("paper", f"{about['paper']}{year}"), ("states", ", ".join(about["states"])), ("weights", sizes)]
