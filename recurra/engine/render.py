@@ -106,12 +106,14 @@ class _Writer:
         self.setup: list[str] = []  # before the loops
         self.column: list[str] = []  # once a vector of columns
         self.row: list[str] = []  # once a row
+        self.touched: dict[int, None] = {}  # bases of the rows that the equations read or write
 
     def function(self) -> str:
         tile = self._products()
         for node in self.group.body:
             self._node(node)
         self._results()
+        tile = [*self._asked_for(), *tile] if tile else []
         g = self.index
         head = (
             f"static void group_{g}(const Call& c, int64_t s, int64_t low, int64_t high, int64_t first, int64_t last,"
@@ -145,6 +147,15 @@ class _Writer:
         ]
         return "\n".join(lines)
 
+    def _asked_for(self) -> list[str]:
+        """Where the rows lie that the equations will read and write: they come while the products are made."""
+        rows = [f"asked[asks++] = b{base} + (i + r) * d{base} + j * tile * W;" for base in self.touched]
+        return [
+            f"const real* asked[{max(1, len(rows))} * ROWS];",
+            "int asks = 0;",
+            *(["for (int64_t r = 0; r < rows; ++r) {", *("  " + row for row in rows), "}"] if rows else []),
+        ]
+
     # ------------------------------------------------------------------------------------------ products
 
     def _products(self) -> list[str]:
@@ -173,11 +184,12 @@ class _Writer:
             segments.append(f"{{{rows}, d{base}, {length}}}")
             depths.append(length)
         self.setup.append(f"const int64_t {depth} = {' + '.join(depths)};")
+        asked = f"during(asked, asks, wide, {depth})" if first == 0 else "{}"
         return [
             f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
             f"products(c, segments_{pack}, {len(operands)}, {depth},"
             f" c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
-            f" int({lanes} * wide), int(rows), turn, back, sum + {first} * wide * ROWS * W);",
+            f" int({lanes} * wide), int(rows), turn, back, {asked}, sum + {first} * wide * ROWS * W);",
         ]
 
     def schedule_load(self, operand: Node) -> Node:
@@ -205,6 +217,8 @@ class _Writer:
     def _read(self, node: Node) -> str:
         base = self._base(node)
         address = f"b{base} + (i + r) * d{base}"
+        if node.width > 1:
+            self.touched[base] = None
         value = f"splat(*({address}))" if node.width == 1 < self.group.width else f"load({address} + column, count)"
         return f"i < c.active[s - 1] ? vec{{}} : {value}" if node.attr.start else value
 
@@ -259,6 +273,7 @@ class _Writer:
     def _results(self) -> None:
         for out in self.group.stores:
             base = self._base(out.node.builder.load(out.buffer, out.node.width, offset=out.offset))
+            self.touched[base] = None
             self.row.append(f"store(b{base} + (i + r) * d{base} + column, {self.names[out.node]}, count);")
         for q, node in self.group.sums:
             self.column.append(f"vec total_{q} = {{}};")

@@ -6,6 +6,7 @@ back to the pool; so two forward passes before a backward pass can never share a
 
 import ctypes
 import functools
+import itertools
 import mmap
 import os
 import threading
@@ -19,10 +20,14 @@ from torch import Tensor
 
 SMALL = 1 << 18  # below this the system's own allocator is as good
 LIMIT = 1 << 30  # bytes kept for later at most
+# Buffers whose rows lie the same way in their pages drive each other out of the first cache, and a processor takes a
+# load for one of the other's stores: each begins at another place of its page.
+PLACES, APART = 11, 320
 
 _lock = threading.RLock()  # a storage may be let go of at any moment, even while this lock is held
 _free: OrderedDict[int, list[mmap.mmap]] = OrderedDict()  # size → regions, the longest unused first
 _state = {"bytes": 0, "process": os.getpid()}
+_turn = itertools.cycle(range(PLACES))
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -30,11 +35,12 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     count = prod(shape)
     if count * dtype.itemsize < SMALL:
         return torch.empty(tuple(shape), dtype=dtype)
-    size = _rounded(count * dtype.itemsize)
+    size = _rounded(count * dtype.itemsize + PLACES * APART)
     region = _take(size)
     lease = _bytes(size).from_buffer(region)
     weakref.finalize(lease, _give_back, size, region).atexit = False  # pyrefly: ignore
-    return torch.frombuffer(lease, dtype=dtype, count=count).view(tuple(shape))
+    place = next(_turn) * APART
+    return torch.frombuffer(lease, dtype=dtype, count=count, offset=place).view(tuple(shape))
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

@@ -230,14 +230,20 @@ static void meet(const Call& c, int64_t me, int64_t threads) {
     }
 }
 
+INLINE Asked during(const real* const* rows, int64_t count, int64_t wide, int64_t depth) {
+  const int shift = wide > 2 ? 2 : wide > 1;
+  const int64_t pace = count ? depth / (count << shift) : 1;
+  return {rows, count, pace > 1 ? pace : 1, shift};
+}
+
 // `turn`: which block of rows this is; the first two ask for one half each of the next tile.
 INLINE void products(const Call& c, const Segment* s, int count, int64_t depth, const real* packed, int columns, int rows,
-                     int turn, bool back, real* out) {
+                     int turn, bool back, Asked asked, real* out) {
   const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.far && turn < 2];
   const real* next = packed + depth * W * ((back ? -columns : columns) + 2 * turn);
   for (int k = 0; k < columns; k += COLUMNS) {
     const int v = columns - k < COLUMNS ? columns - k : COLUMNS;
-    multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W, next);
+    multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W, next, k ? Asked{} : asked);
     packed += depth * v * W;
     next += depth * v * W;
   }

@@ -7,8 +7,10 @@
 // out[v][m] = Σ rows[m][k] packed[k][v] over all segments. `far`: the weights outgrow the second cache, and those of the next
 // tile are asked for (from `next` on, two lines a turn) while this one is worked on.
 template <int M, int V, bool far>
-static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next) {
+static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next, Asked asked) {
   vec sum[M][V] = {};
+  const int64_t asks = asked.count << asked.shift;
+  int64_t asks_done = 0, wait = asked.pace;
   for (; count--; ++s) {
     const int64_t depth = s->depth;
     if (!s->rows) { packed += depth * V * W; continue; }
@@ -24,6 +26,11 @@ static void multiply(const Segment* s, int count, const real* packed, real* out,
         __builtin_prefetch(next, 0, 2);
         __builtin_prefetch(next + W, 0, 2);
         next += 2 * W;
+      }
+      if (--wait == 0 && asks_done < asks) {
+        __builtin_prefetch(asked.rows[asks_done >> asked.shift] + (asks_done & ((1 << asked.shift) - 1)) * W, 0, 2);
+        wait = asked.pace;
+        ++asks_done;
       }
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {

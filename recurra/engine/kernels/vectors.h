@@ -101,7 +101,14 @@ struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their
   const real* rows;
   int64_t stride, depth;
 };
-typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*);
+// Pieces of rows, up to 1 << shift vectors each, that are wanted after a product. They are fetched while it is made, one
+// vector every `pace` turns: all at once would be in the way of the weights.
+struct Asked {
+  const real* const* rows;
+  int64_t count, pace;
+  int shift;
+};
+typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*, Asked);
 
 INLINE int block(int64_t rows) {  // the next few rows: as equal as they come, so that no block is a thin one
   const int64_t blocks = (rows + ROWS - 1) / ROWS;
