@@ -9,7 +9,7 @@ import pyarrow as pa
 from recurra.data.errors import FormatError, MissingColumnError
 from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES, TARGET_NAMES, TEXT_NAMES, TIME_NAMES
 from recurra.data.readers.tables import kind_of
-from recurra.questions.tabular import constant_within, distinct
+from recurra.questions.tabular import constant_within, counts_within, distinct, stand_together
 
 MORE_IDS = (*ID_NAMES, "id", "sequence", "series", "case", "trial", "subject", "session")
 MORE_TIMES = (*TIME_NAMES, "t", "step", "frame")
@@ -53,8 +53,10 @@ def parts_of(
     free = {column: kind for column, kind in kinds.items() if column not in taken}
     if any(kind == "list" for kind in kinds.values()) or _named(TEXT_NAMES, free):
         return _nested(kinds, task, target or _named(MORE_TARGETS, free), id, inputs)
-    id = id or _named(MORE_IDS, free) or _ending(free, "_id") or _repeated_text(table, free)
+    id = id or _named(MORE_IDS, free) or _ending(free, "_id")
+    id = id or _in_runs(table, free, target) or _repeated_text(table, free)
     time = time or _named(MORE_TIMES, _without(free, id)) or next((c for c, k in free.items() if k == "time"), None)
+    time = time or _counter(table, _without(free, id), id)
     rest = _without(free, id, time)
     target, because = (target, "as asked") if target else _target(table, path, rest, id, task)
     found, why = (
@@ -156,6 +158,22 @@ def _repeated_text(table: pa.Table, free: dict[str, str]) -> str | None:
     """A column of text whose values come many times each, one of several such: the name of a series."""
     texts = [column for column, kind in free.items() if kind == "text" and column.lower() not in MORE_TARGETS]
     return next((c for c in texts if 2 * distinct(table, c) <= table.num_rows), None)
+
+
+def _in_runs(table: pa.Table, free: dict[str, str], target: str | None) -> str | None:
+    """Whole numbers that stand together, each on several rows, and tell which text belongs to them."""
+    labels = [target] if target else [column for column, kind in free.items() if kind == "text"]
+    if len(labels) != 1 or distinct(table, labels[0]) < 2:
+        return None
+    numbers = [c for c in free if pa.types.is_integer(table.schema.field(c).type) and stand_together(table, c)]
+    fitting = [c for c in numbers if constant_within(table, labels[0], c)]
+    return max(fitting, key=lambda column: distinct(table, column), default=None)
+
+
+def _counter(table: pa.Table, free: dict[str, str], id: str | None) -> str | None:
+    """Whole numbers that count the rows of each sequence."""
+    numbers = [column for column in free if pa.types.is_integer(table.schema.field(column).type)]
+    return next((column for column in numbers if id and counts_within(table, column, id)), None)
 
 
 def _without(columns: dict[str, str], *names: str | None) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 from pyarrow import parquet
@@ -13,6 +15,7 @@ from recurra.data.readers.csv import Dialect
 from recurra.data.readers.dispatch import read
 from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES
 from recurra.data.readers.opening import open_arrow
+from recurra.numerals import is_number
 
 FORMATS = ("csv", "jsonl", "parquet", "arrow")
 BLOCK = 16 << 20
@@ -53,6 +56,24 @@ def _arrow(path: Path) -> pa.Table:
 _LOADERS: dict[str, Any] = {"csv": _csv, "jsonl": _jsonl, "parquet": parquet.read_table, "arrow": _arrow}
 
 
+def stand_together(table: pa.Table, column: str) -> bool:
+    """Whether equal values of a column without gaps follow each other, two rows to a value or more on average."""
+    values = table.column(column)
+    if values.null_count or not len(values):
+        return False
+    runs = 1 + int(np.count_nonzero(np.diff(values.to_numpy())))
+    return runs == distinct(table, column) and 2 * runs <= len(values)
+
+
+def counts_within(table: pa.Table, column: str, id: str) -> bool:
+    """Whether a column grows by one from row to row of each id."""
+    values, ids = table.column(column), table.column(id)
+    if values.null_count or ids.null_count or not stand_together(table, id):
+        return False
+    same = pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+    return bool(np.all(np.diff(values.to_numpy())[same] == 1))
+
+
 def constant_within(table: pa.Table, column: str, id: str) -> bool:
     """Whether a column has one value for each id."""
     counts = table.select(list(dict.fromkeys([id, column]))).group_by(id).aggregate([(column, "count_distinct")])
@@ -69,15 +90,7 @@ def refuse_slips(table: pa.Table, path: Path, named: set[str]) -> None:
         if not pa.types.is_string(field.type) or field.name in named or field.name.lower() in (*ID_NAMES, *LABEL_NAMES):
             continue
         values = table.column(field.name).to_pylist()
-        slips = [row for row, text in enumerate(values) if text is not None and not _is_number(text)]
+        slips = [row for row, text in enumerate(values) if text is not None and not is_number(text)]
         if values[0] is not None and 0 not in slips and 2 * len(slips) < len(values):
             line = slips[0] + Dialect.of(path).skipped + 1
             raise FormatError(path, repr(values[slips[0]]), "a number, as above it", line, field.name)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -31,6 +31,23 @@ def test_a_text_for_each_id_is_a_class(tmp_path):
     assert facts(question)["columns"] == "id 'recording', time 't', target 'activity'"
 
 
+def test_sequences_are_told_apart_by_numbers_that_stand_together(tmp_path):
+    rows = [[p, 10 + t, 0.1 * p * t, ("walk", "run", "sit")[p % 3]] for p in range(30) for t in range(4 + p % 3)]
+    path = files.write_rows(tmp_path / "walks.csv", ["person", "second", "ax", "activity"], rows)
+    for question in (ask(path), ask(path, target="activity")):
+        assert question.task == "classify"
+        assert facts(question)["columns"] == "id 'person', time 'second', target 'activity'"
+        assert len(question.train[0]) + len(question.test[0]) == 30
+        assert question.train[0][0].shape[1] == 1
+
+
+def test_years_of_one_series_are_no_names_of_series(tmp_path):
+    rows = [[2000 + k // 12, float(k % 12) + 0.5] for k in range(96)]
+    question = ask(files.write_rows(tmp_path / "rain.csv", ["year", "rain"], rows), target="rain")
+    assert question.task == "forecast"
+    assert "id" not in facts(question)["columns"]
+
+
 def test_values_are_read_in_double_precision_and_in_the_order_of_the_file(tmp_path):
     rows = [[k, 0.1 * k + 1e-9 * t, "ab"[k % 2]] for k in range(10) for t in range(3)]
     question = ask(files.write_rows(tmp_path / "x.csv", ["id", "x", "label"], rows), test=0)

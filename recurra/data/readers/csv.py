@@ -15,6 +15,7 @@ from recurra.data.readers.opening import existing, likely_size, lines, open_arro
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
+from recurra.numerals import is_number
 
 #: bytes above which a file is turned into a memory-mapped table instead of being held in memory
 IN_MEMORY = 128 << 20
@@ -43,9 +44,9 @@ def _check_mixed(source: Source, path: Path, dialect: "Dialect", parts: Layout) 
     for name in (name for name in texts if name not in named and not _kept_as_text(name)):
         position, column = dialect.names.index(name), iter(_records(path, dialect))
         filled = ((line, fields[position]) for line, fields in column if fields[position])
-        if not _is_number(next(filled, (0, ""))[1]):
+        if not is_number(next(filled, (0, ""))[1]):
             continue
-        slip = next(((line, text) for line, text in filled if not _is_number(text)), None)
+        slip = next(((line, text) for line, text in filled if not is_number(text)), None)
         if slip is not None:
             raise FormatError(path, repr(slip[1]), "a number, as above it", slip[0], name)
 
@@ -65,20 +66,12 @@ class Dialect:
         number, first = next((number, line) for number, line in lines(path) if line.strip())
         delimiter = max(",;\t", key=first.count)
         fields = next(csv.reader([first], delimiter=delimiter))
-        header = not all(_is_number(field) for field in fields)
+        header = not all(is_number(field) for field in fields)
         names = [name.strip() for name in fields] if header else [f"f{k}" for k in range(len(fields))]
         for name in names:
             if names.count(name) > 1:
                 raise FormatError(path, f"two columns called {name!r}", "a name for each column", number, name)
         return cls(delimiter, names, header, number if header else number - 1)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:

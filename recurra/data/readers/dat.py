@@ -12,6 +12,7 @@ from recurra.data.readers.opening import existing, lines
 from recurra.data.readers.sources import TableSource
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet
+from recurra.numerals import is_number
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 Rows = list[tuple[int, list[float]]]
@@ -41,7 +42,7 @@ def _numbers(path: Path) -> tuple[list[str], Rows]:
         try:
             values = [float(field) for field in fields]
         except ValueError as error:
-            if rows and any(_is_number(field) for field in fields[:1]):
+            if rows and any(is_number(field) for field in fields[:1]):
                 raise FormatError(path, repr(text.strip()[:40]), "numbers, as above it", line) from error
             names = names if rows or not any(c.isalpha() for c in text) else text.lstrip("#% ").split()
             continue
@@ -50,14 +51,6 @@ def _numbers(path: Path) -> tuple[list[str], Rows]:
     if not rows:
         raise EmptyFileError(path, "no row of numbers", "at least one")
     return names, rows
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _monthly(rows: Rows, path: Path) -> tuple[pa.Table, list[int]]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recurra.numerals import is_number
+
 from ...errors import InputError
 from .vocabulary import plain
 
@@ -66,19 +68,11 @@ def _parted(fields: list[str], width: int, path: Path, line: int, header: bool) 
     place, said = f"{path}, line {line}", "as the first line says" if header else "as above it"
     values = fields[-width:] if width else []
     more = len(fields) - 1 - width
-    if width < 1 or more < 0 or (more > 0 and all(_is_number(part) for part in fields[1 : 1 + more])):
+    if width < 1 or more < 0 or (more > 0 and all(is_number(part) for part in fields[1 : 1 + more])):
         raise VectorsError(place, f"a vector of {len(fields) - 1} numbers", f"{max(width, 1)} numbers, {said}")
     try:
         numbers = [float(part) for part in values]
     except ValueError:
-        wrong = next(part for part in values if not _is_number(part))
+        wrong = next(part for part in values if not is_number(part))
         raise VectorsError(place, repr(wrong[:20]), f"a word and {width} numbers, {said}") from None
     return " ".join(fields[: 1 + more]), numbers
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
