@@ -15,6 +15,8 @@ from .nodes import Matrix, Vector
 from .over_time import After, OverTime, runs
 from .plan import Plan, Product
 
+FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -47,9 +49,10 @@ class Compiled:
         return Kernel(self.hoisted.program, self.dtype, backward=False)
 
     def _worth_hoisting(self, layout: Layout) -> bool:
-        """Whether the weights a step need no longer read outweigh the memory in between."""
+        """Whether the weights a step need no longer read outweigh the memory in between. They do not where they are at
+        hand, unless rows are so few that reading them is all that a step does."""
         split = self.forward_kernel.split(layout, layout.rows)
-        if not self.forward_kernel.far(split):
+        if not self.forward_kernel.far(split) and layout.rows > FEWEST_ROWS:
             return False
         readers = 1 if split.by_unit else split.threads
         return 16 * layout.total * self.hoisted.width < readers * layout.steps * self.hoisted.numbers

@@ -54,9 +54,10 @@ def parts_of(
     if any(kind == "list" for kind in kinds.values()) or _named(TEXT_NAMES, free):
         return _nested(kinds, task, target or _named(MORE_TARGETS, free), id, inputs)
     id = id or _named(MORE_IDS, free) or _ending(free, "_id")
-    id = id or _in_runs(table, free, target) or _repeated_text(table, free)
+    unnamed = None if id else _in_runs(table, free, target)
+    id = id or unnamed or _repeated_text(table, free)
     time = time or _named(MORE_TIMES, _without(free, id)) or next((c for c, k in free.items() if k == "time"), None)
-    time = time or _counter(table, _without(free, id), id)
+    time = time or (_counter(table, _without(free, id), unnamed) if unnamed else None)
     rest = _without(free, id, time)
     target, because = (target, "as asked") if target else _target(table, path, rest, id, task)
     found, why = (
@@ -170,10 +171,10 @@ def _in_runs(table: pa.Table, free: dict[str, str], target: str | None) -> str |
     return max(fitting, key=lambda column: distinct(table, column), default=None)
 
 
-def _counter(table: pa.Table, free: dict[str, str], id: str | None) -> str | None:
+def _counter(table: pa.Table, free: dict[str, str], id: str) -> str | None:
     """Whole numbers that count the rows of each sequence."""
     numbers = [column for column in free if pa.types.is_integer(table.schema.field(column).type)]
-    return next((column for column in numbers if id and counts_within(table, column, id)), None)
+    return next((column for column in numbers if counts_within(table, column, id)), None)
 
 
 def _without(columns: dict[str, str], *names: str | None) -> dict[str, str]:

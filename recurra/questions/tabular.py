@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 from pyarrow import parquet
@@ -61,7 +60,7 @@ def stand_together(table: pa.Table, column: str) -> bool:
     values = table.column(column)
     if values.null_count or not len(values):
         return False
-    runs = 1 + int(np.count_nonzero(np.diff(values.to_numpy())))
+    runs = 1 + int(np.count_nonzero(~_as_above(table, column)))
     return runs == distinct(table, column) and 2 * runs <= len(values)
 
 
@@ -70,8 +69,13 @@ def counts_within(table: pa.Table, column: str, id: str) -> bool:
     values, ids = table.column(column), table.column(id)
     if values.null_count or ids.null_count or not stand_together(table, id):
         return False
-    same = pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
-    return bool(np.all(np.diff(values.to_numpy())[same] == 1))
+    return bool(np.all(np.diff(values.to_numpy())[_as_above(table, id)] == 1))
+
+
+def _as_above(table: pa.Table, column: str) -> np.ndarray:
+    """For every row but the first, whether it has the value of the row before."""
+    values = table.column(column).to_numpy()
+    return np.asarray(values[1:] == values[:-1], dtype=bool)
 
 
 def constant_within(table: pa.Table, column: str, id: str) -> bool:

@@ -41,11 +41,11 @@ def test_sequences_are_told_apart_by_numbers_that_stand_together(tmp_path):
         assert question.train[0][0].shape[1] == 1
 
 
-def test_years_of_one_series_are_no_names_of_series(tmp_path):
+def test_numbers_that_stand_together_in_one_series_are_no_names_of_series(tmp_path):
     rows = [[2000 + k // 12, float(k % 12) + 0.5] for k in range(96)]
-    question = ask(files.write_rows(tmp_path / "rain.csv", ["year", "rain"], rows), target="rain")
+    question = ask(files.write_rows(tmp_path / "rain.csv", ["era", "rain"], rows), target="rain")
     assert question.task == "forecast"
-    assert "id" not in facts(question)["columns"]
+    assert "'era'" not in facts(question)["columns"]
 
 
 def test_values_are_read_in_double_precision_and_in_the_order_of_the_file(tmp_path):
