@@ -1,0 +1,80 @@
+"""Kernels for a GPU become its machine code on any computer: nothing is run, but nothing is left to chance either."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from engine.strange_cells import FourStates, RowNormalised, TwoChainedProducts
+
+import recurra as rc
+from recurra.cell import Cell
+from recurra.engine.gpu.render import Rendered, render
+from recurra.engine.gpu.text import Kind
+from recurra.engine.gpu.tiling import Tiling, tiling
+from recurra.engine.plan import plan
+from recurra.engine.schedule import schedule
+from recurra.engine.traced import _trace_apart
+
+triton = pytest.importorskip("triton")
+HOPPER, PROCESSORS, SHARED = 90, 132, 232_448  # of an H200
+NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+
+
+def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int) -> tuple[Rendered, Tiling]:
+    planned = plan(cell, _trace_apart(cell), train=True, needs_x=False)
+    program = planned.backward if backward else planned.forward
+    assert program is not None
+    order = schedule(program)
+    shape = tiling(order, dtype.itemsize, batch, PROCESSORS, SHARED)
+    assert shape is not None
+    kind = Kind(backward, True, True, bits=8 * dtype.itemsize, precision="x3" if dtype == torch.float32 else "tf32")
+    return render(order, planned, shape, kind), shape
+
+
+def assembled(made: Rendered, warps: int, dtype: torch.dtype, folder: Path):
+    """What Triton makes of a kernel for a Hopper card."""
+    from triton.backends.compiler import GPUTarget
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    path = folder / "kernel.py"
+    path.write_text(made.text)
+    spec = importlib.util.spec_from_file_location("kernel_under_test", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    types = {f"a{i}": f"*{_number(argument, dtype)}" for i, argument in enumerate(made.arguments)}
+    aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
+    source = GluonASTSource(module.kernel, types | dict.fromkeys(("steps", "batch", "tiles"), "i32"), {}, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", HOPPER, 32), options={"num_warps": warps})
+
+
+def _number(argument: str, dtype: torch.dtype) -> str:
+    if argument == "lengths":
+        return "i32"
+    return "fp32" if argument in ("sums", "rowsums") or argument.startswith("carry:") else NAMES[dtype]
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize(
+    ("make", "dtype", "batch"),
+    [
+        (lambda: rc.layer("lstm", 16, 64).sheets[0], torch.bfloat16, 16),
+        (lambda: rc.layer("lstm", 16, 256).sheets[0], torch.float32, 64),
+        (lambda: rc.layer("gru", 16, 768).sheets[0], torch.bfloat16, 16),
+        (lambda: rc.layer("rnn", 16, 50).sheets[0], torch.bfloat16, 3),  # rows that are no whole sixteen bytes
+        (lambda: RowNormalised(16, 64), torch.float32, 20),
+        (lambda: TwoChainedProducts(16, 64), torch.bfloat16, 20),
+        (lambda: FourStates(16, 64), torch.bfloat16, 20),
+    ],
+    ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "two products", "four states"],
+)
+def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool, tmp_path: Path):
+    made, shape = rendered(make(), backward, dtype, batch)
+    code = assembled(made, shape.warps, dtype, tmp_path)
+    assert len(code.asm["cubin"]) > 0
+    assert "mma.sync" in code.asm["ptx"]
+    waits_by_warp = "ld.relaxed.gpu" in code.asm["ptx"]
+    assert waits_by_warp == ("inline_asm" in made.text)
+    assert code.metadata.shared <= SHARED
