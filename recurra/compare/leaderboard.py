@@ -108,11 +108,16 @@ class Leaderboard:
             "rows": [one.to_json() for one in self.standings],
         }
 
+    @property
+    def unit(self) -> tuple[int, int, str]:
+        """How a person reads the metric: by what it is multiplied, with how many decimals, and what follows."""
+        return (100, 1, " %") if self.metric in SHARES else (1, 4, "")
+
     def shown(self, one: Standing) -> str:
-        """Mean ± spread, as a person reads the metric."""
+        """Mean ± spread."""
         if one.mean is None:
             return "failed"
-        factor, digits, unit = (100, 1, " %") if self.metric in SHARES else (1, 4, "")
+        factor, digits, unit = self.unit
         spread = "" if one.spread is None else f" ± {factor * one.spread:.{digits}f}"
         return f"{factor * one.mean:.{digits}f}{spread}{unit}"
 

@@ -39,9 +39,19 @@ def write_report(
         folder.path / "report.html",
         title=f"{Path(question.source).name}: {len(found)} cells compared, {best} looked into",
         history={name: history for name, history in histories.items() if history},
-        leaderboard=[{key: text for key, text in line.items() if key not in ("", "seeds")} for line in board.lines()],
+        leaderboard=_listed(board),
         settings=settings,
     )
+
+
+def _listed(board: Leaderboard) -> list[dict[str, Any]]:
+    """The lines of the table, each with its scores to be drawn."""
+    factor = board.unit[0]
+    return [
+        {key: text for key, text in line.items() if key not in ("", "seeds")}
+        | {"scores": [factor * score for score in one.scores]}
+        for line, one in zip(board.lines(), board.standings, strict=True)
+    ]
 
 
 def _history(rows: Sequence[Row], name: str) -> list[dict[str, Any]]:

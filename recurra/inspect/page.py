@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..numerals import is_number
+
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
@@ -66,10 +68,16 @@ def mathematics(title: str, sentence: str, mathml: str) -> Block:
 def listing(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), sentence: str = "") -> Block:
     """A table; columns of numbers stand to the right."""
     width = max((len(row) for row in rows), default=0)
-    numeric = [bool(rows) and all(isinstance(row[k], (int, float)) for row in rows) for k in range(width)]
+    numeric = [bool(rows) and all(_stands_right(row[k]) for row in rows) for k in range(width)]
     return Block(
         "table", sentence, header=header, rows=[[shown(cell) for cell in row] for row in rows], numeric=numeric
     )
+
+
+def _stands_right(value: Any) -> bool:
+    """A number, a text that begins with one ("6,129", "98.2 ± 0.2 %"), or a gap between them."""
+    text = str(value).replace(",", "").split(" ")[0]
+    return isinstance(value, (int, float)) or not text or is_number(text)
 
 
 def shown(value: Any) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..cell import Cell
 from ..errors import InputError
-from . import figures
+from . import figures, standings
 from .diagram import diagram
 from .exponents import lyapunov
 from .gates import gate_activity
@@ -46,7 +46,7 @@ def report(
                  or several by name, `{"lstm": …, "gru": …}`: their gradients are compared, the first is shown whole.
     data         what the model reads: a tensor, (inputs, targets), a Batch, a SequenceSet.
     history      the result of `rc.train.fit`, its log, its folder of checkpoints, or several of these by name.
-    leaderboard  a row for every cell that competed, as mappings with the same keys.
+    leaderboard  a row for every cell that competed, as mappings with the same keys; `scores` is drawn, not listed.
     before       the model as it was before training: spectra are shown beside.
     monitor      an `rc.inspect.Monitor` that watched the training.
     settings     what else was set; printed with the versions.
@@ -58,8 +58,8 @@ def report(
     found = _Report(first, data, models, before)
     history = history if history is not None else _history_of(first)
     sections = [
+        standings.leaderboard(leaderboard),
         found.overview(),
-        _leaderboard(leaderboard),
         _training(_histories(history), monitor),
         found.gradients(),
         found.spectra(),
@@ -266,14 +266,6 @@ def _compared(models: Mapping[str, Any], data: Any) -> Block:
     made.update_yaxes(title="share of the gradient left", **figures.decades(everything))
     made.update_xaxes(title="lag, steps")
     return picture(made, "The same data for every model: the curve that stays highest reaches furthest back.")
-
-
-def _leaderboard(rows: Sequence[Mapping[str, Any]]) -> Section:
-    if not rows:
-        return Section("Leaderboard")
-    header = list(dict.fromkeys(str(key) for row in rows for key in row))
-    cells = [[row.get(key, "") for key in header] for row in rows]
-    return Section("Leaderboard", [listing(cells, header, "Every cell that competed, as the comparison ranked them.")])
 
 
 def _training(histories: Mapping[str, History], monitor: Monitor | None) -> Section:
