@@ -3,6 +3,7 @@
 from recurra.estimators.backtest import Backtest
 from recurra.estimators.classifier import SequenceClassifier
 from recurra.estimators.forecaster import Forecaster
+from recurra.estimators.inapplicable import inapplicable_checks
 from recurra.estimators.language import LanguageModelEstimator
 from recurra.estimators.regressor import SequenceRegressor
 from recurra.estimators.tagger import SequenceTagger
@@ -14,4 +15,5 @@ __all__ = [
     "SequenceClassifier",
     "SequenceRegressor",
     "SequenceTagger",
+    "inapplicable_checks",
 ]

@@ -143,6 +143,8 @@ def arrays(X: Any) -> list[np.ndarray]:
 
 
 def _series(x: Any, k: int) -> np.ndarray:
+    if np.iscomplexobj(x):
+        raise InputError(f"X[{k}]", "complex numbers", "real ones (Complex data not supported)")
     try:
         values = np.array(x.detach().cpu().numpy() if isinstance(x, Tensor) else x, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -174,10 +176,17 @@ def texts(X: Any) -> list[str]:
     X = arrow(X)
     names = column_names(X)
     if not names:
-        return list(X)
+        return _all_text(list(X))
     if "text" not in names:
         raise UnknownNameError("X", f"a table without the column 'text': {', '.join(map(str, names))}", "one with it")
     return _column(X, "text")
+
+
+def _all_text(found: list[Any]) -> list[str]:
+    for place, value in enumerate(found):
+        if not isinstance(value, str):
+            raise InputError(f"X[{place}]", type(value).__name__, "a text")
+    return found
 
 
 def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
@@ -188,6 +197,9 @@ def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
     """
     X = tabled(X)
     if not is_table(X):
+        for place, sentence in enumerate(X):
+            if not isinstance(sentence, (Sequence, np.ndarray)) or isinstance(sentence, str):
+                raise InputError(f"X[{place}]", type(sentence).__name__, "a sentence: a list of words")
         return X, y
     from recurra.data.readers.layout import ID_NAMES
 

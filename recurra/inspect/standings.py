@@ -39,9 +39,7 @@ def _drawn(rows: Sequence[Mapping[str, Any]], header: Sequence[str]) -> Block:
     made.update_xaxes(title=figures.text(header[1]) if len(header) > 1 else None)
     left = len(rows) - len(shown)
     aside = f" Too far off to be drawn: {left}, in the table." if left else ""
-    sentence = (
-        "Each dot is one seed, the bar their mean; where the dots of two cells mix, their order may be chance."
-    )
+    sentence = "Each dot is one seed, the bar their mean; where the dots of two cells mix, their order may be chance."
     return picture(made, sentence + aside)
 
 
