@@ -96,6 +96,7 @@ def _draw(name: str, path: Path) -> None:
 def _print_list(found: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     sizes = found[0]["input_size"], found[0]["hidden_size"]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -105,7 +106,7 @@ def _print_list(found: list[dict[str, Any]]) -> None:
     table.add_column("what it is", no_wrap=True, overflow="ellipsis")
     for about in found:
         year = str(about["year"] or "")
-        table.add_row(f"[bold]{about['name']}[/]", year, f"{about['parameters']:,}", about["about"])
+        table.add_row(Text(about["name"], "bold"), year, f"{about['parameters']:,}", Text(about["about"]))
     console = Console(highlight=False)
     console.width = console.width if console.is_terminal else WIDE
     console.print(table)
@@ -123,7 +124,7 @@ def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
 
     console = Console(highlight=False)
     also = f" (also {', '.join(about['also'])})" if about["also"] else ""
-    console.print(f"[bold]{about['name']}[/]{also}: {about['about']}\n")
+    console.print(Text.assemble((about["name"], "bold"), f"{also}: {about['about']}\n"))
     lines = Table.grid(padding=(0, 1))
     lines.add_column(justify="right", no_wrap=True)
     lines.add_column(overflow="fold")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,6 +116,8 @@ def fit(
 
 
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
+    from rich.markup import escape
+
     from recurra.cell import find
     from recurra.cli import models, show
     from recurra.cli.devices import checked
@@ -142,7 +145,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     except Interrupted as stopped:
         console.print(f"\nInterrupted {watch.where}.", soft_wrap=True)
         if stopped.checkpoint is not None:
-            console.print(f"What was learned is kept in {run}. The same command goes on:", soft_wrap=True)
+            console.print(f"What was learned is kept in {run}. The same command goes on:", soft_wrap=True, markup=False)
             console.print(f"  {command_line()}", soft_wrap=True, markup=False)
         raise
     except RecurraError:
@@ -159,7 +162,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     learned = f"{count:,} weights, {epochs} epoch{'s' if epochs > 1 else ''}, {watch.seconds:.1f} s"
     console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
     show.measures(measures, question.metric, console)
-    console.print(f"\nThe model is in [bold]{folder}[/]. Next:", soft_wrap=True)
+    console.print(f"\nThe model is in [bold]{escape(str(folder))}[/]. Next:", soft_wrap=True)
     for line in _next(question.task, folder, source):
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
@@ -224,7 +227,7 @@ def _summary(folder, question, cell, count, estimator, seconds, measures) -> dic
 
 
 def _next(task: str, folder: Path, source: str) -> list[str]:
-    name = str(folder)
+    name, data = shlex.quote(str(folder)), shlex.quote(source)
     if task == "language":
-        return [f'recurra generate {name} "Once"', f"recurra inspect {name} {source}"]
-    return [f"recurra predict {name} {source} -o answers.csv", f"recurra inspect {name} {source}"]
+        return [f'recurra generate {name} "Once"', f"recurra inspect {name} {data}"]
+    return [f"recurra predict {name} {data} -o answers.csv", f"recurra inspect {name} {data}"]
