@@ -134,6 +134,7 @@ def compare_command(
 def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = False) -> None:
     """Compare, with progress on standard error and the leaderboard on standard output."""
     from rich.console import Console
+    from rich.markup import escape
 
     from recurra.cli import show
     from recurra.cli.guard import command_line
@@ -154,6 +155,6 @@ def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = 
         for error in one.errors:
             aside.print(f"{one.name}: {error}", soft_wrap=True, markup=False)
     models = board.folder / "models"
-    aside.print(f"The models are in {models}.", soft_wrap=True)
+    aside.print(f"The models are in {models}.", soft_wrap=True, markup=False)
     if board.report is not None:
-        aside.print(f"The report is [bold]{board.report}[/]; open it in a browser.", soft_wrap=True)
+        aside.print(f"The report is [bold]{escape(str(board.report))}[/]; open it in a browser.", soft_wrap=True)

@@ -86,7 +86,8 @@ def fit(
 
     [dim]recurra fit sensors.csv --target label --cell gru[/]
     """
-    from recurra.cli.settings import assignments, settings_of
+    from recurra.cli.settings import FitSettings, assignments
+    from recurra.questions.settings import settings_of
 
     flags = {
         "task": task,
@@ -112,7 +113,7 @@ def fit(
         "out": out and str(out),
         "options": assignments(option or []) or None,
     }
-    _fit(data, settings_of(settings, flags), force, json)
+    _fit(data, settings_of(FitSettings, settings, flags), force, json)
 
 
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
