@@ -27,6 +27,7 @@ SHARING = "Processes and machines"
 
 
 def compare_command(
+    context: typer.Context,
     data: Data,
     task: Task = None,
     target: Target = None,
@@ -100,33 +101,11 @@ def compare_command(
 
     [dim]recurra compare sensors.csv --target label --cells lstm,gru,mgu[/]
     """
-    from recurra.cli.settings import assignments
-    from recurra.compare.settings import comparison
+    from recurra.cli.settings import flags_of
+    from recurra.compare.settings import Comparison
+    from recurra.questions.settings import settings_of
 
-    flags = {
-        "task": task,
-        "target": target,
-        "id": id,
-        "time": time,
-        "inputs": inputs,
-        "horizon": horizon,
-        "season": season,
-        "test": test,
-        "missing": missing,
-        "sort": sort,
-        "hidden_size": hidden_size,
-        "epochs": epochs,
-        "cells": cells,
-        "budget": budget,
-        "seeds": seeds,
-        "seconds": seconds,
-        "tune": tune,
-        "jobs": jobs,
-        "storage": storage,
-        "folder": folder and str(folder),
-        "options": assignments(option or []) or None,
-    }
-    chosen = comparison(settings, flags)
+    chosen = settings_of(Comparison, settings, flags_of(context, Comparison))
     more = {"modules": tuple(modules or ()), "fresh": fresh, "report": report}
     run(data, chosen.asking(), {**chosen.comparing(), **more}, json)
 
@@ -134,7 +113,6 @@ def compare_command(
 def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = False) -> None:
     """Compare, with progress on standard error and the leaderboard on standard output."""
     from rich.console import Console
-    from rich.markup import escape
 
     from recurra.cli import show
     from recurra.cli.guard import command_line
@@ -157,4 +135,4 @@ def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = 
     models = board.folder / "models"
     aside.print(f"The models are in {models}.", soft_wrap=True, markup=False)
     if board.report is not None:
-        aside.print(f"The report is [bold]{escape(str(board.report))}[/]; open it in a browser.", soft_wrap=True)
+        aside.print(f"The report is {show.place(board.report)}; open it in a browser.", soft_wrap=True)

@@ -39,7 +39,7 @@ def embed(
         columns = {key: names, **{f"h{k}": found[:, k].tolist() for k in range(found.shape[1])}}
         tables.put(columns, out, json)
     if out is not None:
-        show.aside().print(f"{len(names):,} vectors of {found.shape[1]} numbers in [bold]{out}[/].", soft_wrap=True)
+        show.aside().print(f"{len(names):,} vectors of {found.shape[1]} numbers in {show.place(out)}.", soft_wrap=True)
 
 
 def _npz(path: Path, names: list[str], found) -> None:

@@ -29,4 +29,4 @@ def export(
         raise InputError(str(model), f"a model to {held.task}", "one to classify or to regress")
     held.estimator.export(path)
     size = path.stat().st_size
-    show.aside().print(f"[bold]{path}[/], {size / 1e3:,.0f} kB, checked in onnxruntime.", soft_wrap=True)
+    show.aside().print(f"{show.place(path)}, {size / 1e3:,.0f} kB, checked in onnxruntime.", soft_wrap=True)

@@ -33,6 +33,7 @@ RUN = "run"  # inside the model's folder, while it learns
 
 
 def fit(
+    context: typer.Context,
     data: Data,
     task: Task = None,
     target: Target = None,
@@ -86,39 +87,13 @@ def fit(
 
     [dim]recurra fit sensors.csv --target label --cell gru[/]
     """
-    from recurra.cli.settings import FitSettings, assignments
+    from recurra.cli.settings import FitSettings, flags_of
     from recurra.questions.settings import settings_of
 
-    flags = {
-        "task": task,
-        "target": target,
-        "id": id,
-        "time": time,
-        "inputs": inputs,
-        "horizon": horizon,
-        "season": season,
-        "test": test,
-        "missing": missing,
-        "sort": sort,
-        "cell": cell,
-        "seed": seed,
-        "hidden_size": hidden_size,
-        "num_layers": num_layers,
-        "bidirectional": bidirectional,
-        "dropout": dropout,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "lr": lr,
-        "device": device,
-        "out": out and str(out),
-        "options": assignments(option or []) or None,
-    }
-    _fit(data, settings_of(FitSettings, settings, flags), force, json)
+    _fit(data, settings_of(FitSettings, settings, flags_of(context, FitSettings)), force, json)
 
 
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
-    from rich.markup import escape
-
     from recurra.cell import find
     from recurra.cli import models, show
     from recurra.cli.devices import checked
@@ -163,7 +138,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     learned = f"{count:,} weights, {epochs} epoch{'s' if epochs > 1 else ''}, {watch.seconds:.1f} s"
     console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
     show.measures(measures, question.metric, console)
-    console.print(f"\nThe model is in [bold]{escape(str(folder))}[/]. Next:", soft_wrap=True)
+    console.print(f"\nThe model is in {show.place(folder)}. Next:", soft_wrap=True)
     for line in _next(question.task, folder, source):
         console.print(f"  {line}", soft_wrap=True, markup=False)
 

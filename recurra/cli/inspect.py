@@ -20,8 +20,6 @@ def inspect(
 
     The page needs nothing from outside: it opens in any browser, without a network.
     """
-    from rich.markup import escape
-
     import recurra as rc
     from recurra.cli import models, show
     from recurra.cli.sight import in_sight
@@ -35,4 +33,4 @@ def inspect(
     console = show.aside()
     with console.status("Looking…"):
         rc.report(network, seen, path, title=title, history=held.estimator.history_, settings=settings)
-    console.print(f"The page is [bold]{escape(str(path))}[/]. Open it in a browser.", soft_wrap=True)
+    console.print(f"The page is {show.place(path)}. Open it in a browser.", soft_wrap=True)

@@ -36,4 +36,4 @@ def predict(
     tables.put(columns, out, json)
     if out is not None:
         count = len(next(iter(columns.values())))
-        show.aside().print(f"{count:,} rows in [bold]{out}[/].", soft_wrap=True)
+        show.aside().print(f"{count:,} rows in {show.place(out)}.", soft_wrap=True)

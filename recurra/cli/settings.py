@@ -1,8 +1,10 @@
 """What can be set about `recurra fit`, and options given as name=value."""
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
+import typer
 from pydantic import Field, PositiveInt
 
 from recurra.questions.settings import Asking, SettingsError
@@ -26,6 +28,13 @@ class FitSettings(Asking):
     def fitting(self) -> dict[str, Any]:
         """Settings an estimator takes, where its kind has them."""
         return {name: value for name, value in self.more().items() if name not in ("cell", "out")} | self.options
+
+
+def flags_of(context: typer.Context, kind: type[Asking]) -> dict[str, Any]:
+    """The flags of a command that are settings by their names, and its `--set`."""
+    flags = {name: value for name, value in context.params.items() if name in kind.model_fields}
+    flags = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
+    return flags | {"options": assignments(list(context.params.get("option") or ())) or None}
 
 
 def assignments(pairs: list[str]) -> dict[str, Any]:

@@ -57,3 +57,10 @@ def _plain(value: Any) -> Any:
         case None | str() | int() | bool():
             return value
     return str(value)
+
+
+def place(path: object) -> str:
+    """Where something was written, to stand out in a line; brackets in it are no markup."""
+    from rich.markup import escape
+
+    return f"[bold]{escape(str(path))}[/]"

@@ -1,11 +1,10 @@
 """What can be set about a comparison."""
 
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from recurra.questions.settings import Asking, settings_of
+from recurra.questions.settings import Asking
 
 
 class Comparison(Asking):
@@ -25,7 +24,3 @@ class Comparison(Asking):
     def comparing(self) -> dict[str, Any]:
         """Arguments of `compare`."""
         return self.more() | ({"settings": self.options} if self.options else {})
-
-
-def comparison(file: Path | None, flags: dict[str, Any]) -> Comparison:
-    return settings_of(Comparison, file, flags)

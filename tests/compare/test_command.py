@@ -13,8 +13,9 @@ from compare.data import turns
 from typer.testing import CliRunner
 
 from recurra.cli import app
-from recurra.compare.settings import comparison
+from recurra.compare.settings import Comparison
 from recurra.errors import InputError, UnknownNameError
+from recurra.questions.settings import settings_of
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ["--cells", "rnn", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--hidden-size", "4", "--no-report"]
@@ -60,10 +61,10 @@ def test_bad_input_is_one_paragraph(tmp_path, arguments, said):
 def test_settings_from_a_file_and_flags_over_them(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text('cells = ["lstm", "gru"]\nseeds = 5\ntarget = "way"\n[options]\nlr = 0.1\nclip = 2.0\n')
-    found = comparison(file, {"seeds": 2, "options": {"lr": 0.2}, "epochs": None})
+    found = settings_of(Comparison, file, {"seeds": 2, "options": {"lr": 0.2}, "epochs": None})
     assert found.asking() == {"target": "way"}
     assert found.comparing() == {"cells": ["lstm", "gru"], "seeds": 2, "settings": {"lr": 0.2, "clip": 2.0}}
-    assert comparison(None, {}).comparing() == {}
+    assert settings_of(Comparison, None, {}).comparing() == {}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_wrong_file_is_named(tmp_path, text, error, said):
     file = tmp_path / "run.toml"
     file.write_text(text)
     with pytest.raises(error, match=said) as raised:
-        comparison(file, {})
+        settings_of(Comparison, file, {})
     assert "run.toml" in str(raised.value)
 
 
