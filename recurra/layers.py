@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .cell import Cell, State, find, positive_int
+from .cell import Cell, find, positive_int
 from .engine.abreast import abreast
 from .engine.checkpoint import scan_in_pieces
 from .engine.reference import valid_steps
@@ -28,10 +28,9 @@ from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
 from .init import Initialiser
 from .modifiers import Modifier, modify
 from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
+from .states import States, packed, shape_of, unpacked
 
 __all__ = ["Readout", "Recurrent", "Trace", "layer"]
-
-States = list[tuple[Tensor, ...]]  # one tuple of carried states a sheet; a sheet is one direction of one layer
 
 
 class Trace(Mapping[str, Any]):
@@ -192,7 +191,7 @@ class Recurrent(nn.Module):
         y, scanned = self._run(x, states, lengths, resets, return_trace)
         if self.initial == "carried":
             self.remembered = [tuple(value.detach() for value in one.state) for one in scanned]
-        final = self._pack_states([one.state for one in scanned], batched)
+        final = packed(self.sheets, [one.state for one in scanned], batched)
         y = wrapping.wrap(y, lengths) if lengths is not None else y
         y = self._lay_out(y, batched)
         if not return_trace:
@@ -210,7 +209,7 @@ class Recurrent(nn.Module):
                 "step", "a bidirectional layer", "a layer that reads forwards; the future is not known yet"
             )
         if not isinstance(x, Tensor) or x.dim() not in (1, 2):
-            raise ShapeError("x", _shape(x), f"one step, (B, {self.input_size}) or ({self.input_size},)")
+            raise ShapeError("x", shape_of(x), f"one step, (B, {self.input_size}) or ({self.input_size},)")
         if (quick := self._quick_step(x, state)) is not None:
             return quick
         time = 1 if self.batch_first and x.dim() == 2 else 0
@@ -312,7 +311,7 @@ class Recurrent(nn.Module):
             return None
         expected = ((batch, steps) if self.batch_first else (steps, batch)) if batched else (steps,)
         if not isinstance(resets, Tensor) or tuple(resets.shape) != expected:
-            raise ShapeError("resets", _shape(resets), f"a tensor {expected}, true where a sequence begins")
+            raise ShapeError("resets", shape_of(resets), f"a tensor {expected}, true where a sequence begins")
         if resets.is_floating_point() or resets.is_complex():
             raise DtypeError("resets", resets.dtype, "true or false")
         if resets.is_meta and device.type != "meta":
@@ -325,7 +324,7 @@ class Recurrent(nn.Module):
     def _initial_states(self, state: Any, x: Tensor, batched: bool) -> States:
         batch = x.shape[1]
         if state is not None:
-            return self._unpack_states(state, batch, batched, x)
+            return unpacked(self.sheets, state, x, batched)
         if self.remembered is not None:
             if self.remembered[0][0].shape[0] != batch:
                 raise ShapeError(
@@ -335,50 +334,6 @@ class Recurrent(nn.Module):
                 )
             return [tuple(value.to(x) for value in sheet) for sheet in self.remembered]
         return [cell.initial_state(batch, x) for cell in self.sheets]
-
-    def _unpack_states(self, state: Any, batch: int, batched: bool, x: Tensor) -> States:
-        """torch's layout → one tuple of carried states a sheet."""
-        specs: tuple[State, ...] = self.sheets[0].carried
-        given = state if len(specs) > 1 and isinstance(state, (tuple, list)) else (state,)
-        if len(given) != len(specs):
-            raise ShapeError("state", f"{len(given)} tensors", f"{len(specs)}: {', '.join(s.name for s in specs)}")
-        columns = []
-        for index, value in enumerate(given):
-            rows = value if not self._stacked(index) else self._rows(index, value)
-            if not isinstance(rows, (tuple, list)) or len(rows) != len(self.cells):
-                raise ShapeError("state", _shape(value), f"{len(self.cells)} tensors, one a layer and direction")
-            columns.append([self._check_state(index, k, row, batch, batched, x) for k, row in enumerate(rows)])
-        return [tuple(column[k] for column in columns) for k in range(len(self.cells))]
-
-    def _rows(self, index: int, value: Any) -> Sequence[Tensor]:
-        if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != len(self.cells):
-            spec = self.sheets[0].carried[index]
-            expected = (len(self.cells), *spec.shape(-1))
-            raise ShapeError("state", _shape(value), f"{spec.name} as {str(expected).replace('-1', 'B')}")
-        return value.unbind(0)
-
-    def _check_state(self, index: int, k: int, value: Any, batch: int, batched: bool, x: Tensor) -> Tensor:
-        spec: State = self.sheets[k].carried[index]
-        expected = spec.shape(batch) if batched else spec.shape(1)[1:]
-        if not isinstance(value, Tensor) or tuple(value.shape) != expected:
-            raise ShapeError("state", _shape(value), f"{spec.name} with {expected} for each layer and direction")
-        if value.device != x.device:
-            raise DeviceError("state", value.device, f"x's device, {x.device}")
-        if value.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise DtypeError("state", value.dtype, f"x's dtype, {x.dtype}")
-        return value if batched else value.unsqueeze(0)
-
-    def _pack_states(self, states: Sequence[tuple[Tensor, ...]], batched: bool) -> Any:
-        """One tuple of carried states a sheet → torch's layout."""
-        columns = []
-        for index, values in enumerate(zip(*states, strict=True)):
-            rows = values if batched else tuple(value.squeeze(0) for value in values)
-            columns.append(torch.stack(rows) if self._stacked(index) else rows)
-        return tuple(columns) if len(columns) > 1 else columns[0]
-
-    def _stacked(self, index: int) -> bool:
-        """Whether a state has one shape in all layers, and so is one tensor."""
-        return len({cell.carried[index].shape(1) for cell in self.sheets}) == 1
 
     def _lay_out(self, value: Any, batched: bool) -> Any:
         if not isinstance(value, Tensor) or value.is_nested:
@@ -496,7 +451,3 @@ def _turned(result: Scanned, lengths: Tensor | None) -> Scanned:
 def _join(parts: Sequence[Tensor]) -> Tensor:
     """Side by side on the feature axis."""
     return torch.cat(list(parts), dim=-1) if len(parts) > 1 else parts[0]
-
-
-def _shape(value: Any) -> str:
-    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

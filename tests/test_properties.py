@@ -14,6 +14,7 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.engine.scan import set_backend
+from recurra.states import is_one_tensor
 
 NAMES = ["rnn", "lstm", "gru", "vanilla_lstm", "delay_rnn", "scrn", "projection_lstm", "indrnn", "leaky_rnn"]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
@@ -163,7 +164,7 @@ def test_a_given_state_may_be_expanded_and_is_left_alone(data):
 
 def pack(layer: rc.Recurrent, index: int, column: list[Tensor]) -> Any:
     """One state of all sheets the way a caller hands it over: stacked if of one width, without a copy if possible."""
-    if not layer._stacked(index):
+    if not is_one_tensor(layer.sheets, index):
         return tuple(column)
     first = column[0]
     return first.expand(len(column), *first.shape) if len(column) == 1 else torch.stack(column)

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from ...engine.scan import set_backend
 from ...engine.trace import first_parameter
 from ...layers import Recurrent
+from ...states import is_one_tensor
 from .errors import ExportError, package
 from .layer import state_tensors
 
@@ -87,7 +88,7 @@ def _state(layer: Recurrent, values: Sequence[Tensor]) -> Any:
     """Tensors in the file's order as the layer takes them."""
     columns, rest = [], list(values)
     for index in range(len(layer.sheets[0].carried)):
-        if layer._stacked(index):
+        if is_one_tensor(layer.sheets, index):
             columns.append(rest.pop(0))
         else:
             columns.append(tuple(rest.pop(0) for _ in layer.sheets))

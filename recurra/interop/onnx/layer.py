@@ -14,6 +14,7 @@ from torch import Tensor
 from ...cell import State
 from ...engine.trace import first_parameter
 from ...layers import Recurrent
+from ...states import is_one_tensor
 from .graph import IR_VERSION, OPSET, Graph
 from .loop import Ragged, scan
 
@@ -40,7 +41,7 @@ def state_tensors(layer: Recurrent) -> list[StateTensor]:
     found: list[StateTensor] = []
     every = tuple(range(len(layer.sheets)))
     for index, spec in enumerate(layer.sheets[0].carried):
-        if layer._stacked(index):
+        if is_one_tensor(layer.sheets, index):
             found.append(StateTensor(spec.name, index, spec, every, True))
         else:
             found += [

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map
 from ...engine.trace import first_parameter
 from ...errors import InputError, LengthsError
 from ...layers import Recurrent
+from ...states import packed
 from .errors import ExportError, package
 from .graph import OPSET, Graph
 from .layer import LayerGraph
@@ -132,7 +133,7 @@ def _symbolic(
     )
     each = len(layer.sheets[0].carried)
     sheets = [tuple(finals[k : k + each]) for k in range(0, len(finals), each)]
-    return layer._lay_out(y, batched), layer._pack_states(sheets, batched)
+    return layer._lay_out(y, batched), packed(layer.sheets, sheets, batched)
 
 
 # ---------------------------------------------------------------------------------------------------- putting in
