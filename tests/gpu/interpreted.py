@@ -16,6 +16,7 @@ from torch import Tensor
 import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
+from recurra.engine.gpu import tiers
 from recurra.engine.gpu.run import OnGpu
 from recurra.engine.plan import plan
 from recurra.engine.reference import Sequences
@@ -81,7 +82,9 @@ def check(cell: Cell, ragged: bool, steps: int = 4, batch: int = 3) -> None:
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy's word for what where() drops
     for name in sys.argv[1:]:
-        for ragged in (False, True):
-            torch.manual_seed(0)
-            print(name, "ragged" if ragged else "", flush=True)
-            check(made(name), ragged)
+        for tier in ("by kernel", "by steps"):
+            for ragged in (False, True):
+                torch.manual_seed(0)
+                print(name, tier, "ragged" if ragged else "", flush=True)
+                with tiers.only(tier):
+                    check(made(name), ragged)

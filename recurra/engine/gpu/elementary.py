@@ -5,8 +5,10 @@ source is put in front of the kernel.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from ..values import Unsupported
 
 L: Any = None  # stands for triton.language or Gluon's where these functions run
 
@@ -123,6 +125,17 @@ EXPRESSIONS = {
     "not": "truth({0} == 0.0)",
     "stop": "{0}",
 }
+
+
+def expression(op: str, attr: Any, args: Sequence[str]) -> str:
+    """An operation of the table on values of these names."""
+    if op == "clamp":
+        return clamp(args[0], *attr)
+    if op == "pow":
+        return power(args[0], attr)
+    if op not in EXPRESSIONS:
+        raise Unsupported(f"{op} on a GPU")
+    return EXPRESSIONS[op].format(*(f"({a})" if a.startswith("-") else a for a in args))
 
 
 def power(x: str, exponent: float) -> str:

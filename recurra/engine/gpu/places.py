@@ -5,24 +5,20 @@ from ..lowering import Unsupported
 from ..nodes import Node
 from ..plan import Plan
 from ..schedule import Schedule
-from .text import Kind, Text
+from .buffers import Buffers
+from .text import Text
 
 
-class Places:
+class Places(Buffers):
     def __init__(self, schedule: Schedule, plan: Plan, text: Text):
-        self.schedule, self.plan, self.text = schedule, plan, text
-        self.kind: Kind = text.kind
-        self.states = {state.name: state for state in plan.states}
+        super().__init__(schedule, plan, text.kind.backward, text.kind.trains)
+        self.text, self.kind = text, text.kind
         self.names: dict[Node, str] = {}  # of every value: the variable that holds it
         self.registers: dict[tuple[str, int, int], str] = {}  # (buffer, offset, width) → the variable
         self.find_registers()
         for node in (n for g in schedule.groups for n in g.body):
             if node.op == "load" and node not in self.names:
                 self.load(node)
-
-    def symbol(self, buffer: str) -> str:
-        """What a pointer to a buffer is called."""
-        return f"hist:{buffer}" if buffer in self.states and not self.kind.backward else buffer
 
     def find_registers(self) -> None:
         """States that stay in registers: the pieces in which they are written."""
@@ -38,31 +34,15 @@ class Places:
                 self._initial(name, source, self.size(out.buffer), out.offset, out.node.width)
         if self.kind.ragged:
             self.text.first.append(f"length = L.load({self.text.pointer('lengths')} + row, mask=live, other=0)")
-        if any(n.op == "load" and self._state_of(n) == TIME for g in self.schedule.groups for n in g.body):
+        if any(n.op == "load" and self.state_of(n) == TIME for g in self.schedule.groups for n in g.body):
             self.text.first.append(f"clock = read({self.text.pointer('init:' + TIME)} + row, live)")
 
     def _initial(self, name: str, source: str, size: int, offset: int, width: int) -> None:
         self.text.first.append(f"{name} = {self.text.read(self.text.pointer(source), size, offset, width, 'live')}")
 
-    def stays(self, buffer: str) -> bool:
-        if self.kind.backward:
-            return buffer.startswith("carry:") and not self.states[self.carried(buffer)[0]].delays
-        return buffer in self.states and buffer != TIME and not self.states[buffer].delays
-
-    def carried(self, buffer: str) -> tuple[str, int]:
-        return next(key for key, name in self.plan.carries.items() if name == buffer)
-
-    def size(self, buffer: str) -> int:
-        return self.schedule.buffers[buffer].width
-
-    def _state_of(self, node: Node) -> str:
-        """The state whose values a load reads."""
-        buffer = node.attr.buffer
-        return self.schedule.buffers[buffer].source if self.kind.backward else buffer if buffer in self.states else ""
-
     def load(self, node: Node) -> None:
         at, buffer = node.attr, self.schedule.buffers[node.attr.buffer]
-        state = self._state_of(node)
+        state = self.state_of(node)
         if state == TIME:
             self.names[node] = f"(clock + {'t' if not self.kind.backward or buffer.lag else '(t + 1)'})"
         elif not self.kind.backward and state:

@@ -8,11 +8,10 @@ it. What comes from outside is loaded a step ahead. Nothing in the text depends 
 from dataclasses import dataclass, field
 
 from ...cell import TIME
-from ..lowering import Unsupported
 from ..nodes import Node, Vector
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
-from .elementary import EXPRESSIONS, clamp, number, power
+from .elementary import expression, number
 from .places import Places
 from .products import Products
 from .text import Kind, Text
@@ -73,17 +72,8 @@ class _Writer:
             self.places.names[node] = self.places.names[node.args[0]]
         else:
             self.places.names[node] = f"n{node.index}"
-            self.text.step.append(f"n{node.index} = {self._expression(node)}")
-
-    def _expression(self, node: Node) -> str:
-        args = [self.places.names[a] for a in node.args]
-        if node.op == "clamp":
-            return clamp(args[0], *node.attr)
-        if node.op == "pow":
-            return power(args[0], node.attr)
-        if node.op not in EXPRESSIONS:
-            raise Unsupported(f"{node.op} on a GPU")
-        return EXPRESSIONS[node.op].format(*(f"({a})" if a.startswith("-") else a for a in args))
+            written = expression(node.op, node.attr, [self.places.names[a] for a in node.args])
+            self.text.step.append(f"n{node.index} = {written}")
 
     def _vector(self, node: Node) -> None:
         vector: Vector = node.attr
@@ -102,7 +92,7 @@ class _Writer:
 
     def _store(self, out: Out) -> None:
         symbol, width = self.places.symbol(out.buffer), out.node.width
-        if out.buffer == TIME or self._only_a_register(out.buffer, symbol):
+        if out.buffer == TIME or self.places.only_carried(out.buffer, self.products.exchanged):
             return
         value = self._filled(out.node)
         if self.kind.ragged:
@@ -111,17 +101,6 @@ class _Writer:
         base = f"{self.text.pointer(symbol)} + at * {self.places.size(out.buffer)}"
         address, mask = self.text.tile(base, self.places.size(out.buffer), out.offset, width, "live")
         self.text.step.append(f"{how}({address}, {value}, {self.text.own(width, mask)})")
-
-    def _only_a_register(self, buffer: str, symbol: str) -> bool:
-        """Whether nobody reads it from memory."""
-        if self.kind.backward:
-            return self.places.stays(buffer) or (
-                buffer.startswith("scratch:") and symbol not in self.products.exchanged
-            )
-        if buffer in self.places.states:
-            kept = self.kind.trains or buffer == self.plan.output or self.places.states[buffer].delays
-            return not kept and symbol not in self.products.exchanged
-        return buffer.startswith("scratch:") and symbol not in self.products.exchanged
 
     def _filled(self, node: Node) -> str:
         """A value as a full tile, whatever it was."""

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import importlib.util
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -19,8 +19,11 @@ from ..lowering import Unsupported
 from ..nodes import Node
 from ..plan import Plan
 from ..schedule import Schedule, schedule
+from . import stepwise_text, tiers
 from .after import After, ends_of
 from .render import Rendered, render
+from .stepwise import Steps
+from .stepwise_text import Stepwise
 from .text import Kind
 from .tiling import Tiling, tiling
 
@@ -36,15 +39,18 @@ class Loop:
     function: Any
     machine_code: Any = None  # of the card it was first called on, for pointers at multiples of sixteen bytes
 
+    def tiles(self, batch: int) -> int:
+        return self.tiling.tiles(batch)
+
     def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
-        tiles, device = self.tiling.tiles(batch), bound["x"].device
+        tiles, device = self.tiles(batch), bound["x"].device
         pointers = [bound[name] for name in self.rendered.arguments]
         if device.type == "cpu":  # Triton's interpreter
             self.function[1, tiles](*pointers, steps, batch, tiles)
             return
         grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
         aligned = not any(pointer.data_ptr() % 16 for pointer in pointers)
-        with torch.cuda.device(device):
+        with torch.cuda.device(device), tiers.refusals():
             if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
                 self.machine_code[grid](*pointers, steps, batch, tiles)
                 return
@@ -73,8 +79,10 @@ class OnGpu:
         self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
         self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
         self.runs = self.shared.runs if plan.backward is not None else []
-        self.loops: dict[Any, Loop] = {}  # by what is asked for
+        self.loops: dict[Any, Loop | Steps] = {}  # by what is asked for
         self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
+        self.by_steps: dict[bool, Steps] = {}
+        self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
         self.stacked: tuple[list[int], list[weakref.ref[Tensor]], Tensor] | None = None
 
     @property
@@ -93,15 +101,16 @@ class OnGpu:
     @functools.cache  # noqa: B019 - plans live as long as the process
     def obstacle(self, batch: int, device: torch.device) -> str:
         """Why these kernels cannot run for a batch; empty if they can."""
-        for backward in (False, True) if self.trains else (False,):
-            if self.tiling(backward, batch, device) is None:
-                return "the card has too few multiprocessors for so wide a layer"
-            try:
+        try:
+            for backward in (False, True) if self.trains else (False,):
                 self.loop(backward, batch, False, device)
-            except Unsupported as reason:
-                return f"the GPU's kernels have no {reason}"
-        widest = max(b.width for b in self.forward_schedule.buffers.values())
-        return "" if batch * widest < 2**31 else "a step has too many numbers"
+        except Unsupported as reason:
+            return f"the GPU's kernels have no {reason}"
+        return "" if batch * self._widest < 2**31 else "a step has too many numbers"
+
+    @functools.cached_property
+    def _widest(self) -> int:
+        return max(b.width for b in self.forward_schedule.buffers.values())
 
     def tiling(self, backward: bool, batch: int, device: torch.device) -> Tiling | None:
         chosen = self.backward_schedule if backward else self.forward_schedule
@@ -110,16 +119,39 @@ class OnGpu:
             return Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
         return tiling(chosen, self.dtype.itemsize, batch, processors(device), shared_memory(device))
 
-    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop:
-        asked = (backward, batch, ragged, _precision(self.dtype), device)
+    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop | Steps:
+        asked = (backward, batch, ragged, _precision(self.dtype), device, tiers.forced())
         if asked not in self.loops:
-            shape = self.tiling(backward, batch, device)
-            assert shape is not None, "asked before"
-            key = (backward, shape, ragged, _precision(self.dtype), device)
-            if key not in self.rendered:
-                self.rendered[key] = self._new_loop(*key)
-            self.loops[asked] = self.rendered[key]
+            self.loops[asked] = self._chosen_loop(*asked[:-1])
         return self.loops[asked]
+
+    def why_by_steps(self, backward: bool, batch: int, device: torch.device) -> str:
+        """What speaks for a loop step by step; empty: one kernel runs all steps."""
+        if (backward, batch, device) in self.refused:
+            return "the card did not take all programs of one kernel at once"
+        shape = self.tiling(backward, batch, device)
+        reason = tiers.why_by_steps(shape, batch, device)
+        if reason or shape is None:
+            return reason
+        try:
+            self._one_kernel(backward, shape, False, _precision(self.dtype), device)
+        except Unsupported as missing:
+            return f"one kernel for all steps has no {missing}"
+        return ""
+
+    def _chosen_loop(
+        self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device
+    ) -> Loop | Steps:
+        if self.why_by_steps(backward, batch, device):
+            return self._by_steps(backward)
+        shape = self.tiling(backward, batch, device)
+        assert shape is not None
+        return self._one_kernel(backward, shape, ragged, precision, device)
+
+    def _one_kernel(self, *key: Any) -> Loop:
+        if key not in self.rendered:
+            self.rendered[key] = self._new_loop(*key)
+        return self.rendered[key]
 
     def _new_loop(self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device) -> Loop:
         chosen = self.backward_schedule if backward else self.forward_schedule
@@ -128,6 +160,18 @@ class OnGpu:
         kind = Kind(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
         rendered = render(chosen, self.plan, shape, kind)
         return Loop(rendered, shape, _loaded(rendered.text).kernel)
+
+    def _by_steps(self, backward: bool) -> Steps:
+        if backward not in self.by_steps:
+            chosen = self.backward_schedule if backward else self.forward_schedule
+            made = stepwise_text.render(chosen, self.plan, backward, self.trains, 8 * self.dtype.itemsize)
+            self.by_steps[backward] = Steps(made, _loaded(made.text), backward, self.dtype)
+        return self.by_steps[backward]
+
+    def _refuse(self, *loop: Any) -> None:
+        """From now on, this loop runs step by step."""
+        self.refused.add(loop)
+        self.loops = {asked: known for asked, known in self.loops.items() if (*asked[:2], asked[4]) != loop}
 
     # ------------------------------------------------------------------------------------------ forward
 
@@ -154,14 +198,18 @@ class OnGpu:
         for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
             if f"hist:{state.name}" in loop.rendered.exchanged:
                 bound[f"init:{state.name}"] = bound[f"init:{state.name}"] * 1.0
-        loop(bound, steps, batch)
+        try:
+            loop(bound, steps, batch)
+        except tiers.Refused:
+            self._refuse(False, batch, x.device)
+            return self.forward(x, states, masks, weights, lengths)
         finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
         y = bound[self._output()]
         rest = [bound[name] for name in self.plan.named.values()]
         kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
         return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
 
-    def _of_input(self, rendered: Rendered, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    def _of_input(self, rendered: Rendered | Stepwise, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The matrices of all lanes that multiply x, one below the other; kept until one of them changes."""
         weights = list(given.values())
         if any(w.is_inference() for w in weights):
@@ -243,7 +291,11 @@ class OnGpu:
         self._bind_results(bound, results)
         self._bind_cotangents(bound, cotangents, steps, batch, room)
         room.fill_rest(bound, loop, self.backward_schedule, batch)
-        loop(bound, steps, batch)
+        try:
+            loop(bound, steps, batch)
+        except tiers.Refused:
+            self._refuse(True, batch, x.device)
+            return self.backward(cotangents, x, states, masks, weights, lengths, results, wants_states)
         after = After(self.plan, bound, given, steps, batch)
         dx = after.input() if self.plan.needs_x else x.new_empty(0)
         dstates = [
@@ -277,7 +329,7 @@ class OnGpu:
             if state.delays:
                 final = self._spread(final, bound, steps, batch)
             bound[f"dfinal:{state.name}"] = final
-            bound[f"dinit:{state.name}"] = bound["x"].new_empty(batch, state.size)
+            bound[f"dinit:{state.name}"] = bound["x"].new_zeros(batch, state.size)
 
     def _spread(self, final: Tensor, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
         """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
@@ -304,7 +356,7 @@ def _precision(dtype: torch.dtype) -> str:
 class _Room:
     """Memory for what the loop writes."""
 
-    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: set[str]):
+    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: Set[str]):
         self.made, self.like, self.count, self.exchanged = made, like, rows, exchanged
 
     def rows(self, name: str, width: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -316,15 +368,16 @@ class _Room:
     def zeros(self, width: int) -> Tensor:
         return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
 
-    def fill_rest(self, bound: dict[str, Tensor], loop: Loop, schedule: Schedule, batch: int) -> None:
+    def fill_rest(self, bound: dict[str, Tensor], loop: Loop | Steps, schedule: Schedule, batch: int) -> None:
         """Bind every argument that is not bound yet."""
         for name in loop.rendered.arguments:
             if name in bound:
                 continue
             if name == "sums":
                 total = sum(node.width for _, node in schedule.sums)
-                bound[name] = torch.zeros(loop.tiling.tiles(batch), total, device=self.like.device)
+                bound[name] = torch.zeros(loop.tiles(batch), total, device=self.like.device)
             elif name == "rowsums":
+                assert isinstance(loop, Loop)
                 bound[name] = self.rows(name, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
             else:
                 dtype = torch.float32 if name.startswith("carry:") else None

@@ -1,7 +1,9 @@
-"""What a rendered kernel is written in, for Triton's interpreter: the helpers of `tiles_gluon.py`, name by name.
+"""What rendered kernels are written in, in plain Triton: those of single steps (`stepwise_text.py`) on any card, and
+those of all steps in Triton's interpreter, for which the helpers of `tiles_gluon.py` are here name by name.
 
-The interpreter runs one program after another, so a program that waits for a later one would wait for ever: kernels run
-here with one program to a batch tile, and show that the equations are right, not that programs find each other.
+The interpreter runs one program after another, so a program that waits for a later one would wait for ever: kernels of
+all steps run here with one program to a batch tile, and show that the equations are right, not that programs find each
+other.
 """
 
 import triton
@@ -177,3 +179,26 @@ def row_total(
 def write_sum(place, value, wide: constexpr, first, BT: constexpr, U: constexpr, S: constexpr):
     u = first + L.arange(0, U)
     L.store(place + u, L.sum(value, 0), mask=u < wide)
+
+
+# ---------------------------------------------------------------------------------------------------- single steps
+
+
+@triton.jit
+def parts_total(place, first, batch, COUNT: constexpr, LARGEST: constexpr, BT: constexpr):
+    """(BT, 1): the sum, or the largest, of the parts of a row that an earlier kernel left."""
+    wide: constexpr = triton.next_power_of_2(COUNT)
+    row = (first + L.arange(0, BT))[:, None]
+    part = L.arange(0, wide)[None, :]
+    there = (row < batch) & (part < COUNT)
+    if LARGEST:
+        return L.max(L.load(place + row * COUNT + part, mask=there, other=float("-inf")), 1)[:, None]
+    else:
+        return L.sum(L.load(place + row * COUNT + part, mask=there, other=0.0), 1)[:, None]
+
+
+@triton.jit
+def add_sum(place, value, wide: constexpr, first, BT: constexpr, U: constexpr):
+    """Add to a tile's sums of columns. Nobody else does, so the order is always the same."""
+    u = first + L.arange(0, U)
+    L.store(place + u, L.load(place + u, mask=u < wide, other=0.0) + L.sum(value, 0), mask=u < wide)

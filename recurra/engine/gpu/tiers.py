@@ -1,0 +1,64 @@
+"""Which of two ways a loop goes on a card: one kernel for all steps, or products and kernels step by step.
+
+One kernel is faster where the weights stay on the chip, for its programs hand numbers to each other without leaving
+it. It needs all its programs at once, and tensor cores that Gluon can name.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from .tiling import Tiling
+
+OLDEST = (8, 0)  # the compute capability from which on the kernel's tensor-core instruction exists
+# Where weights come from memory at each step anyway: from so many rows on, a library's products are faster.
+ROWS_WORTH_A_LIBRARY = 128
+
+_forced = {"tier": ""}
+
+
+class Refused(RuntimeError):
+    """The card does not take the one kernel; nothing has run."""
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    from triton.runtime.errors import OutOfResources
+
+    try:
+        yield
+    except OutOfResources as error:  # shared memory or registers
+        raise Refused(str(error)) from error
+    except RuntimeError as error:
+        if "cooperative launch" in str(error):  # the programs do not all fit on what the card has free
+            raise Refused(str(error)) from error
+        raise
+
+
+@contextlib.contextmanager
+def only(tier: str) -> Iterator[None]:
+    """For tests and measurements: every loop "by kernel" or "by steps", wherever that is possible."""
+    before = _forced["tier"]
+    _forced["tier"] = tier
+    try:
+        yield
+    finally:
+        _forced["tier"] = before
+
+
+def forced() -> str:
+    return _forced["tier"]
+
+
+def why_by_steps(shape: Tiling | None, batch: int, device: torch.device) -> str:
+    """Why a loop for which one kernel would have this shape runs step by step; empty if it does not."""
+    if forced() == "by steps":
+        return "it was asked for"
+    if shape is None:
+        return "the card has too few multiprocessors for one kernel of so wide a layer"
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
+        return "the card is too old for one kernel over all steps"
+    if shape.weights == "memory" and batch >= ROWS_WORTH_A_LIBRARY and forced() != "by kernel":
+        return "the weights are too many for the chip, and the rows enough for a library's products"
+    return ""

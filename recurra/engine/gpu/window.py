@@ -1,0 +1,196 @@
+"""A window over a few steps: memory of its own, and the kernels of those steps, captured once as a CUDA graph.
+
+A sequence passes through window by window: what the steps read is copied in, the graph runs, what they wrote is copied
+out. So no address of a caller's tensor is ever part of a graph, and a graph serves sequences of every length.
+"""
+
+import weakref
+from collections.abc import Mapping
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from .stepwise_text import ROWS, Multiplication, Shelf, Stepwise
+
+STEPS = 32  # of a window, if they are not too large
+BYTES = 128 << 20  # for the steps of a window
+WARPS = 4
+
+_arenas: dict[torch.device, weakref.ref[Tensor]] = {}
+
+
+def arena(size: int, device: torch.device) -> Tensor:
+    """Memory that all windows of a device share, for only one of them is in use at a time. It goes with the last."""
+    known = _arenas[device]() if device in _arenas else None
+    if known is None or known.numel() < size:
+        with torch.inference_mode(False):
+            known = torch.empty(1 << (size - 1).bit_length(), dtype=torch.uint8, device=device)
+        _arenas[device] = weakref.ref(known)
+    return known
+
+
+class Window:
+    def __init__(
+        self, made: Stepwise, kernels: ModuleType, backward: bool, batch: int, dtype: torch.dtype, like: Tensor
+    ):
+        """`like` is on the device; while a graph of the caller's is being captured, the memory belongs to that."""
+        self.made, self.kernels, self.backward, self.batch, self.dtype = made, kernels, backward, batch, dtype
+        each = sum(self._bytes(shelf) for shelf in made.shelves.values() if not shelf.slots)
+        self.steps = STEPS
+        while self.steps > 1 and self.steps * each > BYTES:
+            self.steps //= 2
+        self.on_gpu = like.is_cuda
+        self.shared = self.on_gpu and not torch.cuda.is_current_stream_capturing()
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._take_room(like.device)
+
+    def _bytes(self, shelf: Shelf) -> int:
+        return shelf.width * self.batch * (4 if shelf.wide else self.dtype.itemsize)
+
+    def _take_room(self, device: torch.device) -> None:
+        shapes = {name: (s.count(self.steps), self.batch, s.width) for name, s in self.made.shelves.items()}
+        if "sums" in shapes:
+            shapes["sums"] = (-(-self.batch // ROWS), self.made.shelves["sums"].width, 1)
+        kinds = {name: torch.float32 if s.wide else self.dtype for name, s in self.made.shelves.items()}
+        shapes |= {name: (v.rows[1] - v.rows[0], 1, 1) for name, v in self.made.vectors.items()}
+        kinds |= dict.fromkeys(self.made.vectors, torch.float32)
+        for product in self.products():
+            shape = (product.deep, product.wide) if product.flipped else (product.wide, product.deep)
+            shapes[f"matrix:{product.into}"], kinds[f"matrix:{product.into}"] = (*shape, 1), self.dtype
+        shapes |= {"start": (1, 1, 1), "ends": (self.batch, 1, 1)}
+        kinds |= {"start": torch.int32, "ends": torch.int32}
+        sizes = {n: -(-kinds[n].itemsize * a * b * c // 256) * 256 for n, (a, b, c) in shapes.items()}
+        total = sum(sizes.values())
+        self.memory = arena(total, device) if self.shared else torch.empty(total, dtype=torch.uint8, device=device)
+        self.room: dict[str, Tensor] = {}
+        at = 0
+        for name, (a, b, c) in shapes.items():
+            piece = self.memory[at : at + a * b * c * kinds[name].itemsize]
+            self.room[name] = piece.view(kinds[name]).view(a, b, c)
+            at += sizes[name]
+
+    def products(self) -> list[Multiplication]:
+        return [product for stage in self.made.stages for product in stage.products]
+
+    # ------------------------------------------------------------------------------------------ a sequence
+
+    def begin(self, bound: Mapping[str, Tensor], steps: int) -> None:
+        """What is the same at all steps, and the states before the first."""
+        weights = {name.removeprefix("weight:"): v for name, v in bound.items() if name.startswith("weight:")}
+        for name, vector in self.made.vectors.items():
+            self.room[name].view(-1).copy_(vector.of(weights))
+        for product in self.products():
+            self._put_together(product, weights)
+        for name, shelf in self.made.shelves.items():
+            if shelf.slots == 1 and name in bound:
+                self.room[name].view(bound[name].shape).copy_(bound[name])
+        for ring, buffer, offset, width in self.made.carried:
+            start = bound[self._outside(buffer, "init", "dfinal")]
+            self.room[ring][0, :, offset : offset + width].copy_(start[:, offset : offset + width])
+        ends = self.room["ends"].view(-1)
+        ends.copy_(bound["lengths"]) if "lengths" in bound else ends.fill_(steps)
+
+    def _put_together(self, product: Multiplication, weights: Mapping[str, Tensor]) -> None:
+        whole = self._matrix(product)  # (wide, deep)
+        row = 0
+        for blocks in product.blocks:
+            column = 0
+            for matrix in blocks:
+                whole[row : row + matrix.wide, column : column + matrix.deep].copy_(matrix.of(weights))
+                column += matrix.deep
+            row += blocks[0].wide
+
+    def _matrix(self, product: Multiplication) -> Tensor:
+        whole = self.room[f"matrix:{product.into}"][..., 0]
+        return whole.t() if product.flipped else whole
+
+    def _outside(self, buffer: str, forward: str, backward: str) -> str:
+        """What a carried state is called where it comes from and goes to."""
+        if not self.backward:
+            return f"{forward}:{buffer}"
+        return f"{backward}:{buffer.removeprefix('carry:').rpartition('@')[0]}"
+
+    def end(self, bound: Mapping[str, Tensor]) -> None:
+        for ring, buffer, offset, width in self.made.carried:
+            final = bound[self._outside(buffer, "final", "dinit")]
+            final[:, offset : offset + width].copy_(self.room[ring][0, :, offset : offset + width])
+        if "sums" in self.room:
+            bound["sums"].copy_(self.room["sums"][..., 0])
+
+    # ------------------------------------------------------------------------------------------ some steps
+
+    def bring(self, bound: Mapping[str, Tensor], first: int, count: int, steps: int) -> None:
+        """What steps `first` and on read."""
+        self.room["start"].fill_(first)
+        for name, shelf in self.made.shelves.items():
+            if shelf.slots:
+                continue
+            if name in self.made.written:
+                self._copy(bound, name, shelf, first, range(first - shelf.before, first), steps)
+                self._copy(bound, name, shelf, first, range(first + count, first + count + shelf.after), steps)
+            else:
+                self._copy(bound, name, shelf, first, range(first - shelf.before, first + count + shelf.after), steps)
+
+    def _copy(self, bound: Mapping[str, Tensor], name: str, shelf: Shelf, first: int, times: range, steps: int) -> None:
+        """The steps `times`: of those before the first of all, initial values; of those after the last, zeros."""
+        room = self.room[name][shelf.before - first + times.start :][: len(times)]
+        low, high = max(times.start, 0), min(times.stop, steps)
+        if low < high:
+            outside = bound[name].view(steps, self.batch, shelf.width)
+            room[low - times.start : high - times.start].copy_(outside[low:high])
+        for t in range(times.start, min(0, times.stop)):
+            start = bound[f"init:{name.removeprefix('hist:')}"]
+            room[t - times.start].copy_(start[-1 - t] if start.dim() == 3 else start)
+        if max(times.start, steps) < times.stop:
+            room[max(0, steps - times.start) :].zero_()
+
+    def take(self, bound: Mapping[str, Tensor], first: int, count: int, steps: int) -> None:
+        """What steps `first` and on wrote."""
+        for name in self.made.written:
+            before = self.made.shelves[name].before
+            outside = bound[name].view(steps, self.batch, -1)
+            outside[first : first + count].copy_(self.room[name][before : before + count])
+        if count % 2:
+            for ring in {ring for ring, *_ in self.made.carried}:
+                self.room[ring][0].copy_(self.room[ring][1])
+
+    def run(self, count: int) -> None:
+        """The first `count` steps of the window."""
+        if not self.shared:
+            self._launch(count)
+            return
+        if count not in self.graphs:
+            self.graphs[count] = self._captured(count)
+        self.graphs[count].replay()
+
+    def prepare(self) -> None:
+        """Compile the kernels, which cannot be done while a graph is captured."""
+        if self.shared and not self.graphs:
+            self._launch(1)
+
+    def _captured(self, count: int) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._launch(count)
+        return graph
+
+    def _launch(self, count: int) -> None:
+        tiles = -(-self.batch // ROWS)
+        for done in range(count):
+            k = count - 1 - done if self.backward else done
+            for stage in self.made.stages:
+                for product in stage.products:
+                    self._multiply(product, k)
+                pointers = [self.room[name] for name in (*stage.arguments, "start", "ends")]
+                kernel = getattr(self.kernels, stage.name)
+                kernel[tiles, stage.programs](*pointers, k, done % 2, self.batch, num_warps=WARPS)
+
+    def _multiply(self, product: Multiplication, k: int) -> None:
+        shelf, into = self.made.shelves[product.symbol], self.room[product.into][0]
+        slot = 0 if shelf.slots else shelf.before + k + product.shift
+        operand = self.room[product.symbol][slot][:, product.offset : product.offset + product.deep]
+        if operand.dtype == into.dtype:
+            torch.mm(operand, self._matrix(product).t(), out=into)
+        else:  # sums of products stay in 32 bits
+            torch.mm(operand, self._matrix(product).t(), out_dtype=torch.float32, out=into)
