@@ -39,14 +39,15 @@ class _Rows:
         self.index = step * self.batch + self.order[rank]
 
     def gather(self, value: Tensor) -> Tensor:
-        """(T, B, n) → (rows, n)."""
-        flat = value.reshape(-1, value.shape[-1])
-        return flat.index_select(0, self.index) if self.ragged else flat.contiguous()
+        """(T, B, n), or of a ragged batch (rows, n)."""
+        if not self.ragged:
+            return value.contiguous()
+        return value.reshape(-1, value.shape[-1]).index_select(0, self.index)
 
     def scatter(self, rows: Tensor) -> Tensor:
         """(rows, n) → (T, B, n), zero past the ends."""
         if not self.ragged:
-            return _own(rows, (self.steps, self.batch, rows.shape[-1]))
+            return rows
         full = rows.new_zeros(self.steps * self.batch, rows.shape[-1])
         full.index_copy_(0, self.index, rows)
         return full.view(self.steps, self.batch, -1)
@@ -65,12 +66,6 @@ class _Rows:
         full[: rows.shape[0]] = rows
         full[rows.shape[0] :] = 0
         return full
-
-
-def _own(tensor: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """The same memory in another shape; not a view, so that an operation in place is as allowed as on any output."""
-    stride = (shape[1] * shape[2], shape[2], 1)
-    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), tensor.storage_offset(), shape, stride)
 
 
 def _masks(plan: Compiled, masks: Sequence[Tensor], rows: _Rows) -> list[Tensor]:
@@ -102,13 +97,13 @@ def _scan(
     """[y, final states, named values, what backward needs, with room for all rows of the batch if `padded`]."""
     plan, rows = PLANS[key], _Rows(x, lengths)
     given = rows.gather(x), rows.sort(states), _masks(plan, masks, rows), weights
-    ran = plan.forward(*given, rows.layout)
-    finals = rows.unsort(ran.finals)
-    kept = list(ran.kept)
+    ran = plan.forward(*given, rows.layout, x.shape[0] * x.shape[1] if padded else None)
+    kept = [] if ran.kept is None else [ran.kept]
     if plan.trains and lengths is not None:  # backward reads y in the order of its rows
-        kept.append(ran.y if rows.ragged else torch.zeros(x.shape[0] * x.shape[1], ran.y.shape[-1], dtype=x.dtype))
+        packed = ran.y if rows.ragged else torch.zeros_like(ran.y).flatten(0, 1) if padded else ran.y[:0]
+        kept.append(rows.room(packed) if padded else packed)
     outputs = [rows.scatter(v) for v in (ran.y, *ran.named)]
-    return [outputs[0], *finals, *outputs[1:], *([rows.room(v) for v in kept] if padded else kept)]
+    return [outputs[0], *rows.unsort(ran.finals), *outputs[1:], *kept]
 
 
 def _scan_on_gpu(key, x, states, masks, weights, lengths) -> list[Tensor]:
@@ -130,9 +125,10 @@ def _(key, x, states, masks, weights, lengths):
 
     outputs = [x.new_empty(steps, batch, output), *(torch.empty_like(s) for s in states)]
     outputs += [x.new_empty(steps, batch, buffers[name].width) for name in plan.plan.named.values()]
-    if plan.trains:
+    if plan.trains and x.device.type == "cpu":
+        outputs += [x.new_empty(plan.kept_numbers(steps * batch)), *([room(output)] if lengths is not None else [])]
+    elif plan.trains:
         outputs += [room(buffers[name].width) for name in (*plan.histories, *plan.plan.kept)]
-        outputs += [room(output)] if lengths is not None and x.device.type == "cpu" else []
     return outputs
 
 
@@ -151,16 +147,9 @@ def _scan_backward(
     plan, rows = PLANS[key], _Rows(x, lengths)
     count, named = len(states), len(plan.plan.named)
     y, finals, names, kept = _parts(results, count, named)
-    total = rows.layout.total
-    if lengths is not None:
-        *kept, packed = kept
-        y = packed[:total] if rows.ragged else y
-    ran = Ran(
-        y.reshape(-1, y.shape[-1]),
-        finals,
-        [rows.gather(v) for v in names],
-        [v[:total] for v in kept],
-    )
+    if rows.ragged:
+        y = kept[1][: rows.layout.total]
+    ran = Ran(y, finals, [rows.gather(v) for v in names], kept[0])
     dy, dfinals, dnamed, _ = _parts(cotangents, count, named)
     dx, dstates, pieces = plan.backward(
         None if dy is None else rows.gather(dy),
@@ -174,7 +163,7 @@ def _scan_backward(
         rows.layout,
         wants_states,
     )
-    given = x.new_empty(0) if dx is None else rows.scatter(dx)
+    given = x.new_empty(0) if dx is None else rows.scatter(dx).view(x.shape)
     return [given, *rows.unsort(dstates), *pieces]
 
 

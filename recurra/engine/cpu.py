@@ -1,17 +1,20 @@
 """Run a plan on the CPU: forward, backward, and the products that were left for after the loop."""
 
+import ctypes
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import workspace
+from .gradients import Assembly
 from .hoist import Hoisted, hoisted
-from .kernel import Bound, Kernel
+from .kernel import Binding, Kernel, Split, threads_here
 from .layout import Layout
-from .nodes import Matrix, Vector
+from .memory import Buffers, Shelf, room
 from .over_time import After, OverTime, runs
 from .plan import Plan, Product
 
@@ -22,10 +25,22 @@ FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
 class Ran:
     """What a forward pass leaves behind."""
 
-    y: Tensor  # (rows of all steps, size)
+    y: Tensor  # (T, B, size) if all sequences are equally long, else (rows of all steps, size)
     finals: list[Tensor]
-    named: list[Tensor]
-    kept: list[Tensor]  # in training: the histories of the states that are not y, then what the plan keeps
+    named: list[Tensor]  # laid out as y is
+    kept: Tensor | None  # in training: the histories of the states that are not y and what the plan keeps, on one shelf
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a kernel is called for one layout."""
+
+    kernel: Kernel
+    split: Split
+    binding: Binding
+    shelf: Shelf  # what only this call uses
+    widths: dict[str, int]  # of what is given out
+    zeros: dict[str, Tensor]  # what is read where there is nothing
 
 
 class Compiled:
@@ -68,7 +83,12 @@ class Compiled:
 
     @functools.cached_property
     def summed(self) -> OverTime:
-        return OverTime(self.dtype)
+        return OverTime(self.runs, self.dtype)
+
+    @functools.cached_property
+    def gradients(self) -> Assembly:
+        """Weight gradients from what `backward` gives."""
+        return Assembly(self.plan, self.weight_names, self.runs)
 
     @property
     def trains(self) -> bool:
@@ -80,65 +100,113 @@ class Compiled:
             return [weights[name] for name in self.weight_names]
         return list(self.plan.equations.prologue(*(weights[name] for name in self.plan.equations.weights)))
 
+    def kept_numbers(self, rows: Any) -> Any:
+        """Numbers that are kept for backward, of so many rows."""
+        buffers = self.plan.forward.buffers
+        return sum(room(rows * buffers[n].width, self.dtype.itemsize) for n in (*self.histories, *self.plan.kept))
+
+    def _kept(self, layout: Layout) -> Shelf:
+        if (self, "kept") not in layout.calls:
+            buffers = self.plan.forward.buffers
+            shapes = {name: (layout.total, buffers[name].width) for name in (*self.histories, *self.plan.kept)}
+            layout.calls[self, "kept"] = Shelf(shapes, self.dtype)
+        return layout.calls[self, "kept"]
+
     # ------------------------------------------------------------------------------------------ forward
 
     def forward(
-        self, x: Tensor, states: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[Tensor], layout: Layout
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        layout: Layout,
+        most: int | None = None,
     ) -> Ran:
-        plan, given = self.plan, dict(zip(self.weight_names, weights, strict=True))
-        bound = self._inputs(x, masks, layout, "time", 0)
-        kernel = self.forward_kernel
-        if self._worth_hoisting(layout):
-            kernel = self.hoisted_kernel
-            for name, data in self.hoisted.fill(x, given).items():
-                bound[name] = Bound(data, layout.table("time"))
-        packed = kernel.pack(given, kernel.split(layout, layout.rows))
-        for state, initial in zip(plan.states, states, strict=True):
-            whole = self.trains or state.name == plan.output
-            rows = layout.total if whole else (state.depth + 1) * layout.rows
-            table = layout.table("history" if whole else "ring", state.depth, state.depth)
-            bound[state.name] = Bound(self._empty(rows, state.size), table, _slots(initial, state.depth))
+        """`most`: rows to make room for in what is kept, if not just those of the layout."""
+        plan, way, buffers = self.plan, self._forward_way(layout), Buffers()
+        given = dict(zip(self.weight_names, weights, strict=True))
+        self._put_inputs(buffers, x, masks)
+        for name, width in way.widths.items():
+            buffers.put(name, workspace.empty(layout.shape(width), self.dtype))
+        buffers.lay_out(way.shelf, self._empty(way.shelf.numbers))
+        kept = None
+        if self.trains:
+            shelf = self._kept(layout)
+            kept = self._empty(shelf.numbers if most is None else self.kept_numbers(most))
+            buffers.lay_out(shelf, kept)
+            if most is not None:
+                shelf.clear_gaps(kept)
+        if way.kernel is not self.forward_kernel:
+            self.hoisted.fill(buffers, given)
+        before = {s.name: _slots(initial) for s, initial in zip(plan.states, states, strict=True)}
+        packed = way.kernel.pack(given, way.split)
+        way.kernel.launch(packed, layout, way.binding(buffers.addresses, before))
+        finals = [self._final(s, buffers, before[s.name], layout) for s in plan.states]
+        outputs = [buffers.given(name) for name in way.widths]
+        return Ran(outputs[0], finals, outputs[1:], kept)
+
+    def _empty(self, numbers: int) -> Tensor:
+        return workspace.empty((numbers,), self.dtype)
+
+    def _put_inputs(self, buffers: Buffers, x: Tensor, masks: Sequence[Tensor]) -> None:
+        buffers.put("x", x)
+        for name, mask in zip(self.plan.masks, masks, strict=True):
+            buffers.put(name, mask)
+
+    def _forward_way(self, layout: Layout) -> _Way:
+        key = (self, "forward", threads_here())
+        if key not in layout.calls:
+            layout.calls[key] = self._new_forward_way(layout)
+        return layout.calls[key]
+
+    def _new_forward_way(self, layout: Layout) -> _Way:
+        plan = self.plan
+        kernel = self.hoisted_kernel if self._worth_hoisting(layout) else self.forward_kernel
+        tables = {"x": layout.table("time")}
+        tables |= {n: layout.table("time" if each == "step" else "still") for n, each in plan.masks.items()}
+        shapes: dict[str, tuple[int, int]] = {}
+        for state in plan.states:
+            whole = self._is_whole(state.name)
+            tables[state.name] = layout.table("history" if whole else "ring", state.depth, state.depth)
+            if not whole:
+                shapes[state.name] = ((state.depth + 1) * layout.rows, state.size)
+        outputs = (plan.output, *plan.named.values())
         for name, buffer in kernel.schedule.buffers.items():
-            if name not in bound:
+            if name not in tables:
                 still = buffer.kind == "scratch"
-                rows = layout.rows if still else layout.total
-                bound[name] = Bound(self._empty(rows, buffer.width), layout.table("still" if still else "time"))
-        kernel.run(packed, layout, bound)
-        finals = [
-            self._final(bound[s.name], s.depth, bool(s.delays), layout, self.trains or s.name == plan.output)
-            for s in plan.states
-        ]
-        kept = [bound[name].data for name in (*self.histories, *plan.kept)] if self.trains else []
-        return Ran(bound[plan.output].data, finals, [bound[name].data for name in plan.named.values()], kept)
+                tables[name] = layout.table("still" if still else "time")
+                if name not in outputs and name not in plan.kept:
+                    shapes[name] = (layout.rows if still else layout.total, buffer.width)
+        widths = {name: plan.forward.buffers[name].width for name in outputs}
+        split = kernel.split(layout, layout.rows)
+        return _Way(kernel, split, Binding(kernel, tables), Shelf(shapes, self.dtype), widths, {})
 
-    def _empty(self, rows: int, width: int) -> Tensor:
-        return workspace.empty((rows, width), self.dtype)
+    def _is_whole(self, state: str) -> bool:
+        """Whether all values of a state are kept, or only its last."""
+        return self.trains or state == self.plan.output
 
-    def _inputs(self, x: Tensor, masks: Sequence[Tensor], layout: Layout, time: str, reach: int) -> dict[str, Bound]:
-        bound = {"x": Bound(x, layout.table(time, 0, reach))}
-        for (name, each), mask in zip(self.plan.masks.items(), masks, strict=True):
-            bound[name] = Bound(mask, layout.table(time if each == "step" else "still", 0, reach))
-        return bound
-
-    def _final(self, state: Bound, depth: int, delayed: bool, layout: Layout, whole: bool) -> Tensor:
+    def _final(self, state: Any, buffers: Buffers, before: Tensor, layout: Layout) -> Tensor:
         """The last values of each sequence, newest first."""
-        assert state.before is not None
-        if layout.active is None and not delayed:
+        whole, depth = self._is_whole(state.name), state.depth
+        if layout.active is None and not state.delays:
             last = layout.total - layout.rows if whole else (layout.steps - 1) % (depth + 1) * layout.rows
-            return state.data[last : last + layout.rows].clone()
-        newest, row = layout.ends() - 1, torch.arange(layout.rows)
-        values = []
+            bytes_a_row = state.size * self.dtype.itemsize
+            final = torch.empty((layout.rows, state.size), dtype=self.dtype)
+            start = buffers.addresses[state.name] + last * bytes_a_row
+            ctypes.memmove(final.data_ptr(), start, layout.rows * bytes_a_row)
+            return final
         if layout.total == 0:
-            return (
-                state.before.view(depth, layout.rows, -1).transpose(0, 1).clone() if delayed else state.before.clone()
-            )
+            return before.view(depth, layout.rows, -1).transpose(0, 1).clone() if state.delays else before.clone()
+        newest, row, rows = layout.ends() - 1, torch.arange(layout.rows), buffers[state.name]
+        values = []
         for j in range(depth):
             t = newest - j
             there = layout.starts[t.clamp(min=0)] if whole else t % (depth + 1) * layout.rows
-            data = state.data[torch.where(t >= 0, there + row, 0)]
-            before = state.before.view(-1, state.data.shape[1])[((-1 - t).clamp(min=0) * layout.rows + row)]
-            values.append(torch.where((t >= 0)[:, None], data, before))
-        return torch.stack(values, 1) if delayed else values[0]
+            data = rows[torch.where(t >= 0, there + row, 0)]
+            early = before.view(-1, rows.shape[1])[((-1 - t).clamp(min=0) * layout.rows + row)]
+            values.append(torch.where((t >= 0)[:, None], data, early))
+        return torch.stack(values, 1) if state.delays else values[0]
 
     # ------------------------------------------------------------------------------------------ backward
 
@@ -156,104 +224,93 @@ class Compiled:
         wants_states: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
-        kernel, plan = self.backward_kernel, self.plan
+        plan, buffers = self.plan, Buffers()
+        cotangents = {"doutput": dy} | {f"d{n}": d for n, d in zip(plan.named.values(), dnamed, strict=True)}
+        for state, final in zip(plan.states, dfinals, strict=True):
+            cotangents[f"dfinal:{state.name}"] = _spread(final, layout) if final is not None and state.delays else final
+        way = self._backward_way(layout, tuple(name for name, d in cotangents.items() if d is None))
         given = dict(zip(self.weight_names, weights, strict=True))
-        reach = kernel.reach
-        bound = self._inputs(x, masks, layout, "time_back", reach)
-        self._bind_forward(bound, states, ran, layout, reach)
-        self._bind_cotangents(bound, dy, dfinals, dnamed, layout, reach)
-        for name, buffer in kernel.schedule.buffers.items():
-            if name not in bound:
-                still = buffer.kind == "scratch"
-                data = self._empty(layout.rows if still else layout.total, buffer.width)
-                bound[name] = Bound(data, layout.table("still" if still else "time_back", 0, reach))
-        packed = kernel.pack(given, kernel.split(layout, layout.rows))
-        sums = kernel.run(packed, layout, bound)
-        after = After(plan, self.runs, bound, given, layout)
+        self._put_inputs(buffers, x, masks)
+        before = self._put_forward(buffers, states, ran, layout)
+        buffers.lay_out(way.shelf, self._empty(way.shelf.numbers))
+        if "dx" in way.widths:
+            buffers.put("dx", workspace.empty((layout.total, way.widths["dx"]), self.dtype))
+        for name, value in (cotangents | way.zeros).items():
+            if value is not None:
+                buffers.put(name, value)
+        self._start_carries(buffers, dict(zip((s.name for s in plan.states), dfinals, strict=True)), layout)
+        packed = way.kernel.pack(given, way.split)
+        sums = way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
+        after = After(plan, self.runs, buffers, before, given, layout)
         dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
         return after.input(), dstates, [*self.summed(after), sums]
 
-    def gradients(self, pieces: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-        """Weight gradients from what `backward` gives: products over all steps, and the sums of the loop."""
-        found: dict[str, Tensor] = {}
-        shapes = {name: w.shape for name, w in zip(self.weight_names, weights, strict=True)}
+    def _backward_way(self, layout: Layout, missing: tuple[str, ...]) -> _Way:
+        key = (self, missing, threads_here())
+        if key not in layout.calls:
+            layout.calls[key] = self._new_backward_way(layout, missing)
+        return layout.calls[key]
 
-        def place(name: str) -> Tensor:
-            if name not in found:
-                found[name] = pieces[-1].new_zeros(shapes[name])
-            return found[name]
-
-        for run, piece in zip(self.runs, pieces[:-1], strict=True):
-            parts = piece.split([product.delta.width for product in run])
-            for product, part in zip(run, parts, strict=True):
-                matrix, part = product.matrix, part.t() if product.matrix.flipped else part
-                if matrix.weight not in found and part.shape == shapes[matrix.weight]:
-                    found[matrix.weight] = part
-                else:
-                    found[matrix.weight] = _added(place(matrix.weight), matrix, part)
-        assert self.plan.backward is not None
-        vectors = [vector for vector, _ in self.plan.backward.sums]
-        sums = pieces[-1].split([node.width for _, node in self.plan.backward.sums]) if vectors else ()
-        for vector, total in zip(vectors, sums, strict=True):
-            low, high = vector.rows
-            total = total if total.numel() == high - low else total.sum()
-            if vector.weight not in found and vector.col is None and total.numel() == shapes[vector.weight].numel():
-                found[vector.weight] = total.reshape(shapes[vector.weight])
-            else:
-                found[vector.weight] = _added_vector(place(vector.weight), vector, total)
-        return [place(name) for name in self.weight_names]
-
-    def _bind_forward(
-        self, bound: dict[str, Bound], states: Sequence[Tensor], ran: Ran, layout: Layout, reach: int
-    ) -> None:
-        histories = dict(zip(self.histories, ran.kept, strict=False)) | {self.plan.output: ran.y}
-        before = {s.name: _slots(v, s.depth) for s, v in zip(self.plan.states, states, strict=True)}
-        assert self.plan.backward is not None
-        for name, buffer in self.plan.backward.buffers.items():
+    def _new_backward_way(self, layout: Layout, missing: tuple[str, ...]) -> _Way:
+        kernel, plan, assumed = self.backward_kernel, self.plan, self.plan.backward
+        assert assumed is not None
+        reach = kernel.reach
+        time, still = layout.table("time_back", 0, reach), layout.table("still", 0, reach)
+        tables = {n: time for n in ("x", "doutput", *plan.kept, *plan.named.values())}
+        tables |= {n: time if each == "step" else still for n, each in plan.masks.items()}
+        tables |= {f"d{name}": time for name in plan.named.values()} | {"output": time}
+        tables |= {f"dfinal:{s.name}": time if s.delays else still for s in plan.states}
+        shapes: dict[str, tuple[int, int]] = {}
+        for (name, lag), buffer in plan.carries.items():
+            tables[buffer] = layout.table("carry_back", lag, reach)
+            size = next(s.size for s in plan.states if s.name == name)
+            shapes[buffer] = ((lag + 1) * layout.rows, size)
+        for name, buffer in assumed.buffers.items():
             if buffer.source:
-                table = layout.table("history_back", buffer.lag, reach)
-                bound[name] = Bound(histories[buffer.source], table, before[buffer.source])
-        times = dict(zip(self.plan.kept, ran.kept[len(self.histories) :], strict=True))
-        times |= dict(zip(self.plan.named.values(), ran.named, strict=True))
-        if self.plan.output == "output":
-            times["output"] = ran.y
-        for name, data in times.items():
-            bound[name] = Bound(data, layout.table("time_back", 0, reach))
+                tables[name] = layout.table("history_back", buffer.lag, reach)
+        for name, buffer in kernel.schedule.buffers.items():
+            if name not in tables:
+                scratch = buffer.kind == "scratch"
+                tables[name] = still if scratch else time
+                if name != "dx":
+                    shapes[name] = (layout.rows if scratch else layout.total, buffer.width)
+        alike = {name: torch.zeros(1, assumed.buffers[name].width, dtype=self.dtype) for name in missing}
+        tables |= dict.fromkeys(alike, still)
+        widths = {"dx": kernel.schedule.buffers["dx"].width} if "dx" in kernel.schedule.buffers else {}
+        binding, split = Binding(kernel, tables, alike), kernel.split(layout, layout.rows)
+        return _Way(kernel, split, binding, Shelf(shapes, self.dtype), widths, alike)
 
-    def _bind_cotangents(
-        self,
-        bound: dict[str, Bound],
-        dy: Tensor | None,
-        dfinals: Sequence[Tensor | None],
-        dnamed: Sequence[Tensor | None],
-        layout: Layout,
-        reach: int,
-    ) -> None:
+    @functools.cached_property
+    def _histories_read(self) -> list[tuple[str, str]]:
+        """The backward program's names for states of earlier steps, and the states."""
         assert self.plan.backward is not None
-        buffers = self.plan.backward.buffers
-        still = layout.table("still", 0, reach)
-        time = layout.table("time_back", 0, reach)
-        outputs = {"doutput": dy} | dict(zip((f"d{n}" for n in self.plan.named.values()), dnamed, strict=True))
-        for name, cotangent in outputs.items():
-            width = buffers[name].width
-            none = Bound(torch.zeros(1, width, dtype=self.dtype), still, stride=0)
-            bound[name] = none if cotangent is None else Bound(cotangent, time)
-        for state, final in zip(self.plan.states, dfinals, strict=True):
-            name, carried = f"dfinal:{state.name}", [k for k in self.plan.carries.items() if k[0][0] == state.name]
-            shape = state.shape(layout.rows)
-            if state.delays:
-                value = torch.zeros(shape, dtype=self.dtype) if final is None else final
-                bound[name] = Bound(_spread(value, layout), time)
-            elif name in self.backward_kernel.tables.buffers:
-                bound[name] = Bound(torch.zeros(shape, dtype=self.dtype) if final is None else final, still)
-            for (_, lag), buffer in carried:
-                data = torch.zeros(lag + 1, layout.rows, state.size, dtype=self.dtype)
-                if final is not None and not state.delays:
-                    data.copy_(final.expand_as(data))
-                bound[buffer] = Bound(data.view(-1, state.size), layout.table("carry_back", lag, reach))
+        return [(name, buffer.source) for name, buffer in self.plan.backward.buffers.items() if buffer.source]
+
+    def _put_forward(self, buffers: Buffers, states: Sequence[Tensor], ran: Ran, layout: Layout) -> dict[str, Tensor]:
+        """What the forward pass left, and what the states were before the first step."""
+        assert ran.kept is not None
+        buffers.lay_out(self._kept(layout), ran.kept)
+        buffers.put(self.plan.output, ran.y)
+        for name, value in zip(self.plan.named.values(), ran.named, strict=True):
+            buffers.put(name, value)
+        before = {s.name: _slots(value) for s, value in zip(self.plan.states, states, strict=True)}
+        for name, state in self._histories_read:
+            buffers.alias(name, state)
+        return {name: before[state] for name, state in self._histories_read}
+
+    def _start_carries(self, buffers: Buffers, dfinals: dict[str, Tensor | None], layout: Layout) -> None:
+        """A carry starts from the cotangent of the final state; that of a delayed one meets it on the way."""
+        for (name, lag), buffer in self.plan.carries.items():
+            state, final = next(s for s in self.plan.states if s.name == name), dfinals[name]
+            start, size = buffers.addresses[buffer], layout.rows * state.size * self.dtype.itemsize
+            if final is None or state.delays:
+                ctypes.memset(start, 0, (lag + 1) * size)
+                continue
+            for slot in range(lag + 1):
+                ctypes.memmove(start + slot * size, final.data_ptr(), size)
 
 
-def _slots(initial: Tensor, depth: int) -> Tensor:
+def _slots(initial: Tensor) -> Tensor:
     """(B, depth, size), newest first → (depth, B, size)."""
     return initial.transpose(0, 1).contiguous() if initial.dim() == 3 else initial.contiguous()
 
@@ -267,18 +324,3 @@ def _spread(final: Tensor, layout: Layout) -> Tensor:
         there = t >= 0
         spread[layout.starts[t[there]] + row[there]] += final[there, j]
     return spread
-
-
-def _added(total: Tensor, matrix: Matrix, part: Tensor) -> Tensor:
-    total = total.clone()
-    total[slice(*matrix.rows), slice(*matrix.cols)] += part
-    return total
-
-
-def _added_vector(total: Tensor, vector: Vector, part: Tensor) -> Tensor:
-    total, (low, high) = total.clone(), vector.rows
-    if vector.col is not None:
-        total[low:high, vector.col] += part
-    else:
-        total.view(-1)[low:high] += part
-    return total

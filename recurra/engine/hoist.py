@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import workspace
+from .memory import Buffers
 from .nodes import Load, Matrix, Node, below
 from .plan import Buffer, Out, Program
 
@@ -31,15 +31,12 @@ class Hoisted:
     def width(self) -> int:
         return sum(matrix.wide for _, matrix in self.products.values())
 
-    def fill(self, x: Tensor, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The buffers, (rows of all steps, width)."""
-        found = {}
+    def fill(self, buffers: Buffers, weights: Mapping[str, Tensor]) -> None:
+        """Fill the buffers, (rows of all steps, width)."""
+        x = buffers["x"]
         for name, (load, matrix) in self.products.items():
-            weight = weights[matrix.weight][slice(*matrix.rows), slice(*matrix.cols)]
-            out = workspace.empty((x.shape[0], matrix.wide), x.dtype)
-            columns = x[:, load.offset : load.offset + matrix.deep]
-            found[name] = torch.mm(columns, weight if matrix.flipped else weight.t(), out=out)
-        return found
+            columns = x if matrix.deep == x.shape[1] else x[:, load.offset : load.offset + matrix.deep]
+            torch.mm(columns, matrix.of(weights).t(), out=buffers[name])
 
 
 def hoisted(program: Program) -> Hoisted:

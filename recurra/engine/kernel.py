@@ -4,7 +4,7 @@ import ctypes
 import os
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -68,16 +68,6 @@ _FIXED = (
     "far",
     "multiplies",
 )
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A buffer bound to memory."""
-
-    data: Tensor
-    table: Table
-    before: Tensor | None = None
-    stride: int | None = None
 
 
 @dataclass(frozen=True)
@@ -225,30 +215,30 @@ class Kernel:
 
     # ------------------------------------------------------------------------------------------ the call
 
-    def run(self, packed: "Packed", layout: Layout, buffers: Mapping[str, Bound]) -> Tensor:
+    def run(self, packed: "Packed", layout: Layout, numbers: array) -> Tensor:
         """Run the loop over time. Gives the sums over all rows, one after the other as in `schedule.sums`."""
-        totals = self.launch(packed, layout, [n for name in self.tables.buffers for n in _entry(buffers[name])])
+        sums = self.launch(packed, layout, numbers)
+        if sums is None:
+            return self.constants[:0]
+        totals = sums[:, 1].sum(0) if packed.split.threads > 1 else sums[0, 1]
         return totals if self.dense_sums is None else totals[self.dense_sums]
 
-    def launch(self, packed: "Packed", layout: Layout, entries: list[int]) -> Tensor:
+    def launch(self, packed: "Packed", layout: Layout, numbers: array) -> Tensor | None:
         """Run, each buffer given as four numbers: address, stride, where its table is, where what was before is."""
-        key, threads = (self, packed.split), packed.split.threads
-        fixed = layout.calls.get(key)
+        fixed = layout.calls.get((self, packed.split))
         if fixed is None:
-            fixed = layout.calls[key] = self._fixed(packed, layout)
-        sums = torch.zeros(threads, 2, self.sums_stride, dtype=self.dtype) if self.sums_stride else self.constants
-        rowsums, meeting = self.constants, self.widths  # anything, where there are none
+            fixed = layout.calls[self, packed.split] = self._fixed(packed, layout)
+        sums = rowsums = meeting = None
+        if self.sums_stride:
+            sums = torch.zeros(packed.split.threads, 2, self.sums_stride, dtype=self.dtype)
         if self.schedule.rowsums:
             rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
         if packed.split.by_unit:
-            meeting = torch.zeros(8 * threads, dtype=torch.int64)
-        listed = array("q", entries)
-        last = (sums.data_ptr(), rowsums.data_ptr(), meeting.data_ptr())
-        call = struct.pack("6q", listed.buffer_info()[0], packed.vector_list[1], packed.pack_list[1], *last)
+            meeting = torch.zeros(8 * packed.split.threads, dtype=torch.int64)
+        places = (0 if place is None else place.data_ptr() for place in (sums, rowsums, meeting))
+        call = struct.pack("6q", numbers.buffer_info()[0], packed.vector_list[1], packed.pack_list[1], *places)
         self.library.run(call + fixed.numbers)
-        if not self.sums_stride:
-            return sums[:0]
-        return sums[:, 1].sum(0) if threads > 1 else sums[0, 1]
+        return sums
 
     def _fixed(self, packed: "Packed", layout: Layout) -> "_Fixed":
         """What every call with this layout and these threads has in common."""
@@ -278,6 +268,25 @@ class Kernel:
         }
         numbers = struct.pack(f"{len(_FIXED)}q", *(values[name] for name in _FIXED))
         return _Fixed(numbers, shares, (bounds, active, tiles))
+
+
+class Binding:
+    """What a call says of a kernel's buffers but for their addresses: four numbers each."""
+
+    def __init__(self, kernel: Kernel, tables: Mapping[str, Table], alike: Container[str] = ()):
+        """`alike`: buffers of one row that stands for all."""
+        self.numbers, self.names, self.tables = array("q"), list(kernel.tables.buffers), dict(tables)
+        for name in self.names:
+            stride = 0 if name in alike else kernel.schedule.buffers[name].width
+            self.numbers.extend((0, stride, tables[name].pointer, 0))
+
+    def __call__(self, addresses: Mapping[str, int], before: Mapping[str, Tensor]) -> array:
+        numbers = self.numbers[:]
+        for i, name in enumerate(self.names):
+            numbers[4 * i] = addresses[name]
+            if name in before:
+                numbers[4 * i + 3] = before[name].data_ptr()
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -311,11 +320,6 @@ def _address(content: bytes) -> int:
 def _aligned(tensor: Tensor) -> Tensor:
     assert tensor.data_ptr() % 64 == 0, "torch's allocator aligns to 64 bytes"
     return tensor
-
-
-def _entry(bound: Bound) -> tuple[int, int, int, int]:
-    stride = bound.data.shape[-1] if bound.stride is None else bound.stride
-    return bound.data.data_ptr(), stride, bound.table.pointer, 0 if bound.before is None else bound.before.data_ptr()
 
 
 def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, int, int, int]:

@@ -36,6 +36,10 @@ class Layout:
         self.known: dict[tuple, Table] = {}
         self.calls: dict[Any, Any] = {}  # what a kernel has worked out for this layout
 
+    def shape(self, width: int) -> tuple[int, ...]:
+        """Of a tensor that has all rows of all steps."""
+        return (self.steps, self.rows, width) if self.active is None else (self.total, width)
+
     def table(self, kind: str, distance: int = 0, reach: int = 0) -> Table:
         key = (kind, distance, reach)
         if key not in self.known:

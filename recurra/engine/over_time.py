@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from . import build, workspace
-from .kernel import REALS, WORTH_THREADS, Bound, _address, threads_here
+from .kernel import REALS, WORTH_THREADS, _address, threads_here
 from .layout import Layout
+from .memory import Buffers
 from .plan import Plan, Product
 from .render import products_source
 
@@ -40,33 +41,34 @@ class After:
         self,
         plan: Plan,
         grouped: list[list[Product]],
-        bound: dict[str, Bound],
+        buffers: Buffers,
+        before: dict[str, Tensor],
         given: dict[str, Tensor],
         layout: Layout,
     ):
-        self.plan, self.runs, self.bound, self.given, self.layout = plan, grouped, bound, given, layout
-        self.dtype = bound["x"].data.dtype
+        self.plan, self.runs, self.given, self.layout = plan, grouped, given, layout
+        self.buffers, self.before = buffers, before  # `before`: what a buffer of a state held before the first step
+        self.dtype = next(iter(given.values())).dtype
 
     def delta(self, run: list[Product]) -> Tensor:
         first, last = run[0].delta, run[-1].delta
-        return self.bound[first.buffer].data[:, first.offset : last.offset + last.width]
+        return self.buffers[first.buffer][:, first.offset : last.offset + last.width]
 
     # ------------------------------------------------------------------------------------------ matrices
 
     def by_torch(self, run: list[Product]) -> Tensor:
         """The gradient of a run's matrices as one product of torch's."""
         delta, load, layout = self.delta(run), run[0].operand, self.layout
-        source = self.bound[load.buffer]
+        source = self.buffers[load.buffer]
         columns = slice(load.offset, load.offset + run[0].matrix.deep)
         if run[0].state is None:
-            return self._product(delta.t(), source.data[:, columns])
+            return self._product(delta.t(), source[:, columns])
         lag, rows = run[0].lag, layout.rows
-        assert source.before is not None
-        before = source.before.view(-1, rows, source.data.shape[1])
+        before = self.before[load.buffer].view(-1, rows, source.shape[1])
         if layout.active is not None:
-            return self._product(delta.t(), _earlier(source.data, before, lag, layout)[:, columns])
+            return self._product(delta.t(), _earlier(source, before, lag, layout)[:, columns])
         shift = min(lag, layout.steps) * rows
-        total = self._product(delta[shift:].t(), source.data[: layout.total - shift, columns])
+        total = self._product(delta[shift:].t(), source[: layout.total - shift, columns])
         for t in range(min(lag, layout.steps)):
             total.addmm_(delta[t * rows : (t + 1) * rows].t(), before[lag - 1 - t][:, columns])
         return total
@@ -77,14 +79,12 @@ class After:
     def stretches(self, run: list[Product]) -> list[int]:
         """Where the operand of each row of δ lies: (address, stride, first row of δ, rows), one after the other."""
         load, layout = run[0].operand, self.layout
-        source = self.bound[load.buffer]
-        stride, size = source.data.shape[1], source.data.element_size()
-        data = source.data.data_ptr() + load.offset * size
+        stride, size = self.buffers.width(load.buffer), self.dtype.itemsize
+        data = self.buffers.addresses[load.buffer] + load.offset * size
         if run[0].state is None:
             return [data, stride, 0, layout.total]
         lag, rows = run[0].lag, layout.rows
-        assert source.before is not None
-        before = source.before.data_ptr() + load.offset * size
+        before = self.before[load.buffer].data_ptr() + load.offset * size
         starts, counts = (layout.starts.tolist(), layout.counts.tolist()) if layout.active is not None else ([], [])
         found = []
         for t in range(min(lag, layout.steps)):
@@ -101,8 +101,8 @@ class After:
     def input(self) -> Tensor | None:
         if not self.plan.needs_x:
             return None
-        given = self.bound.get("dx")
-        width = self.bound["x"].data.shape[1]
+        given = self.buffers["dx"] if "dx" in self.buffers else None
+        width = self.buffers.width("x")
         total = self._input_start(given, width)
         fresh = given is None
         for run in self.runs:
@@ -116,7 +116,7 @@ class After:
                 fresh = False
         return total
 
-    def _input_start(self, given: Bound | None, width: int) -> Tensor:
+    def _input_start(self, given: Tensor | None, width: int) -> Tensor:
         """Zeros, or what the loop itself gave."""
         covered: set[int] = set()
         if given is not None:
@@ -125,8 +125,8 @@ class After:
                 if out.buffer == "dx":
                     covered |= set(range(out.offset, out.offset + out.node.width))
             for column in set(range(width)) - covered:
-                given.data[:, column] = 0
-            return given.data
+                given[:, column] = 0
+            return given
         whole = any(p.operand.buffer == "x" and p.matrix.deep == width for p in self.plan.products)
         shape = (self.layout.total, width)
         return workspace.empty(shape, self.dtype) if whole else workspace.zeros(shape, self.dtype)
@@ -142,11 +142,11 @@ class After:
                 running = at.stop - at.start
                 if (name, lag) in self.plan.carries:
                     slot = (steps - 1 - t) % (lag + 1) * rows
-                    place[:running] += self.bound[self.plan.carries[name, lag]].data[slot : slot + running]
+                    place[:running] += self.buffers[self.plan.carries[name, lag]][slot : slot + running]
                 for product in self.plan.products:
                     if product.state == name and product.lag == lag:
                         low, delta = product.operand.offset, product.delta
-                        here = self.bound[delta.buffer].data[at, delta.offset : delta.offset + delta.width]
+                        here = self.buffers[delta.buffer][at, delta.offset : delta.offset + delta.width]
                         place[:running, low : low + product.matrix.deep] += here @ product.matrix.of(self.given)
         if final is not None:
             self._pass_through(total, final)
@@ -177,35 +177,35 @@ def _earlier(data: Tensor, before: Tensor, lag: int, layout: Layout) -> Tensor:
 class OverTime:
     """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
 
-    def __init__(self, dtype: torch.dtype):
+    def __init__(self, grouped: list[list[Product]], dtype: torch.dtype):
         self.dtype = dtype
         self.library = build.load(products_source(REALS[dtype]))
         self.deep = ctypes.c_int64.in_dll(self.library, "deep_rows").value
         self.beside = ctypes.c_int64.in_dll(self.library, "beside_columns").value
         vector = ctypes.c_int64.in_dll(self.library, "vector_width").value
         self.tile = vector * ctypes.c_int64.in_dll(self.library, "tile_width").value
+        self.work = sum(p.matrix.wide * p.matrix.deep for run in grouped for p in run)  # multiplications a row
+        self.shapes = [(sum(p.delta.width for p in run), run[0].matrix.deep) for run in grouped]
+        self.groups: dict[tuple[str, int, int], list[int]] = {}  # runs of the same columns of δ
+        for i, run in enumerate(grouped):
+            first, last = run[0].delta, run[-1].delta
+            self.groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
 
     def __call__(self, after: After) -> list[Tensor]:
         """One tensor a run, (columns of δ, columns of the operand)."""
-        threads, rows = threads_here(), after.layout.total
-        work = sum(p.matrix.wide * p.matrix.deep for run in after.runs for p in run) * rows
-        threads = threads if work >= WORTH_THREADS else 1
-        found: list[Tensor | None] = [None] * len(after.runs)
-        groups: dict[tuple[str, int, int], list[int]] = {}  # runs of the same columns of δ
-        for i, run in enumerate(after.runs):
-            first, last = run[0].delta, run[-1].delta
-            groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
+        rows, size = after.layout.total, self.dtype.itemsize
+        threads = threads_here() if self.work * rows >= WORTH_THREADS else 1
+        found: list[Tensor | None] = [None] * len(self.shapes)
         gradients, alive, room = [], [], 0
-        for (buffer, low, high), members in groups.items():
-            columns = [after.runs[i][0].matrix.deep for i in members]
-            if sum(columns) * (high - low) * self.dtype.itemsize > ROOMY * threads:
+        for (buffer, low, high), members in self.groups.items():
+            columns = [self.shapes[i][1] for i in members]
+            if sum(columns) * (high - low) * size > ROOMY * threads:
                 continue
-            for i, count in zip(members, columns, strict=True):
-                found[i] = workspace.empty((high - low, count), self.dtype)
-            delta = after.bound[buffer].data
+            for i in members:
+                found[i] = workspace.empty(self.shapes[i], self.dtype)
             targets = self._targets(after, members, [found[i] for i in members], alive)
-            address = delta.data_ptr() + low * self.dtype.itemsize
-            gradients += [address, delta.shape[1], high - low, rows, targets, len(members)]
+            address, stride = after.buffers.addresses[buffer] + low * size, after.buffers.width(buffer)
+            gradients += [address, stride, high - low, rows, targets, len(members)]
             room = max(room, self._room(high - low, columns, threads))
         if gradients:
             self._call(gradients, threads, room)

@@ -4,7 +4,9 @@ The call is prepared once and kept with the cell. It is good for as long as ever
 same version, and every plain attribute of the cell has the same value; else it is prepared again.
 """
 
-from collections.abc import Callable, Sequence
+import ctypes
+from array import array
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,8 +21,6 @@ from .layout import dense
 from .scan import Sequences, _setting, choose
 
 _STREAMS: WeakKeyDictionary[Cell, dict[tuple[int, torch.dtype], "Stream"]] = WeakKeyDictionary()
-
-Entry = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], tuple[int, ...]]  # of (x, old states, new ones)
 
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
@@ -96,25 +96,33 @@ class Stream:
         self._lay_out(made)
 
     def _lay_out(self, made: Compiled) -> None:
-        """Where each buffer of the kernel comes from."""
-        names, plan = [s.name for s in made.plan.states], made.plan
-        buffers = self.kernel.schedule.buffers
-        self.output = names.index(plan.output) if plan.output in names else None
-        self.more: list[tuple[int, int]] = []  # of what is neither x nor a state: a buffer's number and its width
-        self.entries: list[Entry] = []
+        """Where each buffer of the kernel comes from: x, what is written, what was there before."""
+        plan, widths = made.plan, self.kernel.schedule.buffers
+        names = [s.name for s in plan.states]
+        self.rooms = [*self.shapes]  # of what is written: the states, then the rest
+        self.of_x: list[int] = []  # places of addresses among the numbers of a call
+        self.of_room: list[tuple[int, int]] = []  # a place, and which room's address it takes
+        self.of_old: list[tuple[int, int]] = []  # a place, and which old state's
+        numbers: list[int] = []
         still = self.layout.table("still").pointer
-        for i, name in enumerate(self.kernel.tables.buffers):
+        for name in self.kernel.tables.buffers:
+            place = len(numbers)
             if name == "x":
-                self.entries.append(_of_x(still))
+                self.of_x.append(place)
+                numbers += [0, widths[name].width, still, 0]
             elif name in names:
-                table = self.layout.table("history", 1, 1).pointer
-                self.entries.append(_of_state(names.index(name), plan.states[names.index(name)].size, table))
+                self.of_room.append((place, names.index(name)))
+                self.of_old.append((place + 3, names.index(name)))
+                numbers += [0, widths[name].width, self.layout.table("history", 1, 1).pointer, 0]
             else:
-                self.more.append((i, buffers[name].width))
-                self.entries.append(_of_more(len(names) + len(self.more) - 1, buffers[name].width, still))
-        self.output_place = len(names) + next(
-            (k for k, (i, _) in enumerate(self.more) if list(self.kernel.tables.buffers)[i] == plan.output), 0
-        )
+                self.of_room.append((place, len(self.rooms)))
+                self.rooms.append((self.rows, widths[name].width))
+                numbers += [0, widths[name].width, still, 0]
+            if name == plan.output:
+                self.output = self.of_room[-1][1]
+        self.numbers = array("q", numbers)
+        self.output_shape = self.rooms[self.output][-2:]
+        self.output_bytes = self.rows * self.output_shape[1] * self.dtype.itemsize
 
     def is_good(self, cell: Cell) -> bool:
         """Whether nothing has changed that a step depends on: the weights, or what it may branch on."""
@@ -139,22 +147,17 @@ class Stream:
 
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         x, old = x.contiguous(), [s.contiguous() for s in states]
-        new = [torch.empty_like(s) for s in old]
-        room = [*new, *(torch.empty(self.rows, width, dtype=self.dtype) for _, width in self.more)]
-        numbers: list[int] = []
-        for entry in self.entries:
-            numbers += entry(x, old, room)
+        rooms = [torch.empty(shape, dtype=self.dtype) for shape in self.rooms]
+        numbers = self.numbers[:]
+        for place in self.of_x:
+            numbers[place] = x.data_ptr()
+        for place, room in self.of_room:
+            numbers[place] = rooms[room].data_ptr()
+        for place, state in self.of_old:
+            numbers[place] = old[state].data_ptr()
         self.kernel.launch(self.packed, self.layout, numbers)
-        return (room[self.output_place] if self.output is None else new[self.output][0].clone()), new
-
-
-def _of_x(table: int) -> Entry:
-    return lambda x, old, room: (x.data_ptr(), x.shape[1], table, 0)
-
-
-def _of_state(index: int, size: int, table: int) -> Entry:
-    return lambda x, old, room: (room[index].data_ptr(), size, table, old[index].data_ptr())
-
-
-def _of_more(index: int, width: int, table: int) -> Entry:
-    return lambda x, old, room: (room[index].data_ptr(), width, table, 0)
+        new, y = rooms[: len(old)], rooms[self.output]
+        if self.output < len(old):  # writing to the output must not change the state
+            y = torch.empty(self.output_shape, dtype=self.dtype)
+            ctypes.memmove(y.data_ptr(), rooms[self.output].data_ptr(), self.output_bytes)
+        return y, new

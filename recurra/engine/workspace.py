@@ -40,7 +40,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     lease = _bytes(size).from_buffer(region)
     weakref.finalize(lease, _give_back, size, region).atexit = False  # pyrefly: ignore
     place = next(_turn) * APART
-    return torch.frombuffer(lease, dtype=dtype, count=count, offset=place).view(tuple(shape))
+    return torch.frombuffer(lease, dtype=dtype, count=count, offset=place).resize_(tuple(shape))  # not a view
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
