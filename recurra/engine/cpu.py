@@ -86,9 +86,12 @@ class Compiled:
         return OverTime(self.runs, self.dtype)
 
     @functools.cached_property
-    def gradients(self) -> Assembly:
-        """Weight gradients from what `backward` gives."""
+    def _assembly(self) -> Assembly:
         return Assembly(self.plan, self.weight_names, self.runs)
+
+    def gradients(self, pieces: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+        """Weight gradients from what `backward` gives."""
+        return self._assembly(pieces, weights)
 
     @property
     def trains(self) -> bool:
@@ -256,9 +259,9 @@ class Compiled:
         assert assumed is not None
         reach = kernel.reach
         time, still = layout.table("time_back", 0, reach), layout.table("still", 0, reach)
-        tables = {n: time for n in ("x", "doutput", *plan.kept, *plan.named.values())}
+        named = [*plan.named.values(), *(f"d{name}" for name in plan.named.values())]
+        tables = dict.fromkeys(("x", "output", "doutput", *plan.kept, *named), time)
         tables |= {n: time if each == "step" else still for n, each in plan.masks.items()}
-        tables |= {f"d{name}": time for name in plan.named.values()} | {"output": time}
         tables |= {f"dfinal:{s.name}": time if s.delays else still for s in plan.states}
         shapes: dict[str, tuple[int, int]] = {}
         for (name, lag), buffer in plan.carries.items():

@@ -101,10 +101,8 @@ class After:
     def input(self) -> Tensor | None:
         if not self.plan.needs_x:
             return None
-        given = self.buffers["dx"] if "dx" in self.buffers else None
-        width = self.buffers.width("x")
-        total = self._input_start(given, width)
-        fresh = given is None
+        width, fresh = self.buffers.width("x"), "dx" not in self.buffers
+        total = self._input_start(None if fresh else self.buffers["dx"], width)
         for run in self.runs:
             if run[0].operand.buffer == "x":
                 stacked = torch.cat([p.matrix.of(self.given) for p in run])
