@@ -15,13 +15,14 @@ from recurra.engine.nodes import TABLE
 TESTS = Path(__file__).parent.parent
 QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing"]
 REST = [n for n in sorted(rc.registry()) if n not in (*QUICK, "unitary_rnn")]
+WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch
 
 
-def run_in_the_interpreter(names: list[str]) -> None:
+def run_in_the_interpreter(tier: str, names: list[str]) -> None:
     """Triton must hear of its interpreter before anybody imports it: a process of its own."""
     path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     child = subprocess.run(
-        [sys.executable, TESTS / "gpu" / "interpreted.py", *names],
+        [sys.executable, TESTS / "gpu" / "interpreted.py", tier, *names],
         env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -35,11 +36,17 @@ def test_every_operation_of_the_table_can_be_written():
     assert set(EXPRESSIONS) | {"pow", "clamp"} == set(TABLE)
 
 
-def test_a_few_cells():
-    run_in_the_interpreter(QUICK)
+@pytest.mark.parametrize("tier", ["by kernel", "by steps"])
+def test_a_few_cells(tier: str):
+    run_in_the_interpreter(tier, QUICK)
+
+
+def test_many_programs_step_by_step():
+    run_in_the_interpreter("by steps", WIDE)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("tier", ["by kernel", "by steps"])
 @pytest.mark.parametrize("names", [REST[::3], REST[1::3], REST[2::3], [cell.__name__ for cell in STRANGE]])
-def test_every_other_cell(names: list[str]):
-    run_in_the_interpreter(names)
+def test_every_other_cell(names: list[str], tier: str):
+    run_in_the_interpreter(tier, names)

@@ -1,9 +1,10 @@
 """The GPU's kernels in Triton's interpreter, for cells named on the command line: equal to the plain loop, or an error.
 
-    TRITON_INTERPRET=1 python tests/gpu/interpreted.py lstm gru Delays …
+    TRITON_INTERPRET=1 python tests/gpu/interpreted.py "by steps" lstm gru Delays lstm:150 …
 
-Triton must hear of its interpreter before it is imported, so this is a program of its own. One program computes all
-columns here, for the interpreter runs programs one after another; that programs find each other is tested on a card.
+Triton must hear of its interpreter before it is imported, so this is a program of its own. Of the one kernel for all
+steps, one program computes all columns here, for the interpreter runs programs one after another; that programs find
+each other is tested on a card. Kernels of single steps have any number of programs; a layer of 150 has two a row.
 """
 
 import sys
@@ -16,9 +17,10 @@ from torch import Tensor
 import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
-from recurra.engine.gpu import tiers
+from recurra.engine.gpu import tiers, window
 from recurra.engine.gpu.run import OnGpu
-from recurra.engine.plan import plan
+from recurra.engine.lowering import Unsupported
+from recurra.engine.plan import Plan, plan
 from recurra.engine.reference import Sequences
 from recurra.engine.traced import _trace_apart
 
@@ -34,38 +36,48 @@ class Competing(Cell):
         return h + torch.softmax(self.a(x, h), -1) * torch.tanh(self.b(x, h))
 
 
-def made(name: str) -> Cell:
+def made(name: str, units: int) -> Cell:
     if name in rc.registry():
-        return rc.layer(name, 5, 6).sheets[0]
-    return Competing(5, 6) if name == "Competing" else getattr(strange_cells, name)(5, 6)
+        return rc.layer(name, 5, units).sheets[0]
+    return Competing(5, units) if name == "Competing" else getattr(strange_cells, name)(5, units)
 
 
-def check(cell: Cell, ragged: bool, steps: int = 4, batch: int = 3) -> None:
+def planned(cell: Cell) -> Plan:
+    """With every named value, unless one of them is a constant, which no compiled engine names."""
+    step = _trace_apart(cell)
+    try:
+        return plan(cell, step, train=True, needs_x=True, named=True)
+    except Unsupported:
+        return plan(cell, step, train=True, needs_x=True)
+
+
+def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
     x = torch.randn(steps, batch, cell.input_size, requires_grad=True)
     states = [
         fresh if spec.name == TIME else (0.3 * torch.randn_like(fresh)).requires_grad_()
         for spec, fresh in zip(cell.carried, cell.initial_state(batch, x), strict=True)
     ]
-    lengths = torch.tensor([steps, 2, 1]) if ragged else None
+    lengths = torch.tensor([steps, 2, 1]).repeat(batch)[:batch] if ragged else None
     masks = cell.draw_masks(steps, batch, x)
-    expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths))
-    made = OnGpu(plan(cell, _trace_apart(cell), train=True, needs_x=True), torch.float32)
+    expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths), keep_trace=True)
+    made = OnGpu(planned(cell), torch.float32)
     hoisted = made.prologue(cell.weights())
     given = [masks[n] for n in made.plan.masks], [w.detach() for w in hoisted], lengths
     with torch.no_grad():
         y, *rest = made.forward(x, states, *given)
-    finals, kept = rest[: len(states)], rest[len(states) :]
-    torch.testing.assert_close(y, expected.y, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(finals, list(expected.state), rtol=1e-5, atol=1e-5)
+    count = len(states) + len(made.plan.named)
+    finals, named, kept = rest[: len(states)], rest[len(states) : count], rest[count:]
+    assert expected.trace is not None
+    pulled = [expected.y, *expected.state, *(expected.trace[name] for name in made.plan.named)]
+    torch.testing.assert_close([y, *finals, *named], pulled, rtol=1e-5, atol=1e-5)
 
-    pulled = [expected.y, *(s for s in expected.state if s.requires_grad)]
-    cotangents = [torch.randn_like(v) for v in pulled]
+    cotangents = [torch.randn_like(v) if v.requires_grad else None for v in pulled]
     wanted = [x, *(s for s in states if s.requires_grad), *cell.parameters()]
-    truth = torch.autograd.grad(pulled, wanted, cotangents, allow_unused=True)
-    of_states = iter(cotangents[1:])
-    dfinals = [next(of_states) if s.requires_grad else None for s in expected.state]
+    pairs = [(v, c) for v, c in zip(pulled, cotangents, strict=True) if c is not None]
+    truth = torch.autograd.grad([v for v, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True)
+    parts = cotangents[0], cotangents[1 : 1 + len(states)], cotangents[1 + len(states) :]
     with torch.no_grad():
-        found = made.backward((cotangents[0], dfinals, []), x, states, *given, (y, [], kept), True)
+        found = made.backward(parts, x, states, *given, (y, named, kept), True)
         dx, dstates = found[0], found[1 : 1 + len(states)]
         dweights = made.gradients(found[1 + len(states) :], given[1])
     through = [(h, d) for h, d in zip(hoisted, dweights, strict=True) if h.requires_grad]
@@ -81,10 +93,12 @@ def check(cell: Cell, ragged: bool, steps: int = 4, batch: int = 3) -> None:
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy's word for what where() drops
-    for name in sys.argv[1:]:
-        for tier in ("by kernel", "by steps"):
-            for ragged in (False, True):
-                torch.manual_seed(0)
-                print(name, tier, "ragged" if ragged else "", flush=True)
-                with tiers.only(tier):
-                    check(made(name), ragged)
+    window.STEPS = 2  # so that five steps are windows of two, two and one
+    tier, *cases = sys.argv[1:]
+    for case in cases:
+        name, _, units = case.partition(":")
+        for ragged in (False, True):
+            torch.manual_seed(0)
+            print(case, "ragged" if ragged else "", flush=True)
+            with tiers.only(tier):
+                check(made(name, int(units or 6)), ragged, steps=5, batch=11 if units else 3)

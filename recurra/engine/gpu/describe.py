@@ -4,7 +4,9 @@ import torch
 
 from ..schedule import Schedule
 from .run import OnGpu
+from .stepwise import Steps
 from .tiling import Tiling, is_x
+from .window import STEPS
 
 PLACES = {
     "registers": "its weights stay in registers",
@@ -16,14 +18,24 @@ PLACES = {
 def described(made: OnGpu, batch: int, device: torch.device, source: bool) -> list[str]:
     lines = ["  before the loop: one product of x with the weights of all gates, for all steps"]
     for backward, chosen in _programs(made):
-        shape = made.tiling(backward, batch, device)
-        assert shape is not None
-        lines += [f"  {'backward' if backward else 'forward'}, one kernel for all steps:", *_shape(shape, batch)]
-        lines += _stages(chosen)
+        way, reason = "backward" if backward else "forward", made.why_by_steps(backward, batch, device)
+        loop = made.loop(backward, batch, False, device)
+        if isinstance(loop, Steps):
+            lines += [f"  {way}, step by step: {reason}", *_by_steps(loop)]
+        else:
+            lines += [f"  {way}, one kernel for all steps:", *_shape(loop.tiling, batch), *_stages(chosen)]
         if source:
-            lines += ["", made.loop(backward, batch, False, device).rendered.text]
+            lines += ["", loop.rendered.text]
     if made.trains:
         lines.append(f"  after the loop: {len(made.runs)} products over all steps, the gradients of the weights")
+    return lines
+
+
+def _by_steps(loop: Steps) -> list[str]:
+    lines = [f"    graphs of up to {STEPS} steps, captured once, over memory of their own"]
+    for number, stage in enumerate(loop.rendered.stages, 1):
+        lines += [f"    {number}. one product: {p.deep} → {p.wide} columns" for p in stage.products]
+        lines.append(f"    {number}. one kernel over {stage.width} columns")
     return lines
 
 

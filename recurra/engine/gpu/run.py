@@ -81,7 +81,7 @@ class OnGpu:
         self.runs = self.shared.runs if plan.backward is not None else []
         self.loops: dict[Any, Loop | Steps] = {}  # by what is asked for
         self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
-        self.by_steps: dict[bool, Steps] = {}
+        self.by_steps: dict[tuple[bool, str], Steps] = {}
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
         self.stacked: tuple[list[int], list[weakref.ref[Tensor]], Tensor] | None = None
 
@@ -143,7 +143,7 @@ class OnGpu:
         self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device
     ) -> Loop | Steps:
         if self.why_by_steps(backward, batch, device):
-            return self._by_steps(backward)
+            return self._by_steps(backward, precision)
         shape = self.tiling(backward, batch, device)
         assert shape is not None
         return self._one_kernel(backward, shape, ragged, precision, device)
@@ -161,12 +161,12 @@ class OnGpu:
         rendered = render(chosen, self.plan, shape, kind)
         return Loop(rendered, shape, _loaded(rendered.text).kernel)
 
-    def _by_steps(self, backward: bool) -> Steps:
-        if backward not in self.by_steps:
+    def _by_steps(self, backward: bool, precision: str) -> Steps:
+        if (backward, precision) not in self.by_steps:
             chosen = self.backward_schedule if backward else self.forward_schedule
             made = stepwise_text.render(chosen, self.plan, backward, self.trains, 8 * self.dtype.itemsize)
-            self.by_steps[backward] = Steps(made, _loaded(made.text), backward, self.dtype)
-        return self.by_steps[backward]
+            self.by_steps[backward, precision] = Steps(made, _loaded(made.text), backward, self.dtype)
+        return self.by_steps[backward, precision]
 
     def _refuse(self, *loop: Any) -> None:
         """From now on, this loop runs step by step."""

@@ -23,7 +23,7 @@ class Steps:
 
     def __init__(self, rendered: Stepwise, kernels: ModuleType, backward: bool, dtype: torch.dtype):
         self.rendered, self.kernels, self.backward, self.dtype = rendered, kernels, backward, dtype
-        self.windows: OrderedDict[object, Window] = OrderedDict()
+        self.windows: OrderedDict[tuple[int, torch.device], Window] = OrderedDict()
 
     def tiles(self, batch: int) -> int:
         return -(-batch // ROWS)
@@ -50,7 +50,7 @@ class Steps:
         window.end(bound)
 
     def _window(self, batch: int, like: Tensor) -> Window:
-        key = batch, like.device, torch.backends.cuda.matmul.allow_tf32
+        key = batch, like.device
         if key not in self.windows:
             self.windows[key] = self._new_window(batch, like)
         self.windows.move_to_end(key)
@@ -59,6 +59,7 @@ class Steps:
             self.windows.popitem(last=False)
         return self.windows[key]
 
+    @torch.inference_mode(False)  # memory that later calls may write to as well
     def _new_window(self, batch: int, like: Tensor) -> Window:
         return Window(self.rendered, self.kernels, self.backward, batch, self.dtype, like)
 

@@ -376,7 +376,7 @@ def _function(stage: Stage) -> list[str]:
         '@jit(do_not_specialize=["k", "turn", "batch"])',
         f"def {stage.name}({', '.join(f'a{i}' for i in range(len(stage.arguments)))}, start, ends, k, turn, batch):",
         *(f"    # a{i}: {name}" for i, name in enumerate(stage.arguments)),
-        f"    first_row, first_column = L.program_id(0) * {ROWS}, L.program_id(1) * {stage.columns}",
+        f"    first_row, first_column = L.cast(L.program_id(0), L.int64) * {ROWS}, L.program_id(1) * {stage.columns}",
         f"    row, col = rows(first_row, {tile}), columns(first_column, {tile})",
         "    live = row < batch",
         f"    here, zero = live & (col < {stage.width}), zeros({tile})",

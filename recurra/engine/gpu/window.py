@@ -4,9 +4,11 @@ A sequence passes through window by window: what the steps read is copied in, th
 out. So no address of a caller's tensor is ever part of a graph, and a graph serves sequences of every length.
 """
 
+import functools
 import weakref
 from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,10 +26,15 @@ def arena(size: int, device: torch.device) -> Tensor:
     """Memory that all windows of a device share, for only one of them is in use at a time. It goes with the last."""
     known = _arenas[device]() if device in _arenas else None
     if known is None or known.numel() < size:
-        with torch.inference_mode(False):
-            known = torch.empty(1 << (size - 1).bit_length(), dtype=torch.uint8, device=device)
+        known = torch.empty(1 << (size - 1).bit_length(), dtype=torch.uint8, device=device)
         _arenas[device] = weakref.ref(known)
     return known
+
+
+@functools.cache
+def _for_graphs(device: torch.device) -> tuple[Any, torch.cuda.Stream]:
+    """One pool and one stream for the graphs of a device: the room a library works in is then theirs together."""
+    return torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
 
 
 class Window:
@@ -170,8 +177,8 @@ class Window:
             self._launch(1)
 
     def _captured(self, count: int) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        graph, (pool, stream) = torch.cuda.CUDAGraph(), _for_graphs(self.memory.device)
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             self._launch(count)
         return graph
 
