@@ -242,8 +242,9 @@ class Cell(nn.Module):
 
     def _initial(self, state: State, batch: int, like: Tensor) -> Tensor:
         start = self.starts.get(state.name, 0.0)
-        value = getattr(self, start).to(like.dtype) if isinstance(start, str) else like.new_full((), start)
-        return value.expand(state.shape(batch))
+        if isinstance(start, str):
+            return getattr(self, start).to(like.dtype).expand(state.shape(batch))
+        return like.new_full(state.shape(batch), start)
 
     def draw_masks(self, steps: int, batch: int, like: Tensor) -> dict[str, Tensor]:
         return {name: mask.draw(steps, batch, like, self.training) for name, mask in self.masks.items()}

@@ -142,7 +142,7 @@ class Recurrent(nn.Module):
     @property
     def sheets(self) -> list[Cell]:
         """The cells, typed: one for each direction of each layer."""
-        return [cell for cell in self.cells if isinstance(cell, Cell)]
+        return list(self.cells)  # pyrefly: ignore
 
     def _widths_out(self) -> list[int]:
         return [self.directions * cell.output_size for cell in self.sheets[:: self.directions]]
@@ -190,7 +190,7 @@ class Recurrent(nn.Module):
         states = self._initial_states(state, x, batched)
         y, scanned = self._run(x, states, lengths, resets, return_trace)
         if self.initial == "carried":
-            self.remembered = [tuple(value.detach() for value in one.state) for one in scanned]
+            self.remembered = [tuple(value.detach().clone() for value in one.state) for one in scanned]
         final = packed(self.sheets, [one.state for one in scanned], batched)
         y = wrapping.wrap(y, lengths) if lengths is not None else y
         y = self._lay_out(y, batched)
@@ -220,12 +220,12 @@ class Recurrent(nn.Module):
         """The step of a single layer without gradients; None where only the general way will do."""
         if self.num_layers > 1 or self.initial == "carried" or x.dim() != 2 or x.shape[1] != self.input_size:
             return None
-        if self._forward_hooks or self._forward_pre_hooks or torch.is_grad_enabled():
+        if torch.is_grad_enabled() or self._forward_hooks or self._forward_pre_hooks:
             return None
         given = (state,) if isinstance(state, Tensor) else state
         if given is not None and not isinstance(given, (tuple, list)):
             return None
-        done = step(self.cells[0], x, given)  # pyrefly: ignore
+        done = step(self._modules["cells"]._modules["0"], x, given)  # pyrefly: ignore  (what cells[0] finds, sooner)
         if done is None:
             return None
         y, states = done
@@ -235,6 +235,7 @@ class Recurrent(nn.Module):
         self, x: Tensor, states: States, lengths: Tensor | None, resets: Tensor | None, keep_trace: bool
     ) -> tuple[Tensor, list[Scanned]]:
         """Outputs (T, B, F) and one result a sheet."""
+        sheets = self.sheets
         scanned: dict[int, Scanned] = {}
 
         def given_to(cell: Cell, number: int, back: bool, below: Tensor) -> Sequences:
@@ -245,13 +246,9 @@ class Recurrent(nn.Module):
 
         def run_layer(number: int, below: Tensor, directions: Sequence[int]) -> Tensor:
             numbers = [number * self.directions + direction for direction in directions]
-            given = [
-                given_to(self.sheets[k], k, direction == 1, below)
-                for k, direction in zip(numbers, directions, strict=True)
-            ]
+            given = [given_to(sheets[k], k, d == 1, below) for k, d in zip(numbers, directions, strict=True)]
             scans = [
-                functools.partial(self._scan, self.sheets[k], g, keep_trace)
-                for k, g in zip(numbers, given, strict=True)
+                functools.partial(self._scan, sheets[k], g, keep_trace) for k, g in zip(numbers, given, strict=True)
             ]
             for k, direction, result in zip(numbers, directions, abreast(scans, below.device), strict=True):
                 scanned[k] = _turned(result, lengths) if direction == 1 else result
@@ -261,7 +258,7 @@ class Recurrent(nn.Module):
             y = _join([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
         else:
             y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
-        return y, [scanned[k] for k in range(len(self.cells))]
+        return y, [scanned[k] for k in range(len(sheets))]
 
     def _scan(self, cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
         in_pieces = self.checkpoint and not keep_trace
@@ -294,11 +291,11 @@ class Recurrent(nn.Module):
         return (x.transpose(0, 1) if self.batch_first and x.dim() == 3 else x), lengths, Wrapping()
 
     def _check_x(self, x: Any, ranks: tuple[int, ...]) -> None:
-        layout = f"({'B, T' if self.batch_first else 'T, B'}, {self.input_size}) or (T, {self.input_size})"
-        if not isinstance(x, Tensor):
+        if not isinstance(x, Tensor) or x.dim() not in ranks or x.shape[-1] != self.input_size:
+            layout = f"({'B, T' if self.batch_first else 'T, B'}, {self.input_size}) or (T, {self.input_size})"
+            if isinstance(x, Tensor):
+                raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
             raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
-        if x.dim() not in ranks or x.shape[-1] != self.input_size:
-            raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
         weight = first_parameter(self)
         weight = weight if weight.numel() else torch.empty((), device=x.device)
         if x.device != weight.device:

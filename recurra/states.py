@@ -40,7 +40,10 @@ def packed(sheets: Sequence[Cell], states: States, batched: bool) -> Any:
     columns = []
     for index, values in enumerate(zip(*states, strict=True)):
         rows = values if batched else tuple(value.squeeze(0) for value in values)
-        columns.append(torch.stack(rows) if is_one_tensor(sheets, index) else rows)
+        if len(rows) == 1:
+            columns.append(rows[0].unsqueeze(0))
+        else:
+            columns.append(torch.stack(rows) if is_one_tensor(sheets, index) else rows)
     return tuple(columns) if len(columns) > 1 else columns[0]
 
 

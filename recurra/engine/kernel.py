@@ -6,6 +6,7 @@ import struct
 from array import array
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,8 +71,7 @@ _FIXED = (
 )
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """How threads share a call."""
 
     threads: int
@@ -228,14 +228,16 @@ class Kernel:
         fixed = layout.calls.get((self, packed.split))
         if fixed is None:
             fixed = layout.calls[self, packed.split] = self._fixed(packed, layout)
-        sums = rowsums = meeting = None
+        sums, places = None, [0, 0, 0]
         if self.sums_stride:
             sums = torch.zeros(packed.split.threads, 2, self.sums_stride, dtype=self.dtype)
+            places[0] = sums.data_ptr()
         if self.schedule.rowsums:
             rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
+            places[1] = rowsums.data_ptr()
         if packed.split.by_unit:
             meeting = torch.zeros(8 * packed.split.threads, dtype=torch.int64)
-        places = (0 if place is None else place.data_ptr() for place in (sums, rowsums, meeting))
+            places[2] = meeting.data_ptr()
         call = struct.pack("6q", numbers.buffer_info()[0], packed.vector_list[1], packed.pack_list[1], *places)
         self.library.run(call + fixed.numbers)
         return sums

@@ -57,9 +57,10 @@ class Buffers:
 
     def alias(self, name: str, other: str) -> None:
         self.addresses[name] = self.addresses[other]
-        for where in (self._whole, self._shelved):
-            if other in where:
-                where[name] = where[other]
+        if other in self._whole:
+            self._whole[name] = self._whole[other]
+        if other in self._shelved:
+            self._shelved[name] = self._shelved[other]
 
     def given(self, name: str) -> Tensor:
         """What was put there, in its own shape."""

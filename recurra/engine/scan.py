@@ -7,11 +7,9 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from ..cell import Cell, registry
@@ -19,18 +17,19 @@ from ..errors import TraceError, UnknownNameError
 from . import build, compiled, reference
 from .cpu import Compiled
 from .gpu.run import OnGpu
+from .known import Known, known, weights_of
 from .lowering import Unsupported
 from .plan import plan
 from .reference import Scanned, Sequences
 from .replay import replay
 from .segments import without_resets
-from .trace import _key as trace_key
 from .traced import _trace_apart, apart
 
 __all__ = ["Choice", "EngineWarning", "Scanned", "Sequences", "choose", "scan", "set_backend"]
 
 BACKENDS = ("auto", "reference", "compiled")
 NARROW = {torch.bfloat16, torch.float16}  # computed in float32, rounded at the end
+ON_CUDA, ON_CPU = {torch.float32, *NARROW}, {torch.float32, torch.float64, *NARROW}
 
 
 class EngineWarning(UserWarning):
@@ -72,10 +71,10 @@ class Choice:
 
 def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     """The backend for a scan of these sequences."""
-    return _choose(cell, given, keep_trace, cell.weights())
+    return _choose(cell, given, keep_trace, cell.weights(), None)
 
 
-def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, Tensor]) -> Choice:
+def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, Tensor], parts: Known | None) -> Choice:
     reason = _obstacle(cell, given, weights)
     if reason:
         return Choice("reference", reason)
@@ -87,7 +86,8 @@ def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, T
         dtype = torch.get_autocast_dtype("cuda")
     elif dtype in NARROW and not on_gpu:
         dtype = torch.float32
-    key = _key(cell, train, needs_x, keep_trace, dtype, given.x.device.type)
+    asked = (train, needs_x, keep_trace, dtype, given.x.device.type)
+    key = _key(cell, *asked) if parts is None else _planned(parts, cell, asked)
     if key.startswith("!"):
         return Choice("reference", key[1:])
     if on_gpu:
@@ -113,8 +113,8 @@ def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
     if given.resets is not None and torch.compiler.is_compiling():
         return "resets change the shapes, which torch.compile must know"
     dtypes = {w.dtype for w in weights.values() if w.is_floating_point()}
-    known = {torch.float32, *NARROW} if given.x.is_cuda else {torch.float32, torch.float64, *NARROW}
-    if len(dtypes) != 1 or not dtypes <= known:
+    served = ON_CUDA if given.x.is_cuda else ON_CPU
+    if len(dtypes) != 1 or not dtypes <= served:
         return f"weights of dtypes {sorted(map(str, dtypes))}"
     if (
         not torch.is_autocast_enabled(given.x.device.type)
@@ -142,16 +142,17 @@ def _transformed() -> bool:
 
 # ---------------------------------------------------------------------------------------------------- plans
 
-_KEYS: WeakKeyDictionary[Cell, dict[Any, str]] = WeakKeyDictionary()
-
 
 def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
     """The plan for this cell, made when first asked for; `!reason` if there can be none, `?key` without a compiler."""
-    known = _KEYS.setdefault(cell, {})
-    asked = (trace_key(cell), train, needs_x, named, dtype, device, build.compiler())
-    if asked not in known:
-        known[asked] = _new_key(cell, train, needs_x, named, dtype, device)
-    return known[asked]
+    return _planned(known(cell), cell, (train, needs_x, named, dtype, device))
+
+
+def _planned(parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]) -> str:
+    found = parts.plans.get((asked, build.compiler()))
+    if found is None:
+        found = parts.plans[asked, build.compiler()] = _new_key(cell, *asked)
+    return found
 
 
 # What torch.compiler.assume_constant_result sets: this is a fact about the cell, and the compiler need not look into
@@ -221,33 +222,15 @@ def _tell_unsupported(cell: Cell, reason: str) -> None:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences on the backend that suits them."""
-    weights = _weights(cell)
-    choice = _choose(cell, given, keep_trace, weights)
+    parts = None if torch.compiler.is_compiling() else known(cell)
+    weights = weights_of(cell) if parts is None else parts.weights or cell.weights()
+    choice = _choose(cell, given, keep_trace, weights, parts)
     if choice.backend == "reference":
         return reference.scan(cell, given, keep_trace)
     if given.resets is not None:
         cut = without_resets(cell, given)
         return cut.join(_run(weights, cut.given, keep_trace, choice))
     return _run(weights, given, keep_trace, choice)
-
-
-def _weights(cell: Cell) -> dict[str, Tensor]:
-    """What `cell.weights()` gives, found faster where no weight is derived from another."""
-    found: dict[str, Tensor] = {}
-    return found if _collect(cell, "", found) else cell.weights()
-
-
-def _collect(module: nn.Module, path: str, found: dict[str, Tensor]) -> bool:
-    for tensors in (module._parameters, module._buffers):
-        for name, tensor in tensors.items():
-            if tensor is not None:
-                found[path + name] = tensor
-    for name, child in module._modules.items():
-        if name == "derivations" and child:
-            return False
-        if child is not None and not _collect(child, f"{path}{name}.", found):
-            return False
-    return True
 
 
 def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:

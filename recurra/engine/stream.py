@@ -1,41 +1,36 @@
 """Streaming: one step of one cell without gradients, past everything a whole sequence needs.
 
-The call is prepared once and kept with the cell. It is good for as long as every weight is the same tensor with the
-same version, and every plain attribute of the cell has the same value; else it is prepared again.
+The call is prepared once and kept with what is known of the cell. It is good for as long as the cell is made of the
+same parts and no weight has another version; else it is prepared again.
 """
 
 import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from ..cell import Cell
 from . import compiled
 from .cpu import Compiled
+from .known import known
 from .layout import dense
 from .scan import Sequences, _setting, choose
-
-_STREAMS: WeakKeyDictionary[Cell, dict[tuple[int, torch.dtype], "Stream"]] = WeakKeyDictionary()
 
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (B, n) and the new states, each (1, B, size); None where only the general way will do."""
     if torch.is_grad_enabled() or _watched(x):
         return None
-    known = _STREAMS.get(cell)
-    if known is None:
-        known = _STREAMS[cell] = {}
-    stream = known.get((x.shape[0], x.dtype))
-    if stream is None or not stream.is_good(cell):
+    parts = known(cell)
+    stream = parts.streams.get((x.shape[0], x.dtype))
+    if stream is None or not stream.is_good():
         stream = prepare(cell, x)
         if stream is None:
             return None
-        known[x.shape[0], x.dtype] = stream
+        parts.streams[x.shape[0], x.dtype] = stream
     if states is None:
         return stream(x, stream.start)
     return stream(x, states) if stream.takes(states) else None
@@ -62,44 +57,32 @@ def prepare(cell: Cell, x: Tensor) -> "Stream | None":
     made = compiled.PLANS.get(choice.key)
     if choice.backend != "compiled" or not isinstance(made, Compiled) or made.dtype != x.dtype:
         return None
-    places = list(_places(cell))
-    derived = any(name.startswith("=") for name in made.weight_names)
-    if derived or any(w.is_inference() for _, _, w in places):
+    weights = known(cell).weights
+    derived = weights is None or any(name.startswith("=") for name in made.weight_names)
+    if derived or any(w.is_inference() for w in weights.values()):
         return None
-    return Stream(cell, made, x, places)
-
-
-def _places(module: nn.Module) -> Any:
-    """Every tensor of a module, as (the dictionary it is in, its name there, itself)."""
-    for tensors in (module._parameters, module._buffers):
-        yield from ((tensors, name, tensor) for name, tensor in tensors.items() if tensor is not None)
-    for child in module._modules.values():
-        if child is not None:
-            yield from _places(child)
+    return Stream(cell, made, x, weights)
 
 
 class Stream:
     """A prepared call of the forward kernel for one step of some rows."""
 
-    def __init__(self, cell: Cell, made: Compiled, x: Tensor, places: list[tuple[dict, str, Tensor]]):
-        self.places = [(*place, place[2]._version, place[2].data_ptr()) for place in places]
-        self.attributes = len(vars(cell))
-        self.plain = [(n, v) for n, v in vars(cell).items() if isinstance(v, (bool, int, float, str))]
+    def __init__(self, cell: Cell, made: Compiled, x: Tensor, weights: dict[str, Tensor]):
+        self.weights = [(weight, weight._version, weight.data_ptr()) for weight in weights.values()]
         self.conditions = (_setting["backend"], torch.get_num_threads())
         self.rows, self.dtype = x.shape[0], x.dtype
         self.shapes = [(1, self.rows, s.size) for s in made.plan.states]
         self.start = [s.contiguous()[None] for s in cell.initial_state(self.rows, x)]
         self.kernel, self.layout = made.forward_kernel, dense(1, self.rows)
-        given = cell.weights()
         split = self.kernel.split(self.layout, self.rows)
-        self.packed = self.kernel.pack({n: given[n] for n in made.weight_names}, split)
+        self.packed = self.kernel.pack({n: weights[n] for n in made.weight_names}, split)
         self._lay_out(made)
 
     def _lay_out(self, made: Compiled) -> None:
         """Where each buffer of the kernel comes from: x, what is written, what was there before."""
         plan, widths = made.plan, self.kernel.schedule.buffers
         names = [s.name for s in plan.states]
-        self.rooms = [*self.shapes]  # of what is written: the states, then the rest
+        self.rooms: list[tuple[int, ...]] = [*self.shapes]  # of what is written: the states, then the rest
         self.of_x: list[int] = []  # places of addresses among the numbers of a call
         self.of_room: list[tuple[int, int]] = []  # a place, and which room's address it takes
         self.of_old: list[tuple[int, int]] = []  # a place, and which old state's
@@ -124,16 +107,10 @@ class Stream:
         self.output_shape = self.rooms[self.output][-2:]
         self.output_bytes = self.rows * self.output_shape[1] * self.dtype.itemsize
 
-    def is_good(self, cell: Cell) -> bool:
-        """Whether nothing has changed that a step depends on: the weights, or what it may branch on."""
-        for place, name, weight, version, address in self.places:
-            if place.get(name) is not weight or weight._version != version or weight.data_ptr() != address:
-                return False
-        own = cell.__dict__
-        if len(own) != self.attributes:
-            return False
-        for name, value in self.plain:
-            if own[name] != value:
+    def is_good(self) -> bool:
+        """Whether nothing was written into the weights since."""
+        for weight, version, address in self.weights:
+            if weight._version != version or weight.data_ptr() != address:
                 return False
         return self.conditions == (_setting["backend"], torch.get_num_threads())
 
