@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from engine.strange_cells import FourStates, RowNormalised, TwoChainedProducts
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.engine.gpu import stepwise_text
 from recurra.engine.gpu.render import Rendered, render
 from recurra.engine.gpu.text import Kind
 from recurra.engine.gpu.tiling import Tiling, tiling
@@ -32,18 +34,23 @@ def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int) -> tupl
     return render(order, planned, shape, kind), shape
 
 
-def assembled(made: Rendered, warps: int, dtype: torch.dtype, folder: Path):
-    """What Triton makes of a kernel for a Hopper card."""
-    from triton.backends.compiler import GPUTarget
-    from triton.experimental.gluon._runtime import GluonASTSource
-
+def loaded(text: str, folder: Path) -> ModuleType:
     path = folder / "kernel.py"
-    path.write_text(made.text)
+    path.write_text(text)
     spec = importlib.util.spec_from_file_location("kernel_under_test", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def assembled(made: Rendered, warps: int, dtype: torch.dtype, folder: Path):
+    """What Triton makes of a kernel for a Hopper card."""
+    from triton.backends.compiler import GPUTarget
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    module = loaded(made.text, folder)
     types = {f"a{i}": f"*{_number(argument, dtype)}" for i, argument in enumerate(made.arguments)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
     source = GluonASTSource(module.kernel, types | dict.fromkeys(("steps", "batch", "tiles"), "i32"), {}, aligned)
@@ -78,3 +85,50 @@ def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backw
     waits_by_warp = "ld.relaxed.gpu" in code.asm["ptx"]
     assert waits_by_warp == ("inline_asm" in made.text)
     assert code.metadata.shared <= SHARED
+
+
+def assembled_stages(made: stepwise_text.Stepwise, dtype: torch.dtype, capability: int, folder: Path) -> list:
+    """What Triton makes of the kernels of a step."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module, codes = loaded(made.text, folder), []
+    for stage in made.stages:
+        kinds = [NAMES[dtype] if n in made.shelves and not made.shelves[n].wide else "fp32" for n in stage.arguments]
+        types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {"start": "*i32", "ends": "*i32"}
+        aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
+        signature = types | dict.fromkeys(("k", "turn", "batch"), "i32")
+        source = ASTSource(getattr(module, stage.name), signature, {}, aligned)
+        codes.append(triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 4}))
+    return codes
+
+
+@pytest.mark.parametrize("capability", [75, 80, 90])
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (lambda: rc.layer("gru", 16, 768).sheets[0], torch.bfloat16),
+        (lambda: RowNormalised(16, 300), torch.float32),
+        (lambda: FourStates(16, 64), torch.float32),
+    ],
+    ids=["gru", "row normalisation", "four states"],
+)
+def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.dtype, capability: int, tmp_path: Path):
+    planned = plan(make(), _trace_apart(make()), train=True, needs_x=True)
+    for backward, program in enumerate((planned.forward, planned.backward)):
+        assert program is not None
+        made = stepwise_text.render(schedule(program), planned, bool(backward), True, 8 * dtype.itemsize)
+        for code in assembled_stages(made, dtype, capability, tmp_path):
+            assert len(code.asm["cubin"]) > 0
+            assert "atom." not in code.asm["ptx"]  # sums in no particular order would differ from run to run
+            assert "red.global" not in code.asm["ptx"]
+
+
+def test_gates_share_one_product_forward_and_their_cotangents_one_backward():
+    planned = plan(cell := rc.layer("lstm", 16, 64).sheets[0], _trace_apart(cell), train=True, needs_x=True)
+    assert planned.backward is not None
+    shapes = []
+    for backward, program in ((False, planned.forward), (True, planned.backward)):
+        stages = stepwise_text.render(schedule(program), planned, backward, True, 16).stages
+        shapes.append([[(p.deep, p.wide) for p in stage.products] for stage in stages])
+    assert shapes == [[[(64, 256)]], [[(256, 64)]]]

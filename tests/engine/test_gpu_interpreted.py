@@ -41,6 +41,7 @@ def test_a_few_cells(tier: str):
     run_in_the_interpreter(tier, QUICK)
 
 
+@pytest.mark.slow
 def test_many_programs_step_by_step():
     run_in_the_interpreter("by steps", WIDE)
 

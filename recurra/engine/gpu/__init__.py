@@ -2,7 +2,7 @@
 
 One kernel for all steps: `tiling.py` decides who computes what. `render.py` writes the kernel step by step: `places.py`
 knows where values lie, `products.py` how a program waits for what it multiplies, `text.py` holds the growing text. Its
-words are those of `tiles_gluon.py` (NVIDIA) or `tiles_triton.py` (Triton's interpreter).
+words are those of `tiles_gluon.py` (NVIDIA) or `tiles_triton.py` (Triton's interpreter); `loop.py` calls it.
 
 Step by step: `stepwise_text.py` writes the products and the one kernel after them for each group of a step,
 `window.py` holds their memory and their CUDA graphs, `stepwise.py` leads a sequence through.

@@ -37,7 +37,7 @@ class After:
         total = delta[lag * self.batch :].t() @ history[: (self.steps - lag) * self.batch]
         for t in range(lag):
             early = delta[t * self.batch : (t + 1) * self.batch]
-            total = torch.addmm(total, early.t(), self._start(run[0].state, run[0].lag - 1 - t)[:, columns])
+            total.addmm_(early.t(), self._start(run[0].state, run[0].lag - 1 - t)[:, columns])
         return total
 
     def _start(self, state: str, slot: int) -> Tensor:

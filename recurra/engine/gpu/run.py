@@ -1,19 +1,14 @@
 """Run a plan on a GPU: what is made before the loop, the kernel, and the products left for after it."""
 
 import functools
-import hashlib
-import importlib.util
 import weakref
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...cell import TIME
-from .. import build
 from ..cpu import Compiled
 from ..lowering import Unsupported
 from ..nodes import Node
@@ -21,6 +16,7 @@ from ..plan import Plan
 from ..schedule import Schedule, schedule
 from . import stepwise_text, tiers
 from .after import After, ends_of
+from .loop import Loop, loaded, processors, shared_memory
 from .render import Rendered, render
 from .stepwise import Steps
 from .stepwise_text import Stepwise
@@ -28,46 +24,6 @@ from .text import Kind
 from .tiling import Tiling, tiling
 
 FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
-
-
-@dataclass
-class Loop:
-    """A rendered kernel, ready to be called."""
-
-    rendered: Rendered
-    tiling: Tiling
-    function: Any
-    machine_code: Any = None  # of the card it was first called on, for pointers at multiples of sixteen bytes
-
-    def tiles(self, batch: int) -> int:
-        return self.tiling.tiles(batch)
-
-    def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
-        tiles, device = self.tiles(batch), bound["x"].device
-        pointers = [bound[name] for name in self.rendered.arguments]
-        if device.type == "cpu":  # Triton's interpreter
-            self.function[1, tiles](*pointers, steps, batch, tiles)
-            return
-        grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
-        aligned = not any(pointer.data_ptr() % 16 for pointer in pointers)
-        with torch.cuda.device(device), tiers.refusals():
-            if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
-                self.machine_code[grid](*pointers, steps, batch, tiles)
-                return
-            options = {"num_warps": self.tiling.warps, "launch_cooperative_grid": True}
-            found = self.function[grid](*pointers, steps, batch, tiles, **options)
-            self.machine_code = found if aligned else None
-
-
-@functools.cache
-def processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-@functools.cache
-def shared_memory(device: torch.device) -> int:
-    """Bytes a program may have."""
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # pyrefly: ignore  (its stubs)
 
 
 class OnGpu:
@@ -159,13 +115,13 @@ class OnGpu:
         by_warp = not interpreted and torch.cuda.get_device_capability(device) >= (9, 0)
         kind = Kind(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
         rendered = render(chosen, self.plan, shape, kind)
-        return Loop(rendered, shape, _loaded(rendered.text).kernel)
+        return Loop(rendered, shape, loaded(rendered.text).kernel)
 
     def _by_steps(self, backward: bool, precision: str) -> Steps:
         if (backward, precision) not in self.by_steps:
             chosen = self.backward_schedule if backward else self.forward_schedule
             made = stepwise_text.render(chosen, self.plan, backward, self.trains, 8 * self.dtype.itemsize)
-            self.by_steps[backward, precision] = Steps(made, _loaded(made.text), backward, self.dtype)
+            self.by_steps[backward, precision] = Steps(made, loaded(made.text), backward, self.dtype)
         return self.by_steps[backward, precision]
 
     def _refuse(self, *loop: Any) -> None:
@@ -192,7 +148,9 @@ class OnGpu:
         if loop.rendered.lanes:
             bound["pre"] = bound["x"] @ self._of_input(loop.rendered, given, bound["x"]).t()
         for state in self.plan.states:
-            bound[f"hist:{state.name}"] = room.rows(f"hist:{state.name}", state.size)
+            name = f"hist:{state.name}"
+            if self.trains or state.delays or name == self._output() or name in loop.rendered.arguments:
+                bound[name] = room.rows(name, state.size)
             bound[f"final:{state.name}"] = x.new_empty(batch, state.size)
         room.fill_rest(bound, loop, self.forward_schedule, batch)
         for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
@@ -360,10 +318,10 @@ class _Room:
         self.made, self.like, self.count, self.exchanged = made, like, rows, exchanged
 
     def rows(self, name: str, width: int, dtype: torch.dtype | None = None) -> Tensor:
-        room = torch.empty(self.count, width, dtype=dtype or self.made.dtype, device=self.like.device)
+        dtype = dtype or self.made.dtype
         if name in self.exchanged:
-            room.view(FULL[room.dtype]).fill_(-1)
-        return room
+            return torch.full((self.count, width), -1, dtype=FULL[dtype], device=self.like.device).view(dtype)
+        return torch.empty((self.count, width), dtype=dtype, device=self.like.device)
 
     def zeros(self, width: int) -> Tensor:
         return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
@@ -394,18 +352,3 @@ def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
     for offset, matrix in parts:
         whole[:, offset : offset + matrix.deep] += matrix.of(given)
     return whole
-
-
-@functools.cache
-def _loaded(text: str) -> ModuleType:
-    """The text as a module: Triton reads its functions from a file."""
-    name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-    path = build.folder() / f"{name}.py"
-    if not path.exists() or path.read_text() != text:
-        build._write(path, text.encode())
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -18,6 +18,8 @@ from .tiling import is_x
 
 COLUMNS, ROWS = 128, 8  # of a program's tile
 
+Spot = tuple[str, int, int]  # where something lies: shelf, distance in steps, first column
+
 
 @dataclass(frozen=True)
 class Shelf:
@@ -118,9 +120,12 @@ class _Writer:
         self.written: set[str] = set()
         self.lanes: list[tuple[Node, int]] = []
         self.lane_columns = sum(lane.width for g in groups for lane in g.lanes if any(map(is_x, lane.args)))
+        self.products: dict[int, list[Multiplication]] = {}  # by the number of the group
+        self.parts: dict[Node, list[tuple[str, int]]] = {}  # of a lane: shelves and columns that add up to it
         self.stages: list[Stage] = []
 
     def run(self) -> Stepwise:
+        self._plan_products()
         for group in self.schedule.groups:
             self._group(group)
         for low, high, buffer in self._carried_reads():
@@ -132,8 +137,7 @@ class _Writer:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def _spot(self, operand: Node) -> tuple[str, int, int]:
-        """(shelf, distance in steps, first column) of what is read from memory."""
+    def _spot(self, operand: Node) -> Spot:
         if operand.op != "load":
             out = self.made[operand]
             return self.buffers.symbol(out.buffer), 0, out.offset
@@ -199,9 +203,10 @@ class _Writer:
     # ------------------------------------------------------------------------------------------ a group
 
     def _group(self, group: Group) -> None:
-        self.stages.append(Stage(f"group{len(self.stages)}", group.width))
+        stage = len(self.stages)
+        self.stages.append(Stage(f"group{stage}", group.width, self.products.get(stage, [])))
         self.names: dict[Node, str] = {}
-        self._products(group)
+        self._sums_of_products(group)
         for node in group.body:
             if node not in self.names:
                 self._value(node, group)
@@ -217,32 +222,40 @@ class _Writer:
     def _line(self, text: str) -> None:
         self.stages[-1].lines.append(text)
 
-    def _products(self, group: Group) -> None:
-        parts: dict[Node, list[str]] = {lane: [] for lane in group.lanes}
-        for symbol, shift, offset, users in _merged(self._users(group)):
-            into = f"product:{len(self.stages) - 1}:{len(self.stages[-1].products)}"
-            self._shelf(symbol)
-            self._new_shelf(into, Shelf(group.width * len(users), slots=1, wide=True))
-            blocks = tuple(tuple(matrices) for _, matrices in users)
-            self.stages[-1].products.append(Multiplication(symbol, shift, offset, blocks, into))
-            for i, (lane, _) in enumerate(users):
-                parts[lane].append(self._read(into, i * group.width, group.width))
+    def _plan_products(self) -> None:
+        """What is there before the step is multiplied at its beginning, once for the lanes of all groups."""
+        users: dict[int, dict[Spot, list[tuple[Node, Matrix]]]] = {}
+        for stage, group in enumerate(self.schedule.groups):
+            for lane in group.lanes:
+                for operand, matrix in zip(lane.args, lane.attr, strict=True):
+                    if not is_x(operand):
+                        home = users.setdefault(0 if operand.op == "load" else stage, {})
+                        home.setdefault(self._spot(operand), []).append((lane, matrix))
+        for stage, found in users.items():
+            self.products[stage] = [
+                self._product(f"product:{stage}:{i}", *spot, pairs) for i, (spot, pairs) in enumerate(_merged(found))
+            ]
+
+    def _product(
+        self, into: str, symbol: str, shift: int, offset: int, users: list[tuple[Node, list[Matrix]]]
+    ) -> Multiplication:
+        self._shelf(symbol)
+        column = 0
+        for lane, _ in users:
+            self.parts.setdefault(lane, []).append((into, column))
+            column += lane.width
+        self._new_shelf(into, Shelf(column, slots=1, wide=True))
+        return Multiplication(symbol, shift, offset, tuple(tuple(matrices) for _, matrices in users), into)
+
+    def _sums_of_products(self, group: Group) -> None:
         for lane in group.lanes:
+            parts = [self._read(into, column, lane.width) for into, column in self.parts.get(lane, [])]
             if any(is_x(a) for a in lane.args):
                 column = sum(earlier.width for earlier, _ in self.lanes)
                 self.lanes.append((lane, column))
                 self._new_shelf("pre", Shelf(self.lane_columns))
-                parts[lane].append(self._read("pre", column, group.width))
-            self._named(lane, " + ".join(parts[lane]))
-
-    def _users(self, group: Group) -> dict[tuple[str, int, int], list[tuple[Node, Matrix]]]:
-        """What lanes multiply, by where it lies → the lanes, each with its matrix."""
-        found: dict[tuple[str, int, int], list[tuple[Node, Matrix]]] = {}
-        for lane in group.lanes:
-            for operand, matrix in zip(lane.args, lane.attr, strict=True):
-                if not is_x(operand):
-                    found.setdefault(self._spot(operand), []).append((lane, matrix))
-        return found
+                parts.append(self._read("pre", column, lane.width))
+            self._named(lane, " + ".join(parts))
 
     # ------------------------------------------------------------------------------------------ values
 
@@ -343,29 +356,20 @@ class _Writer:
 
 
 def _merged(
-    users: dict[tuple[str, int, int], list[tuple[Node, Matrix]]],
-) -> Iterator[tuple[str, int, int, list[tuple[Node, list[Matrix]]]]]:
-    """Operands side by side in memory that go to the same lanes, as one: (shelf, distance, first column, lanes with
-    what they multiply it by)."""
-    open_ended: tuple[str, int, int, list[tuple[Node, list[Matrix]]]] | None = None
-    end = 0
+    users: dict[Spot, list[tuple[Node, Matrix]]],
+) -> list[tuple[Spot, list[tuple[Node, list[Matrix]]]]]:
+    """Operands that lie side by side and go to the same lanes, as one: where it begins, and the lanes with what they
+    multiply its pieces by."""
+    found: list[tuple[Spot, list[tuple[Node, list[Matrix]]]]] = []
+    end: Spot | None = None
     for (symbol, shift, offset), pairs in sorted(users.items(), key=lambda item: item[0]):
-        deep, lanes = pairs[0][1].deep, [lane for lane, _ in pairs]
-        if (
-            open_ended is not None
-            and open_ended[:2] == (symbol, shift)
-            and end == offset
-            and [lane for lane, _ in open_ended[3]] == lanes
-        ):
-            for (_, known), (_, matrix) in zip(open_ended[3], pairs, strict=True):
-                known.append(matrix)
+        if (symbol, shift, offset) == end and [lane for lane, _ in found[-1][1]] == [lane for lane, _ in pairs]:
+            for (_, pieces), (_, matrix) in zip(found[-1][1], pairs, strict=True):
+                pieces.append(matrix)
         else:
-            if open_ended is not None:
-                yield open_ended
-            open_ended = symbol, shift, offset, [(lane, [matrix]) for lane, matrix in pairs]
-        end = offset + deep
-    if open_ended is not None:
-        yield open_ended
+            found.append(((symbol, shift, offset), [(lane, [matrix]) for lane, matrix in pairs]))
+        end = symbol, shift, offset + pairs[0][1].deep
+    return found
 
 
 def _function(stage: Stage) -> list[str]:

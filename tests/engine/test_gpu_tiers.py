@@ -1,0 +1,95 @@
+"""The two ways of a loop on a card: which is taken, how a sequence is cut, what a person is told."""
+
+import pytest
+import torch
+
+import recurra as rc
+from recurra.engine.gpu import tiers
+from recurra.engine.gpu.describe import described
+from recurra.engine.gpu.run import OnGpu
+from recurra.engine.gpu.stepwise import Steps, _pieces
+from recurra.engine.gpu.tiling import Tiling, tiling
+from recurra.engine.plan import plan
+from recurra.engine.schedule import schedule
+from recurra.engine.traced import _trace_apart
+
+pytest.importorskip("triton")
+CPU = torch.device("cpu")
+H200, SMALL = (132, 232_448), (12, 102_400)  # multiprocessors, and bytes of shared memory for a program
+
+
+def tiling_on(card: tuple[int, int], units: int, batch: int) -> Tiling | None:
+    cell = rc.layer("lstm", 16, units).sheets[0]
+    planned = plan(cell, _trace_apart(cell), train=False, needs_x=False)
+    return tiling(schedule(planned.forward), 2, batch, *card)
+
+
+def on_gpu(name: str, train: bool = True) -> OnGpu:
+    cell = rc.layer(name, 6, 4).sheets[0]
+    return OnGpu(plan(cell, _trace_apart(cell), train=train, needs_x=train), torch.float32)
+
+
+def test_weights_that_stay_on_the_chip_ask_for_one_kernel():
+    shape = tiling_on(H200, 512, 64)
+    assert shape is not None
+    assert shape.weights in ("registers", "shared")
+    assert tiers.why_by_steps(shape, 64, CPU) == ""
+
+
+def test_weights_too_many_for_the_chip_go_by_rows():
+    few, many = (tiling_on(SMALL, 640, batch) for batch in (1, 512))
+    assert few is not None
+    assert few.weights == "memory"
+    assert tiers.why_by_steps(few, 1, CPU) == ""
+    assert "too many for the chip" in tiers.why_by_steps(many, 512, CPU)
+
+
+def test_a_card_with_too_few_processors_goes_step_by_step():
+    assert tiling_on(SMALL, 1000, 64) is None
+    assert "too few multiprocessors" in tiers.why_by_steps(None, 64, CPU)
+
+
+def test_a_way_can_be_asked_for():
+    shape = tiling_on(H200, 512, 64)
+    with tiers.only("by steps"):
+        assert tiers.why_by_steps(shape, 64, CPU)
+        assert isinstance(on_gpu("lstm").loop(False, 3, False, CPU), Steps)
+    assert not isinstance(on_gpu("lstm").loop(False, 3, False, CPU), Steps)
+
+
+def test_a_refused_loop_goes_step_by_step_from_then_on():
+    made = on_gpu("lstm")
+    assert not isinstance(made.loop(True, 3, False, CPU), Steps)
+    made._refuse(True, 3, CPU)
+    assert isinstance(made.loop(True, 3, False, CPU), Steps)
+    assert not isinstance(made.loop(False, 3, False, CPU), Steps)
+    assert not isinstance(made.loop(True, 4, False, CPU), Steps)
+
+
+def test_what_triton_says_of_a_grid_that_does_not_fit_is_a_refusal_and_nothing_else_is():
+    with pytest.raises(tiers.Refused), tiers.refusals():
+        raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
+    with pytest.raises(RuntimeError, match="illegal memory access") as other, tiers.refusals():
+        raise RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")
+    assert not isinstance(other.value, tiers.Refused)
+
+
+@pytest.mark.parametrize("steps", [1, 31, 32, 33, 64, 127])
+def test_a_sequence_is_cut_into_windows_of_few_sizes(steps: int):
+    pieces = list(_pieces(steps, 32))
+    assert [first for first, _ in pieces] == [sum(count for _, count in pieces[:i]) for i in range(len(pieces))]
+    assert sum(count for _, count in pieces) == steps
+    assert {count for _, count in pieces} <= {1, 2, 4, 8, 16, 32}
+    assert sum(count < 32 for _, count in pieces) <= 5
+
+
+def test_a_person_is_told_the_way_and_the_reason():
+    made = on_gpu("gru")
+    assert "forward, one kernel for all steps:" in "\n".join(described(made, 3, CPU, source=False))
+    with tiers.only("by steps"):
+        text = "\n".join(described(made, 3, CPU, source=True))
+    assert "forward, step by step: it was asked for" in text
+    assert "1. one product: 4 → 8 columns" in text
+    assert "2. one product: 4 → 4 columns" in text
+    assert "2. one kernel over 4 columns" in text
+    assert "def group1(" in text
