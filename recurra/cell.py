@@ -76,7 +76,6 @@ class Affine(nn.Module):
     def __init__(self, operands: Mapping[str, int], size: int, bias: bool):
         super().__init__()
         self.operands = dict(zip(_weight_names(tuple(operands)), operands, strict=True))  # weight name → operand name
-        self.derivations = nn.ModuleDict()
         for name, width in zip(self.operands, operands.values(), strict=True):
             weight = nn.Parameter(torch.empty(size, width))
             init.glorot_(weight) if name == "U" else init.orthogonal_(weight)
@@ -100,12 +99,16 @@ class Affine(nn.Module):
             raw = getattr(self, name) if raw is None else raw
             delattr(self, name)
             self.register_parameter(f"{name}_raw", raw)
-            self.derivations[name] = nn.Sequential()
+            self._modules.setdefault("derivations", nn.ModuleDict())[name] = nn.Sequential()  # pyrefly: ignore
         self.derivations[name].append(derivation)  # pyrefly: ignore
 
+    @property
+    def derivations(self) -> Mapping[str, nn.Module]:
+        """Tensor → how it is derived. Most affines derive none, and have no module that every walk would visit."""
+        return self.__dict__.get("_modules", {}).get("derivations", {})
+
     def __getattr__(self, name: str) -> Any:
-        derivations = self.__dict__.get("_modules", {}).get("derivations", {})
-        if name in derivations:
+        if name in (derivations := self.derivations):
             return derivations[name](getattr(self, f"{name}_raw"))
         return super().__getattr__(name)
 
@@ -115,7 +118,7 @@ class Affine(nn.Module):
 
     def drop_bias(self) -> None:
         if "b" in self.derivations:
-            del self.derivations["b"], self.b_raw
+            del self._modules["derivations"]["b"], self.b_raw  # pyrefly: ignore
         self.register_parameter("b", None)
 
     def recurrent(self) -> tuple[str, ...]:
