@@ -15,7 +15,7 @@ from recurra.engine.traced import _trace_apart
 
 pytest.importorskip("triton")
 CPU = torch.device("cpu")
-H200, SMALL = (132, 232_448), (12, 102_400)  # multiprocessors, and bytes of shared memory for a program
+H200, SMALL = (132, 232_448), (16, 65_536)  # multiprocessors, and bytes of shared memory for a program
 
 
 def tiling_on(card: tuple[int, int], units: int, batch: int) -> Tiling | None:
@@ -37,7 +37,7 @@ def test_weights_that_stay_on_the_chip_ask_for_one_kernel():
 
 
 def test_weights_too_many_for_the_chip_go_by_rows():
-    few, many = (tiling_on(SMALL, 640, batch) for batch in (1, 512))
+    few, many = (tiling_on(SMALL, 500, batch) for batch in (1, 512))
     assert few is not None
     assert few.weights == "memory"
     assert tiers.why_by_steps(few, 1, CPU) == ""
@@ -45,7 +45,7 @@ def test_weights_too_many_for_the_chip_go_by_rows():
 
 
 def test_a_card_with_too_few_processors_goes_step_by_step():
-    assert tiling_on(SMALL, 1000, 64) is None
+    assert tiling_on(SMALL, 640, 64) is None
     assert "too few multiprocessors" in tiers.why_by_steps(None, 64, CPU)
 
 
