@@ -132,7 +132,8 @@ class Compiled:
         self._put_inputs(buffers, x, masks)
         for name, width in way.widths.items():
             buffers.put(name, workspace.empty(layout.shape(width), self.dtype))
-        buffers.lay_out(way.shelf, self._empty(way.shelf.numbers))
+        if way.shelf.numbers:
+            buffers.lay_out(way.shelf, self._empty(way.shelf.numbers))
         kept = None
         if self.trains:
             shelf = self._kept(layout)

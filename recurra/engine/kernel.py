@@ -220,7 +220,7 @@ class Kernel:
         sums = self.launch(packed, layout, numbers)
         if sums is None:
             return self.constants[:0]
-        totals = sums[:, 1].sum(0) if packed.split.threads > 1 else sums[0, 1]
+        totals = sums[self.sums_stride : 2 * self.sums_stride]
         return totals if self.dense_sums is None else totals[self.dense_sums]
 
     def launch(self, packed: "Packed", layout: Layout, numbers: array) -> Tensor | None:
@@ -230,7 +230,7 @@ class Kernel:
             fixed = layout.calls[self, packed.split] = self._fixed(packed, layout)
         sums, places = None, [0, 0, 0]
         if self.sums_stride:
-            sums = torch.zeros(packed.split.threads, 2, self.sums_stride, dtype=self.dtype)
+            sums = torch.zeros(packed.split.threads * 2 * self.sums_stride, dtype=self.dtype)
             places[0] = sums.data_ptr()
         if self.schedule.rowsums:
             rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)

@@ -276,13 +276,20 @@ static void work(const Call& c, int64_t me, int64_t threads) {
   }
 }
 
-extern "C" void run(const Call* c) {
+static void work_together(const Call& c) {
 #ifdef _OPENMP
-  if (c->threads > 1) {
-#pragma omp parallel num_threads((int)c->threads)
-    work(*c, omp_get_thread_num(), omp_get_num_threads());
+  if (c.threads > 1) {
+#pragma omp parallel num_threads((int)c.threads)
+    work(c, omp_get_thread_num(), omp_get_num_threads());
     return;
   }
 #endif
-  work(*c, 0, 1);
+  work(c, 0, 1);
+}
+
+extern "C" void run(const Call* c) {
+  work_together(*c);
+  real* const totals = c->sums + c->sums_stride;  // of the first thread; the others' are added to them
+  for (int64_t t = 1; t < c->threads; ++t)
+    for (int64_t i = 0; i < c->sums_stride; ++i) totals[i] += totals[t * 2 * c->sums_stride + i];
 }
