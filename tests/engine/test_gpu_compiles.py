@@ -1,6 +1,7 @@
 """Kernels for a GPU become its machine code on any computer: nothing is run, but nothing is left to chance either."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -94,8 +95,12 @@ def assembled_stages(made: stepwise_text.Stepwise, dtype: torch.dtype, capabilit
 
     module, codes = loaded(made.text, folder), []
     for stage in made.stages:
-        kinds = [NAMES[dtype] if n in made.shelves and not made.shelves[n].wide else "fp32" for n in stage.arguments]
-        types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {"start": "*i32", "ends": "*i32"}
+        kinds = ["fp32" if made.shelves[name].wide else NAMES[dtype] for name in stage.arguments]
+        types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {
+            "table": "*i64",
+            "clock": "*i32",
+            "ends": "*i32",
+        }
         aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
         signature = types | dict.fromkeys(("k", "turn", "batch"), "i32")
         source = ASTSource(getattr(module, stage.name), signature, {}, aligned)
@@ -117,11 +122,21 @@ def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.d
     planned = plan(make(), _trace_apart(make()), train=True, needs_x=True)
     for backward, program in enumerate((planned.forward, planned.backward)):
         assert program is not None
-        made = stepwise_text.render(schedule(program), planned, bool(backward), True, 8 * dtype.itemsize)
+        made = stepwise_text.render(schedule(program), planned, bool(backward), True, dtype)
         for code in assembled_stages(made, dtype, capability, tmp_path):
             assert len(code.asm["cubin"]) > 0
             assert "atom." not in code.asm["ptx"]  # sums in no particular order would differ from run to run
             assert "red.global" not in code.asm["ptx"]
+
+
+def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time(tmp_path: Path):
+    planned = plan(cell := rc.layer("lstm", 16, 256).sheets[0], _trace_apart(cell), train=True, needs_x=True)
+    assert planned.backward is not None
+    for backward, program in ((False, planned.forward), (True, planned.backward)):
+        made = stepwise_text.render(schedule(program), planned, backward, True, torch.bfloat16)
+        (code,) = assembled_stages(made, torch.bfloat16, HOPPER, tmp_path)
+        assert "st.global.b16" not in code.asm["ptx"]
+        assert len(re.findall(r"ld\.global\.b16", code.asm["ptx"])) <= 4  # the biases: a number is enough for a thread
 
 
 def test_gates_share_one_product_forward_and_their_cotangents_one_backward():
@@ -129,6 +144,6 @@ def test_gates_share_one_product_forward_and_their_cotangents_one_backward():
     assert planned.backward is not None
     shapes = []
     for backward, program in ((False, planned.forward), (True, planned.backward)):
-        stages = stepwise_text.render(schedule(program), planned, backward, True, 16).stages
+        stages = stepwise_text.render(schedule(program), planned, backward, True, torch.bfloat16).stages
         shapes.append([[(p.deep, p.wide) for p in stage.products] for stage in stages])
     assert shapes == [[[(64, 256)]], [[(256, 64)]]]

@@ -120,7 +120,7 @@ class OnGpu:
     def _by_steps(self, backward: bool, precision: str) -> Steps:
         if (backward, precision) not in self.by_steps:
             chosen = self.backward_schedule if backward else self.forward_schedule
-            made = stepwise_text.render(chosen, self.plan, backward, self.trains, 8 * self.dtype.itemsize)
+            made = stepwise_text.render(chosen, self.plan, backward, self.trains, self.dtype)
             self.by_steps[backward, precision] = Steps(made, loaded(made.text), backward, self.dtype)
         return self.by_steps[backward, precision]
 

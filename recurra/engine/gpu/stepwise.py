@@ -37,16 +37,17 @@ class Steps:
         with torch.cuda.device(like.device), _turn(like.device):
             window = self._window(batch, like)
             window.memory.record_stream(torch.cuda.current_stream())
-            window.prepare()
             self._pass(window, bound, steps)
 
     def _pass(self, window: Window, bound: Mapping[str, Tensor], steps: int) -> None:
+        bound = {name: value.clone() if value.data_ptr() % 16 else value for name, value in bound.items()}
         window.begin(bound, steps)
+        window.prepare()
         pieces = list(_pieces(steps, window.steps))
         for first, count in reversed(pieces) if self.backward else pieces:
             window.bring(bound, first, count, steps)
             window.run(count)
-            window.take(bound, first, count, steps)
+            window.pass_on(count)
         window.end(bound)
 
     def _window(self, batch: int, like: Tensor) -> Window:

@@ -1,11 +1,14 @@
 """A schedule → what a single step consists of: products for torch, and after them one plain Triton kernel a group.
 
-No kernel here waits for another, so any card can run them in any grid. Values pass from group to group and from step to
-step through the memory of a window over a few steps (`window.py`): each buffer is a `Shelf` there.
+No kernel here waits for another, so any card can run them in any grid. What a step hands on to itself, to the next and
+to products lies on shelves of `window.py`. What belongs to the caller is found through a table of addresses, so that a
+graph of these kernels holds none of them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import torch
 
 from ...cell import TIME
 from ..lowering import Unsupported
@@ -23,14 +26,14 @@ Spot = tuple[str, int, int]  # where something lies: shelf, distance in steps, f
 
 @dataclass(frozen=True)
 class Shelf:
-    """Memory of a window: `width` numbers for each row of the batch, in a slot for each step and some `before` and
-    `after` them; or in so many `slots`, where only the present step counts."""
+    """Memory of a window: `width` numbers for each row of the batch, in so many `slots`; or, for what is multiplied at
+    other steps too, in a slot for each step and some `before` and `after` them."""
 
     width: int
     slots: int = 0
     before: int = 0
     after: int = 0
-    wide: bool = False  # 32 bits, whatever the layer's dtype
+    wide: bool = True  # 32 bits, whatever the layer's dtype
 
     def count(self, steps: int) -> int:
         return self.slots or self.before + steps + self.after
@@ -67,7 +70,8 @@ class Stage:
     name: str
     width: int
     products: list[Multiplication] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)  # what each pointer points to
+    arguments: list[str] = field(default_factory=list)  # shelves that pointers point to
+    looked_up: list[str] = field(default_factory=list)  # lines that find what is outside
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -87,35 +91,30 @@ class Stepwise:
     text: str
     stages: list[Stage]
     shelves: dict[str, Shelf]
-    vectors: dict[str, Vector]  # weights that kernels read as they are
+    arguments: list[str]  # what each address of the table points to
     carried: list[tuple[str, str, int, int]]  # (shelf, buffer, offset, width): written anew at each step
-    written: set[str]  # shelves with a slot a step that the kernels fill; the others come from outside
+    written: set[str]  # shelves with a slot a step that the kernels fill; the others are filled from outside
     lanes: list[tuple[Node, int]]
     exchanged: frozenset[str] = frozenset()
 
-    @property
-    def arguments(self) -> list[str]:
-        """What a call must bring along or make room for."""
-        outside = [name for name, shelf in self.shelves.items() if not shelf.slots]
-        return outside + [name for name in self.shelves if name == "sums"]
 
-
-def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, bits: int) -> Stepwise:
-    return _Writer(Buffers(schedule, plan, backward, trains), bits).run()
+def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, dtype: torch.dtype) -> Stepwise:
+    return _Writer(Buffers(schedule, plan, backward, trains), dtype).run()
 
 
 class _Writer:
-    def __init__(self, buffers: Buffers, bits: int):
-        self.buffers, self.schedule, self.bits = buffers, buffers.schedule, bits
+    def __init__(self, buffers: Buffers, dtype: torch.dtype):
+        self.buffers, self.schedule, self.dtype = buffers, buffers.schedule, dtype
         groups = self.schedule.groups
         self.made: dict[Node, Out] = {}
         for out in (o for g in groups for o in g.stores):
             self.made.setdefault(out.node, out)
         self.handed_on = {node for g in groups for node in g.loads}
-        self.multiplied = {self._spot(a)[0] for g in groups for lane in g.lanes for a in lane.args if not is_x(a)}
-        self.margins = self._margins()
+        operands = [a for g in groups for lane in g.lanes for a in lane.args if not is_x(a)]
+        spots = [self._spot(operand) for operand in operands]
+        self.margins = {name: [shift for symbol, shift, _ in spots if symbol == name] for name, _, _ in spots}
         self.shelves: dict[str, Shelf] = {}
-        self.vectors: dict[str, Vector] = {}
+        self.outside: list[str] = []
         self.carried: dict[tuple[str, str, int, int], None] = {}
         self.written: set[str] = set()
         self.lanes: list[tuple[Node, int]] = []
@@ -130,9 +129,15 @@ class _Writer:
             self._group(group)
         for low, high, buffer in self._carried_reads():
             self._check_carried(buffer, low, high)
-        text = "\n".join(self._head() + [line for stage in self.stages for line in _function(stage)])
+        lines = self._head() + [line for stage in self.stages for line in _function(stage)]
         return Stepwise(
-            text + "\n", self.stages, self.shelves, self.vectors, list(self.carried), self.written, self.lanes
+            "\n".join(lines) + "\n",
+            self.stages,
+            self.shelves,
+            self.outside,
+            list(self.carried),
+            self.written,
+            self.lanes,
         )
 
     # ------------------------------------------------------------------------------------------ memory
@@ -148,26 +153,19 @@ class _Writer:
             return f"hist:{buffer.source}", -buffer.lag, at.offset
         return at.buffer, at.lag, at.offset
 
-    def _margins(self) -> dict[str, tuple[int, int]]:
-        """How far before and after a window steps look."""
-        found: dict[str, tuple[int, int]] = {}
-        for group in self.schedule.groups:
-            plain = [n for n in group.body if n.op == "load" and not self.buffers.stays(n.attr.buffer)]
-            for node in (*plain, *(a for lane in group.lanes for a in lane.args)):
-                symbol, shift, _ = self._spot(node)
-                before, after = found.get(symbol, (0, 0))
-                found[symbol] = max(before, -shift), max(after, shift)
-        return found
-
     def _shelf(self, symbol: str) -> Shelf:
-        """That of a buffer, put up when first asked for."""
+        """That of a buffer whose values are multiplied, put up when first asked for."""
         if symbol not in self.shelves:
-            buffer = self.schedule.buffers.get(symbol)
-            width = buffer.width if buffer else self.buffers.states[symbol.removeprefix("hist:")].size
-            before, after = self.margins.get(symbol, (0, 0))
-            slots = int(buffer is not None and buffer.kind in ("sequence", "scratch"))
-            self.shelves[symbol] = Shelf(width, slots, before, after, wide=symbol.startswith("carry:"))
+            shifts = self.margins[symbol]
+            slots, before, after = int(symbol.startswith("scratch:")), max(0, -min(shifts)), max(0, *shifts, 0)
+            self.shelves[symbol] = Shelf(self._width(symbol), slots, before, after, wide=False)
         return self.shelves[symbol]
+
+    def _width(self, symbol: str) -> int:
+        if symbol == "pre":
+            return self.lane_columns
+        buffer = self.schedule.buffers.get(symbol)
+        return buffer.width if buffer else self.buffers.states[symbol.partition(":")[2]].size
 
     def _new_shelf(self, symbol: str, shelf: Shelf) -> str:
         self.shelves.setdefault(symbol, shelf)
@@ -179,16 +177,44 @@ class _Writer:
             arguments.append(symbol)
         return f"a{arguments.index(symbol)}"
 
-    def _place(self, symbol: str, offset: int, width: int, shift: int = 0, slot: str = "") -> str:
-        """Address and mask of this program's columns; a single column is read by everybody."""
-        shelf = self._shelf(symbol)
-        first = slot or ("" if shelf.slots else f"at + {shelf.before + shift} * batch")
+    def _place(self, symbol: str, offset: int, slot: str = "") -> str:
+        """This program's columns on a shelf."""
+        shelf = self.shelves[symbol]
+        first = slot or ("" if shelf.slots else f"at + {shelf.before} * batch")
         rows = f"({first} + row)" if first else "row"
-        base = f"{self._pointer(symbol)} + {rows} * {shelf.width} + {offset}"
-        return f"{base}, live" if width == 1 else f"{base} + col, here"
+        return f"{self._pointer(symbol)} + {rows} * {shelf.width} + {offset} + col"
 
-    def _read(self, symbol: str, offset: int, width: int, shift: int = 0, slot: str = "") -> str:
-        return f"read({self._place(symbol, offset, width, shift, slot)})"
+    def _on_shelf(self, symbol: str, offset: int, width: int, slot: str = "") -> str:
+        """A single column is read by everybody."""
+        place = self._place(symbol, offset, slot)
+        return f"read({place}, here)" if width > 1 else f"read({place.removesuffix(' + col')}, live)"
+
+    def _far(self, symbol: str) -> str:
+        """A pointer to what is not the window's own. The caller sees to it that it begins at sixteen bytes."""
+        if symbol not in self.outside:
+            self.outside.append(symbol)
+        number, known = self.outside.index(symbol), self.stages[-1].looked_up
+        wide = symbol in ("sums", f"init:{TIME}") or symbol.startswith("carry:")
+        kind = "float32" if wide else str(self.dtype).removeprefix("torch.")
+        line = f"p{number} = L.multiple_of(L.load(table + {number}).to(L.pointer_type(L.{kind})), 16)  # {symbol}"
+        if line not in known:
+            known.append(line)
+        return f"p{number}"
+
+    def _from_outside(self, symbol: str, offset: int, width: int, shift: int = 0) -> str:
+        """What another step wrote, or somebody else: before the first step initial values, after the last zeros."""
+        size, rows, mask = self._width(symbol), "(far + row)", "here" if width > 1 else "live"
+        base = self._far(symbol)
+        if symbol in self.schedule.buffers and self.schedule.buffers[symbol].kind == "sequence":
+            rows = "row"
+        elif shift < 0:
+            start = (
+                f"{self._far(symbol.replace('hist:', 'init:'))} + L.cast({-shift - 1} - t, L.int64) * batch * {size}"
+            )
+            base, rows = f"choose(t >= {-shift}, {base} + (far - {-shift} * batch) * {size}, {start})", "row"
+        elif shift > 0:
+            rows, mask = f"(far + {shift} * batch + row)", f"{mask} & (t + {shift} < steps)"
+        return f"read({base} + {rows} * {size} + {offset}{' + col' if width > 1 else ''}, {mask})"
 
     def _carried_reads(self) -> Iterator[tuple[int, int, str]]:
         for node in (n for g in self.schedule.groups for n in g.body):
@@ -213,7 +239,7 @@ class _Writer:
         for out in group.stores:
             self._store(out)
         for node in dict.fromkeys(o.node for o in group.stores if o.node in self.handed_on):
-            self._write(f"{self.names[node]} + zero", self._handed(node), 0, node.width)
+            self._line(f"write({self._place(self._handed(node), 0)}, {self.names[node]} + zero, here)")
         for q, node in group.sums:
             self._sum(q, node)
         for node in group.rowsums:
@@ -244,17 +270,16 @@ class _Writer:
         for lane, _ in users:
             self.parts.setdefault(lane, []).append((into, column))
             column += lane.width
-        self._new_shelf(into, Shelf(column, slots=1, wide=True))
+        self._new_shelf(into, Shelf(column, slots=1))
         return Multiplication(symbol, shift, offset, tuple(tuple(matrices) for _, matrices in users), into)
 
     def _sums_of_products(self, group: Group) -> None:
         for lane in group.lanes:
-            parts = [self._read(into, column, lane.width) for into, column in self.parts.get(lane, [])]
+            parts = [self._on_shelf(into, column, lane.width) for into, column in self.parts.get(lane, [])]
             if any(is_x(a) for a in lane.args):
                 column = sum(earlier.width for earlier, _ in self.lanes)
                 self.lanes.append((lane, column))
-                self._new_shelf("pre", Shelf(self.lane_columns))
-                parts.append(self._read("pre", column, lane.width))
+                parts.append(self._from_outside("pre", column, lane.width))
             self._named(lane, " + ".join(parts))
 
     # ------------------------------------------------------------------------------------------ values
@@ -265,16 +290,13 @@ class _Writer:
 
     def _value(self, node: Node, group: Group) -> None:
         if node in group.loads:
-            self._named(node, self._read(self._handed(node), 0, node.width))
+            self._named(node, self._on_shelf(self._handed(node), 0, node.width))
         elif node.op == "const":
             self.names[node] = number(node.attr)
         elif node.op == "expand":
             self.names[node] = self.names[node.args[0]]
         elif node.op == "weight":
-            name = f"vector:{node.index}"
-            self.vectors[name] = node.attr
-            pointer = self._pointer(name)
-            self._named(node, f"L.load({pointer})" if node.width == 1 else f"read({pointer} + col, col < {node.width})")
+            self._vector(node)
         elif node.op == "load":
             self._load(node)
         elif node.op == "rowsum":
@@ -284,25 +306,35 @@ class _Writer:
         else:
             self._named(node, expression(node.op, node.attr, [self.names[a] for a in node.args]))
 
+    def _vector(self, node: Node) -> None:
+        vector: Vector = node.attr
+        columns = self.buffers.plan.equations.hoisted[vector.weight][-1:] or (1,)
+        stride, first = (1, 0) if vector.col is None else (columns[0], vector.col)
+        place = f"{self._far('weight:' + vector.weight)} + {vector.rows[0] * stride + first}"
+        if node.width == 1:
+            self._named(node, f"L.load({place}).to(L.float32)")
+        else:
+            self._named(node, f"read({place} + col * {stride}, col < {node.width})")
+
     def _load(self, node: Node) -> None:
         at, buffer = node.attr, self.schedule.buffers[node.attr.buffer]
         if self.buffers.state_of(node) == TIME:
-            clock = self._read(self._new_shelf(f"init:{TIME}", Shelf(1, slots=1, wide=True)), 0, 1)
-            self._named(node, f"{clock} + {'t' if not self.buffers.backward or buffer.lag else '(t + 1)'}")
+            late = self.buffers.backward and not buffer.lag
+            self._named(node, f"read({self._far(f'init:{TIME}')} + row, live) + t{' + 1' if late else ''}")
         elif self.buffers.stays(at.buffer):
-            self._named(node, self._read(self._ring(at.buffer), at.offset, node.width, slot="now"))
+            self._named(node, self._on_shelf(self._ring(at.buffer), at.offset, node.width, slot="now"))
         else:
             symbol, shift, offset = self._spot(node)
-            text = self._read(symbol, offset, node.width, shift)
+            text = self._from_outside(symbol, offset, node.width, shift)
             self._named(node, f"L.where(t == end - 1, {text}, 0.0)" if at.start else text)
 
     def _ring(self, buffer: str) -> str:
         """Two slots in which a state is carried from step to step, in turn."""
-        return self._new_shelf(f"ring:{buffer}", Shelf(self.buffers.size(buffer), slots=2, wide=True))
+        return self._new_shelf(f"ring:{buffer}", Shelf(self.buffers.size(buffer), slots=2))
 
     def _handed(self, node: Node) -> str:
         """What a later group of the step reads, in 32 bits."""
-        return self._new_shelf(f"handed:{node.index}", Shelf(node.width, slots=1, wide=True))
+        return self._new_shelf(f"handed:{node.index}", Shelf(node.width, slots=1))
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -310,35 +342,36 @@ class _Writer:
         """A value as a full tile, whatever it was."""
         return f"({self.names[node]} + zero)" if node.is_leaf or node.op == "expand" else self.names[node]
 
-    def _write(self, value: str, symbol: str, offset: int, width: int, slot: str = "") -> None:
-        address = self._place(symbol, offset, width, slot=slot).rpartition(",")[0]
-        self._line(f"write({address}{'' if width > 1 else ' + col'}, {value}, here)")
-
     def _store(self, out: Out) -> None:
         if out.buffer == TIME:
             return
         symbol, width, value = self.buffers.symbol(out.buffer), out.node.width, self._filled(out.node)
         if self.buffers.stays(out.buffer):
             ring = self._ring(out.buffer)
-            before = self._read(ring, out.offset, width, slot="now")
-            self._write(f"L.where(run, {value}, {before})", ring, out.offset, width, slot="next")
+            before = self._on_shelf(ring, out.offset, width, slot="now")
+            self._line(f"write({self._place(ring, out.offset, 'next')}, L.where(run, {value}, {before}), here)")
             self.carried[ring, out.buffer, out.offset, width] = None
-        if not self.buffers.only_carried(out.buffer, self.multiplied):
-            self._write(f"L.where(run, {value}, 0.0)", symbol, out.offset, width)
-            if not self.shelves[symbol].slots:
-                self.written.add(symbol)
+        if self.buffers.only_carried(out.buffer, set(self.margins)):
+            return
+        value = f"L.where(run, {value}, 0.0)"
+        if symbol in self.margins:
+            self._shelf(symbol)
+            self._line(f"write({self._place(symbol, out.offset)}, {value}, here)")
+            self.written.add(symbol)
+        if not symbol.startswith("scratch:"):
+            place = f"{self._far(symbol)} + (far + row) * {self._width(symbol)} + {out.offset} + col"
+            self._line(f"write({place}, {value}, here)")
 
     def _sum(self, q: int, node: Node) -> None:
         start, total = (sum(n.width for _, n in sums) for sums in (self.schedule.sums[:q], self.schedule.sums))
-        self._new_shelf("sums", Shelf(total, slots=1, wide=True))
-        place = f"{self._pointer('sums')} + L.program_id(0) * {total} + {start}"
+        place = f"{self._far('sums')} + L.program_id(0) * {total} + {start}"
         value = f"L.where(run & here, {self._filled(node)}, 0.0)"
         self._line(f"add_sum({place}, {value}, {node.width}, first_column, {ROWS}, {self.stages[-1].columns})")
 
     def _row_sum_shelf(self, node: Node) -> str:
         """A number for each program that has a part of the row."""
         count = Stage("", node.args[0].width).programs
-        return self._new_shelf(f"rowsum:{self.schedule.rowsums.index(node)}", Shelf(count, slots=1, wide=True))
+        return self._new_shelf(f"rowsum:{self.schedule.rowsums.index(node)}", Shelf(count, slots=1))
 
     def _row_sum(self, node: Node) -> None:
         slot, largest = self._row_sum_shelf(node), node.attr == "max"
@@ -351,7 +384,12 @@ class _Writer:
             "from recurra.engine.gpu.tiles_triton import *",
             "from recurra.engine.gpu.tiles_triton import L, constexpr, jit",
             "",
-            preamble(exact=self.bits == 32),
+            preamble(exact=self.dtype == torch.float32),
+            "",
+            "",
+            f"@jit(do_not_specialize={[f'a{i}' for i in range(len(self.outside))]})",
+            f"def addresses({', '.join(f'a{i}' for i in range(len(self.outside)))}, table):",
+            *(f"    L.store(table + {i}, a{i}.to(L.int64))  # {name}" for i, name in enumerate(self.outside)),
         ]
 
 
@@ -374,11 +412,12 @@ def _merged(
 
 def _function(stage: Stage) -> list[str]:
     tile = f"{ROWS}, {stage.columns}, 1"
+    pointers = [*(f"a{i}" for i in range(len(stage.arguments))), "table", "clock", "ends"]
     return [
         "",
         "",
         '@jit(do_not_specialize=["k", "turn", "batch"])',
-        f"def {stage.name}({', '.join(f'a{i}' for i in range(len(stage.arguments)))}, start, ends, k, turn, batch):",
+        f"def {stage.name}({', '.join(pointers)}, k, turn, batch):",
         *(f"    # a{i}: {name}" for i, name in enumerate(stage.arguments)),
         f"    first_row, first_column = L.cast(L.program_id(0), L.int64) * {ROWS}, L.program_id(1) * {stage.columns}",
         f"    row, col = rows(first_row, {tile}), columns(first_column, {tile})",
@@ -386,8 +425,9 @@ def _function(stage: Stage) -> list[str]:
         f"    here, zero = live & (col < {stage.width}), zeros({tile})",
         "    at = L.cast(k, L.int64) * batch",
         "    now, next = turn * batch, (1 - turn) * batch",
-        "    t = L.load(start) + k",
+        "    t, steps = L.load(clock) + k, L.load(clock + 1)",
+        "    far = L.cast(t, L.int64) * batch",
         "    end = L.load(ends + row, mask=live, other=0)",
         "    run = live & (t < end)",
-        *("    " + line for line in stage.lines),
+        *("    " + line for line in (*stage.looked_up, *stage.lines)),
     ]

@@ -1,7 +1,7 @@
 """A window over a few steps: memory of its own, and the kernels of those steps, captured once as a CUDA graph.
 
-A sequence passes through window by window: what the steps read is copied in, the graph runs, what they wrote is copied
-out. So no address of a caller's tensor is ever part of a graph, and a graph serves sequences of every length.
+A sequence passes through window by window. No address of a caller's tensor is part of a graph: kernels find them in a
+table, which is written anew for each sequence. So a graph serves every caller and every length.
 """
 
 import functools
@@ -56,17 +56,13 @@ class Window:
         return shelf.width * self.batch * (4 if shelf.wide else self.dtype.itemsize)
 
     def _take_room(self, device: torch.device) -> None:
-        shapes = {name: (s.count(self.steps), self.batch, s.width) for name, s in self.made.shelves.items()}
-        if "sums" in shapes:
-            shapes["sums"] = (-(-self.batch // ROWS), self.made.shelves["sums"].width, 1)
         kinds = {name: torch.float32 if s.wide else self.dtype for name, s in self.made.shelves.items()}
-        shapes |= {name: (v.rows[1] - v.rows[0], 1, 1) for name, v in self.made.vectors.items()}
-        kinds |= dict.fromkeys(self.made.vectors, torch.float32)
+        shapes = {name: (s.count(self.steps), self.batch, s.width) for name, s in self.made.shelves.items()}
         for product in self.products():
             shape = (product.deep, product.wide) if product.flipped else (product.wide, product.deep)
-            shapes[f"matrix:{product.into}"], kinds[f"matrix:{product.into}"] = (*shape, 1), self.dtype
-        shapes |= {"start": (1, 1, 1), "ends": (self.batch, 1, 1)}
-        kinds |= {"start": torch.int32, "ends": torch.int32}
+            shapes[f"matrix:{product.into}"], kinds[f"matrix:{product.into}"] = (1, *shape), self.dtype
+        shapes |= {"table": (1, 1, len(self.made.arguments)), "clock": (1, 1, 2), "ends": (1, 1, self.batch)}
+        kinds |= {"table": torch.int64, "clock": torch.int32, "ends": torch.int32}
         sizes = {n: -(-kinds[n].itemsize * a * b * c // 256) * 256 for n, (a, b, c) in shapes.items()}
         total = sum(sizes.values())
         self.memory = arena(total, device) if self.shared else torch.empty(total, dtype=torch.uint8, device=device)
@@ -84,17 +80,14 @@ class Window:
 
     def begin(self, bound: Mapping[str, Tensor], steps: int) -> None:
         """What is the same at all steps, and the states before the first."""
+        self.kernels.addresses[(1,)](*(bound[name] for name in self.made.arguments), self.room["table"])
         weights = {name.removeprefix("weight:"): v for name, v in bound.items() if name.startswith("weight:")}
-        for name, vector in self.made.vectors.items():
-            self.room[name].view(-1).copy_(vector.of(weights))
         for product in self.products():
             self._put_together(product, weights)
-        for name, shelf in self.made.shelves.items():
-            if shelf.slots == 1 and name in bound:
-                self.room[name].view(bound[name].shape).copy_(bound[name])
         for ring, buffer, offset, width in self.made.carried:
             start = bound[self._outside(buffer, "init", "dfinal")]
             self.room[ring][0, :, offset : offset + width].copy_(start[:, offset : offset + width])
+        self.room["clock"][..., 1].fill_(steps)
         ends = self.room["ends"].view(-1)
         ends.copy_(bound["lengths"]) if "lengths" in bound else ends.fill_(steps)
 
@@ -109,7 +102,7 @@ class Window:
             row += blocks[0].wide
 
     def _matrix(self, product: Multiplication) -> Tensor:
-        whole = self.room[f"matrix:{product.into}"][..., 0]
+        whole = self.room[f"matrix:{product.into}"][0]
         return whole.t() if product.flipped else whole
 
     def _outside(self, buffer: str, forward: str, backward: str) -> str:
@@ -122,14 +115,12 @@ class Window:
         for ring, buffer, offset, width in self.made.carried:
             final = bound[self._outside(buffer, "final", "dinit")]
             final[:, offset : offset + width].copy_(self.room[ring][0, :, offset : offset + width])
-        if "sums" in self.room:
-            bound["sums"].copy_(self.room["sums"][..., 0])
 
     # ------------------------------------------------------------------------------------------ some steps
 
     def bring(self, bound: Mapping[str, Tensor], first: int, count: int, steps: int) -> None:
-        """What steps `first` and on read."""
-        self.room["start"].fill_(first)
+        """What steps `first` and on multiply and did not make themselves."""
+        self.room["clock"][..., 0].fill_(first)
         for name, shelf in self.made.shelves.items():
             if shelf.slots:
                 continue
@@ -152,12 +143,8 @@ class Window:
         if max(times.start, steps) < times.stop:
             room[max(0, steps - times.start) :].zero_()
 
-    def take(self, bound: Mapping[str, Tensor], first: int, count: int, steps: int) -> None:
-        """What steps `first` and on wrote."""
-        for name in self.made.written:
-            before = self.made.shelves[name].before
-            outside = bound[name].view(steps, self.batch, -1)
-            outside[first : first + count].copy_(self.room[name][before : before + count])
+    def pass_on(self, count: int) -> None:
+        """After so many steps, the carried states to where the next window looks for them."""
         if count % 2:
             for ring in {ring for ring, *_ in self.made.carried}:
                 self.room[ring][0].copy_(self.room[ring][1])
@@ -165,33 +152,34 @@ class Window:
     def run(self, count: int) -> None:
         """The first `count` steps of the window."""
         if not self.shared:
-            self._launch(count)
+            self._launch(count, self.batch)
             return
         if count not in self.graphs:
             self.graphs[count] = self._captured(count)
         self.graphs[count].replay()
 
     def prepare(self) -> None:
-        """Compile the kernels, which cannot be done while a graph is captured."""
+        """Compile and load everything, which must not happen while a graph is captured; a library's choice may depend
+        on how an address is aligned, and that repeats after eight steps."""
         if self.shared and not self.graphs:
-            self._launch(1)
+            self._launch(min(8, self.steps), rows=0)
 
     def _captured(self, count: int) -> torch.cuda.CUDAGraph:
         graph, (pool, stream) = torch.cuda.CUDAGraph(), _for_graphs(self.memory.device)
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-            self._launch(count)
+            self._launch(count, self.batch)
         return graph
 
-    def _launch(self, count: int) -> None:
+    def _launch(self, count: int, rows: int) -> None:
         tiles = -(-self.batch // ROWS)
         for done in range(count):
             k = count - 1 - done if self.backward else done
             for stage in self.made.stages:
                 for product in stage.products:
                     self._multiply(product, k)
-                pointers = [self.room[name] for name in (*stage.arguments, "start", "ends")]
+                pointers = [self.room[name] for name in (*stage.arguments, "table", "clock", "ends")]
                 kernel = getattr(self.kernels, stage.name)
-                kernel[tiles, stage.programs](*pointers, k, done % 2, self.batch, num_warps=WARPS)
+                kernel[tiles, stage.programs](*pointers, k, done % 2, rows, num_warps=WARPS)
 
     def _multiply(self, product: Multiplication, k: int) -> None:
         shelf, into = self.made.shelves[product.symbol], self.room[product.into][0]
