@@ -233,7 +233,8 @@ class Kernel:
             sums = torch.zeros(packed.split.threads * 2 * self.sums_stride, dtype=self.dtype)
             places[0] = sums.data_ptr()
         if self.schedule.rowsums:
-            rowsums = torch.empty(len(self.schedule.rowsums) * fixed.shares * layout.rows, dtype=self.dtype)
+            count = len(self.schedule.rowsums) * fixed.shares * layout.rows
+            rowsums = torch.empty(self._padded(count) + count * self.vector, dtype=self.dtype)
             places[1] = rowsums.data_ptr()
         if packed.split.by_unit:
             meeting = torch.zeros(8 * packed.split.threads, dtype=torch.int64)

@@ -106,6 +106,7 @@ class _Writer:
         self.setup: list[str] = []  # before the loops
         self.column: list[str] = []  # once a vector of columns
         self.row: list[str] = []  # once a row
+        self.last: list[str] = []  # after the loops
         self.touched: dict[int, None] = {}  # bases of the rows that the equations read or write
 
     def function(self) -> str:
@@ -143,6 +144,7 @@ class _Writer:
             "      }",
             "    }",
             "  }",
+            *("  " + line for line in self.last),
             "}",
         ]
         return "\n".join(lines)
@@ -279,15 +281,22 @@ class _Writer:
             self.column.append(f"vec total_{q} = {{}};")
             self.row.append(f"total_{q} += {self.names[node]};")
         for node in self.group.rowsums:
-            slot = self.schedule.rowsums.index(node)
-            address = f"(c.rowsums + ({slot} * c.rowsum_parts + me) * c.rows)"
-            largest, value = node.attr == "max", self.names[node.args[0]]
-            start = "-__builtin_inf()" if largest else "0"
-            self.setup.append(f"for (int64_t i = low; i < high; ++i) {address}[i] = {start};")
-            if largest:
-                self.row.append(f"{address}[i + r] = larger({address}[i + r], largest({value}, count));")
-            else:
-                self.row.append(f"{address}[i + r] += across({value}, count);")
+            self._row_sum(self.schedule.rowsums.index(node), self.names[node.args[0]], node.attr == "max")
+
+    def _row_sum(self, slot: int, value: str, largest: bool) -> None:
+        """Of a row, the largest value; or its vectors added up, and at the end what is in the one that is left."""
+        address, every_row = (
+            f"(c.rowsums + ({slot} * c.rowsum_parts + me) * c.rows)",
+            "for (int64_t i = low; i < high; ++i)",
+        )
+        if largest:
+            self.setup.append(f"{every_row} {address}[i] = -__builtin_inf();")
+            self.row.append(f"{address}[i + r] = larger({address}[i + r], largest({value}, count));")
+            return
+        self.setup.append(f"real* const p{slot} = row_vectors(c, {len(self.schedule.rowsums)}, {slot}, me);")
+        self.setup.append(f"{every_row} *(vec*)(p{slot} + i * W) = vec{{}};")
+        self.row.append(f"add_to(p{slot} + (i + r) * W, only({value}, count));")
+        self.last.append(f"{every_row} {address}[i] = across(*(const vec*)(p{slot} + i * W));")
 
     def _flushes(self) -> list[str]:
         return [f"add_to(sums + c.sum_offsets[{q}] + column, total_{q});" for q, _ in self.group.sums]

@@ -181,7 +181,7 @@ struct Call {  // in the order of kernel.py
   const real* const* vectors;
   const real* const* packs;
   real* sums;                        // [thread][2][sums_stride]: of the last steps, and of all before
-  real* rowsums;                     // [rowsum][thread][row]
+  real* rowsums;                     // [rowsum][thread][row], then the same as vectors still to be summed
   int64_t* meeting;                  // a counter a thread, eight apart
   int64_t steps, threads, by_unit;   // threads share the batch, or the units
   int64_t parts;                     // of the batch
@@ -208,6 +208,12 @@ INLINE real rowsum(const Call& c, int number, int64_t row) {
   real sum = 0;
   for (int64_t p = 0; p < c.rowsum_parts; ++p) sum += c.rowsums[(number * c.rowsum_parts + p) * c.rows + row];
   return sum;
+}
+
+// Where the vectors lie whose sums are one of `all` row sums.
+INLINE real* row_vectors(const Call& c, int all, int number, int64_t me) {
+  const int64_t sums = (all * c.rowsum_parts * c.rows + W - 1) / W * W;
+  return c.rowsums + sums + (number * c.rowsum_parts + me) * c.rows * W;
 }
 
 INLINE real rowmax(const Call& c, int number, int64_t row) {

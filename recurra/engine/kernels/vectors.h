@@ -69,8 +69,12 @@ INLINE void store(real* p, vec v, int count) {
 
 INLINE void add_to(real* p, vec v) { *(loose*)p = *(const loose*)p + v; }
 
-INLINE real across(vec v, int count) {  // the sum of the first `count`
-  if (count < W) for (int i = count; i < W; ++i) v[i] = 0;
+INLINE vec only(vec v, int count) {  // zero but for the first `count`
+  for (int i = count; i < W; ++i) v[i] = 0;
+  return v;
+}
+
+INLINE real across(vec v) {
   typedef real half __attribute__((vector_size(BYTES / 2), may_alias));
   alignas(BYTES) real all[W];
   *(vec*)all = v;
