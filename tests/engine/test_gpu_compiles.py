@@ -13,6 +13,7 @@ import recurra as rc
 from recurra.cell import Cell
 from recurra.engine.gpu import stepwise_text
 from recurra.engine.gpu.render import Rendered, render
+from recurra.engine.gpu.stages import Stepwise
 from recurra.engine.gpu.text import Kind
 from recurra.engine.gpu.tiling import Tiling, tiling
 from recurra.engine.plan import plan
@@ -88,7 +89,7 @@ def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backw
     assert code.metadata.shared <= SHARED
 
 
-def assembled_stages(made: stepwise_text.Stepwise, dtype: torch.dtype, capability: int, folder: Path) -> list:
+def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int, folder: Path) -> list:
     """What Triton makes of the kernels of a step."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

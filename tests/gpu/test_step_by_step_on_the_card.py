@@ -175,7 +175,8 @@ def test_memory_is_bounded_and_goes_with_the_plan():
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_weights_larger_than_the_chip(name: str, dtype: torch.dtype):
-    cell = rc.Recurrent(rc.registry()[name], 64, 4096).sheets[0].cuda()
+    with torch.device("cuda"):
+        cell = rc.layer(name, 64, 4096).sheets[0]
     with torch.no_grad():
         for parameter in cell.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.01)

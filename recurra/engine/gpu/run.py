@@ -18,8 +18,8 @@ from . import stepwise_text, tiers
 from .after import After, ends_of
 from .loop import Loop, loaded, processors, shared_memory
 from .render import Rendered, render
+from .stages import Stepwise
 from .stepwise import Steps
-from .stepwise_text import Stepwise
 from .text import Kind
 from .tiling import Tiling, tiling
 
@@ -94,6 +94,11 @@ class OnGpu:
         except Unsupported as missing:
             return f"one kernel for all steps has no {missing}"
         return ""
+
+    def why(self, batch: int, device: torch.device) -> str:
+        """How a loop forward runs, in a few words."""
+        reason = self.why_by_steps(False, batch, device)
+        return f"products and one kernel at each step: {reason}" if reason else "one kernel runs all steps"
 
     def _chosen_loop(
         self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device

@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from .stepwise_text import ROWS, Stepwise
+from .stages import ROWS, Stepwise
 from .window import Window
 
 WINDOWS = 8  # a loop keeps; they share their memory

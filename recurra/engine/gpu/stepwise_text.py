@@ -6,7 +6,6 @@ graph of these kernels holds none of them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import torch
 
@@ -17,85 +16,8 @@ from ..plan import Out, Plan
 from ..schedule import Group, Schedule
 from .buffers import Buffers
 from .elementary import expression, number, preamble
+from .stages import ROWS, Multiplication, Shelf, Spot, Stage, Stepwise
 from .tiling import is_x
-
-COLUMNS, ROWS = 128, 8  # of a program's tile
-
-Spot = tuple[str, int, int]  # where something lies: shelf, distance in steps, first column
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """Memory of a window: `width` numbers for each row of the batch, in so many `slots`; or, for what is multiplied at
-    other steps too, in a slot for each step and some `before` and `after` them."""
-
-    width: int
-    slots: int = 0
-    before: int = 0
-    after: int = 0
-    wide: bool = True  # 32 bits, whatever the layer's dtype
-
-    def count(self, steps: int) -> int:
-        return self.slots or self.before + steps + self.after
-
-
-@dataclass(frozen=True)
-class Multiplication:
-    """Columns of a shelf, at a distance of some steps, times a matrix put together from blocks."""
-
-    symbol: str
-    shift: int
-    offset: int
-    blocks: tuple[tuple[Matrix, ...], ...]  # a row of them for each lane
-    into: str
-
-    @property
-    def wide(self) -> int:
-        return sum(row[0].wide for row in self.blocks)
-
-    @property
-    def deep(self) -> int:
-        return sum(matrix.deep for matrix in self.blocks[0])
-
-    @property
-    def flipped(self) -> bool:
-        """Whether its matrix lies in memory as (deep, wide): as most of its blocks do."""
-        return self.blocks[0][0].flipped
-
-
-@dataclass
-class Stage:
-    """A group: its products, and the kernel that takes them further."""
-
-    name: str
-    width: int
-    products: list[Multiplication] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)  # shelves that pointers point to
-    looked_up: list[str] = field(default_factory=list)  # lines that find what is outside
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def columns(self) -> int:
-        return min(COLUMNS, 1 << (self.width - 1).bit_length())
-
-    @property
-    def programs(self) -> int:
-        """Side by side, for a tile of the batch."""
-        return -(-self.width // self.columns)
-
-
-@dataclass
-class Stepwise:
-    """All of a step. `arguments`, `lanes` and `exchanged` are what `Rendered` has."""
-
-    text: str
-    stages: list[Stage]
-    shelves: dict[str, Shelf]
-    arguments: list[str]  # what each address of the table points to
-    carried: list[tuple[str, str, int, int]]  # (shelf, buffer, offset, width): written anew at each step
-    written: set[str]  # shelves with a slot a step that the kernels fill; the others are filled from outside
-    lanes: list[tuple[Node, int]]
-    exchanged: frozenset[str] = frozenset()
 
 
 def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, dtype: torch.dtype) -> Stepwise:
@@ -129,7 +51,7 @@ class _Writer:
             self._group(group)
         for low, high, buffer in self._carried_reads():
             self._check_carried(buffer, low, high)
-        lines = self._head() + [line for stage in self.stages for line in _function(stage)]
+        lines = self._head() + [line for stage in self.stages for line in stage.function()]
         return Stepwise(
             "\n".join(lines) + "\n",
             self.stages,
@@ -408,26 +330,3 @@ def _merged(
             found.append(((symbol, shift, offset), [(lane, [matrix]) for lane, matrix in pairs]))
         end = symbol, shift, offset + pairs[0][1].deep
     return found
-
-
-def _function(stage: Stage) -> list[str]:
-    tile = f"{ROWS}, {stage.columns}, 1"
-    pointers = [*(f"a{i}" for i in range(len(stage.arguments))), "table", "clock", "ends"]
-    return [
-        "",
-        "",
-        '@jit(do_not_specialize=["k", "turn", "batch"])',
-        f"def {stage.name}({', '.join(pointers)}, k, turn, batch):",
-        *(f"    # a{i}: {name}" for i, name in enumerate(stage.arguments)),
-        f"    first_row, first_column = L.cast(L.program_id(0), L.int64) * {ROWS}, L.program_id(1) * {stage.columns}",
-        f"    row, col = rows(first_row, {tile}), columns(first_column, {tile})",
-        "    live = row < batch",
-        f"    here, zero = live & (col < {stage.width}), zeros({tile})",
-        "    at = L.cast(k, L.int64) * batch",
-        "    now, next = turn * batch, (1 - turn) * batch",
-        "    t, steps = L.load(clock) + k, L.load(clock + 1)",
-        "    far = L.cast(t, L.int64) * batch",
-        "    end = L.load(ends + row, mask=live, other=0)",
-        "    run = live & (t < end)",
-        *("    " + line for line in (*stage.looked_up, *stage.lines)),
-    ]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .stepwise_text import ROWS, Multiplication, Shelf, Stepwise
+from .stages import ROWS, Multiplication, Shelf, Stepwise
 
 STEPS = 32  # of a window, if they are not too large
 BYTES = 128 << 20  # for the steps of a window
@@ -47,8 +47,7 @@ class Window:
         self.steps = STEPS
         while self.steps > 1 and self.steps * each > BYTES:
             self.steps //= 2
-        self.on_gpu = like.is_cuda
-        self.shared = self.on_gpu and not torch.cuda.is_current_stream_capturing()
+        self.shared = like.is_cuda and not torch.cuda.is_current_stream_capturing()
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._take_room(like.device)
 
