@@ -37,13 +37,20 @@ class Loop:
             return
         grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
         aligned = not any(pointer.data_ptr() % 16 for pointer in pointers)
-        with torch.cuda.device(device), tiers.refusals():
-            if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
-                self.machine_code[grid](*pointers, steps, batch, tiles)
-                return
-            options = {"num_warps": self.tiling.warps, "launch_cooperative_grid": True}
-            found = self.function[grid](*pointers, steps, batch, tiles, **options)
-            self.machine_code = found if aligned else None
+        with torch.cuda.device(device):
+            try:
+                self._launch(grid, [*pointers, steps, batch, tiles], aligned)
+            except tiers.launch_errors() as error:
+                if not tiers.is_refusal(error):
+                    raise
+                raise tiers.Refused(str(error)) from error
+
+    def _launch(self, grid: tuple[int, int, int], arguments: list, aligned: bool) -> None:
+        if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
+            self.machine_code[grid](*arguments)
+            return
+        found = self.function[grid](*arguments, num_warps=self.tiling.warps, launch_cooperative_grid=True)
+        self.machine_code = found if aligned else None
 
 
 @functools.cache

@@ -222,9 +222,10 @@ class _Writer:
         elif node.op == "load":
             self._load(node)
         elif node.op == "rowsum":
-            slot = self._row_sum_shelf(node)
-            count, largest = self.shelves[slot].width, node.attr == "max"
-            self._named(node, f"parts_total({self._pointer(slot)}, first_row, batch, {count}, {largest}, {ROWS})")
+            slot, largest = self._row_sum_shelf(node), node.attr == "max"
+            count = self.shelves[slot].width
+            sizes = f"{count}, {1 << (count - 1).bit_length()}, {largest}, {ROWS}"
+            self._named(node, f"parts_total({self._pointer(slot)}, first_row, batch, {sizes})")
         else:
             self._named(node, expression(node.op, node.attr, [self.names[a] for a in node.args]))
 

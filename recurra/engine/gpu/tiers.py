@@ -22,18 +22,16 @@ class Refused(RuntimeError):
     """The card does not take the one kernel; nothing has run."""
 
 
-@contextlib.contextmanager
-def refusals() -> Iterator[None]:
+def launch_errors() -> tuple[type[Exception], ...]:
+    """What Triton raises when a kernel cannot be launched."""
     from triton.runtime.errors import OutOfResources
 
-    try:
-        yield
-    except OutOfResources as error:  # shared memory or registers
-        raise Refused(str(error)) from error
-    except RuntimeError as error:
-        if "cooperative launch" in str(error):  # the programs do not all fit on what the card has free
-            raise Refused(str(error)) from error
-        raise
+    return RuntimeError, OutOfResources
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the programs do not all fit on what the card has free, or one of them wants more than there is."""
+    return not isinstance(error, RuntimeError) or "cooperative launch" in str(error)
 
 
 @contextlib.contextmanager

@@ -185,11 +185,10 @@ def write_sum(place, value, wide: constexpr, first, BT: constexpr, U: constexpr,
 
 
 @triton.jit
-def parts_total(place, first, batch, COUNT: constexpr, LARGEST: constexpr, BT: constexpr):
-    """(BT, 1): the sum, or the largest, of the parts of a row that an earlier kernel left."""
-    wide: constexpr = triton.next_power_of_2(COUNT)
+def parts_total(place, first, batch, COUNT: constexpr, WIDE: constexpr, LARGEST: constexpr, BT: constexpr):
+    """(BT, 1): the sum, or the largest, of the parts of a row that an earlier kernel left; WIDE: a power of two."""
     row = (first + L.arange(0, BT))[:, None]
-    part = L.arange(0, wide)[None, :]
+    part = L.arange(0, WIDE)[None, :]
     there = (row < batch) & (part < COUNT)
     if LARGEST:
         return L.max(L.load(place + row * COUNT + part, mask=there, other=float("-inf")), 1)[:, None]
