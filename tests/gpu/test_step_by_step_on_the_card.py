@@ -154,7 +154,7 @@ def test_two_layers_of_different_sizes_share_their_memory():
 
 
 def test_memory_is_bounded_and_goes_with_the_plan():
-    layer(dtype=torch.float32)(torch.randn(33, 2, 32, device="cuda"))  # what a library keeps to work in is there from now on
+    layer(dtype=torch.float32)(torch.randn(33, 2, 32, device="cuda"))  # what a library works in is there from now on
     cell = rc.layer("lstm", 32, 512).sheets[0].cuda()
     gc.collect()
     before = torch.cuda.memory_allocated()
