@@ -1,24 +1,28 @@
 """How a warp waits for what it multiplies, in the machine's own language (PTX), since tiles cannot say it.
 
 Each thread asks for the sixteen bytes that the tensor cores want of it, and again for those that have not come, until
-its whole warp has all of them: they are in their registers the moment they arrive. No other warp is waited for. Where
-so many ask for so much that the answers are in each other's way, a warp first waits for heralds: sixteen bytes of each
+its whole warp has all of them: they are in their registers the moment they arrive. No other warp is waited for.
+
+Who asks too soon asks twice, and is in the way of others' answers. So a warp pauses before it asks for the first time;
+or, where a step moves so much that every question asked twice is felt, waits for heralds: sixteen bytes of each
 program, of the row that is written last.
 """
 
 from collections.abc import Sequence
 
 WORDS = 4  # of 32 bits in sixteen bytes
+PAUSE = 350  # cycles; what the others write takes longer. On an H200, 250 to 450 are about as good
 
 
-def listing(strides: Sequence[int], rows: int, bits: int, herald: bool) -> str:
+def listing(strides: Sequence[int], rows: int, bits: int, first: str) -> str:
     """The instructions. Each spot is an address, of which a thread wants `rows` rows, so many bytes apart; zero for
-    what nobody will send. Then comes how many of the rows there are, and the address of a herald."""
+    what nobody will send. Then comes how many of the rows there are. What comes `first`: a "pause", a "herald", whose
+    address is the last argument, or nothing."""
     spots = len(strides)
     address = spots * rows * WORDS
     there = address + spots
     lines = [f".reg .b32 rows<{spots}>, most;", ".reg .b16 low, high;", ".reg .pred p;"]
-    lines += _herald(there + 1, bits) if herald else []
+    lines += _herald(there + 1, bits) if first == "herald" else _pause() if first == "pause" else []
     lines += [f"mov.b32 ${word}, 0;" for word in range(address)]
     for spot in range(spots):
         lines += [f"setp.ne.s64 p, ${address + spot}, 0;", f"selp.b32 rows{spot}, ${there}, 0, p;"]
@@ -30,6 +34,18 @@ def listing(strides: Sequence[int], rows: int, bits: int, herald: bool) -> str:
             lines.append(f"@p ld.relaxed.gpu.global.v4.b32 {{{into}}}, [${address + spot}+{row * stride}];")
     lines += [*_any_missing([f"${word}" for word in range(address)], bits), *_repeat("again")]
     return " ".join(["{", *lines, "}"])
+
+
+def _pause() -> list[str]:
+    return [
+        ".reg .u32 began, passed;",
+        "mov.u32 began, %clock;",
+        "pause:",
+        "mov.u32 passed, %clock;",
+        "sub.u32 passed, passed, began;",
+        f"setp.lt.u32 p, passed, {PAUSE};",
+        "@p bra pause;",
+    ]
 
 
 def _herald(address: int, bits: int) -> list[str]:
@@ -60,9 +76,9 @@ def _any_missing(words: Sequence[str], bits: int) -> list[str]:
     return [*lines, "setp.eq.u32 p, most, 0xffffffff;"]
 
 
-def constraints(spots: int, rows: int, herald: bool) -> str:
+def constraints(spots: int, rows: int, first: str) -> str:
     """Every result is written before the last address was read."""
-    return ",".join(["=&r"] * (spots * rows * WORDS) + ["l"] * spots + ["r"] + ["l"] * herald)
+    return ",".join(["=&r"] * (spots * rows * WORDS) + ["l"] * spots + ["r"] + ["l"] * (first == "herald"))
 
 
 def side_by_side(names: Sequence[str]) -> str:

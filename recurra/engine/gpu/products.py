@@ -127,9 +127,9 @@ class Products:
 
     def _arrivals(self, coming: list[Node], sources: dict[Node, Source], bases: dict, sums: dict) -> list[str]:
         t, rows = self.tiling, self.tiling.rows // 8
-        lines, herald = [f"there = rows_there(first_row, batch, {t.warps})"], t.heralds
+        lines, first = [f"there = rows_there(first_row, batch, {t.warps})"], "herald" if t.heralds else "pause"
         parts = [(operand, start) for operand in coming for start in self._starts(operand.width)]
-        if herald:
+        if t.heralds:
             latest = max(coming, key=lambda operand: sources[operand].rank)
             call = self._operand_call(bases[latest], replace(sources[latest], waits=False), 0)
             lines.append(f"herald = herald_of({call})")
@@ -142,11 +142,11 @@ class Products:
             strides = [sources[operand].stride * self.kind.bits for operand, _ in batch]  # bytes between eight rows
             lines.append(
                 f"{', '.join(word for group in words for word in group)} = L.inline_asm_elementwise("
-                f'"{listing(strides, rows, self.kind.bits, herald)}", "{constraints(len(batch), rows, herald)}",'
-                f" [{', '.join([*spots, 'there', *(['herald'] if herald else [])])}],"
+                f'"{listing(strides, rows, self.kind.bits, first)}", "{constraints(len(batch), rows, first)}",'
+                f" [{', '.join([*spots, 'there', *(['herald'] if first == 'herald' else [])])}],"
                 f" ({'L.int32, ' * (rows * WORDS * len(batch))}), False, 1)"
             )
-            herald = False  # who has come once is there
+            first = ""  # who has come once is there
             for i, (operand, start) in enumerate(batch):
                 lines.append(f"part{i} = numbers({side_by_side(words[i])}, {bases[operand]}, {t.rows}, {t.warps})")
                 lines += self._multiplied(operand, start, f"part{i}", sums)

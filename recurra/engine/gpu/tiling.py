@@ -18,7 +18,8 @@ SPARE = 8_192  # bytes of shared memory that Triton may want for itself
 FAR, NEAR = 20, 128  # what a processor reads of the card's memory when all of them read; of its own shared memory
 TRIP, CHAIN = 700, 33  # to memory and back; a product that waits for the one before
 STAGE, NUMBER = 2400, 250  # what is always there; what is left to do for each number of a thread
-CROWD = 500_000  # bytes from which on it pays to look for heralds
+WARP = 30  # what each warp adds where all of them meet
+CROWD = 4_000_000  # bytes from which on it pays to look for heralds
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors
         pieces = _pieces(group, size, shape.warps)
         if not pieces:
             continue
-        total += STAGE + TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * CHAIN
+        total += STAGE + WARP * shape.warps + TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * CHAIN
         total += NUMBER * -(-shape.rows * shape.columns // (32 * shape.warps))
         total += _read(shape, group, size, batch, processors) / (FAR * processors)
         total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / NEAR  # shares meeting
