@@ -91,8 +91,9 @@ def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, T
     if key.startswith("!"):
         return Choice("reference", key[1:])
     if on_gpu:
-        reason = compiled.PLANS[key].obstacle(given.x.shape[1], given.x.device)
-        return Choice("reference", reason) if reason else Choice("compiled", "one kernel runs all steps", key)
+        made, place = compiled.PLANS[key], (given.x.shape[1], given.x.device)
+        reason = made.obstacle(*place)
+        return Choice("reference", reason) if reason else Choice("compiled", made.way(*place), key)
     if key.startswith("?"):
         return Choice("replayed", "no C++ compiler works here", key[1:])
     return Choice("compiled", "the step was planned and compiled", key)

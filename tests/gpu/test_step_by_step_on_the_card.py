@@ -183,7 +183,17 @@ def test_weights_larger_than_the_chip(name: str, dtype: torch.dtype):
     cell = cell.to(dtype)
     with tiers.only(""):
         compare(cell, drawn(cell, 5, 160))
+        cell = cell.to(dtype)  # the comparison left it in float64
         assert "step by step" in explain(cell, torch.zeros(5, 160, 64, device="cuda", dtype=dtype))
+
+
+def test_one_layer_on_both_ways_in_turn():
+    """They multiply x by the same matrices in different orders."""
+    model = layer("gru", dtype=torch.float32)
+    x = torch.randn(9, 6, 32, device="cuda")
+    for way in ("by kernel", "by steps", "by kernel"):
+        with tiers.only(way):
+            assert torch.allclose(model(x)[0], plain(model, x), atol=2e-6)
 
 
 def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """One kernel for all steps, ready to be called, and what it asks of the card."""
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -26,6 +27,8 @@ class Loop:
     function: Any
     machine_code: Any = None  # of the card it was first called on, for pointers at multiples of sixteen bytes
 
+    summed_in = torch.float32  # where sums over all steps add up: here in registers
+
     def tiles(self, batch: int) -> int:
         return self.tiling.tiles(batch)
 
@@ -37,7 +40,8 @@ class Loop:
             return
         grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
         aligned = not any(pointer.data_ptr() % 16 for pointer in pointers)
-        with torch.cuda.device(device):
+        there = torch.cuda.current_device() == device.index
+        with contextlib.nullcontext() if there else torch.cuda.device(device):
             try:
                 self._launch(grid, [*pointers, steps, batch, tiles], aligned)
             except tiers.launch_errors() as error:

@@ -39,7 +39,7 @@ class OnGpu:
         self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
         self.by_steps: dict[tuple[bool, str], Steps] = {}
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
-        self.stacked: tuple[list[int], list[weakref.ref[Tensor]], Tensor] | None = None
+        self.stacked: tuple[list[tuple[Node, int]], list[int], list[weakref.ref[Tensor]], Tensor] | None = None
 
     @property
     def trains(self) -> bool:
@@ -95,10 +95,10 @@ class OnGpu:
             return f"one kernel for all steps has no {missing}"
         return ""
 
-    def why(self, batch: int, device: torch.device) -> str:
+    def way(self, batch: int, device: torch.device) -> str:
         """How a loop forward runs, in a few words."""
-        reason = self.why_by_steps(False, batch, device)
-        return f"products and one kernel at each step: {reason}" if reason else "one kernel runs all steps"
+        by_kernel = isinstance(self.loop(False, batch, False, device), Loop)
+        return "one kernel runs all steps" if by_kernel else "products and one kernel at each step"
 
     def _chosen_loop(
         self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device
@@ -178,10 +178,11 @@ class OnGpu:
         if any(w.is_inference() for w in weights):
             return torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
         versions, known = [w._version for w in weights], self.stacked
-        if known and known[0] == versions and all(r() is w for r, w in zip(known[1], weights, strict=True)):
-            return known[2]
+        same = known is not None and known[0] == rendered.lanes and known[1] == versions
+        if same and all(r() is w for r, w in zip(known[2], weights, strict=True)):
+            return known[3]
         stacked = torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
-        self.stacked = versions, [weakref.ref(w) for w in weights], stacked
+        self.stacked = rendered.lanes, versions, [weakref.ref(w) for w in weights], stacked
         return stacked
 
     def _output(self) -> str:
@@ -338,7 +339,7 @@ class _Room:
                 continue
             if name == "sums":
                 total = sum(node.width for _, node in schedule.sums)
-                bound[name] = torch.zeros(loop.tiles(batch), total, device=self.like.device)
+                bound[name] = torch.zeros(loop.tiles(batch), total, dtype=loop.summed_in, device=self.like.device)
             elif name == "rowsums":
                 assert isinstance(loop, Loop)
                 bound[name] = self.rows(name, len(schedule.rowsums) * loop.tiling.programs, torch.float32)

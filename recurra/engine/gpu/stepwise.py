@@ -21,6 +21,8 @@ WINDOWS = 8  # a loop keeps; they share their memory
 class Steps:
     """Called as the one kernel for all steps is."""
 
+    summed_in = torch.float64  # each step adds to what lies in memory
+
     def __init__(self, rendered: Stepwise, kernels: ModuleType, backward: bool, dtype: torch.dtype):
         self.rendered, self.kernels, self.backward, self.dtype = rendered, kernels, backward, dtype
         self.windows: OrderedDict[tuple[int, torch.device], Window] = OrderedDict()

@@ -116,8 +116,8 @@ class _Writer:
         if symbol not in self.outside:
             self.outside.append(symbol)
         number, known = self.outside.index(symbol), self.stages[-1].looked_up
-        wide = symbol in ("sums", f"init:{TIME}") or symbol.startswith("carry:")
-        kind = "float32" if wide else str(self.dtype).removeprefix("torch.")
+        wide = symbol == f"init:{TIME}" or symbol.startswith("carry:")
+        kind = "float64" if symbol == "sums" else "float32" if wide else str(self.dtype).removeprefix("torch.")
         line = f"p{number} = L.multiple_of(L.load(table + {number}).to(L.pointer_type(L.{kind})), 16)  # {symbol}"
         if line not in known:
             known.append(line)
