@@ -26,7 +26,10 @@ SIZES = (
     (128, 128, 1024, 1024),
     (512, 64, 128, 128),
     (1024, 1, 256, 256),
+    (64, 256, 2048, 2048),
+    (32, 64, 4096, 4096),
 )
+LARGE = SIZES[6:]  # weights that no chip holds: some cells only
 CELLS = (
     "lstm",
     "vanilla_lstm",
@@ -130,7 +133,11 @@ def memory(job: Callable[[], object]) -> int:
 
 def contestants(size: tuple[int, ...]) -> list[str]:
     slow = [SLOW] if importlib.util.find_spec("torchrecurrent") and size in SIZES[:2] else []
-    return [*PEERS, *slow, *CELLS]
+    return [*PEERS, *slow, *cells_at(size)]
+
+
+def cells_at(size: tuple[int, ...]) -> tuple[str, ...]:
+    return ("lstm", "gru") if size in LARGE else CELLS
 
 
 def dtypes_of(name: str) -> list[str]:
@@ -163,7 +170,7 @@ def rows(size: tuple[int, ...]) -> list[dict]:
 
 def compile_ahead(processes: int = 14) -> None:
     """Every kernel once, in processes of their own: Triton keeps what they compile."""
-    wanted = [f"{number}|{name}|{dtype}" for number in range(len(SIZES)) for name in CELLS for dtype in dtypes_of(name)]
+    wanted = [f"{i}|{name}|{d}" for i, size in enumerate(SIZES) for name in cells_at(size) for d in dtypes_of(name)]
     command = [sys.executable, "-W", "ignore", __file__, "--compile"]
     with ThreadPoolExecutor(processes) as pool:
         list(pool.map(lambda part: subprocess.run([*command, *part], check=False), _shares(wanted, processes)))

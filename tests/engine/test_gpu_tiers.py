@@ -33,26 +33,26 @@ def test_weights_that_stay_on_the_chip_ask_for_one_kernel():
     shape = tiling_on(H200, 512, 64)
     assert shape is not None
     assert shape.weights in ("registers", "shared")
-    assert tiers.why_by_steps(shape, 64, CPU) == ""
+    assert tiers.why_by_steps(shape, 64, CPU, "forward") == ""
 
 
 def test_weights_too_many_for_the_chip_go_by_rows():
     few, many = (tiling_on(SMALL, 500, batch) for batch in (1, 512))
     assert few is not None
     assert few.weights == "memory"
-    assert tiers.why_by_steps(few, 1, CPU) == ""
-    assert "too many for the chip" in tiers.why_by_steps(many, 512, CPU)
+    assert tiers.why_by_steps(few, 1, CPU, "forward") == ""
+    assert "too many for the chip" in tiers.why_by_steps(many, 512, CPU, "forward")
 
 
 def test_a_card_with_too_few_processors_goes_step_by_step():
     assert tiling_on(SMALL, 640, 64) is None
-    assert "too few multiprocessors" in tiers.why_by_steps(None, 64, CPU)
+    assert "too few multiprocessors" in tiers.why_by_steps(None, 64, CPU, "backward")
 
 
 def test_a_way_can_be_asked_for():
     shape = tiling_on(H200, 512, 64)
     with tiers.only("by steps"):
-        assert tiers.why_by_steps(shape, 64, CPU)
+        assert tiers.why_by_steps(shape, 64, CPU, "forward")
         assert isinstance(on_gpu("lstm").loop(False, 3, False, CPU), Steps)
     assert not isinstance(on_gpu("lstm").loop(False, 3, False, CPU), Steps)
 

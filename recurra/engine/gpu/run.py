@@ -86,7 +86,7 @@ class OnGpu:
         if (backward, batch, device) in self.refused:
             return "the card did not take all programs of one kernel at once"
         shape = self.tiling(backward, batch, device)
-        reason = tiers.why_by_steps(shape, batch, device)
+        reason = tiers.why_by_steps(shape, batch, device, "backward" if backward else "forward")
         if reason or shape is None:
             return reason
         try:
@@ -178,8 +178,7 @@ class OnGpu:
         if any(w.is_inference() for w in weights):
             return torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
         versions, known = [w._version for w in weights], self.stacked
-        same = known is not None and known[0] == rendered.lanes and known[1] == versions
-        if same and all(r() is w for r, w in zip(known[2], weights, strict=True)):
+        if known is not None and known[:2] == (rendered.lanes, versions) and all(map(_is, known[2], weights)):
             return known[3]
         stacked = torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
         self.stacked = rendered.lanes, versions, [weakref.ref(w) for w in weights], stacked
@@ -310,6 +309,10 @@ def _own(rows: Tensor, steps: int) -> Tensor:
     shape = (steps, rows.shape[0] // steps, rows.shape[1])
     whole = torch.empty(0, dtype=rows.dtype, device=rows.device)
     return whole.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
+
+
+def _is(reference: weakref.ref[Tensor], weight: Tensor) -> bool:
+    return reference() is weight
 
 
 def _precision(dtype: torch.dtype) -> str:

@@ -12,8 +12,8 @@ import torch
 from .tiling import Tiling
 
 OLDEST = (8, 0)  # the compute capability from which on the kernel's tensor-core instruction exists
-# Where weights come from memory at each step anyway: from so many rows on, a library's products are faster.
-ROWS_WORTH_A_LIBRARY = 128
+# Where weights come from memory at each step anyway: from so many rows on, a library's products are faster. On an H200.
+ROWS_WORTH_A_LIBRARY = {"forward": 64, "backward": 1}
 
 _forced = {"tier": ""}
 
@@ -49,7 +49,7 @@ def forced() -> str:
     return _forced["tier"]
 
 
-def why_by_steps(shape: Tiling | None, batch: int, device: torch.device) -> str:
+def why_by_steps(shape: Tiling | None, batch: int, device: torch.device, direction: str) -> str:
     """Why a loop for which one kernel would have this shape runs step by step; empty if it does not."""
     if forced() == "by steps":
         return "it was asked for"
@@ -57,6 +57,6 @@ def why_by_steps(shape: Tiling | None, batch: int, device: torch.device) -> str:
         return "the card has too few multiprocessors for one kernel of so wide a layer"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
         return "the card is too old for one kernel over all steps"
-    if shape.weights == "memory" and batch >= ROWS_WORTH_A_LIBRARY and forced() != "by kernel":
-        return "the weights are too many for the chip, and the rows enough for a library's products"
+    if shape.weights == "memory" and batch >= ROWS_WORTH_A_LIBRARY[direction] and forced() != "by kernel":
+        return "the weights are too many for the chip, and a library's products are faster"
     return ""
