@@ -92,7 +92,8 @@ def build(name: str, inputs: int, units: int) -> nn.Module:
 def jobs(name: str, dtype: str, size: tuple[int, ...]) -> tuple[Callable[[], object], Callable[[], object]]:
     """A forward pass and a training step."""
     steps, batch, inputs, units = size
-    module = build(name, inputs, units).cuda().to(DTYPES[dtype])
+    with torch.device("cuda"):  # where large orthogonal matrices are drawn in no time
+        module = build(name, inputs, units).to(DTYPES[dtype])
     x = torch.randn(steps, batch, inputs, device="cuda", dtype=DTYPES[dtype])
     cotangent = torch.randn_like(module(x)[0])
 

@@ -1,0 +1,91 @@
+"""One kernel for all steps against products and a kernel at each step, on a CUDA device, with cuDNN beside them.
+
+python benchmarks/tiers.py            # prints the table; `recurra/engine/gpu/tiers.py` chooses by what it shows
+"""
+
+import statistics
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+import recurra as rc
+from recurra.engine.gpu import tiers
+
+SIZES = (
+    (128, 128, 1024, 1024),
+    (64, 1, 2048, 2048),
+    (64, 16, 2048, 2048),
+    (64, 64, 2048, 2048),
+    (64, 256, 2048, 2048),
+    (32, 64, 4096, 4096),
+)
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+def milliseconds(job: Callable[[], object], samples: int = 5) -> float:
+    for _ in range(2):
+        job()
+    found = []
+    for _ in range(samples):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        job()
+        end.record()
+        torch.cuda.synchronize()
+        found.append(start.elapsed_time(end))
+    return statistics.median(found)
+
+
+def timed(module: nn.Module, x: Tensor) -> tuple[float, float]:
+    """Of a forward pass and a training step."""
+    cotangent = torch.randn_like(module(x)[0])
+
+    def infer() -> None:
+        with torch.no_grad():
+            module(x)
+
+    def train() -> None:
+        module.zero_grad(set_to_none=True)
+        module(x)[0].backward(cotangent)
+
+    return milliseconds(infer), milliseconds(train)
+
+
+def error(module: nn.Module, x: Tensor, way: str) -> float:
+    """The largest relative error of an output or a gradient, against the plain loop in the same dtype."""
+
+    def results() -> list[Tensor]:
+        module.zero_grad(set_to_none=True)
+        y = module(x)[0]
+        y.backward(torch.linspace(-1, 1, y.numel(), device=y.device).view_as(y).to(y.dtype))
+        return [y.detach().float(), *(p.grad.float() for p in module.parameters() if p.grad is not None)]
+
+    with tiers.only(way):
+        found = results()
+    with rc.set_backend("reference"):
+        wanted = results()
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(found, wanted, strict=True))
+
+
+def main() -> None:
+    print(f"{'cell':6}{'(T, B, D, H)':26}{'way':18}{'forward / training, ms':>24}   error")
+    for size in SIZES:
+        steps, batch, inputs, units = size
+        x = torch.randn(steps, batch, inputs, device="cuda", dtype=torch.bfloat16)
+        for name, peer in CELLS.items():
+            with torch.device("cuda"):
+                module = rc.layer(name, inputs, units).to(torch.bfloat16)
+            for way in ("by kernel", "by steps"):
+                with tiers.only(way):
+                    forward, training = timed(module, x)
+                wrong = error(module, x[:5], way)
+                print(f"{name:6}{size!s:26}{way:18}{forward:12.3f} / {training:9.3f}   {wrong:.1e}", flush=True)
+            for dtype in (torch.float16, torch.bfloat16):
+                forward, training = timed(peer(inputs, units, device="cuda", dtype=dtype), x.to(dtype))
+                said = f"cuDNN {str(dtype).removeprefix('torch.')}"
+                print(f"{name:6}{size!s:26}{said:18}{forward:12.3f} / {training:9.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
