@@ -225,23 +225,13 @@ class Kernel:
 
     def launch(self, packed: "Packed", layout: Layout, numbers: array) -> Tensor | None:
         """Run, each buffer given as four numbers: address, stride, where its table is, where what was before is."""
+        return self.launcher(packed, layout)(numbers)
+
+    def launcher(self, packed: "Packed", layout: Layout) -> "Launcher":
         fixed = layout.calls.get((self, packed.split))
         if fixed is None:
             fixed = layout.calls[self, packed.split] = self._fixed(packed, layout)
-        sums, places = None, [0, 0, 0]
-        if self.sums_stride:
-            sums = torch.zeros(packed.split.threads * 2 * self.sums_stride, dtype=self.dtype)
-            places[0] = sums.data_ptr()
-        if self.schedule.rowsums:
-            count = len(self.schedule.rowsums) * fixed.shares * layout.rows
-            rowsums = torch.empty(self._padded(count) + count * self.vector, dtype=self.dtype)
-            places[1] = rowsums.data_ptr()
-        if packed.split.by_unit:
-            meeting = torch.zeros(8 * packed.split.threads, dtype=torch.int64)
-            places[2] = meeting.data_ptr()
-        call = struct.pack("6q", numbers.buffer_info()[0], packed.vector_list[1], packed.pack_list[1], *places)
-        self.library.run(call + fixed.numbers)
-        return sums
+        return Launcher(self, packed, layout.rows, fixed)
 
     def _fixed(self, packed: "Packed", layout: Layout) -> "_Fixed":
         """What every call with this layout and these threads has in common."""
@@ -290,6 +280,35 @@ class Binding:
             if name in before:
                 numbers[4 * i + 3] = before[name].data_ptr()
         return numbers
+
+
+class Launcher:
+    """All of a call but its buffers."""
+
+    def __init__(self, kernel: Kernel, packed: "Packed", rows: int, fixed: "_Fixed"):
+        self.run, self.packed, self.fixed, self.dtype = kernel.library.run, packed, fixed, kernel.dtype
+        threads, count = packed.split.threads, len(kernel.schedule.rowsums) * fixed.shares * rows
+        self.sums = threads * 2 * kernel.sums_stride
+        self.rowsums = kernel._padded(count) + count * kernel.vector
+        self.meeting = 8 * threads if packed.split.by_unit else 0
+        self.weights = packed.vector_list[1], packed.pack_list[1]
+
+    def __call__(self, numbers: array) -> Tensor | None:
+        sums, places = None, [0, 0, 0]
+        if self.sums:
+            sums = torch.zeros(self.sums, dtype=self.dtype)
+            places[0] = sums.data_ptr()
+        if self.rowsums:
+            rowsums = torch.empty(self.rowsums, dtype=self.dtype)
+            places[1] = rowsums.data_ptr()
+        if self.meeting:
+            meeting = torch.zeros(self.meeting, dtype=torch.int64)
+            places[2] = meeting.data_ptr()
+        self.run(_SIX.pack(numbers.buffer_info()[0], *self.weights, *places) + self.fixed.numbers)
+        return sums
+
+
+_SIX = struct.Struct("6q")
 
 
 @dataclass(frozen=True)

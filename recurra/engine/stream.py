@@ -24,13 +24,13 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
     """The output (B, n) and the new states, each (1, B, size); None where only the general way will do."""
     if torch.is_grad_enabled() or _watched(x):
         return None
-    parts = known(cell)
-    stream = parts.streams.get((x.shape[0], x.dtype))
+    parts, rows = known(cell), x.size(0)
+    stream = parts.streams.get((rows, x.dtype))
     if stream is None or not stream.is_good():
         stream = prepare(cell, x)
         if stream is None:
             return None
-        parts.streams[x.shape[0], x.dtype] = stream
+        parts.streams[rows, x.dtype] = stream
     if states is None:
         return stream(x, stream.start)
     return stream(x, states) if stream.takes(states) else None
@@ -75,7 +75,8 @@ class Stream:
         self.start = [s.contiguous()[None] for s in cell.initial_state(self.rows, x)]
         self.kernel, self.layout = made.forward_kernel, dense(1, self.rows)
         split = self.kernel.split(self.layout, self.rows)
-        self.packed = self.kernel.pack({n: weights[n] for n in made.weight_names}, split)
+        packed = self.kernel.pack({n: weights[n] for n in made.weight_names}, split)
+        self.launch = self.kernel.launcher(packed, self.layout)
         self._lay_out(made)
 
     def _lay_out(self, made: Compiled) -> None:
@@ -132,7 +133,7 @@ class Stream:
             numbers[place] = rooms[room].data_ptr()
         for place, state in self.of_old:
             numbers[place] = old[state].data_ptr()
-        self.kernel.launch(self.packed, self.layout, numbers)
+        self.launch(numbers)
         new, y = rooms[: len(old)], rooms[self.output]
         if self.output < len(old):  # writing to the output must not change the state
             y = torch.empty(self.output_shape, dtype=self.dtype)
