@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cell import Cell, find, positive_int
-from .engine.abreast import abreast
+from .engine.abreast import abreast, joined
 from .engine.checkpoint import scan_in_pieces
 from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
@@ -252,10 +252,10 @@ class Recurrent(nn.Module):
             ]
             for k, direction, result in zip(numbers, directions, abreast(scans, below.device), strict=True):
                 scanned[k] = _turned(result, lengths) if direction == 1 else result
-            return _join([scanned[k].y for k in numbers])
+            return joined([scanned[k].y for k in numbers])
 
         if self.bidirectional == "separate":
-            y = _join([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
+            y = joined([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
         else:
             y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
         return y, [scanned[k] for k in range(len(sheets))]
@@ -269,13 +269,13 @@ class Recurrent(nn.Module):
         outputs: list[Tensor] = []
         below = x
         for number in range(self.num_layers):
-            seen = _join([x, below]) if number and self.depth == "graves" else below
+            seen = joined([x, below]) if number and self.depth == "graves" else below
             y = run_layer(number, seen)
             if number and self.depth == "residual":
                 y = y + outputs[-1]
             outputs.append(y)
             below = F.dropout(y, self.dropout, self.training) if self.dropout else y
-        return _join(outputs) if self.depth == "graves" else outputs[-1]
+        return joined(outputs) if self.depth == "graves" else outputs[-1]
 
     # ------------------------------------------------------------------------------------------ what came in
 
@@ -443,8 +443,3 @@ def _turned(result: Scanned, lengths: Tensor | None) -> Scanned:
     """What the backward direction gave, in the order of time."""
     trace = {name: reverse(value, lengths) for name, value in result.trace.items()} if result.trace else None
     return Scanned(reverse(result.y, lengths), result.state, trace)
-
-
-def _join(parts: Sequence[Tensor]) -> Tensor:
-    """Side by side on the feature axis."""
-    return torch.cat(list(parts), dim=-1) if len(parts) > 1 else parts[0]

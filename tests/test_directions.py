@@ -116,3 +116,21 @@ def test_softmax_and_bias_of_a_readout():
     start = rc.Readout(4, 5)
     assert not start.b.any()
     assert start.V.abs().max() <= (6 / 9) ** 0.5
+
+
+def test_directions_joined_in_used_memory_have_exact_derivatives_of_both_orders():
+    layer = rc.layer("gru", 2, 3, bidirectional=True, dtype=torch.float64)
+    x = torch.randn(4, 2, 2, dtype=torch.float64, requires_grad=True)
+    with rc.set_backend("compiled"):
+        assert torch.autograd.gradcheck(lambda v: layer(v)[0], x)
+        assert torch.autograd.gradgradcheck(lambda v: layer(v)[0], x)
+
+
+def test_the_outputs_of_two_calls_do_not_share_memory():
+    layer, x = rc.layer("rnn", 8, 256, bidirectional=True), torch.randn(40, 16, 8)
+    with rc.set_backend("compiled"), torch.no_grad():
+        first = layer(x)[0]
+        kept = first.clone()
+        layer(-x)
+        assert torch.equal(first, kept)
+        first.add_(1.0)

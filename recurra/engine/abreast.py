@@ -1,10 +1,13 @@
-"""The directions of a layer side by side: on a GPU each has a stream of its own, so that small kernels run at once."""
+"""The directions of a layer side by side: run so, where a GPU has a stream for each, and put so in memory."""
 
 import functools
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
+from . import workspace
+from .compiled import _watched
 from .reference import Scanned
 from .scan import _transformed
 
@@ -31,3 +34,26 @@ def abreast(scans: Sequence[Callable[[], Scanned]], device: torch.device) -> lis
 @functools.cache
 def _stream(device: torch.device, number: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Side by side on the feature axis; on the CPU in memory that is mapped already, for fresh pages take longer than
+    the rest of it."""
+    if len(parts) == 1:
+        return parts[0]
+    plain = all(part.is_cpu and part.dtype == parts[0].dtype for part in parts)
+    if not plain or _watched(parts) or _transformed():
+        return torch.cat(list(parts), dim=-1)
+    return _Joined.apply(*parts)
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, *parts):  # pyrefly: ignore
+        ctx.widths = [part.shape[-1] for part in parts]
+        shape = (*parts[0].shape[:-1], sum(ctx.widths))
+        return torch.cat(parts, dim=-1, out=workspace.empty(shape, parts[0].dtype))
+
+    @staticmethod
+    def backward(ctx, cotangent):  # pyrefly: ignore
+        return cotangent.split(ctx.widths, dim=-1)
