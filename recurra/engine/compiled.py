@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from . import workspace
 from .cpu import Compiled, Ran
 from .layout import Layout, dense
 from .replay import replay
+
+MANY = 1 << 20  # rows whose order is worked out each time: it takes memory
 
 PLANS: dict[str, Any] = {}  # Compiled, or the GPU's OnGpu: the same names
 
@@ -23,20 +26,18 @@ PLANS: dict[str, Any] = {}  # Compiled, or the GPU's OnGpu: the same names
 class _Rows:
     """The rows of a batch: all of them, or those within the lengths, the longest sequence first."""
 
-    def __init__(self, x: Tensor, lengths: Tensor | None):
-        self.steps, self.batch = x.shape[:2]
-        self.ragged = lengths is not None and bool((lengths < self.steps).any())
-        if not self.ragged:
-            self.layout = dense(self.steps, self.batch)
+    def __init__(self, steps: int, batch: int, lengths: Sequence[int] | None = None):
+        self.steps, self.batch, self.ragged = steps, batch, lengths is not None
+        if lengths is None:
+            self.layout = dense(steps, batch)
             return
-        assert lengths is not None
-        ends, self.order = torch.sort(lengths.to("cpu", torch.int64), descending=True, stable=True)
+        ends, self.order = torch.sort(torch.tensor(lengths), descending=True, stable=True)
         self.back = torch.argsort(self.order)
-        active = (ends > torch.arange(self.steps)[:, None]).sum(1)
-        self.layout = Layout(max(1, int(ends[0])), self.batch, active[: max(1, int(ends[0]))])
+        active = (ends > torch.arange(steps)[:, None]).sum(1)
+        self.layout = Layout(max(1, int(ends[0])), batch, active[: max(1, int(ends[0]))])
         step = torch.repeat_interleave(self.layout.times, self.layout.counts)
         rank = torch.arange(self.layout.total) - self.layout.starts[step]
-        self.index = step * self.batch + self.order[rank]
+        self.index = step * batch + self.order[rank]
 
     def gather(self, value: Tensor) -> Tensor:
         """(T, B, n), or of a ragged batch (rows, n)."""
@@ -48,9 +49,9 @@ class _Rows:
         """(rows, n) → (T, B, n), zero past the ends."""
         if not self.ragged:
             return rows
-        full = rows.new_zeros(self.steps * self.batch, rows.shape[-1])
-        full.index_copy_(0, self.index, rows)
-        return full.view(self.steps, self.batch, -1)
+        full = workspace.zeros((self.steps, self.batch, rows.shape[-1]), rows.dtype)
+        full.view(-1, rows.shape[-1]).index_copy_(0, self.index, rows)
+        return full
 
     def sort(self, values: Sequence[Tensor]) -> list[Tensor]:
         return [v[self.order] if self.ragged else v.contiguous() for v in values]
@@ -66,6 +67,20 @@ class _Rows:
         full[: rows.shape[0]] = rows
         full[rows.shape[0] :] = 0
         return full
+
+
+def _rows(x: Tensor, lengths: Tensor | None) -> _Rows:
+    steps, batch = x.shape[:2]
+    ends = None if lengths is None else tuple(lengths.tolist())
+    if ends is None or min(ends, default=steps) >= steps:
+        return _Rows(steps, batch)
+    return _ragged(steps, batch, ends) if steps * batch < MANY else _Rows(steps, batch, ends)
+
+
+@functools.lru_cache(maxsize=16)
+def _ragged(steps: int, batch: int, ends: tuple[int, ...]) -> _Rows:
+    """Backward meets the lengths that forward had, and each epoch those of the one before."""
+    return _Rows(steps, batch, ends)
 
 
 def _masks(plan: Compiled, masks: Sequence[Tensor], rows: _Rows) -> list[Tensor]:
@@ -95,7 +110,7 @@ def _scan(
     padded: bool = True,
 ) -> list[Tensor]:
     """[y, final states, named values, what backward needs, with room for all rows of the batch if `padded`]."""
-    plan, rows = PLANS[key], _Rows(x, lengths)
+    plan, rows = PLANS[key], _rows(x, lengths)
     given = rows.gather(x), rows.sort(states), _masks(plan, masks, rows), weights
     ran = plan.forward(*given, rows.layout, x.shape[0] * x.shape[1] if padded else None)
     kept = [] if ran.kept is None else [ran.kept]
@@ -144,7 +159,7 @@ def _scan_backward(
     wants_states: bool,
 ) -> list[Tensor]:
     """Cotangents of x (empty if the plan gives none), of the states if wanted, and pieces of those of the weights."""
-    plan, rows = PLANS[key], _Rows(x, lengths)
+    plan, rows = PLANS[key], _rows(x, lengths)
     count, named = len(states), len(plan.plan.named)
     y, finals, names, kept = _parts(results, count, named)
     if rows.ragged:

@@ -200,6 +200,8 @@ class Compiled:
             start = buffers.addresses[state.name] + last * bytes_a_row
             ctypes.memmove(final.data_ptr(), start, layout.rows * bytes_a_row)
             return final
+        if not state.delays and layout.counts[0] == layout.rows:
+            return buffers[state.name].index_select(0, layout.last(0 if whole else depth + 1))
         if layout.total == 0:
             return before.view(depth, layout.rows, -1).transpose(0, 1).clone() if state.delays else before.clone()
         newest, row, rows = layout.ends() - 1, torch.arange(layout.rows), buffers[state.name]

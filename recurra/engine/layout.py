@@ -85,7 +85,18 @@ class Layout:
 
     def ends(self) -> Tensor:
         """The length of each sequence."""
-        return (self.counts[:, None] > torch.arange(self.rows)).sum(0)
+        if "ends" not in self.calls:
+            self.calls["ends"] = (self.counts[:, None] > torch.arange(self.rows)).sum(0)
+        return self.calls["ends"]
+
+    def last(self, ring: int) -> Tensor:
+        """Where the last row of each sequence lies: among all of them, or in a ring of so many steps. No sequence is
+        empty."""
+        if ("last", ring) not in self.calls:
+            newest = self.ends() - 1
+            first = newest % ring * self.rows if ring else self.starts[newest]
+            self.calls["last", ring] = first + torch.arange(self.rows)
+        return self.calls["last", ring]
 
     def rows_at(self, step: int) -> slice:
         first = int(self.starts[step])
