@@ -18,7 +18,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-SMALL = 1 << 18  # below this the system's own allocator is as good
+SMALL = 1 << 21  # below this the system's own allocator is as good, and quicker to ask
 LIMIT = 1 << 30  # bytes kept for later at most
 # Buffers whose rows lie the same way in their pages drive each other out of the first cache, and a processor takes a
 # load for one of the other's stores: each begins at another place of its page.

@@ -1,0 +1,85 @@
+"""Memory that is used again: never while somebody still holds it."""
+
+import gc
+import os
+
+import pytest
+import torch
+
+import recurra as rc
+from recurra.engine import workspace
+from recurra.engine.scan import set_backend
+
+LARGE = (workspace.SMALL // 4 + 100,)  # of 32-bit numbers: more than the system's allocator is asked for
+
+
+def region(tensor: torch.Tensor) -> int:
+    """Which pages a tensor lies in, whatever its place there."""
+    return tensor.untyped_storage().data_ptr() // 4096
+
+
+def test_memory_comes_back_when_its_last_holder_lets_go():
+    first = workspace.empty(LARGE, torch.float32)
+    where, view = region(first), first[5:]
+    del first
+    gc.collect()
+    second = workspace.empty(LARGE, torch.float32)
+    assert region(second) != where  # a view still holds it
+    del view
+    gc.collect()
+    third = workspace.empty(LARGE, torch.float32)
+    assert region(third) == where
+
+
+def test_tensors_at_the_same_time_do_not_overlap():
+    tensors = [workspace.empty(LARGE, torch.float32).fill_(i) for i in range(5)]
+    assert all((tensor == i).all() for i, tensor in enumerate(tensors))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (700, 1000)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_it_is_an_ordinary_tensor(shape: tuple[int, int], dtype: torch.dtype):
+    tensor = workspace.empty(shape, dtype)
+    assert tensor.shape == shape
+    assert tensor.dtype == dtype
+    assert tensor.is_contiguous()
+    assert not tensor._is_view()
+    assert tensor.data_ptr() % 64 == 0
+    assert not workspace.zeros(shape, dtype).any()
+
+
+def test_no_more_than_the_limit_is_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workspace, "LIMIT", 3 * 4 * LARGE[0])
+    tensors = [workspace.empty(LARGE, torch.float32) for _ in range(6)]
+    del tensors
+    gc.collect()
+    assert workspace._state["bytes"] <= workspace.LIMIT
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_takes_nothing_of_its_parents():
+    held = workspace.empty(LARGE, torch.float32).fill_(1.0)
+    child = os.fork()
+    if child == 0:  # what the child writes must not be seen by the parent, nor handed out twice
+        mine = [workspace.empty(LARGE, torch.float32).fill_(2.0) for _ in range(2)]
+        os._exit(0 if (held == 1.0).all() and (mine[0] == 2.0).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (held == 1.0).all()
+
+
+def test_two_forward_passes_before_a_backward_pass_keep_what_each_needs():
+    torch.manual_seed(0)
+    layer = rc.layer("lstm", 16, 160, dtype=torch.float64)
+    inputs = [torch.randn(60, 40, 16, dtype=torch.float64) for _ in range(2)]
+
+    def gradients() -> list[torch.Tensor]:
+        layer.zero_grad()
+        losses = [layer(x)[0].square().sum() for x in inputs]
+        sum(losses).backward()  # pyrefly: ignore
+        return [p.grad.clone() for p in layer.parameters() if p.grad is not None]
+
+    with set_backend("compiled"):
+        found = gradients()
+    with set_backend("reference"):
+        wanted = gradients()
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-11)
