@@ -12,11 +12,12 @@ from torch import Tensor
 from . import workspace
 from .gradients import Assembly
 from .hoist import Hoisted, hoisted
-from .kernel import Binding, Kernel, Split, threads_here
+from .kernel import Kernel, threads_here
 from .layout import Layout
 from .memory import Buffers, Shelf, room
 from .over_time import After, OverTime, runs
 from .plan import Plan, Product
+from .ways import Way, backward_way, forward_way
 
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
 
@@ -29,18 +30,6 @@ class Ran:
     finals: list[Tensor]
     named: list[Tensor]  # laid out as y is
     kept: Tensor | None  # in training: the histories of the states that are not y and what the plan keeps, on one shelf
-
-
-@dataclass(frozen=True)
-class _Way:
-    """How a kernel is called for one layout."""
-
-    kernel: Kernel
-    split: Split
-    binding: Binding
-    shelf: Shelf  # what only this call uses
-    widths: dict[str, int]  # of what is given out
-    zeros: dict[str, Tensor]  # what is read where there is nothing
 
 
 class Compiled:
@@ -158,33 +147,12 @@ class Compiled:
         for name, mask in zip(self.plan.masks, masks, strict=True):
             buffers.put(name, mask)
 
-    def _forward_way(self, layout: Layout) -> _Way:
+    def _forward_way(self, layout: Layout) -> Way:
         key = (self, "forward", threads_here())
         if key not in layout.calls:
-            layout.calls[key] = self._new_forward_way(layout)
+            kernel = self.hoisted_kernel if self._worth_hoisting(layout) else self.forward_kernel
+            layout.calls[key] = forward_way(self.plan, kernel, layout, self._is_whole)
         return layout.calls[key]
-
-    def _new_forward_way(self, layout: Layout) -> _Way:
-        plan = self.plan
-        kernel = self.hoisted_kernel if self._worth_hoisting(layout) else self.forward_kernel
-        tables = {"x": layout.table("time")}
-        tables |= {n: layout.table("time" if each == "step" else "still") for n, each in plan.masks.items()}
-        shapes: dict[str, tuple[int, int]] = {}
-        for state in plan.states:
-            whole = self._is_whole(state.name)
-            tables[state.name] = layout.table("history" if whole else "ring", state.depth, state.depth)
-            if not whole:
-                shapes[state.name] = ((state.depth + 1) * layout.rows, state.size)
-        outputs = (plan.output, *plan.named.values())
-        for name, buffer in kernel.schedule.buffers.items():
-            if name not in tables:
-                still = buffer.kind == "scratch"
-                tables[name] = layout.table("still" if still else "time")
-                if name not in outputs and name not in plan.kept:
-                    shapes[name] = (layout.rows if still else layout.total, buffer.width)
-        widths = {name: plan.forward.buffers[name].width for name in outputs}
-        split = kernel.split(layout, layout.rows)
-        return _Way(kernel, split, Binding(kernel, tables), Shelf(shapes, self.dtype), widths, {})
 
     def _is_whole(self, state: str) -> bool:
         """Whether all values of a state are kept, or only its last."""
@@ -251,40 +219,11 @@ class Compiled:
         dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
         return after.input(), dstates, [*self.summed(after), sums]
 
-    def _backward_way(self, layout: Layout, missing: tuple[str, ...]) -> _Way:
+    def _backward_way(self, layout: Layout, missing: tuple[str, ...]) -> Way:
         key = (self, missing, threads_here())
         if key not in layout.calls:
-            layout.calls[key] = self._new_backward_way(layout, missing)
+            layout.calls[key] = backward_way(self.plan, self.backward_kernel, layout, missing)
         return layout.calls[key]
-
-    def _new_backward_way(self, layout: Layout, missing: tuple[str, ...]) -> _Way:
-        kernel, plan, assumed = self.backward_kernel, self.plan, self.plan.backward
-        assert assumed is not None
-        reach = kernel.reach
-        time, still = layout.table("time_back", 0, reach), layout.table("still", 0, reach)
-        named = [*plan.named.values(), *(f"d{name}" for name in plan.named.values())]
-        tables = dict.fromkeys(("x", "output", "doutput", *plan.kept, *named), time)
-        tables |= {n: time if each == "step" else still for n, each in plan.masks.items()}
-        tables |= {f"dfinal:{s.name}": time if s.delays else still for s in plan.states}
-        shapes: dict[str, tuple[int, int]] = {}
-        for (name, lag), buffer in plan.carries.items():
-            tables[buffer] = layout.table("carry_back", lag, reach)
-            size = next(s.size for s in plan.states if s.name == name)
-            shapes[buffer] = ((lag + 1) * layout.rows, size)
-        for name, buffer in assumed.buffers.items():
-            if buffer.source:
-                tables[name] = layout.table("history_back", buffer.lag, reach)
-        for name, buffer in kernel.schedule.buffers.items():
-            if name not in tables:
-                scratch = buffer.kind == "scratch"
-                tables[name] = still if scratch else time
-                if name != "dx":
-                    shapes[name] = (layout.rows if scratch else layout.total, buffer.width)
-        alike = {name: torch.zeros(1, assumed.buffers[name].width, dtype=self.dtype) for name in missing}
-        tables |= dict.fromkeys(alike, still)
-        widths = {"dx": kernel.schedule.buffers["dx"].width} if "dx" in kernel.schedule.buffers else {}
-        binding, split = Binding(kernel, tables, alike), kernel.split(layout, layout.rows)
-        return _Way(kernel, split, binding, Shelf(shapes, self.dtype), widths, alike)
 
     @functools.cached_property
     def _histories_read(self) -> list[tuple[str, str]]:

@@ -1,0 +1,87 @@
+"""How a kernel is called for one layout: who shares the work, and where its buffers lie. Worked out once, used at every
+call."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .kernel import Binding, Kernel, Split
+from .layout import Layout, Table
+from .memory import Shelf
+from .plan import Plan
+
+Shapes = dict[str, tuple[int, int]]  # buffer → (rows, width)
+
+
+@dataclass(frozen=True)
+class Way:
+    kernel: Kernel
+    split: Split
+    binding: Binding
+    shelf: Shelf  # what only this call uses
+    widths: dict[str, int]  # of what is given out
+    zeros: dict[str, Tensor]  # what is read where there is nothing
+
+
+def forward_way(plan: Plan, kernel: Kernel, layout: Layout, whole: Callable[[str], bool]) -> Way:
+    """`whole`: whether all values of a state are kept, or only its last."""
+    time, still = layout.table("time"), layout.table("still")
+    tables = {"x": time} | {name: time if each == "step" else still for name, each in plan.masks.items()}
+    shapes: Shapes = {}
+    for state in plan.states:
+        kind = "history" if whole(state.name) else "ring"
+        tables[state.name] = layout.table(kind, state.depth, state.depth)
+        if kind == "ring":
+            shapes[state.name] = ((state.depth + 1) * layout.rows, state.size)
+    outputs = (plan.output, *plan.named.values())
+    _place_rest(kernel, layout, tables, shapes, (*outputs, *plan.kept), time, still)
+    widths = {name: plan.forward.buffers[name].width for name in outputs}
+    split = kernel.split(layout, layout.rows)
+    return Way(kernel, split, Binding(kernel, tables), Shelf(shapes, kernel.dtype), widths, {})
+
+
+def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str, ...]) -> Way:
+    """`missing`: cotangents that are not there, and so are zero."""
+    program, reach = plan.backward, kernel.reach
+    assert program is not None
+    time, still = layout.table("time_back", 0, reach), layout.table("still", 0, reach)
+    named = [*plan.named.values(), *(f"d{name}" for name in plan.named.values())]
+    tables = dict.fromkeys(("x", "output", "doutput", *plan.kept, *named), time)
+    tables |= {name: time if each == "step" else still for name, each in plan.masks.items()}
+    tables |= {f"dfinal:{s.name}": time if s.delays else still for s in plan.states}
+    tables |= {
+        name: layout.table("history_back", buffer.lag, reach)
+        for name, buffer in program.buffers.items()
+        if buffer.source
+    }
+    shapes: Shapes = {}
+    sizes = {state.name: state.size for state in plan.states}
+    for (state, lag), name in plan.carries.items():
+        tables[name] = layout.table("carry_back", lag, reach)
+        shapes[name] = ((lag + 1) * layout.rows, sizes[state])
+    _place_rest(kernel, layout, tables, shapes, ("dx",), time, still)
+    zeros = {name: torch.zeros(1, program.buffers[name].width, dtype=kernel.dtype) for name in missing}
+    tables |= dict.fromkeys(zeros, still)
+    widths = {"dx": kernel.schedule.buffers["dx"].width} if "dx" in kernel.schedule.buffers else {}
+    split = kernel.split(layout, layout.rows)
+    return Way(kernel, split, Binding(kernel, tables, zeros), Shelf(shapes, kernel.dtype), widths, zeros)
+
+
+def _place_rest(
+    kernel: Kernel,
+    layout: Layout,
+    tables: dict[str, Table],
+    shapes: Shapes,
+    elsewhere: tuple[str, ...],
+    time: Table,
+    still: Table,
+) -> None:
+    """What the kernel reads and writes and nobody else does lies on its shelf, unless it lies `elsewhere`."""
+    for name, buffer in kernel.schedule.buffers.items():
+        if name not in tables:
+            scratch = buffer.kind == "scratch"
+            tables[name] = still if scratch else time
+            if name not in elsewhere:
+                shapes[name] = (layout.rows if scratch else layout.total, buffer.width)
