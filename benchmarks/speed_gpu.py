@@ -94,7 +94,10 @@ def jobs(name: str, dtype: str, size: tuple[int, ...]) -> tuple[Callable[[], obj
     steps, batch, inputs, units = size
     with torch.device("cuda"):  # where large orthogonal matrices are drawn in no time
         module = build(name, inputs, units).to(DTYPES[dtype])
-    x = torch.randn(steps, batch, inputs, device="cuda", dtype=DTYPES[dtype])
+    return jobs_of(module, torch.randn(steps, batch, inputs, device="cuda", dtype=DTYPES[dtype]))
+
+
+def jobs_of(module: nn.Module, x: Tensor) -> tuple[Callable[[], object], Callable[[], object]]:
     cotangent = torch.randn_like(module(x)[0])
 
     def infer() -> None:

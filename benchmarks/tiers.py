@@ -3,10 +3,8 @@
 python benchmarks/tiers.py            # prints the table; `recurra/engine/gpu/tiers.py` chooses by what it shows
 """
 
-import statistics
-from collections.abc import Callable
-
 import torch
+from speed_gpu import jobs_of, milliseconds  # pyrefly: ignore
 from torch import Tensor, nn
 
 import recurra as rc
@@ -23,33 +21,10 @@ SIZES = (
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
-def milliseconds(job: Callable[[], object], samples: int = 5) -> float:
-    for _ in range(2):
-        job()
-    found = []
-    for _ in range(samples):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        job()
-        end.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(end))
-    return statistics.median(found)
-
-
 def timed(module: nn.Module, x: Tensor) -> tuple[float, float]:
-    """Of a forward pass and a training step."""
-    cotangent = torch.randn_like(module(x)[0])
-
-    def infer() -> None:
-        with torch.no_grad():
-            module(x)
-
-    def train() -> None:
-        module.zero_grad(set_to_none=True)
-        module(x)[0].backward(cotangent)
-
-    return milliseconds(infer), milliseconds(train)
+    """Of a forward pass and a training step, each call by itself."""
+    infer, train = jobs_of(module, x)
+    return milliseconds(infer, samples=5, calls=1), milliseconds(train, samples=5, calls=1)
 
 
 def error(module: nn.Module, x: Tensor, way: str) -> float:

@@ -3,10 +3,25 @@
 import torch
 from torch import Tensor
 
+import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine.scan import Sequences, choose, scan, set_backend
 
 Named = dict[str, Tensor]
+
+
+def layer(name: str = "lstm", dtype: torch.dtype = torch.bfloat16, **options: object) -> rc.Recurrent:
+    torch.manual_seed(0)
+    return rc.layer(name, 32, 64, **options).cuda().to(dtype)
+
+
+def assert_same_bits(cell: Cell, runs: int) -> None:
+    """Whenever it runs on the same numbers."""
+    given = drawn(cell, 50, 40)
+    _, first = results(cell, given, "auto")
+    for _ in range(runs):
+        _, again = results(cell, given, "auto")
+        assert all(torch.equal(first[name], again[name]) for name in first)
 
 
 def drawn(cell: Cell, steps: int, batch: int, lengths: Tensor | None = None) -> Sequences:

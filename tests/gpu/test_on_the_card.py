@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gpu.accuracy import drawn, results
+from gpu.accuracy import assert_same_bits, layer
 
 import recurra as rc
 from recurra.engine.scan import Sequences, choose
@@ -14,18 +14,8 @@ from recurra.engine.scan import Sequences, choose
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 
-def layer(name: str = "lstm", dtype: torch.dtype = torch.bfloat16, **options: object) -> rc.Recurrent:
-    torch.manual_seed(0)
-    return rc.layer(name, 32, 64, **options).cuda().to(dtype)
-
-
 def test_two_runs_give_the_same_bits():
-    cell = layer().sheets[0]
-    given = drawn(cell, 50, 40)
-    _, first = results(cell, given, "auto")
-    for _ in range(5):
-        _, again = results(cell, given, "auto")
-        assert all(torch.equal(first[name], again[name]) for name in first)
+    assert_same_bits(layer().sheets[0], runs=5)
 
 
 def test_a_long_sequence_and_a_lasting_state():

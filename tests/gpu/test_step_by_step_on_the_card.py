@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from engine.strange_cells import STRANGE
-from gpu.accuracy import drawn, results
+from gpu.accuracy import assert_same_bits, drawn, layer, results
 from gpu.test_cells_on_the_card import CASES, check, compare
 
 import recurra as rc
@@ -28,11 +28,6 @@ STEPS = 32 + 4 + 1  # windows of three sizes
 def by_steps() -> Iterator[None]:
     with tiers.only("by steps"):
         yield
-
-
-def layer(name: str = "lstm", dtype: torch.dtype = torch.bfloat16, **options: object) -> rc.Recurrent:
-    torch.manual_seed(0)
-    return rc.layer(name, 32, 64, **options).cuda().to(dtype)
 
 
 def plain(model: rc.Recurrent, x: torch.Tensor) -> torch.Tensor:
@@ -69,12 +64,7 @@ def test_it_is_this_way_that_runs():
 
 
 def test_two_runs_give_the_same_bits():
-    cell = layer().sheets[0]
-    given = drawn(cell, 50, 40)
-    _, first = results(cell, given, "auto")
-    for _ in range(5):
-        _, again = results(cell, given, "auto")
-        assert all(torch.equal(first[name], again[name]) for name in first)
+    assert_same_bits(layer().sheets[0], runs=5)
 
 
 def test_one_window_serves_every_length():
