@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from . import workspace
-from .compiled import _watched
+from .compiled import watched
 from .reference import Scanned
-from .scan import _transformed
+from .scan import transformed
 
 
 def abreast(scans: Sequence[Callable[[], Scanned]], device: torch.device) -> list[Scanned]:
     """The results of scans that do not depend on each other."""
-    if len(scans) == 1 or device.type != "cuda" or torch.compiler.is_compiling() or _transformed():
+    if len(scans) == 1 or device.type != "cuda" or torch.compiler.is_compiling() or transformed():
         return [scan() for scan in scans]
     here = torch.cuda.current_stream(device)
     streams = [here, *(_stream(device, number) for number in range(1, len(scans)))]
@@ -42,7 +42,7 @@ def joined(parts: Sequence[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     plain = all(part.is_cpu and part.dtype == parts[0].dtype for part in parts)
-    if not plain or _watched(parts) or _transformed():
+    if not plain or watched(parts) or transformed():
         return torch.cat(list(parts), dim=-1)
     return _Joined.apply(*parts)
 

@@ -297,7 +297,7 @@ def scan(
 ) -> Sequence[Tensor]:
     """y, the final states, the named values; more may follow."""
     tensors = (x, *states, *masks, *weights)
-    if _watched(tensors):
+    if watched(tensors):
         return torch.ops.recurra.scan.default(key, x, states, masks, weights, lengths)
     if not PLANS[key].trains:
         return _forward(x)(key, x, states, masks, weights, lengths)
@@ -309,7 +309,7 @@ def _forward(x: Tensor) -> Callable[..., list[Tensor]]:
     return _scan_on_gpu if x.is_cuda else functools.partial(_scan, padded=False)
 
 
-def _watched(tensors: Sequence[Tensor]) -> bool:
+def watched(tensors: Sequence[Tensor]) -> bool:
     """Whether somebody looks at operations by name: a compiler, a mode, a tensor of another kind."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return True

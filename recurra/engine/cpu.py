@@ -134,7 +134,7 @@ class Compiled:
             self.hoisted.fill(buffers, given)
         before = {s.name: _slots(initial) for s, initial in zip(plan.states, states, strict=True)}
         packed = way.kernel.pack(given, way.split)
-        way.kernel.launch(packed, layout, way.binding(buffers.addresses, before))
+        way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
         finals = [self._final(s, buffers, before[s.name], layout) for s in plan.states]
         outputs = [buffers.given(name) for name in way.widths]
         return Ran(outputs[0], finals, outputs[1:], kept)

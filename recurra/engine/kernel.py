@@ -217,23 +217,35 @@ class Kernel:
 
     def run(self, packed: "Packed", layout: Layout, numbers: array) -> Tensor:
         """Run the loop over time. Gives the sums over all rows, one after the other as in `schedule.sums`."""
-        sums = self.launch(packed, layout, numbers)
+        sums = self.launch(packed, self.fixed(packed, layout), numbers)
         if sums is None:
             return self.constants[:0]
         totals = sums[self.sums_stride : 2 * self.sums_stride]
         return totals if self.dense_sums is None else totals[self.dense_sums]
 
-    def launch(self, packed: "Packed", layout: Layout, numbers: array) -> Tensor | None:
+    def launch(self, packed: "Packed", fixed: "Fixed", numbers: array) -> Tensor | None:
         """Run, each buffer given as four numbers: address, stride, where its table is, where what was before is."""
-        return self.launcher(packed, layout)(numbers)
+        sums, places = None, [0, 0, 0]
+        if fixed.sums:
+            sums = torch.zeros(fixed.sums, dtype=self.dtype)
+            places[0] = sums.data_ptr()
+        if fixed.rowsums:
+            rowsums = torch.empty(fixed.rowsums, dtype=self.dtype)
+            places[1] = rowsums.data_ptr()
+        if fixed.meeting:
+            meeting = torch.zeros(fixed.meeting, dtype=torch.int64)
+            places[2] = meeting.data_ptr()
+        lists = packed.vector_list[1], packed.pack_list[1]
+        self.library.run(_SIX.pack(numbers.buffer_info()[0], *lists, *places) + fixed.numbers)
+        return sums
 
-    def launcher(self, packed: "Packed", layout: Layout) -> "Launcher":
-        fixed = layout.calls.get((self, packed.split))
-        if fixed is None:
-            fixed = layout.calls[self, packed.split] = self._fixed(packed, layout)
-        return Launcher(self, packed, layout.rows, fixed)
+    def fixed(self, packed: "Packed", layout: Layout) -> "Fixed":
+        found = layout.calls.get((self, packed.split))
+        if found is None:
+            found = layout.calls[self, packed.split] = self._fixed(packed, layout)
+        return found
 
-    def _fixed(self, packed: "Packed", layout: Layout) -> "_Fixed":
+    def _fixed(self, packed: "Packed", layout: Layout) -> "Fixed":
         """What every call with this layout and these threads has in common."""
         split = packed.split
         parts = 1 if split.by_unit else split.threads
@@ -260,7 +272,14 @@ class Kernel:
             "multiplies": self.multiplies,
         }
         numbers = struct.pack(f"{len(_FIXED)}q", *(values[name] for name in _FIXED))
-        return _Fixed(numbers, shares, (bounds, active, tiles))
+        count = len(self.schedule.rowsums) * shares * layout.rows
+        return Fixed(
+            numbers,
+            sums=split.threads * 2 * self.sums_stride,
+            rowsums=self._padded(count) + count * self.vector,
+            meeting=8 * split.threads if split.by_unit else 0,
+            alive=(bounds, active, tiles),
+        )
 
 
 class Binding:
@@ -282,40 +301,18 @@ class Binding:
         return numbers
 
 
-class Launcher:
-    """All of a call but its buffers."""
-
-    def __init__(self, kernel: Kernel, packed: "Packed", rows: int, fixed: "_Fixed"):
-        self.run, self.packed, self.fixed, self.dtype = kernel.library.run, packed, fixed, kernel.dtype
-        threads, count = packed.split.threads, len(kernel.schedule.rowsums) * fixed.shares * rows
-        self.sums = threads * 2 * kernel.sums_stride
-        self.rowsums = kernel._padded(count) + count * kernel.vector
-        self.meeting = 8 * threads if packed.split.by_unit else 0
-        self.weights = packed.vector_list[1], packed.pack_list[1]
-
-    def __call__(self, numbers: array) -> Tensor | None:
-        sums, places = None, [0, 0, 0]
-        if self.sums:
-            sums = torch.zeros(self.sums, dtype=self.dtype)
-            places[0] = sums.data_ptr()
-        if self.rowsums:
-            rowsums = torch.empty(self.rowsums, dtype=self.dtype)
-            places[1] = rowsums.data_ptr()
-        if self.meeting:
-            meeting = torch.zeros(self.meeting, dtype=torch.int64)
-            places[2] = meeting.data_ptr()
-        self.run(_SIX.pack(numbers.buffer_info()[0], *self.weights, *places) + self.fixed.numbers)
-        return sums
-
-
-_SIX = struct.Struct("6q")
-
-
 @dataclass(frozen=True)
-class _Fixed:
+class Fixed:
+    """What calls with one layout and one split have in common."""
+
     numbers: bytes
-    shares: int
+    sums: int  # how many numbers a call needs for each
+    rowsums: int
+    meeting: int
     alive: tuple  # what the numbers point to
+
+
+_SIX = struct.Struct("6q")  # the fields of `Call` that differ from call to call
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, nn
 
 from ..cell import Cell
-
-PLAIN = (bool, int, float, str)
+from .trace import plain_attributes
 
 _KNOWN: WeakKeyDictionary[Cell, "Known"] = WeakKeyDictionary()
 
@@ -23,7 +22,7 @@ class Known:
     def __init__(self, cell: Cell):
         self.modules, self.tensors = list(_modules(cell)), list(_tensors(cell))
         self.attributes = len(vars(cell))
-        self.plain = [(name, value) for name, value in vars(cell).items() if isinstance(value, PLAIN)]
+        self.plain = list(plain_attributes(cell).items())
         self.modifiers = len(cell.modifiers)
         self.device = self.tensors[0][2].device if self.tensors else None
         found: dict[str, Tensor] = {}

@@ -103,7 +103,7 @@ def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
     """What forbids the compiled engines whatever the cell's equations are; empty if nothing does."""
     if _setting["backend"] == "reference":
         return "set_backend('reference') is in force"
-    if not torch.compiler.is_compiling() and _transformed():
+    if not torch.compiler.is_compiling() and transformed():
         return "a functorch transform or forward-mode differentiation is active"
     if torch.compiler.is_exporting() or torch.jit.is_tracing():
         return "the model is being exported, and other runtimes know no operation of recurra's"
@@ -137,7 +137,7 @@ def _has_gluon() -> bool:
     )
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 

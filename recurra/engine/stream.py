@@ -5,19 +5,18 @@ same parts and no weight has another version; else it is prepared again.
 """
 
 import ctypes
-from array import array
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ..cell import Cell
 from . import compiled
 from .cpu import Compiled
 from .known import known
 from .layout import dense
-from .scan import Sequences, _setting, choose
+from .scan import Sequences, _setting, choose, transformed
+from .ways import forward_way
 
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
@@ -38,16 +37,8 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
 
 def _watched(x: Tensor) -> bool:
     """Whether somebody must see the operations, or the numbers are not the CPU's."""
-    return (
-        type(x) is not Tensor
-        or not x.is_cpu
-        or torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
-        or torch.jit.is_tracing()
-        or torch.is_autocast_enabled("cpu")
-    )
+    apart = not x.is_cpu or torch.is_autocast_enabled("cpu") or torch.jit.is_tracing()
+    return apart or compiled.watched((x,)) or transformed()
 
 
 def prepare(cell: Cell, x: Tensor) -> "Stream | None":
@@ -71,40 +62,22 @@ class Stream:
         self.weights = [(weight, weight._version, weight.data_ptr()) for weight in weights.values()]
         self.conditions = (_setting["backend"], torch.get_num_threads())
         self.rows, self.dtype = x.shape[0], x.dtype
-        self.shapes = [(1, self.rows, s.size) for s in made.plan.states]
         self.start = [s.contiguous()[None] for s in cell.initial_state(self.rows, x)]
-        self.kernel, self.layout = made.forward_kernel, dense(1, self.rows)
-        split = self.kernel.split(self.layout, self.rows)
-        packed = self.kernel.pack({n: weights[n] for n in made.weight_names}, split)
-        self.launch = self.kernel.launcher(packed, self.layout)
+        self.kernel, layout = made.forward_kernel, dense(1, self.rows)
+        way = forward_way(made.plan, self.kernel, layout, whole=lambda state: True)
+        self.packed = self.kernel.pack({name: weights[name] for name in made.weight_names}, way.split)
+        self.fixed, self.binding = self.kernel.fixed(self.packed, layout), way.binding
         self._lay_out(made)
 
     def _lay_out(self, made: Compiled) -> None:
-        """Where each buffer of the kernel comes from: x, what is written, what was there before."""
-        plan, widths = made.plan, self.kernel.schedule.buffers
-        names = [s.name for s in plan.states]
-        self.rooms: list[tuple[int, ...]] = [*self.shapes]  # of what is written: the states, then the rest
-        self.of_x: list[int] = []  # places of addresses among the numbers of a call
-        self.of_room: list[tuple[int, int]] = []  # a place, and which room's address it takes
-        self.of_old: list[tuple[int, int]] = []  # a place, and which old state's
-        numbers: list[int] = []
-        still = self.layout.table("still").pointer
-        for name in self.kernel.tables.buffers:
-            place = len(numbers)
-            if name == "x":
-                self.of_x.append(place)
-                numbers += [0, widths[name].width, still, 0]
-            elif name in names:
-                self.of_room.append((place, names.index(name)))
-                self.of_old.append((place + 3, names.index(name)))
-                numbers += [0, widths[name].width, self.layout.table("history", 1, 1).pointer, 0]
-            else:
-                self.of_room.append((place, len(self.rooms)))
-                self.rooms.append((self.rows, widths[name].width))
-                numbers += [0, widths[name].width, still, 0]
-            if name == plan.output:
-                self.output = self.of_room[-1][1]
-        self.numbers = array("q", numbers)
+        """What the kernel writes: the states, then the rest."""
+        self.states = [state.name for state in made.plan.states]
+        self.shapes = [(1, self.rows, state.size) for state in made.plan.states]
+        buffers = self.kernel.schedule.buffers
+        rest = [name for name in self.kernel.tables.buffers if name not in ("x", *self.states)]
+        self.written = [*self.states, *rest]
+        self.rooms = [*self.shapes, *((self.rows, buffers[name].width) for name in rest)]
+        self.output = self.written.index(made.plan.output)
         self.output_shape = self.rooms[self.output][-2:]
         self.output_bytes = self.rows * self.output_shape[1] * self.dtype.itemsize
 
@@ -126,14 +99,11 @@ class Stream:
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         x, old = x.contiguous(), [s.contiguous() for s in states]
         rooms = [torch.empty(shape, dtype=self.dtype) for shape in self.rooms]
-        numbers = self.numbers[:]
-        for place in self.of_x:
-            numbers[place] = x.data_ptr()
-        for place, room in self.of_room:
-            numbers[place] = rooms[room].data_ptr()
-        for place, state in self.of_old:
-            numbers[place] = old[state].data_ptr()
-        self.launch(numbers)
+        addresses = {"x": x.data_ptr()}
+        for name, room in zip(self.written, rooms, strict=True):
+            addresses[name] = room.data_ptr()
+        numbers = self.binding(addresses, dict(zip(self.states, old, strict=True)))
+        self.kernel.launch(self.packed, self.fixed, numbers)
         new, y = rooms[: len(old)], rooms[self.output]
         if self.output < len(old):  # writing to the output must not change the state
             y = torch.empty(self.output_shape, dtype=self.dtype)

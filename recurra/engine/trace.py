@@ -106,11 +106,14 @@ def first_parameter(module: torch.nn.Module) -> Tensor:
     return _NOTHING
 
 
+def plain_attributes(cell: Cell) -> dict[str, bool | int | float | str]:
+    return {name: value for name, value in vars(cell).items() if isinstance(value, (bool, int, float, str))}
+
+
 def _key(cell: Cell) -> tuple:
     """What a trace depends on besides the class's code: a step may branch on its plain attributes."""
     weight = first_parameter(cell)
-    plain = {name: value for name, value in vars(cell).items() if isinstance(value, (bool, int, float, str))}
-    return (*plain.items(), weight.dtype, weight.device, len(cell.modifiers))
+    return (*plain_attributes(cell).items(), weight.dtype, weight.device, len(cell.modifiers))
 
 
 def modified_step(cell: Cell, x: Tensor, *states: Any, **extras: Tensor) -> tuple[Tensor, ...]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...engine.build import BuildError, compiler, load
-from ...engine.scan import _setting, _transformed
+from ...engine.scan import _setting, transformed
 from . import chain as plain
 from .chain import IGNORE, Chain
 
@@ -61,7 +61,7 @@ def suits(chain: Chain) -> bool:
         return False
     if torch.compiler.is_exporting() or torch.jit.is_tracing():
         return False
-    if not torch.compiler.is_compiling() and _transformed():
+    if not torch.compiler.is_compiling() and transformed():
         return False
     dtypes = {part.dtype for part in chain[:4]}
     return len(dtypes) == 1 and dtypes <= set(REALS) and _available(chain.emissions.dtype)
