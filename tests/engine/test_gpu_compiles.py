@@ -1,9 +1,6 @@
 """Kernels for a GPU become its machine code on any computer: nothing is run, but nothing is left to chance either."""
 
-import importlib.util
 import re
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -12,6 +9,7 @@ from engine.strange_cells import FourStates, RowNormalised, TwoChainedProducts
 import recurra as rc
 from recurra.cell import Cell
 from recurra.engine.gpu import stepwise_text
+from recurra.engine.gpu.loop import loaded
 from recurra.engine.gpu.render import Rendered, render
 from recurra.engine.gpu.stages import Stepwise
 from recurra.engine.gpu.text import Kind
@@ -36,23 +34,12 @@ def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int) -> tupl
     return render(order, planned, shape, kind), shape
 
 
-def loaded(text: str, folder: Path) -> ModuleType:
-    path = folder / "kernel.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location("kernel_under_test", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def assembled(made: Rendered, warps: int, dtype: torch.dtype, folder: Path):
+def assembled(made: Rendered, warps: int, dtype: torch.dtype):
     """What Triton makes of a kernel for a Hopper card."""
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
 
-    module = loaded(made.text, folder)
+    module = loaded(made.text)
     types = {f"a{i}": f"*{_number(argument, dtype)}" for i, argument in enumerate(made.arguments)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
     source = GluonASTSource(module.kernel, types | dict.fromkeys(("steps", "batch", "tiles"), "i32"), {}, aligned)
@@ -79,9 +66,9 @@ def _number(argument: str, dtype: torch.dtype) -> str:
     ],
     ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "two products", "four states"],
 )
-def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool, tmp_path: Path):
+def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool):
     made, shape = rendered(make(), backward, dtype, batch)
-    code = assembled(made, shape.warps, dtype, tmp_path)
+    code = assembled(made, shape.warps, dtype)
     assert len(code.asm["cubin"]) > 0
     assert "mma.sync" in code.asm["ptx"]
     waits_by_warp = "ld.relaxed.gpu" in code.asm["ptx"]
@@ -89,12 +76,12 @@ def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backw
     assert code.metadata.shared <= SHARED
 
 
-def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int, folder: Path) -> list:
+def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> list:
     """What Triton makes of the kernels of a step."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    module, codes = loaded(made.text, folder), []
+    module, codes = loaded(made.text), []
     for stage in made.stages:
         kinds = ["fp32" if made.shelves[name].wide else NAMES[dtype] for name in stage.arguments]
         types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {
@@ -119,23 +106,23 @@ def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int, folder
     ],
     ids=["gru", "row normalisation", "four states"],
 )
-def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.dtype, capability: int, tmp_path: Path):
+def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.dtype, capability: int):
     planned = plan(make(), _trace_apart(make()), train=True, needs_x=True)
     for backward, program in enumerate((planned.forward, planned.backward)):
         assert program is not None
         made = stepwise_text.render(schedule(program), planned, bool(backward), True, dtype)
-        for code in assembled_stages(made, dtype, capability, tmp_path):
+        for code in assembled_stages(made, dtype, capability):
             assert len(code.asm["cubin"]) > 0
             assert "atom." not in code.asm["ptx"]  # sums in no particular order would differ from run to run
             assert "red.global" not in code.asm["ptx"]
 
 
-def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time(tmp_path: Path):
+def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
     planned = plan(cell := rc.layer("lstm", 16, 256).sheets[0], _trace_apart(cell), train=True, needs_x=True)
     assert planned.backward is not None
     for backward, program in ((False, planned.forward), (True, planned.backward)):
         made = stepwise_text.render(schedule(program), planned, backward, True, torch.bfloat16)
-        (code,) = assembled_stages(made, torch.bfloat16, HOPPER, tmp_path)
+        (code,) = assembled_stages(made, torch.bfloat16, HOPPER)
         assert "st.global.b16" not in code.asm["ptx"]
         assert len(re.findall(r"ld\.global\.b16", code.asm["ptx"])) <= 4  # the biases: a number is enough for a thread
 
