@@ -30,13 +30,14 @@ SIZES = (
     (32, 64, 4096, 4096),
 )
 LARGE = SIZES[6:]  # weights that no chip holds: some cells only
+GRU = "gru(reset_after=True)"  # as cuDNN has it
 CELLS = (
     "lstm",
     "vanilla_lstm",
     "rnn",
     "leaky_rnn",
     "full_gate_lstm",
-    "gru(reset_after=True)",
+    GRU,
     "gru",
     "mgu",
     "projection_lstm",
@@ -46,7 +47,7 @@ CELLS = (
 PEERS = {"cuDNN LSTM": nn.LSTM, "cuDNN GRU": nn.GRU}
 SLOW = "torchrecurrent PeepholeLSTM"  # where it is installed: seconds a call, so at the first two sizes only
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "tf32": torch.float32}
-ALSO = {"fp16": ("lstm", "gru(reset_after=True)", "gru"), "fp32": ("lstm",), "tf32": ("lstm",)}  # beside bf16
+ALSO = {"fp16": ("lstm", GRU, "gru"), "fp32": ("lstm", GRU), "tf32": ("lstm", GRU)}  # beside bf16
 RESULTS = Path(__file__).parent / "results" / "h200.json"
 
 
@@ -93,7 +94,7 @@ def jobs(name: str, dtype: str, size: tuple[int, ...]) -> tuple[Callable[[], obj
     """A forward pass and a training step."""
     steps, batch, inputs, units = size
     with torch.device("cuda"):  # where large orthogonal matrices are drawn in no time
-        module = build(name, inputs, units).to(DTYPES[dtype])
+        module = build(name, inputs, units).to("cuda", DTYPES[dtype])
     return jobs_of(module, torch.randn(steps, batch, inputs, device="cuda", dtype=DTYPES[dtype]))
 
 

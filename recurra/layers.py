@@ -246,11 +246,10 @@ class Recurrent(nn.Module):
 
         def run_layer(number: int, below: Tensor, directions: Sequence[int]) -> Tensor:
             numbers = [number * self.directions + direction for direction in directions]
-            given = [given_to(sheets[k], k, d == 1, below) for k, d in zip(numbers, directions, strict=True)]
-            scans = [
-                functools.partial(self._scan, sheets[k], g, keep_trace) for k, g in zip(numbers, given, strict=True)
-            ]
-            for k, direction, result in zip(numbers, directions, abreast(scans, below.device), strict=True):
+            pairs = list(zip(numbers, directions, strict=True))
+            given = [(sheets[k], given_to(sheets[k], k, direction == 1, below)) for k, direction in pairs]
+            results = abreast(functools.partial(self._scan, keep_trace), given)
+            for (k, direction), result in zip(pairs, results, strict=True):
                 scanned[k] = _turned(result, lengths) if direction == 1 else result
             return joined([scanned[k].y for k in numbers])
 
@@ -260,7 +259,7 @@ class Recurrent(nn.Module):
             y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
         return y, [scanned[k] for k in range(len(sheets))]
 
-    def _scan(self, cell: Cell, given: Sequences, keep_trace: bool) -> Scanned:
+    def _scan(self, keep_trace: bool, cell: Cell, given: Sequences) -> Scanned:
         in_pieces = self.checkpoint and not keep_trace
         return scan_in_pieces(cell, given) if in_pieces else scan(cell, given, keep_trace)
 

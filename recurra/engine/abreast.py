@@ -6,29 +6,45 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ..cell import Cell
 from . import workspace
 from .compiled import watched
-from .reference import Scanned
+from .reference import Scanned, Sequences
 from .scan import transformed
 
 
-def abreast(scans: Sequence[Callable[[], Scanned]], device: torch.device) -> list[Scanned]:
+def abreast(scan: Callable[[Cell, Sequences], Scanned], given: Sequence[tuple[Cell, Sequences]]) -> list[Scanned]:
     """The results of scans that do not depend on each other."""
-    if len(scans) == 1 or device.type != "cuda" or torch.compiler.is_compiling() or transformed():
-        return [scan() for scan in scans]
+    device = given[0][1].x.device
+    if len(given) == 1 or device.type != "cuda" or torch.compiler.is_compiling() or transformed():
+        return [scan(*one) for one in given]
     here = torch.cuda.current_stream(device)
-    streams = [here, *(_stream(device, number) for number in range(1, len(scans)))]
-    for stream in streams[1:]:
-        stream.wait_stream(here)
-    results = []
-    for scan, stream in zip(scans, streams, strict=True):
-        with torch.cuda.stream(stream):
-            results.append(scan())
-    for result, stream in zip(results[1:], streams[1:], strict=True):
+    beside = [_stream(device, number) for number in range(1, len(given))]
+    results = [_beside(here, stream, scan, *one) for stream, one in zip(beside, given[1:], strict=True)]
+    first = scan(*given[0])
+    for stream in beside:
         here.wait_stream(stream)
-        for value in (result.y, *result.state, *(result.trace or {}).values()):
-            value.record_stream(here)  # its memory is not given away before this stream is done with it
-    return results
+    return [first, *results]
+
+
+def _beside(
+    here: torch.cuda.Stream,
+    stream: torch.cuda.Stream,
+    scan: Callable[[Cell, Sequences], Scanned],
+    cell: Cell,
+    given: Sequences,
+) -> Scanned:
+    """A scan on another stream. Backward runs there too, and lets go of tensors before the card is done with them: each
+    stream is told which of the other's memory it uses."""
+    stream.wait_stream(here)
+    with torch.cuda.stream(stream):
+        result = scan(cell, given)
+    for value in (given.x, *given.state, *given.masks.values(), given.lengths, given.resets):
+        if value is not None:
+            value.record_stream(stream)
+    for value in (result.y, *result.state, *(result.trace or {}).values()):
+        value.record_stream(here)
+    return result
 
 
 @functools.cache

@@ -9,6 +9,8 @@ import torch
 from gpu.accuracy import assert_same_bits, layer
 
 import recurra as rc
+from recurra.engine import abreast
+from recurra.engine.gpu import tiers
 from recurra.engine.scan import Sequences, choose
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -71,6 +73,33 @@ def test_inside_a_cuda_graph():
         assert torch.equal(y, model(x)[0])
 
 
+@pytest.mark.parametrize("tier", ["by kernel", "by steps"])
+def test_a_cuda_graph_sees_new_weights(tier: str):
+    model, x = layer(), torch.randn(30, 16, 32, device="cuda").bfloat16()
+    with torch.no_grad(), tiers.only(tier):
+        model(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = model(x)[0]
+        for weight in model.parameters():
+            weight.mul_(0.5)
+        graph.replay()
+        assert torch.equal(y, model(x)[0])
+
+
+def test_weights_changed_past_their_version_are_seen():
+    model, x = layer(dtype=torch.float32), torch.randn(9, 4, 32, device="cuda")
+    with torch.no_grad():
+        before = model(x)[0]
+        for weight in model.parameters():
+            weight.data.mul_(0.5)
+        after = model(x)[0]
+        with rc.set_backend("reference"):
+            expected = model(x)[0]
+    assert not torch.allclose(before, after)
+    assert torch.allclose(after, expected, atol=1e-5)
+
+
 def test_autocast():
     model = layer(dtype=torch.float32)
     x = torch.randn(20, 8, 32, device="cuda")
@@ -127,6 +156,23 @@ def test_gradients_of_two_directions_side_by_side():
         expected = gradients()
     for once in found:
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(once, expected, strict=True))
+
+
+def test_two_directions_of_which_one_is_late():
+    """Memory that backward lets go of stays untouched until the late stream has read it."""
+    models = [layer(dtype=torch.float32, bidirectional=True) for _ in range(2)]
+    x, weights = torch.randn(40, 16, 32, device="cuda"), [w for model in models for w in model.parameters()]
+
+    def gradients(cycles: int) -> list[torch.Tensor]:
+        total = sum(model(x)[0].square().sum() for model in models)
+        with torch.cuda.stream(abreast._stream(x.device, 1)):
+            torch.cuda._sleep(cycles)
+        return list(torch.autograd.grad(total, weights))
+
+    expected = gradients(0)
+    torch.cuda.synchronize()
+    for _ in range(3):
+        assert all(torch.equal(a, b) for a, b in zip(gradients(200_000_000), expected, strict=True))
 
 
 BUSY = """

@@ -1,7 +1,6 @@
 """Run a plan on a GPU: what is made before the loop, the kernel, and the products left for after it."""
 
 import functools
-import weakref
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -17,8 +16,7 @@ from ..schedule import Schedule, schedule
 from . import stepwise_text, tiers
 from .after import After, ends_of
 from .loop import Loop, loaded, processors, shared_memory
-from .render import Rendered, render
-from .stages import Stepwise
+from .render import render
 from .stepwise import Steps
 from .text import Kind
 from .tiling import Tiling, tiling
@@ -39,7 +37,6 @@ class OnGpu:
         self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
         self.by_steps: dict[tuple[bool, str], Steps] = {}
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
-        self.stacked: tuple[list[tuple[Node, int]], list[int], list[weakref.ref[Tensor]], Tensor] | None = None
 
     @property
     def trains(self) -> bool:
@@ -151,7 +148,8 @@ class OnGpu:
         bound = self._inputs(x, states, masks, given, lengths)
         room = _Room(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
-            bound["pre"] = bound["x"] @ self._of_input(loop.rendered, given, bound["x"]).t()
+            of_input = torch.cat([_of_input(lane, given, bound["x"]) for lane, _ in loop.rendered.lanes])
+            bound["pre"] = bound["x"] @ of_input.t()
         for state in self.plan.states:
             name = f"hist:{state.name}"
             if self.trains or state.delays or name == self._output() or name in loop.rendered.arguments:
@@ -171,18 +169,6 @@ class OnGpu:
         rest = [bound[name] for name in self.plan.named.values()]
         kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
         return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
-
-    def _of_input(self, rendered: Rendered | Stepwise, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """The matrices of all lanes that multiply x, one below the other; kept until one of them changes."""
-        weights = list(given.values())
-        if any(w.is_inference() for w in weights):
-            return torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
-        versions, known = [w._version for w in weights], self.stacked
-        if known is not None and known[:2] == (rendered.lanes, versions) and all(map(_is, known[2], weights)):
-            return known[3]
-        stacked = torch.cat([_of_input(lane, given, x) for lane, _ in rendered.lanes])
-        self.stacked = rendered.lanes, versions, [weakref.ref(w) for w in weights], stacked
-        return stacked
 
     def _output(self) -> str:
         return f"hist:{self.plan.output}" if self.plan.output in self._names() else "output"
@@ -311,10 +297,6 @@ def _own(rows: Tensor, steps: int) -> Tensor:
     return whole.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
 
 
-def _is(reference: weakref.ref[Tensor], weight: Tensor) -> bool:
-    return reference() is weight
-
-
 def _precision(dtype: torch.dtype) -> str:
     """32-bit numbers multiplied as torch multiplies them: shortened where that is allowed, in three products if not."""
     return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
@@ -352,6 +334,7 @@ class _Room:
 
 
 def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """The matrix of a lane that multiplies x."""
     parts = [
         (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == "x"
     ]
