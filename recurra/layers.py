@@ -8,7 +8,7 @@ where layers differ in width, each state is a tuple with one tensor a layer and 
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from .engine.abreast import abreast, joined
 from .engine.checkpoint import scan_in_pieces
 from .engine.reference import valid_steps
 from .engine.scan import Scanned, Sequences, scan
+from .engine.straight import straight
 from .engine.stream import step
 from .engine.trace import first_parameter
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
@@ -176,6 +177,9 @@ class Recurrent(nn.Module):
         `lengths` (B,): outputs past a sequence's end are zero, its final state is that of its last step, the backward
         direction starts there, and nothing depends on the padding. `resets` (T, B): true where a new sequence begins.
         """
+        plain = lengths is None and resets is None and not return_trace
+        if plain and (quick := self._quick_pass(x, state)) is not None:
+            return quick
         x, lengths, wrapping = self._sequences(x, lengths)
         batched = x.dim() == 3
         x = x if batched else x.unsqueeze(1)
@@ -218,14 +222,26 @@ class Recurrent(nn.Module):
 
     def _quick_step(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """The step of a single layer without gradients; None where only the general way will do."""
-        if self.num_layers > 1 or self.initial == "carried" or x.dim() != 2 or x.shape[1] != self.input_size:
+        if x.dim() != 2 or self._forward_hooks or self._forward_pre_hooks:
             return None
-        if torch.is_grad_enabled() or self._forward_hooks or self._forward_pre_hooks:
+        return self._quick(step, x, state)
+
+    def _quick_pass(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
+        """A batch through a single layer without gradients; None where only the general way will do."""
+        if type(x) is not Tensor or x.dim() != 3 or self.bidirectional:
+            return None
+        done = self._quick(straight, x.transpose(0, 1) if self.batch_first else x, state)
+        return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done
+
+    def _quick(self, way: Callable[..., Any], x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        if torch.is_grad_enabled() or self.num_layers > 1 or self.initial == "carried":
+            return None
+        if x.shape[-1] != self.input_size:
             return None
         given = (state,) if isinstance(state, Tensor) else state
         if given is not None and not isinstance(given, (tuple, list)):
             return None
-        done = step(self._modules["cells"]._modules["0"], x, given)  # pyrefly: ignore  (what cells[0] finds, sooner)
+        done = way(self._modules["cells"]._modules["0"], x, given)  # pyrefly: ignore  (what cells[0] finds, sooner)
         if done is None:
             return None
         y, states = done

@@ -282,6 +282,9 @@ class Kernel:
         )
 
 
+FOUR, BEFORE = 4, 3  # numbers of a buffer, and which of them says where what was before the first step is
+
+
 class Binding:
     """What a call says of a kernel's buffers but for their addresses: four numbers each."""
 
@@ -292,12 +295,16 @@ class Binding:
             stride = 0 if name in alike else kernel.schedule.buffers[name].width
             self.numbers.extend((0, stride, tables[name].pointer, 0))
 
+    def place(self, name: str) -> int:
+        """Where among the numbers the address of a buffer is."""
+        return FOUR * self.names.index(name)
+
     def __call__(self, addresses: Mapping[str, int], before: Mapping[str, Tensor]) -> array:
         numbers = self.numbers[:]
         for i, name in enumerate(self.names):
-            numbers[4 * i] = addresses[name]
+            numbers[FOUR * i] = addresses[name]
             if name in before:
-                numbers[4 * i + 3] = before[name].data_ptr()
+                numbers[FOUR * i + BEFORE] = before[name].data_ptr()
         return numbers
 
 

@@ -5,9 +5,11 @@ the step may branch. All of that is seen; what is written into a weight is not l
 """
 
 from collections.abc import Iterator
+from operator import eq, is_
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 from ..cell import Cell
@@ -20,31 +22,39 @@ class Known:
     """The parts of a cell, and what was found out about them."""
 
     def __init__(self, cell: Cell):
-        self.modules, self.tensors = list(_modules(cell)), list(_tensors(cell))
+        self.parts = _Parts([*_modules(cell), *_tensors(cell)])
         self.attributes = len(vars(cell))
-        self.plain = list(plain_attributes(cell).items())
-        self.modifiers = len(cell.modifiers)
-        self.device = self.tensors[0][2].device if self.tensors else None
+        plain = plain_attributes(cell)
+        self.plain_names, self.plain_values = list(plain), list(plain.values())
+        self.modifiers = cell.modifiers._modules
+        self.modifiers_known = len(self.modifiers)
+        self.first = next((part for part in self.parts.parts if isinstance(part, Tensor)), torch.empty(0))
+        self.dtype, self.device = self.first.dtype, self.first.device
         found: dict[str, Tensor] = {}
         self.weights = found if _collect(cell, "", found) else None  # none where some are derived from others
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
+        self.straight: dict[Any, Any] = {}  # what runs a whole batch without gradients
         self.streams: dict[Any, Any] = {}  # prepared steps
 
     def holds(self, cell: Cell) -> bool:
         """Whether the cell is still made of these parts."""
-        for place, name, part in self.modules:
-            if place.get(name) is not part:
-                return False
-        for place, name, weight, dtype in self.tensors:
-            if place.get(name) is not weight or weight.dtype is not dtype:
-                return False
-        own = cell.__dict__
-        if len(own) != self.attributes or len(cell.modifiers) != self.modifiers:
+        if not self.parts.are_in_place() or len(self.modifiers) != self.modifiers_known:
             return False
-        for name, value in self.plain:
-            if own.get(name) != value:
-                return False
-        return self.device is None or self.tensors[0][2].device == self.device
+        own = cell.__dict__
+        if len(own) != self.attributes or not all(map(eq, map(own.get, self.plain_names), self.plain_values)):
+            return False
+        return self.first.dtype is self.dtype and self.first.device == self.device  # they move together
+
+
+class _Parts:
+    """Modules and tensors, the dictionaries they are in and their names there, each in a list of its own: looked over
+    without a loop in Python, at every call."""
+
+    def __init__(self, found: list[tuple[dict, str, Any]]):
+        self.places, self.names, self.parts = [list(column) for column in zip(*found, strict=True)] or [[], [], []]
+
+    def are_in_place(self) -> bool:
+        return all(map(is_, map(dict.get, self.places, self.names), self.parts))
 
 
 def known(cell: Cell) -> Known:
@@ -68,10 +78,10 @@ def _modules(module: nn.Module) -> Iterator[tuple[dict, str, nn.Module]]:
             yield from _modules(child)
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[dict, str, Tensor, Any]]:
-    """Every tensor of a module, likewise, and its dtype."""
+def _tensors(module: nn.Module) -> Iterator[tuple[dict, str, Tensor | None]]:
+    """Every tensor of a module, likewise, and each place where there may be one."""
     for tensors in (module._parameters, module._buffers):
-        yield from ((tensors, name, tensor, tensor.dtype) for name, tensor in tensors.items() if tensor is not None)
+        yield from ((tensors, name, tensor) for name, tensor in tensors.items())
     for child in module._modules.values():
         if child is not None:
             yield from _tensors(child)

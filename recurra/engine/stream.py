@@ -6,6 +6,7 @@ same parts and no weight has another version; else it is prepared again.
 
 import ctypes
 from collections.abc import Sequence
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from ..cell import Cell
 from . import compiled
 from .cpu import Compiled
+from .kernel import BEFORE
 from .known import known
 from .layout import dense
 from .scan import Sequences, _setting, choose, transformed
@@ -21,7 +23,7 @@ from .ways import forward_way
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (B, n) and the new states, each (1, B, size); None where only the general way will do."""
-    if torch.is_grad_enabled() or _watched(x):
+    if torch.is_grad_enabled() or watched(x):
         return None
     parts, rows = known(cell), x.size(0)
     stream = parts.streams.get((rows, x.dtype))
@@ -35,10 +37,11 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
     return stream(x, states) if stream.takes(states) else None
 
 
-def _watched(x: Tensor) -> bool:
+def watched(x: Tensor) -> bool:
     """Whether somebody must see the operations, or the numbers are not the CPU's."""
-    apart = not x.is_cpu or torch.is_autocast_enabled("cpu") or torch.jit.is_tracing()
-    return apart or compiled.watched((x,)) or transformed()
+    if compiled.watched((x,)) or not x.is_cpu:
+        return True
+    return torch.is_autocast_enabled("cpu") or torch.jit.is_tracing() or transformed()
 
 
 def prepare(cell: Cell, x: Tensor) -> "Stream | None":
@@ -59,10 +62,12 @@ class Stream:
     """A prepared call of the forward kernel for one step of some rows."""
 
     def __init__(self, cell: Cell, made: Compiled, x: Tensor, weights: dict[str, Tensor]):
-        self.weights = [(weight, weight._version, weight.data_ptr()) for weight in weights.values()]
+        self.weights = list(weights.values())
+        self.versions, self.addresses = _versions(self.weights), _addresses(self.weights)
         self.conditions = (_setting["backend"], torch.get_num_threads())
         self.rows, self.dtype = x.shape[0], x.dtype
         self.start = [s.contiguous()[None] for s in cell.initial_state(self.rows, x)]
+        self.shapes = [start.shape for start in self.start]
         self.kernel, layout = made.forward_kernel, dense(1, self.rows)
         way = forward_way(made.plan, self.kernel, layout, whole=lambda state: True)
         self.packed = self.kernel.pack({name: weights[name] for name in made.weight_names}, way.split)
@@ -70,23 +75,26 @@ class Stream:
         self._lay_out(made)
 
     def _lay_out(self, made: Compiled) -> None:
-        """What the kernel writes: the states, then the rest."""
-        self.states = [state.name for state in made.plan.states]
-        self.shapes = [(1, self.rows, state.size) for state in made.plan.states]
-        buffers = self.kernel.schedule.buffers
-        rest = [name for name in self.kernel.tables.buffers if name not in ("x", *self.states)]
-        self.written = [*self.states, *rest]
-        self.rooms = [*self.shapes, *((self.rows, buffers[name].width) for name in rest)]
-        self.output = self.written.index(made.plan.output)
-        self.output_shape = self.rooms[self.output][-2:]
-        self.output_bytes = self.rows * self.output_shape[1] * self.dtype.itemsize
+        """What the kernel writes: the states, then the rest; and where it is told of them."""
+        states = [state.name for state in made.plan.states]
+        rest = [name for name in self.kernel.tables.buffers if name not in ("x", *states)]
+        written, buffers = [*states, *rest], self.kernel.schedule.buffers
+        others = [torch.empty(self.rows, buffers[name].width, dtype=self.dtype) for name in rest]
+        self.like = [*map(torch.empty_like, self.start), *others]
+        self.output = written.index(made.plan.output)
+        self.output_is_state = self.output < len(states)
+        self.output_like = self.like[self.output].view(self.rows, -1).clone()
+        self.output_bytes = self.output_like.nbytes
+        self.place_of_x = self.binding.place("x")
+        self.places = [self.binding.place(name) for name in written]
 
     def is_good(self) -> bool:
         """Whether nothing was written into the weights since."""
-        for weight, version, address in self.weights:
-            if weight._version != version or weight.data_ptr() != address:
-                return False
-        return self.conditions == (_setting["backend"], torch.get_num_threads())
+        return (
+            _versions(self.weights) == self.versions
+            and _addresses(self.weights) == self.addresses
+            and self.conditions == (_setting["backend"], torch.get_num_threads())
+        )
 
     def takes(self, states: Sequence[Tensor]) -> bool:
         if len(states) != len(self.shapes):
@@ -97,15 +105,28 @@ class Stream:
         return True
 
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        x, old = x.contiguous(), [s.contiguous() for s in states]
-        rooms = [torch.empty(shape, dtype=self.dtype) for shape in self.rooms]
-        addresses = {"x": x.data_ptr()}
-        for name, room in zip(self.written, rooms, strict=True):
-            addresses[name] = room.data_ptr()
-        numbers = self.binding(addresses, dict(zip(self.states, old, strict=True)))
+        x, old = x.contiguous(), [state.contiguous() for state in states]
+        rooms = [torch.empty_like(like) for like in self.like]
+        numbers = self.binding.numbers[:]
+        numbers[self.place_of_x] = x.data_ptr()
+        for place, room in zip(self.places, rooms, strict=True):
+            numbers[place] = room.data_ptr()
+        for place, state in zip(self.places, old, strict=False):  # the states come first
+            numbers[place + BEFORE] = state.data_ptr()
         self.kernel.launch(self.packed, self.fixed, numbers)
-        new, y = rooms[: len(old)], rooms[self.output]
-        if self.output < len(old):  # writing to the output must not change the state
-            y = torch.empty(self.output_shape, dtype=self.dtype)
+        y = rooms[self.output]
+        if self.output_is_state:  # writing to the output must not change the state
+            y = torch.empty_like(self.output_like)
             ctypes.memmove(y.data_ptr(), rooms[self.output].data_ptr(), self.output_bytes)
-        return y, new
+        return y, rooms[: len(old)]
+
+
+def _versions(weights: list[Tensor]) -> list[int]:
+    return list(map(_VERSION, weights))
+
+
+def _addresses(weights: list[Tensor]) -> list[int]:
+    return list(map(Tensor.data_ptr, weights))
+
+
+_VERSION = attrgetter("_version")

@@ -1,0 +1,114 @@
+"""The straight way of a batch without gradients gives what the general way gives, and is taken where it can be."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import recurra as rc
+from recurra import layers
+from recurra.engine.scan import scan, set_backend
+from recurra.errors import DtypeError, ShapeError
+
+
+class Elsewhere(Exception):
+    """The general way was taken."""
+
+
+@pytest.fixture
+def only_straight(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any) -> None:
+        raise Elsewhere
+
+    monkeypatch.setattr(layers, "scan", refuse)
+
+
+def layer(name: str = "lstm", **options: Any) -> rc.Recurrent:
+    torch.manual_seed(0)
+    return rc.layer(name, 3, 20, dtype=torch.float64, **options)
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def flat(results: Any) -> list[Tensor]:
+    return [results] if isinstance(results, Tensor) else [t for part in results for t in flat(part)]
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "projection_lstm", "slstm", "scrn"])
+@pytest.mark.parametrize("shape", [(6, 2, 3), (1, 1, 3), (40, 5, 3)], ids=str)
+@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"initial": "learned"}], ids=str)
+@torch.no_grad()
+def test_it_gives_what_the_plain_loop_gives(name: str, shape: tuple[int, ...], options: dict, only_straight: None):
+    model, x = layer(name, **options), drawn(*shape)
+    first = model(x)
+    again = model(x, first[1])
+    with set_backend("reference"), pytest.MonkeyPatch.context() as restored:
+        restored.setattr(layers, "scan", scan)
+        wanted, wanted_again = model(x), model(x, first[1])
+    for ours, theirs in zip(flat((first, again)), flat((wanted, wanted_again)), strict=True):
+        assert ours.shape == theirs.shape
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.usefixtures("only_straight")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, x: model(x, lengths=[6, 4]),
+        lambda model, x: model(x, resets=torch.zeros(6, 2, dtype=torch.bool)),
+        lambda model, x: model(x, return_trace=True),
+        lambda model, x: model(x[:, 0]),
+        lambda model, x: model(x[:0]),
+    ],
+    ids=["lengths", "resets", "trace", "unbatched", "no steps"],
+)
+@torch.no_grad()
+def test_everything_else_goes_the_general_way(call: Any):
+    with pytest.raises(Elsewhere):
+        call(layer(), drawn(6, 2, 3))
+
+
+@pytest.mark.usefixtures("only_straight")
+def test_so_does_what_needs_a_gradient():
+    with pytest.raises(Elsewhere):
+        layer()(drawn(6, 2, 3))
+
+
+@torch.no_grad()
+def test_what_is_wrong_is_said_as_ever():
+    model, x, state = layer(), drawn(6, 2, 3), drawn(1, 2, 20)
+    with pytest.raises(ShapeError, match="x"):
+        model(drawn(6, 2, 4))
+    with pytest.raises(ShapeError, match="state"):
+        model(x, (state, drawn(1, 3, 20)))
+    with pytest.raises(ShapeError, match="state"):
+        model(x, state)
+    with pytest.raises(DtypeError, match="x"):
+        model(x.float())
+
+
+@torch.no_grad()
+def test_a_given_state_is_not_written_to_and_none_is_shared():
+    model, x, state = layer(), drawn(6, 2, 3), (drawn(1, 2, 20), drawn(1, 2, 20))
+    before = [s.clone() for s in state]
+    y, final = model(x, state)
+    last = y[-1].clone()
+    for value in final:
+        value.zero_()
+    assert torch.equal(y[-1], last)
+    assert all(torch.equal(a, b) for a, b in zip(state, before, strict=True))
+
+
+@torch.no_grad()
+def test_a_bias_that_comes_back_is_seen():
+    model, x = layer("rnn"), drawn(6, 2, 3)
+    model.sheets[0].drop_biases()
+    without = model(x)[0]
+    next(model.sheets[0].affines()).b = nn.Parameter(drawn(20))
+    found = model(x)[0]
+    with set_backend("reference"):
+        torch.testing.assert_close(found, model(x)[0], rtol=1e-12, atol=1e-14)
+    assert not torch.allclose(found, without)
