@@ -110,12 +110,11 @@ class _Writer:
         self.touched: dict[int, None] = {}  # bases of the rows that the equations read or write
 
     def function(self) -> str:
-        tile = self._products()
+        self._name_lanes()
         for node in self.group.body:
             self._node(node)
         self._results()
-        tile = [*self._asked_for(), *tile] if tile else []
-        g = self.index
+        products, g = self._products(), self.index
         head = (
             f"static void group_{g}(const Call& c, int64_t s, int64_t low, int64_t high, int64_t first, int64_t last,"
             " int64_t me, real* sums) {"
@@ -128,26 +127,40 @@ class _Writer:
             "  for (int64_t q = first; q < last; ++q) {",
             "    const int64_t j = back ? first + last - 1 - q : q;",
             "    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile;",
-            "    int turn = -1;",
-            "    for (int64_t i = low, rows; i < high; i += rows) {",
-            "      rows = block(high - i);",
-            "      ++turn;",
-            *("      " + line for line in tile),
-            "      for (int64_t u = 0; u < wide; ++u) {",
-            "        const int64_t column = (j * tile + u) * W;",
-            "        const int count = width - column < W ? int(width - column) : W;",
-            *("        " + line for line in self.column),
-            "        for (int64_t r = 0; r < rows; ++r) {",
-            *("          " + line for line in self.row),
-            "        }",
-            *("        " + line for line in self._flushes()),
-            "      }",
+            "    for (int64_t lot = low, end; lot < high; lot = end) {",
+            "      end = lot + lot_of(c, high - lot);",
+            *("      " + line for line in products),
+            *("      " + line for line in self._block_by_block(self._equations())),
             "    }",
             "  }",
             *("  " + line for line in self.last),
             "}",
         ]
         return "\n".join(lines)
+
+    def _block_by_block(self, lines: list[str]) -> list[str]:
+        """For each few rows of a lot: `i` and on, whose sums are `here`."""
+        lanes = len(self.group.lanes)
+        return [
+            "for (int64_t i = lot, turn = 0, rows; i < end; i += rows, ++turn) {",
+            "  rows = block(end - i);",
+            *([f"  real* const here = sum + turn * {lanes} * wide * ROWS * W;"] if lanes else []),
+            *("  " + line for line in lines),
+            "}",
+        ]
+
+    def _equations(self) -> list[str]:
+        return [
+            "for (int64_t u = 0; u < wide; ++u) {",
+            "  const int64_t column = (j * tile + u) * W;",
+            "  const int count = width - column < W ? int(width - column) : W;",
+            *("  " + line for line in self.column),
+            "  for (int64_t r = 0; r < rows; ++r) {",
+            *("    " + line for line in self.row),
+            "  }",
+            *("  " + line for line in self._flushes()),
+            "}",
+        ]
 
     def _asked_for(self) -> list[str]:
         """Where the rows lie that the equations will read and write: they come while the products are made."""
@@ -160,20 +173,23 @@ class _Writer:
 
     # ------------------------------------------------------------------------------------------ products
 
+    def _name_lanes(self) -> None:
+        """Where the sums of each lane will lie."""
+        for at, lane in enumerate(lane for _, alike in self.group.classes() for lane in alike):
+            self.names[lane] = f"*(const vec*)(here + (({at} * wide + u) * ROWS + r) * W)"
+
     def _products(self) -> list[str]:
-        lines = []
-        at = 0
+        lines, at = [], 0
         for operands, lanes in self.group.classes():
-            number_of_pack = len(self.tables.packs)
+            pack = len(self.tables.packs)
             self.tables.packs.append([lane.attr for lane in lanes])
             self.tables.pack_group.append(self.index)
-            for lane in lanes:
-                self.names[lane] = f"*(const vec*)(sum + (({at} * wide + u) * ROWS + r) * W)"
-                at += 1
-            lines += self._class(number_of_pack, operands, len(lanes), at - len(lanes))
-        return [f"alignas(64) real sum[{at} * TILE * ROWS * W];", *lines] if at else []
+            lines += self._class(pack, operands, len(lanes), at)
+            at += len(lanes)
+        return [f"alignas(64) real sum[LOT * {at} * TILE * W];", *lines] if at else []
 
-    def _class(self, pack: int, operands: tuple[Node, ...], lanes: int, first: int) -> list[str]:
+    def _class(self, pack: int, operands: tuple[Node, ...], lanes: int, at: int) -> list[str]:
+        """Lanes of the same operands, span by span. While the last span is worked on, what the equations need comes."""
         depth = f"depth_{pack}"
         segments, depths = [], []
         for q, operand in enumerate(operands):
@@ -185,14 +201,18 @@ class _Writer:
                 rows = f"i < c.active[s - {load.lag}] ? {rows} : nullptr"
             segments.append(f"{{{rows}, d{base}, {length}}}")
             depths.append(length)
-        self.setup.append(f"const int64_t {depth} = {' + '.join(depths)};")
-        asked = f"during(asked, asks, wide, {depth})" if first == 0 else "{}"
-        return [
-            f"const Segment segments_{pack}[] = {{{', '.join(segments)}}};",
-            f"products(c, segments_{pack}, {len(operands)}, {depth},"
-            f" c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
-            f" int({lanes} * wide), int(rows), turn, back, {asked}, sum + {first} * wide * ROWS * W);",
+        self.setup.append(f"const int64_t {depth} = {' + '.join(depths)}, span_{pack} = span_of(c, {depth});")
+        asked = (
+            f"k + span_{pack} >= {depth} ? during(asked, asks, wide, span_{pack}) : Asked{{}}" if at == 0 else "Asked{}"
+        )
+        block = [
+            *(self._asked_for() if at == 0 else []),
+            f"const Segment segments[] = {{{', '.join(segments)}}};",
+            f"products(c, segments, {depth}, k, c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
+            f" int({lanes} * wide), int(rows), turn, back, {asked}, here + {at} * wide * ROWS * W);",
         ]
+        every_span = f"for (int64_t k = 0; k < {depth}; k += span_{pack})"
+        return [every_span, *("  " + line for line in self._block_by_block(block))]
 
     def schedule_load(self, operand: Node) -> Node:
         """Where an earlier group stored the operand."""

@@ -242,16 +242,40 @@ INLINE Asked during(const real* const* rows, int64_t count, int64_t wide, int64_
   return {rows, count, pace > 1 ? pace : 1, shift};
 }
 
-// `turn`: which block of rows this is; the first two ask for one half each of the next tile.
-INLINE void products(const Call& c, const Segment* s, int count, int64_t depth, const real* packed, int columns, int rows,
-                     int turn, bool back, Asked asked, real* out) {
+// Weights that outgrow the cache pass by in spans, a span at a time for a lot of rows: both then stay near while they meet.
+constexpr int64_t SPAN = 512, LOT = 8 * ROWS;
+
+INLINE int64_t span_of(const Call& c, int64_t depth) { return c.far && depth > SPAN ? SPAN : depth; }
+INLINE int64_t lot_of(const Call& c, int64_t rows) { return c.far ? share(rows, LOT) : block(rows); }
+
+// The part of some segments from one depth to another.
+template <int count>
+INLINE int between(const Segment (&all)[count], int64_t from, int64_t to, Segment* part) {
+  int found = 0;
+  for (const Segment& s : all) {
+    const int64_t low = from > 0 ? from : 0, high = to < s.depth ? to : s.depth;
+    if (low < high) part[found++] = {s.rows ? s.rows + low : nullptr, s.stride, high - low};
+    from -= s.depth;
+    to -= s.depth;
+  }
+  return found;
+}
+
+// The products of a block of rows with a span of weights, from `k` on. `turn`: which block of its lot this is; the first two
+// ask for one half each of the next span.
+template <int count>
+INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, int64_t k, const real* packed, int columns,
+                     int rows, int64_t turn, bool back, Asked asked, real* out) {
+  const int64_t span = span_of(c, depth) < depth - k ? span_of(c, depth) : depth - k;
+  const bool last = k + span == depth;
+  Segment part[count];
+  const int parts = between(all, k, k + span, part);
   const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.far && turn < 2];
-  const real* next = packed + depth * W * ((back ? -columns : columns) + 2 * turn);
-  for (int k = 0; k < columns; k += COLUMNS) {
-    const int v = columns - k < COLUMNS ? columns - k : COLUMNS;
-    multiplies[rows - 1][v - 1](s, count, packed, out + k * ROWS * W, next, k ? Asked{} : asked);
+  for (int q = 0; q < columns; q += COLUMNS) {
+    const int v = columns - q < COLUMNS ? columns - q : COLUMNS;
+    const real* const next = packed + W * (last ? (back ? -columns : columns) * depth : (k + span) * v) + 2 * turn * span * W;
+    multiplies[rows - 1][v - 1](part, parts, packed + k * v * W, out + q * ROWS * W, next, q ? Asked{} : asked, k > 0);
     packed += depth * v * W;
-    next += depth * v * W;
   }
 }
 

@@ -4,11 +4,16 @@
 #include <omp.h>
 #endif
 
-// out[v][m] = Σ rows[m][k] packed[k][v] over all segments. `far`: the weights outgrow the second cache, and those of the next
-// tile are asked for (from `next` on, two lines a turn) while this one is worked on.
+// out[v][m] = Σ rows[m][k] packed[k][v] over all segments, or, if there is `more` already, that is added. `far`: the weights
+// outgrow the second cache, and those that are needed after these are asked for (from `next` on, two lines a turn).
 template <int M, int V, bool far>
-static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next, Asked asked) {
+static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next, Asked asked, bool more) {
   vec sum[M][V] = {};
+  if (more)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v)
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) sum[m][v] = *(const vec*)(out + (v * ROWS + m) * W);
   const int64_t asks = asked.count << asked.shift;
   int64_t asks_done = 0, wait = asked.pace;
   for (; count--; ++s) {

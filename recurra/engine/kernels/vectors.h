@@ -112,9 +112,10 @@ struct Asked {
   int64_t count, pace;
   int shift;
 };
-typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*, Asked);
+typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*, Asked, bool);
 
-INLINE int block(int64_t rows) {  // the next few rows: as equal as they come, so that no block is a thin one
-  const int64_t blocks = (rows + ROWS - 1) / ROWS;
-  return int((rows + blocks - 1) / blocks);
+INLINE int64_t share(int64_t rows, int64_t most) {  // the next rows: as equal as they come, so that no share is a thin one
+  const int64_t shares = (rows + most - 1) / most;
+  return (rows + shares - 1) / shares;
 }
+INLINE int block(int64_t rows) { return int(share(rows, ROWS)); }
