@@ -222,21 +222,20 @@ class Recurrent(nn.Module):
 
     def _quick_step(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """The step of a single layer without gradients; None where only the general way will do."""
-        if x.dim() != 2 or self._forward_hooks or self._forward_pre_hooks:
+        if torch.is_grad_enabled() or x.dim() != 2 or self._forward_hooks or self._forward_pre_hooks:
             return None
         return self._quick(step, x, state)
 
     def _quick_pass(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
-        """A batch through a single layer without gradients; None where only the general way will do."""
-        if type(x) is not Tensor or x.dim() != 3 or self.bidirectional:
+        """A batch through a single layer; None where only the general way will do."""
+        in_pieces = self.checkpoint and torch.is_grad_enabled()
+        if type(x) is not Tensor or x.dim() != 3 or self.bidirectional or in_pieces:
             return None
         done = self._quick(straight, x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done
 
     def _quick(self, way: Callable[..., Any], x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        if torch.is_grad_enabled() or self.num_layers > 1 or self.initial == "carried":
-            return None
-        if x.shape[-1] != self.input_size:
+        if self.num_layers > 1 or self.initial == "carried" or x.is_nested or x.shape[-1] != self.input_size:
             return None
         given = (state,) if isinstance(state, Tensor) else state
         if given is not None and not isinstance(given, (tuple, list)):

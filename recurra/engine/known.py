@@ -33,7 +33,7 @@ class Known:
         found: dict[str, Tensor] = {}
         self.weights = found if _collect(cell, "", found) else None  # none where some are derived from others
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
-        self.straight: dict[Any, Any] = {}  # what runs a whole batch without gradients
+        self.straight: dict[Any, Any] = {}  # what runs a whole batch
         self.streams: dict[Any, Any] = {}  # prepared steps
 
     def holds(self, cell: Cell) -> bool:

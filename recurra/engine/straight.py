@@ -1,4 +1,4 @@
-"""The straight way: a whole batch through one cell without gradients, past everything that only other calls need.
+"""The straight way: a whole batch through one cell, past everything that only other calls need.
 
 Which plan runs is kept with what is known of the cell, so that a short sequence is not held up by long questions.
 """
@@ -8,8 +8,9 @@ from operator import attrgetter
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
-from ..cell import Cell
+from ..cell import TIME, Cell
 from . import build, compiled
 from .cpu import Compiled
 from .known import Known, known
@@ -23,41 +24,53 @@ SERVED = (torch.float32, torch.float64)
 def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
     way will do."""
-    if torch.is_grad_enabled() or watched(x) or 0 in x.shape:
-        return None
-    found = _found(known(cell), cell, x.dtype)
-    if found is None:
-        return None
-    made, weights = found
-    if set(map(_DTYPE, weights)) != {x.dtype}:
+    if watched(x) or 0 in x.shape:
         return None
     start = cell.initial_state(x.shape[1], x) if states is None else _checked(cell, x, states)
     if start is None:
         return None
-    ran = made.forward(x.contiguous(), [s.contiguous() for s in start], (), weights, dense(*x.shape[:2]))
-    return ran.y, [final[None] for final in ran.finals]
-
-
-_DTYPE = attrgetter("dtype")
-
-
-def _found(parts: Known, cell: Cell, dtype: torch.dtype) -> tuple[Compiled, list[Tensor]] | None:
-    """The plan and the weights it reads; None if another engine runs this cell, or needs to be told more."""
-    key = (dtype, _setting["backend"], build.compiler())
-    if key not in parts.straight:
-        parts.straight[key] = _find(parts, cell, dtype)
-    return parts.straight[key]
-
-
-def _find(parts: Known, cell: Cell, dtype: torch.dtype) -> tuple[Compiled, list[Tensor]] | None:
-    if _setting["backend"] == "reference" or dtype not in SERVED or parts.weights is None:
+    found = _found(known(cell), cell, x, start)
+    if found is None:
         return None
-    if cell.masks or any(state.delays for state in cell.carried):
+    key, weights = found
+    if set(map(_DTYPE, weights)) != {x.dtype}:
         return None
-    made = compiled.PLANS.get(_planned(parts, cell, (False, False, False, dtype, "cpu")))
-    if not isinstance(made, Compiled) or not all(name in parts.weights for name in made.weight_names):
+    made = compiled.PLANS[key]
+    if made.trains:
+        y, *finals = compiled.scan(key, x, list(start), [], weights, None)
+    else:
+        ran = made.forward(x.contiguous(), [s.contiguous() for s in start], (), weights, dense(*x.shape[:2]))
+        y, finals = ran.y, ran.finals
+    return y, [final[None] for final in finals[: len(start)]]
+
+
+_DTYPE, _TRAINED = attrgetter("dtype"), attrgetter("requires_grad")
+
+
+def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tuple[str, list[Tensor]] | None:
+    """The key of the plan and the weights it reads; None if another engine runs this cell, or has to be told more."""
+    if parts.weights is None:
         return None
-    return made, [parts.weights[name] for name in made.weight_names]
+    train = torch.is_grad_enabled() and any(map(_TRAINED, (x, *start, *parts.weights.values())))
+    asked = train, train and x.requires_grad, x.dtype, _setting["backend"], build.compiler()
+    if asked not in parts.straight:
+        parts.straight[asked] = _find(parts.weights, parts, cell, *asked[:3])
+    return parts.straight[asked]
+
+
+def _find(
+    weights: dict[str, Tensor], parts: Known, cell: Cell, train: bool, needs_x: bool, dtype: torch.dtype
+) -> tuple[str, list[Tensor]] | None:
+    if _setting["backend"] == "reference" or dtype not in SERVED or cell.masks:
+        return None
+    if any(state.delays or state.name == TIME for state in cell.carried):
+        return None
+    key = _planned(parts, cell, (train, needs_x, False, dtype, "cpu"))
+    made = compiled.PLANS.get(key)
+    if not isinstance(made, Compiled) or not all(name in weights for name in made.weight_names):
+        return None
+    read = [weights[name] for name in made.weight_names]
+    return (key, read) if all(type(weight) in (Tensor, Parameter) for weight in read) else None
 
 
 def _checked(cell: Cell, x: Tensor, states: Sequence[Tensor]) -> list[Tensor] | None:

@@ -1,4 +1,4 @@
-"""The straight way of a batch without gradients gives what the general way gives, and is taken where it can be."""
+"""The straight way of a batch gives what the general way gives, and is taken where it can be."""
 
 from typing import Any
 
@@ -71,10 +71,41 @@ def test_everything_else_goes_the_general_way(call: Any):
         call(layer(), drawn(6, 2, 3))
 
 
-@pytest.mark.usefixtures("only_straight")
-def test_so_does_what_needs_a_gradient():
-    with pytest.raises(Elsewhere):
-        layer()(drawn(6, 2, 3))
+def gradients(model: rc.Recurrent, x: Tensor, state: Any) -> list[Tensor | None]:
+    """Of the input, the state and every weight; all of them got part in y and in the final state."""
+    y, final = model(x, state)
+    total = y.square().sum() + sum(value.sin().sum() for value in flat(final))
+    wanted = [v for v in (x, *flat([] if state is None else state), *model.parameters()) if v.requires_grad]
+    return list(torch.autograd.grad(total, wanted, allow_unused=True))
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "projection_lstm", "indrnn"])
+@pytest.mark.parametrize("given", [True, False], ids=["a state", "no state"])
+@pytest.mark.parametrize("frozen", [True, False], ids=["one frozen", "none frozen"])
+def test_gradients_are_those_of_the_plain_loop(name: str, given: bool, frozen: bool, only_straight: None):
+    model, x = layer(name, initial="learned"), drawn(7, 2, 3).requires_grad_(not frozen)
+    next(model.parameters()).requires_grad_(not frozen)
+    state = tuple(drawn(1, 2, s.size).requires_grad_() for s in model.sheets[0].carried) if given else None
+    state = state[0] if given and len(state) == 1 else state
+    found = gradients(model, x, state)
+    with set_backend("reference"), pytest.MonkeyPatch.context() as restored:
+        restored.setattr(layers, "scan", scan)
+        wanted = gradients(model, x, state)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_what_is_trained_in_pieces_goes_the_general_way(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any) -> None:
+        raise Elsewhere
+
+    monkeypatch.setattr(layers, "straight", refuse)
+    model, x = layer(checkpoint=True), drawn(6, 2, 3)
+    model(x)[0].sum().backward()
+    with torch.no_grad(), pytest.raises(Elsewhere):
+        model(x)
 
 
 @torch.no_grad()
