@@ -228,8 +228,9 @@ class Recurrent(nn.Module):
 
     def _quick_pass(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
         """A batch through a single layer; None where only the general way will do."""
-        in_pieces = self.checkpoint and torch.is_grad_enabled()
-        if type(x) is not Tensor or x.dim() != 3 or self.bidirectional or in_pieces:
+        if torch.compiler.is_compiling() or (self.checkpoint and torch.is_grad_enabled()):
+            return None
+        if type(x) is not Tensor or x.dim() != 3 or self.bidirectional:
             return None
         done = self._quick(straight, x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done

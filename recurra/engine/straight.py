@@ -15,16 +15,16 @@ from . import build, compiled
 from .cpu import Compiled
 from .known import Known, known
 from .layout import dense
-from .scan import _planned, _setting
+from .scan import ON_CUDA, _has_gluon, _planned, _setting
 from .stream import watched
 
-SERVED = (torch.float32, torch.float64)
+SERVED = {"cpu": {torch.float32, torch.float64}, "cuda": ON_CUDA}
 
 
 def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
     way will do."""
-    if watched(x) or 0 in x.shape:
+    if x.dtype not in SERVED.get(x.device.type, ()) or watched(x) or 0 in x.shape:
         return None
     start = cell.initial_state(x.shape[1], x) if states is None else _checked(cell, x, states)
     if start is None:
@@ -33,18 +33,20 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     if found is None:
         return None
     key, weights = found
-    if set(map(_DTYPE, weights)) != {x.dtype}:
+    if set(map(_KIND, weights)) != {_KIND(x)}:
         return None
     made = compiled.PLANS[key]
-    if made.trains:
-        y, *finals = compiled.scan(key, x, list(start), [], weights, None)
-    else:
+    if isinstance(made, Compiled) and not made.trains:
         ran = made.forward(x.contiguous(), [s.contiguous() for s in start], (), weights, dense(*x.shape[:2]))
         y, finals = ran.y, ran.finals
+    elif isinstance(made, Compiled) or not made.obstacle(x.shape[1], x.device):
+        y, *finals = compiled.scan(key, x, list(start), [], weights, None)
+    else:
+        return None
     return y, [final[None] for final in finals[: len(start)]]
 
 
-_DTYPE, _TRAINED = attrgetter("dtype"), attrgetter("requires_grad")
+_KIND, _TRAINED = attrgetter("dtype", "device"), attrgetter("requires_grad")
 
 
 def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tuple[str, list[Tensor]] | None:
@@ -52,22 +54,23 @@ def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tupl
     if parts.weights is None:
         return None
     train = torch.is_grad_enabled() and any(map(_TRAINED, (x, *start, *parts.weights.values())))
-    asked = train, train and x.requires_grad, x.dtype, _setting["backend"], build.compiler()
-    if asked not in parts.straight:
-        parts.straight[asked] = _find(parts.weights, parts, cell, *asked[:3])
-    return parts.straight[asked]
+    asked = (train, train and x.requires_grad, False, x.dtype, x.device.type)
+    conditions = asked, _setting["backend"], build.compiler()
+    if conditions not in parts.straight:
+        parts.straight[conditions] = _find(parts.weights, parts, cell, asked)
+    return parts.straight[conditions]
 
 
 def _find(
-    weights: dict[str, Tensor], parts: Known, cell: Cell, train: bool, needs_x: bool, dtype: torch.dtype
+    weights: dict[str, Tensor], parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]
 ) -> tuple[str, list[Tensor]] | None:
-    if _setting["backend"] == "reference" or dtype not in SERVED or cell.masks:
+    if _setting["backend"] == "reference" or cell.masks or (asked[-1] == "cuda" and not _has_gluon()):
         return None
     if any(state.delays or state.name == TIME for state in cell.carried):
         return None
-    key = _planned(parts, cell, (train, needs_x, False, dtype, "cpu"))
+    key = _planned(parts, cell, asked)
     made = compiled.PLANS.get(key)
-    if not isinstance(made, Compiled) or not all(name in weights for name in made.weight_names):
+    if made is None or not all(name in weights for name in made.weight_names):
         return None
     read = [weights[name] for name in made.weight_names]
     return (key, read) if all(type(weight) in (Tensor, Parameter) for weight in read) else None
@@ -78,7 +81,7 @@ def _checked(cell: Cell, x: Tensor, states: Sequence[Tensor]) -> list[Tensor] | 
     if len(states) != len(cell.carried):
         return None
     for state, spec in zip(states, cell.carried, strict=True):
-        if type(state) is not Tensor or state.dtype != x.dtype or not state.is_cpu:
+        if type(state) is not Tensor or state.dtype != x.dtype or state.device != x.device:
             return None
         if state.shape != (1, x.shape[1], spec.size):
             return None

@@ -23,7 +23,7 @@ from .ways import forward_way
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (B, n) and the new states, each (1, B, size); None where only the general way will do."""
-    if torch.is_grad_enabled() or watched(x):
+    if torch.is_grad_enabled() or not x.is_cpu or watched(x):
         return None
     parts, rows = known(cell), x.size(0)
     stream = parts.streams.get((rows, x.dtype))
@@ -38,10 +38,8 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
 
 
 def watched(x: Tensor) -> bool:
-    """Whether somebody must see the operations, or the numbers are not the CPU's."""
-    if compiled.watched((x,)) or not x.is_cpu:
-        return True
-    return torch.is_autocast_enabled("cpu") or torch.jit.is_tracing() or transformed()
+    """Whether somebody must see the operations."""
+    return compiled.watched((x,)) or torch.is_autocast_enabled(x.device.type) or torch.jit.is_tracing() or transformed()
 
 
 def prepare(cell: Cell, x: Tensor) -> "Stream | None":
