@@ -91,7 +91,7 @@ class Kernel:
         self.tile = ctypes.c_int64.in_dll(self.common, "tile_width").value
         self.multiplies = ctypes.addressof(ctypes.c_void_p.in_dll(self.common, "multiplies"))
         self.common.fingerprint.restype = ctypes.c_uint64
-        self.common.fingerprint.argtypes = [ctypes.c_char_p, ctypes.c_int64]
+        self.common.fingerprint.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
         self.library.run.argtypes, self.library.run.restype = [ctypes.c_char_p], None
         self.tables = self.rendered.tables
         self.reach = max(self.tables.lags, default=0)
@@ -157,7 +157,7 @@ class Kernel:
         Whether they are is seen from the numbers themselves: a tensor's version counter does not notice what is
         written through `.data` or an array that shares its memory.
         """
-        mark = self._mark(weights)
+        mark = self._mark(weights, split.threads if self.weight_bytes > CACHE else 1)
         if mark is None:
             return self._pack(weights, split)
         key = (mark, split)
@@ -169,14 +169,14 @@ class Kernel:
             packed = self._packed[key] = self._pack(weights, split)
         return packed
 
-    def _mark(self, weights: Mapping[str, Tensor]) -> int | None:
+    def _mark(self, weights: Mapping[str, Tensor], threads: int) -> int | None:
         """A number that tells the contents of the weights apart; none if they do not lie in one piece each."""
         used = [weights[name] for name in self._used]
         if not all(w.is_contiguous() for w in used):
             return None
         words = self.dtype.itemsize // 4
         flat = [number for w in used for number in (w.data_ptr(), w.numel() * words)]
-        return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(used))
+        return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(used), threads)
 
     def _pack(self, weights: Mapping[str, Tensor], split: Split) -> "Packed":
         tiles = self._tiles(split)

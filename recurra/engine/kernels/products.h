@@ -307,24 +307,39 @@ struct Numbers {
 };
 
 // A number that differs when any of the numbers differ: each lane is a polynomial with an odd, hence invertible, base.
-extern "C" uint64_t fingerprint(const Numbers* all, int64_t count) {
+static uint64_t fingerprint_of(const Numbers& all) {
   typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
   words sums[4] = {};
-  uint64_t mixed = 0;
-  for (; count--; ++all) {
-    const uint32_t* p = all->words;
-    int64_t left = all->count;
-    for (; left >= 64; left -= 64, p += 64)
+  uint64_t mixed = uint64_t(all.count);
+  const uint32_t* p = all.words;
+  int64_t left = all.count;
+  for (; left >= 64; left -= 64, p += 64)
 #pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) sums[i] = (sums[i] + *(const words*)(p + 16 * i)) * 0x9E3779B1u;
-    for (; left; --left) mixed = (mixed + *p++) * 0x9E3779B97F4A7C15ull;
-    mixed = (mixed ^ mixed >> 29) + uint64_t(all->count);
-  }
+    for (int i = 0; i < 4; ++i) sums[i] = (sums[i] + *(const words*)(p + 16 * i)) * 0x9E3779B1u;
+  for (; left; --left) mixed = (mixed + *p++) * 0x9E3779B97F4A7C15ull;
   for (int i = 0; i < 4; ++i)
     for (int w = 0; w < 16; ++w) {
       mixed = (mixed + sums[i][w]) * 0x9E3779B97F4A7C15ull;
       mixed ^= mixed >> 32;
     }
+  return mixed;
+}
+
+// Of all of them, in their order.
+extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threads) {
+  uint64_t mixed = 0;
+#ifdef _OPENMP
+  if (threads > 1) {
+#pragma omp parallel for ordered schedule(static, 1) num_threads((int)threads)
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t own = fingerprint_of(all[i]);
+#pragma omp ordered
+      mixed = ((mixed ^ mixed >> 29) + own) * 0x9E3779B97F4A7C15ull;
+    }
+    return mixed;
+  }
+#endif
+  for (int64_t i = 0; i < count; ++i) mixed = ((mixed ^ mixed >> 29) + fingerprint_of(all[i])) * 0x9E3779B97F4A7C15ull;
   return mixed;
 }
 
