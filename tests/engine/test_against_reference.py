@@ -7,6 +7,9 @@ from engine.strange_cells import STRANGE
 
 import recurra as rc
 from recurra.cell import Cell, registry
+from recurra.engine import compiled
+from recurra.engine.layout import dense
+from recurra.engine.scan import choose
 
 ON_THE_REFERENCE = {"unitary_rnn"}  # complex numbers
 EXACT = 1e-12
@@ -53,6 +56,28 @@ def test_lengths_resets_and_traces(cell_class: type[Cell]):
         assert found.backend == "compiled"
         assert found.values < EXACT
         assert found.gradients < EXACT
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch", [5, 53], ids=["a few rows", "more rows than a lot"])
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("name", ["lstm", "gru", "full_gate_lstm"])
+def test_weights_that_outgrow_the_cache(name: str, ragged: bool, batch: int, threads: int):
+    """They pass by in spans, which end in the middle of an operand here."""
+    cell = zoo_cell(name, 7, 301)
+    lengths = torch.randint(1, 5, (batch,)) if ragged else None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        given = sequences(cell, 4, batch, torch.float64, lengths=lengths)
+        found, made = compare(cell, given), compiled.PLANS[choose(cell, given).key]
+        kernels = [made.forward_kernel, made.backward_kernel]
+        assert all(kernel.far(kernel.split(dense(4, batch), batch)) for kernel in kernels)
+    finally:
+        torch.set_num_threads(before)
+    assert found.backend == "compiled"
+    assert found.values < EXACT
+    assert found.gradients < EXACT
 
 
 def test_lengths_of_zero_give_the_initial_state():
