@@ -30,6 +30,8 @@ class Known:
         self.modifiers_known = len(self.modifiers)
         self.first = next((part for part in self.parts.parts if isinstance(part, Tensor)), torch.empty(0))
         self.dtype, self.device = self.first.dtype, self.first.device
+        self.hooks = [hooks for part in self.parts.parts if isinstance(part, nn.Module) for hooks in _hooks(part)]
+        self.hooked = any(self.hooks)  # somebody is called whenever a part is
         found: dict[str, Tensor] = {}
         self.weights = found if _collect(cell, "", found) else None  # none where some are derived from others
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
@@ -42,6 +44,8 @@ class Known:
             return False
         own = cell.__dict__
         if len(own) != self.attributes or not all(map(eq, map(own.get, self.plain_names), self.plain_values)):
+            return False
+        if any(self.hooks) != self.hooked:
             return False
         return self.first.dtype is self.dtype and self.first.device == self.device  # they move together
 
@@ -76,6 +80,10 @@ def _modules(module: nn.Module) -> Iterator[tuple[dict, str, nn.Module]]:
         if child is not None:
             yield module._modules, name, child  # pyrefly: ignore
             yield from _modules(child)
+
+
+def _hooks(module: nn.Module) -> tuple[dict, dict]:
+    return module._forward_hooks, module._forward_pre_hooks
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[dict, str, Tensor | None]]:

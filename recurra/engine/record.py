@@ -53,10 +53,15 @@ class _Recorder(TorchDispatchMode):
             raise TraceError(f"reads a tensor {tuple(tensor.shape)} that is no input, state, mask or weight")
         return self.nodes[id(tensor)]
 
+    def _is_given(self, tensor: Tensor) -> bool:
+        return id(tensor) in self.nodes and self.nodes[id(tensor)].op == "placeholder"
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if func in (aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default):
             raise TraceError("branches on the value of a tensor")
+        if func._schema.is_mutable and any(self._is_given(value) for value in _written(func, args, kwargs)):
+            raise TraceError("writes into a weight, a state or its input")
         result = func(*args, **kwargs)
         if func is aten.detach.default and self.node(args[0]).target in CONSTANT:  # torch's own habit, and idle
             self.remember(result, self.node(args[0]))
@@ -79,3 +84,10 @@ class _Recorder(TorchDispatchMode):
                     item.meta["val"] = part
                     self.remember(part, item)
         return result
+
+
+def _written(func: Any, args: tuple, kwargs: dict) -> list[Tensor]:
+    """The arguments that an operation changes."""
+    given = dict(zip((spec.name for spec in func._schema.arguments), args, strict=False)) | kwargs
+    changed = [spec.name for spec in func._schema.arguments if spec.alias_info is not None and spec.alias_info.is_write]
+    return [given[name] for name in changed if isinstance(given.get(name), Tensor)]

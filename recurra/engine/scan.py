@@ -150,6 +150,8 @@ def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype
 
 
 def _planned(parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]) -> str:
+    if parts.hooked:
+        return "!a hook on a part of the cell wants to be called at every step"
     found = parts.plans.get((asked, build.compiler()))
     if found is None:
         found = parts.plans[asked, build.compiler()] = _new_key(cell, *asked)

@@ -17,6 +17,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..cell import Cell
+from ..errors import TraceError
 from .trace import Step, trace
 from .trace import _key as trace_key
 
@@ -84,7 +85,15 @@ def _trace_apart(cell: Cell) -> Step:
             id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             for tensor in (*cell.parameters(), *cell.buffers())
         }
-        return trace(copy.deepcopy(cell, plain))  # pyrefly: ignore
+        return trace(_copied(cell, plain))
+
+
+def _copied(cell: Cell, instead: dict[int, Tensor]) -> Cell:
+    """With other tensors for some of its own."""
+    try:
+        return copy.deepcopy(cell, instead)  # pyrefly: ignore
+    except RuntimeError as error:  # a tensor that was computed from a parameter, and put where a parameter was
+        raise TraceError(f"{type(cell).__name__} has a tensor that is the result of a computation: {error}") from error
 
 
 @contextmanager
