@@ -1,7 +1,7 @@
 """What a cell is made of: found once, and looked over at every call, which takes far less time than finding it again.
 
-A cell may change between two calls: a weight or a module is replaced, a bias dropped, a plain attribute set on which
-the step may branch. All of that is seen; what is written into a weight is not looked for here.
+A cell may change between two calls: a weight or a module is replaced, a bias dropped, a hook put on a part, a plain
+attribute set on which the step may branch. All of that is seen; what is written into a weight is not looked for here.
 """
 
 from collections.abc import Iterator

@@ -141,6 +141,13 @@ def transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
+def must_be_seen(x: Tensor) -> bool:
+    """Whether somebody looks at the operations one by one, so that no short way may be taken."""
+    if compiled.watched((x,)):
+        return True
+    return torch.is_autocast_enabled(x.device.type) or torch.jit.is_tracing() or transformed()
+
+
 # ---------------------------------------------------------------------------------------------------- plans
 
 

@@ -8,15 +8,14 @@ from operator import attrgetter
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from ..cell import TIME, Cell
 from . import build, compiled
 from .cpu import Compiled
 from .known import Known, known
 from .layout import dense
-from .scan import ON_CUDA, _has_gluon, _planned, _setting
-from .stream import watched
+from .scan import ON_CUDA, _has_gluon, _planned, _setting, must_be_seen
+from .stream import suit
 
 SERVED = {"cpu": {torch.float32, torch.float64}, "cuda": ON_CUDA}
 
@@ -24,11 +23,11 @@ SERVED = {"cpu": {torch.float32, torch.float64}, "cuda": ON_CUDA}
 def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
     way will do."""
-    if x.dtype not in SERVED.get(x.device.type, ()) or watched(x) or 0 in x.shape:
+    if x.dtype not in SERVED.get(x.device.type, ()) or must_be_seen(x) or 0 in x.shape:
         return None
-    start = cell.initial_state(x.shape[1], x) if states is None else _checked(cell, x, states)
-    if start is None:
+    if states is not None and not suit(states, [(1, x.shape[1], spec.size) for spec in cell.carried], x):
         return None
+    start = cell.initial_state(x.shape[1], x) if states is None else [state[0] for state in states]
     found = _found(known(cell), cell, x, start)
     if found is None:
         return None
@@ -57,12 +56,12 @@ def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tupl
     asked = (train, train and x.requires_grad, False, x.dtype, x.device.type)
     conditions = asked, _setting["backend"], build.compiler()
     if conditions not in parts.straight:
-        parts.straight[conditions] = _find(parts.weights, parts, cell, asked)
+        parts.straight[conditions] = _find(parts, parts.weights, cell, asked)
     return parts.straight[conditions]
 
 
 def _find(
-    weights: dict[str, Tensor], parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]
+    parts: Known, weights: dict[str, Tensor], cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]
 ) -> tuple[str, list[Tensor]] | None:
     if _setting["backend"] == "reference" or cell.masks or (asked[-1] == "cuda" and not _has_gluon()):
         return None
@@ -73,16 +72,4 @@ def _find(
     if made is None or not all(name in weights for name in made.weight_names):
         return None
     read = [weights[name] for name in made.weight_names]
-    return (key, read) if all(type(weight) in (Tensor, Parameter) for weight in read) else None
-
-
-def _checked(cell: Cell, x: Tensor, states: Sequence[Tensor]) -> list[Tensor] | None:
-    """The given states, (B, size) each; None if they are not what they should be."""
-    if len(states) != len(cell.carried):
-        return None
-    for state, spec in zip(states, cell.carried, strict=True):
-        if type(state) is not Tensor or state.dtype != x.dtype or state.device != x.device:
-            return None
-        if state.shape != (1, x.shape[1], spec.size):
-            return None
-    return [state[0] for state in states]
+    return None if compiled.watched(read) else (key, read)

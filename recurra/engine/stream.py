@@ -17,13 +17,13 @@ from .cpu import Compiled
 from .kernel import BEFORE
 from .known import known
 from .layout import dense
-from .scan import Sequences, _setting, choose, transformed
+from .scan import Sequences, _setting, choose, must_be_seen
 from .ways import forward_way
 
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
     """The output (B, n) and the new states, each (1, B, size); None where only the general way will do."""
-    if torch.is_grad_enabled() or not x.is_cpu or watched(x):
+    if torch.is_grad_enabled() or not x.is_cpu or must_be_seen(x):
         return None
     parts, rows = known(cell), x.size(0)
     stream = parts.streams.get((rows, x.dtype))
@@ -34,12 +34,18 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
         parts.streams[rows, x.dtype] = stream
     if states is None:
         return stream(x, stream.start)
-    return stream(x, states) if stream.takes(states) else None
+    return stream(x, states) if suit(states, stream.shapes, x) else None
 
 
-def watched(x: Tensor) -> bool:
-    """Whether somebody must see the operations."""
-    return compiled.watched((x,)) or torch.is_autocast_enabled(x.device.type) or torch.jit.is_tracing() or transformed()
+def suit(states: Sequence[Tensor], shapes: Sequence[Sequence[int]], like: Tensor) -> bool:
+    """Whether given states are what they should be."""
+    if len(states) != len(shapes):
+        return False
+    dtype, device = like.dtype, like.get_device()
+    for state, shape in zip(states, shapes, strict=True):
+        if type(state) is not Tensor or state.shape != shape or state.dtype != dtype or state.get_device() != device:
+            return False
+    return True
 
 
 def prepare(cell: Cell, x: Tensor) -> "Stream | None":
@@ -93,14 +99,6 @@ class Stream:
             and _addresses(self.weights) == self.addresses
             and self.conditions == (_setting["backend"], torch.get_num_threads())
         )
-
-    def takes(self, states: Sequence[Tensor]) -> bool:
-        if len(states) != len(self.shapes):
-            return False
-        for state, shape in zip(states, self.shapes, strict=True):
-            if type(state) is not Tensor or state.shape != shape or state.dtype != self.dtype or not state.is_cpu:
-                return False
-        return True
 
     def __call__(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         x, old = x.contiguous(), [state.contiguous() for state in states]

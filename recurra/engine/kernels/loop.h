@@ -250,7 +250,7 @@ INLINE int64_t lot_of(const Call& c, int64_t rows) { return c.far ? share(rows, 
 
 // The part of some segments from one depth to another.
 template <int count>
-INLINE int between(const Segment (&all)[count], int64_t from, int64_t to, Segment* part) {
+INLINE int cut(const Segment (&all)[count], int64_t from, int64_t to, Segment* part) {
   int found = 0;
   for (const Segment& s : all) {
     const int64_t low = from > 0 ? from : 0, high = to < s.depth ? to : s.depth;
@@ -269,7 +269,7 @@ INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, 
   const int64_t span = span_of(c, depth) < depth - k ? span_of(c, depth) : depth - k;
   const bool last = k + span == depth;
   Segment part[count];
-  const int parts = between(all, k, k + span, part);
+  const int parts = cut(all, k, k + span, part);
   const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.far && turn < 2];
   for (int q = 0; q < columns; q += COLUMNS) {
     const int v = columns - q < COLUMNS ? columns - q : COLUMNS;

@@ -325,6 +325,8 @@ static uint64_t fingerprint_of(const Numbers& all) {
   return mixed;
 }
 
+static uint64_t and_then(uint64_t mixed, uint64_t next) { return ((mixed ^ mixed >> 29) + next) * 0x9E3779B97F4A7C15ull; }
+
 // Of all of them, in their order.
 extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threads) {
   uint64_t mixed = 0;
@@ -334,12 +336,12 @@ extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threa
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t own = fingerprint_of(all[i]);
 #pragma omp ordered
-      mixed = ((mixed ^ mixed >> 29) + own) * 0x9E3779B97F4A7C15ull;
+      mixed = and_then(mixed, own);
     }
     return mixed;
   }
 #endif
-  for (int64_t i = 0; i < count; ++i) mixed = ((mixed ^ mixed >> 29) + fingerprint_of(all[i])) * 0x9E3779B97F4A7C15ull;
+  for (int64_t i = 0; i < count; ++i) mixed = and_then(mixed, fingerprint_of(all[i]));
   return mixed;
 }
 
