@@ -53,13 +53,13 @@ def barrier_seconds(threads: int, rounds: int = 20_000) -> float:
         " { meet(c, me, threads); }"
     )
     library = build.load(Rendered(body, Tables()).source("float"))
-    active, bounds = torch.ones(rounds, dtype=torch.int64), torch.tensor([0, 1])
+    active, bounds, spans = torch.ones(rounds, dtype=torch.int64), torch.tensor([0, 1]), torch.tensor([0, rounds])
     known = {"steps": rounds, "threads": threads, "by_unit": 1, "parts": 1, "rows": 1, "rowsum_parts": 1}
-    known |= {"active": active.data_ptr(), "bounds": bounds.data_ptr()}
+    known |= {"active": active.data_ptr(), "bounds": bounds.data_ptr(), "spans": spans.data_ptr()}
 
-    def run(meeting: Tensor) -> None:
-        numbers = [0, 0, 0, active.data_ptr(), 0, meeting.data_ptr(), *(known.get(name, 0) for name in _FIXED)]
+    def run(board: Tensor) -> None:
+        numbers = [0, 0, 0, active.data_ptr(), 0, board.data_ptr(), *(known.get(name, 0) for name in _FIXED)]
         library.run(struct.pack(f"{len(numbers)}q", *numbers))
 
-    times = [timed(lambda: run(torch.zeros(8 * threads, dtype=torch.int64))) for _ in range(6)]
+    times = [timed(lambda: run(torch.zeros(16 * threads, dtype=torch.int64))) for _ in range(6)]
     return median(times[1:]) / rounds

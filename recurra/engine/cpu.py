@@ -213,11 +213,13 @@ class Compiled:
             if value is not None:
                 buffers.put(name, value)
         self._start_carries(buffers, dict(zip((s.name for s in plan.states), dfinals, strict=True)), layout)
+        after = After(plan, self.runs, buffers, before, given, layout)
+        over_time = self.summed.made_ready(after)
         packed = way.kernel.pack(given, way.split)
         sums = way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
-        after = After(plan, self.runs, buffers, before, given, layout)
+        pieces = [*over_time(), sums]
         dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
-        return after.input(), dstates, [*self.summed(after), sums]
+        return after.input(), dstates, pieces
 
     def _backward_way(self, layout: Layout, missing: tuple[str, ...]) -> Way:
         key = (self, missing, threads_here())

@@ -25,6 +25,9 @@ _HOME = os.getpid()  # the process whose threads exist; a forked child has none,
 WORTH_THREADS = 400_000
 # Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
+# Parts of a batch for each thread, turns in which a part is done, blocks of rows in a part if weights fill the cache, and
+# multiply-adds a step without which a part, or that threads help each other out, is not worth while.
+PARTS, STRETCHES, FAR_BLOCKS, WORTH_HELP = 2, 16, 4, 300_000
 REMEMBERED, REMEMBERED_BYTES = 4, 1 << 25  # packed weights a kernel keeps: of so many calls, and no more than this
 
 
@@ -55,8 +58,11 @@ _FIXED = (
     "steps",
     "threads",
     "by_unit",
+    "helping",
     "parts",
+    "stretch",
     "bounds",
+    "spans",
     "active",
     "widths",
     "tiles",
@@ -89,6 +95,7 @@ class Kernel:
         self.common = build.load(products_source(REALS[dtype]))
         self.vector = ctypes.c_int64.in_dll(self.common, "vector_width").value
         self.tile = ctypes.c_int64.in_dll(self.common, "tile_width").value
+        self.rows = ctypes.c_int64.in_dll(self.common, "tile_rows").value
         self.multiplies = ctypes.addressof(ctypes.c_void_p.in_dll(self.common, "multiplies"))
         self.common.fingerprint.restype = ctypes.c_uint64
         self.common.fingerprint.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
@@ -132,6 +139,16 @@ class Kernel:
             return Split(1, False)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
         return Split(threads, few)
+
+    def _parts(self, split: Split, rows: int) -> int:
+        """Into how many the batch is cut: a few more than there are threads, so that the faster ones do more of them;
+        but rows enough in each to make reading the weights worth while."""
+        if split.by_unit or split.threads == 1:
+            return 1
+        blocks = FAR_BLOCKS if self.weight_bytes > CACHE // 2 else -(-WORTH_HELP // (self.work * self.rows))
+        fewest = self.rows * blocks
+        each = -(-rows // (PARTS * split.threads * fewest)) * fewest
+        return max(split.threads, -(-rows // each))
 
     def far(self, split: Split) -> bool:
         """Whether a thread's weights outgrow its cache."""
@@ -232,9 +249,8 @@ class Kernel:
         if fixed.rowsums:
             rowsums = torch.empty(fixed.rowsums, dtype=self.dtype)
             places[1] = rowsums.data_ptr()
-        if fixed.meeting:
-            meeting = torch.zeros(fixed.meeting, dtype=torch.int64)
-            places[2] = meeting.data_ptr()
+        board = torch.zeros(fixed.board, dtype=torch.int64)
+        places[2] = board.data_ptr()
         lists = packed.vector_list[1], packed.pack_list[1]
         self.library.run(_SIX.pack(numbers.buffer_info()[0], *lists, *places) + fixed.numbers)
         return sums
@@ -248,8 +264,9 @@ class Kernel:
     def _fixed(self, packed: "Packed", layout: Layout) -> "Fixed":
         """What every call with this layout and these threads has in common."""
         split = packed.split
-        parts = 1 if split.by_unit else split.threads
+        parts = self._parts(split, layout.rows)
         bounds = layout.bounds(parts)
+        spans = layout.spans(bounds, self.backward)
         active = layout.table("active", int(self.backward), self.reach)
         shares = split.threads if split.by_unit else 1
         tiles = torch.tensor(packed.tiles, dtype=torch.int64)
@@ -257,8 +274,11 @@ class Kernel:
             "steps": layout.steps,
             "threads": split.threads,
             "by_unit": int(split.by_unit),
+            "helping": int(split.by_unit and self.work * layout.rows > split.threads * WORTH_HELP),
             "parts": parts,
+            "stretch": -(-layout.steps // STRETCHES) if parts > 1 else layout.steps,
             "bounds": bounds.data_ptr(),
+            "spans": spans.data_ptr(),
             "active": active.pointer,
             "widths": self.widths.data_ptr(),
             "tiles": tiles.data_ptr(),
@@ -275,10 +295,10 @@ class Kernel:
         count = len(self.schedule.rowsums) * shares * layout.rows
         return Fixed(
             numbers,
-            sums=split.threads * 2 * self.sums_stride,
+            sums=parts * 2 * self.sums_stride,
             rowsums=self._padded(count) + count * self.vector,
-            meeting=8 * split.threads if split.by_unit else 0,
-            alive=(bounds, active, tiles),
+            board=16 * split.threads if split.by_unit else 8 + 2 * parts,
+            alive=(bounds, spans, active, tiles),
         )
 
 
@@ -315,7 +335,7 @@ class Fixed:
     numbers: bytes
     sums: int  # how many numbers a call needs for each
     rowsums: int
-    meeting: int
+    board: int
     alive: tuple  # what the numbers point to
 
 

@@ -5,6 +5,7 @@ computed or stored is in proportion to the valid steps. With equal lengths that 
 """
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,11 @@ class Layout:
         return torch.cat(
             [torch.zeros(1, dtype=torch.int64), torch.searchsorted(work, shares), torch.tensor([self.rows])]
         )
+
+    def spans(self, bounds: Tensor, backward: bool) -> Tensor:
+        """Of each part, the first step at which it has rows, and the one after the last."""
+        lengths = [int(self.ends()[low]) if low < high else 0 for low, high in itertools.pairwise(bounds.tolist())]
+        return torch.tensor([(self.steps - n, self.steps) if backward else (0, n) for n in lengths])
 
 
 def _padded(rows: Tensor, reach: int) -> Tensor:

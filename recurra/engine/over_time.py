@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -178,6 +179,9 @@ class OverTime:
     def __init__(self, grouped: list[list[Product]], dtype: torch.dtype):
         self.dtype = dtype
         self.library = build.load(products_source(REALS[dtype]))
+        whole = ctypes.c_int64
+        self.library.sum_over_time.argtypes = [ctypes.c_char_p, whole, whole, ctypes.c_void_p, whole]
+        self.library.sum_over_time.restype = None
         self.deep = ctypes.c_int64.in_dll(self.library, "deep_rows").value
         self.beside = ctypes.c_int64.in_dll(self.library, "beside_columns").value
         vector = ctypes.c_int64.in_dll(self.library, "vector_width").value
@@ -189,8 +193,8 @@ class OverTime:
             first, last = run[0].delta, run[-1].delta
             self.groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
 
-    def __call__(self, after: After) -> list[Tensor]:
-        """One tensor a run, (columns of δ, columns of the operand)."""
+    def made_ready(self, after: After) -> "Ready":
+        """All that can be done before the loop has run: when it has, what Python needs is no longer in the cache."""
         rows, size = after.layout.total, self.dtype.itemsize
         threads = threads_here() if self.work * rows >= WORTH_THREADS else 1
         found: list[Tensor | None] = [None] * len(self.shapes)
@@ -205,9 +209,11 @@ class OverTime:
             address, stride = after.buffers.addresses[buffer] + low * size, after.buffers.width(buffer)
             gradients += [address, stride, high - low, rows, targets, len(members)]
             room = max(room, self._room(high - low, columns, threads))
-        if gradients:
-            self._call(gradients, threads, room)
-        return [after.by_torch(after.runs[i]) if piece is None else piece for i, piece in enumerate(found)]
+        room = -(-room // 16) * 16
+        place = workspace.empty((threads * room,), self.dtype)
+        numbers = struct.pack(f"{len(gradients)}q", *gradients)
+        arguments = (numbers, len(gradients) // 6, threads, place.data_ptr(), room)
+        return Ready(self.library, arguments, (place, alive), after, found)
 
     def _targets(self, after: After, members: list[int], outs: list, alive: list) -> int:
         numbers = []
@@ -228,13 +234,20 @@ class OverTime:
         beside = sum(-(-c // self.beside) + 1 for c in columns) * self.beside
         return self.deep * (self.tile + beside) + own * (sum(columns) + 8 * len(columns)) * self.tile
 
-    def _call(self, gradients: list[int], threads: int, room: int) -> None:
-        room = -(-room // 16) * 16
-        place = workspace.empty((threads * room,), self.dtype)
-        self.library.sum_over_time(
-            struct.pack(f"{len(gradients)}q", *gradients),
-            ctypes.c_int64(len(gradients) // 6),
-            ctypes.c_int64(threads),
-            ctypes.c_void_p(place.data_ptr()),
-            ctypes.c_int64(room),
-        )
+
+@dataclass(frozen=True)
+class Ready:
+    """Sums over time that wait for the loop."""
+
+    library: ctypes.CDLL
+    arguments: tuple
+    alive: tuple  # what the arguments point to
+    after: After
+    found: list[Tensor | None]  # None: torch's product is as good
+
+    def __call__(self) -> list[Tensor]:
+        """One tensor a run, (columns of δ, columns of the operand)."""
+        if self.arguments[1]:
+            self.library.sum_over_time(*self.arguments)
+        after = self.after
+        return [after.by_torch(after.runs[i]) if piece is None else piece for i, piece in enumerate(self.found)]

@@ -81,18 +81,41 @@ def _step(schedule: Schedule, tables: Tables) -> str:
     index = 0
     for level in schedule.levels:
         for _ in level:
-            lines += [
-                "  {",
-                f"    const int64_t vectors = (c.widths[{index}] + W - 1) / W, tile = c.tiles[{index}];",
-                "    const int64_t tiles = (vectors + tile - 1) / tile;",
-                "    for (int p = 0; p < pieces; ++p)",
-                f"      group_{index}(c, s, p ? cuts[p - 1] : low, cuts[p],"
-                " tiles * me / threads, tiles * (me + 1) / threads, me, sums);",
-                "  }",
-            ]
+            lines += _tiles(schedule.groups[index], index)
             index += 1
         lines.append("  if (threads > 1) meet(c, me, threads);")
     return "\n".join([*lines, "}"])
+
+
+def _tiles(group: Group, index: int) -> list[str]:
+    """All tiles of a group, or those that fall to a thread. Each is one thread's alone, but for the sums of rows: they
+    would depend on who added what."""
+
+    def of(first: str, last: str) -> str:
+        return (
+            "for (int p = 0; p < pieces; ++p)"
+            f" group_{index}(c, s, p ? cuts[p - 1] : low, cuts[p], {first}, {last}, me, sums);"
+        )
+
+    own = of("tiles * me / threads", "tiles * (me + 1) / threads")
+    return [
+        "  {",
+        f"    const int64_t vectors = (c.widths[{index}] + W - 1) / W, tile = c.tiles[{index}];",
+        "    const int64_t tiles = (vectors + tile - 1) / tile;",
+        *(
+            [f"    {own}"]
+            if group.rowsums
+            else [
+                "    if (c.helping) {",
+                "      const Tiles dealt(c, tiles, me, threads, c.far && s & 1);",
+                f"      for (int64_t first, last; dealt.take(first, last);) {of('first', 'last')}",
+                "    } else {",
+                f"      {own}",
+                "    }",
+            ]
+        ),
+        "  }",
+    ]
 
 
 class _Writer:

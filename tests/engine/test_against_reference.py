@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from engine.compare import compare, sequences
+from engine.compare import compare, pulled, results, sequences
 from engine.strange_cells import STRANGE
 
 import recurra as rc
 from recurra.cell import Cell, registry
 from recurra.engine import compiled
-from recurra.engine.layout import dense
-from recurra.engine.scan import choose
+from recurra.engine.layout import Layout, dense
+from recurra.engine.scan import choose, scan
 
 ON_THE_REFERENCE = {"unitary_rnn"}  # complex numbers
 EXACT = 1e-12
@@ -100,6 +100,43 @@ def test_any_number_of_threads_sharing_the_batch_or_the_units(cell_class: type[C
     finally:
         torch.set_num_threads(1)
     assert found.backend == "compiled"
+    assert found.values < EXACT
+    assert found.gradients < EXACT
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("batch", [2, 61], ids=["sharing the units", "sharing the batch"])
+@pytest.mark.parametrize("cell_class", [STRANGE[0], STRANGE[1], STRANGE[3]])
+def test_who_does_what_changes_no_bit(cell_class: type[Cell], batch: int, threads: int):
+    """Threads help each other out, more of them than there are processors; what they add up does not depend on it."""
+    cell = cell_class(40, 140)
+    lengths = torch.randint(1, 150, (batch,))
+    given = sequences(cell, 150, batch, torch.float32, lengths=lengths)
+    torch.set_num_threads(threads)
+    try:
+        made = [scan(cell, given, False) for _ in range(5)]
+        found = [[*results(one), *pulled(cell, given, one)] for one in made]
+    finally:
+        torch.set_num_threads(1)
+    assert choose(cell, given).backend == "compiled"
+    for again in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], again, strict=True))
+
+
+def test_one_long_sequence_among_short_ones():
+    """The part it is in has most steps left, and is never left waiting for the others."""
+    layout = Layout(50, 40, torch.tensor([40] * 5 + [1] * 45))
+    bounds = layout.bounds(4)
+    assert layout.spans(bounds, backward=False)[:, 1].tolist()[0] == 50
+    assert layout.spans(bounds, backward=True)[0].tolist() == [0, 50]
+    assert layout.spans(bounds, backward=True)[-1].tolist() == [45, 50]
+    cell = STRANGE[3](40, 140).double()
+    torch.set_num_threads(2)
+    try:
+        lengths = torch.tensor([5] * 20 + [50] + [5] * 19)
+        found = compare(cell, sequences(cell, 50, 40, torch.float64, lengths=lengths))
+    finally:
+        torch.set_num_threads(1)
     assert found.values < EXACT
     assert found.gradients < EXACT
 

@@ -180,12 +180,14 @@ struct Call {  // in the order of kernel.py
   const Buffer* buffers;
   const real* const* vectors;
   const real* const* packs;
-  real* sums;                        // [thread][2][sums_stride]: of the last steps, and of all before
+  real* sums;                        // [part][2][sums_stride]: of the last steps, and of all before
   real* rowsums;                     // [rowsum][thread][row], then the same as vectors still to be summed
-  int64_t* meeting;                  // a counter a thread, eight apart
+  int64_t* board;                    // what threads tell each other, zero at first
   int64_t steps, threads, by_unit;   // threads share the batch, or the units
-  int64_t parts;                     // of the batch
+  int64_t helping;                   // who is done with his units does some of another's
+  int64_t parts, stretch;            // of the batch, and the steps after which a thread looks for the next
   const int64_t* bounds;             // of the parts, in rows
+  const int64_t* spans;              // the first step of each part and the one after its last
   const int64_t* active;             // rows at each step; earlier steps stand before it
   const int64_t* widths;             // of each group
   const int64_t* tiles;              // vectors a tile of each group
@@ -223,18 +225,67 @@ INLINE real rowmax(const Call& c, int number, int64_t row) {
   return most;
 }
 
+// A pause before looking again at what another thread is to change; a long wait lets others have the processor.
+INLINE void pause(int64_t turn) {
+  if (turn > 20000) sched_yield();
+#if defined(__x86_64__)
+  else if (turn > 200) __builtin_ia32_pause();
+#endif
+}
+
 // Each thread counts its arrivals on a line of its own and waits until the others have come as often.
 static void meet(const Call& c, int64_t me, int64_t threads) {
-  const int64_t round = c.meeting[me * 8] + 1;
-  __atomic_store_n(c.meeting + me * 8, round, __ATOMIC_RELEASE);
+  const int64_t round = c.board[me * 8] + 1;
+  __atomic_store_n(c.board + me * 8, round, __ATOMIC_RELEASE);
   for (int64_t other = 0; other < threads; ++other)
-    for (int64_t i = 0; __atomic_load_n(c.meeting + other * 8, __ATOMIC_ACQUIRE) < round; ++i) {
-      if (i > 20000) sched_yield();
-#if defined(__x86_64__)
-      else if (i > 200) __builtin_ia32_pause();
-#endif
-    }
+    for (int64_t i = 0; __atomic_load_n(c.board + other * 8, __ATOMIC_ACQUIRE) < round; ++i) pause(i);
 }
+
+// Tiles of a group for threads that share the units: each has its own, near the weights it read a step ago, and who is done
+// takes from another's end. A thread's `deal` says what is left: how many deals there were, the next tile, and the end.
+struct Deal {
+  uint64_t all;
+  uint64_t number() const { return all >> 32; }
+  int64_t next() const { return int64_t(all >> 16 & 0xffff); }
+  int64_t end() const { return int64_t(all & 0xffff); }
+};
+
+struct Tiles {
+  const Call& c;
+  const int64_t tiles, me, threads;
+  const bool back;  // from the last to the first: what the last step read last is still in the cache
+  uint64_t number;
+
+  uint64_t* deal(int64_t of) const { return (uint64_t*)c.board + (threads + of) * 8; }
+  int64_t first(int64_t of) const { return tiles * of / threads; }
+
+  Tiles(const Call& c, int64_t tiles, int64_t me, int64_t threads, bool back)
+      : c(c), tiles(tiles), me(me), threads(threads), back(back), number((Deal{*deal(me)}.number() + 1) & 0xffffffff) {
+    __atomic_store_n(deal(me), number << 32 | uint64_t(first(me)) << 16 | uint64_t(first(me + 1)), __ATOMIC_RELEASE);
+  }
+
+  // Half of what is left of one's own, one of another's; false: none is left.
+  bool take(int64_t& low, int64_t& high) const {
+    for (int64_t i = 0; i < threads; ++i) {
+      const int64_t of = (me + i) % threads, both = first(of) + first(of + 1);
+      Deal there{__atomic_load_n(deal(of), __ATOMIC_ACQUIRE)};
+      while (there.number() == number && there.next() < there.end()) {
+        const int64_t some = i ? 1 : (there.end() - there.next() + 1) / 2;
+        const uint64_t left = i ? there.all - 1 : there.all + (uint64_t(some) << 16);
+        if (!__atomic_compare_exchange_n(deal(of), &there.all, left, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+        low = i ? there.end() - 1 : there.next();
+        high = low + some;
+        if (back) {
+          const int64_t mirrored = both - high;
+          high = both - low;
+          low = mirrored;
+        }
+        return true;
+      }
+    }
+    return false;
+  }
+};
 
 INLINE Asked during(const real* const* rows, int64_t count, int64_t wide, int64_t depth) {
   const int shift = wide > 2 ? 2 : wide > 1;
@@ -279,8 +330,8 @@ INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, 
   }
 }
 
-static void flush_sums(const Call& c, real* sums) {
-  for (int64_t i = 0; i < c.sums_stride; ++i) {
+static void flush_sums(const Call& c, real* sums, int64_t me, int64_t threads) {
+  for (int64_t i = c.sums_stride * me / threads; i < c.sums_stride * (me + 1) / threads; ++i) {
     sums[c.sums_stride + i] += sums[i];
     sums[i] = 0;
   }
@@ -288,22 +339,51 @@ static void flush_sums(const Call& c, real* sums) {
 
 static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums);
 
-static void part(const Call& c, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums) {
-  for (int64_t s = 0; s < c.steps; ++s) {
+// Some steps of a part of the batch.
+static void steps(const Call& c, int64_t part, int64_t from, int64_t to, int64_t me, int64_t threads) {
+  const int64_t low = c.bounds[part], high = c.bounds[part + 1];
+  real* const sums = c.sums + part * 2 * c.sums_stride;
+  for (int64_t s = from; s < to; ++s) {
     const int64_t end = high < c.active[s] ? high : c.active[s];
     if (low < end || threads > 1) step(c, s, low, end, me, threads, sums);
-    if (s % 64 == 63) flush_sums(c, sums);
+    if (s % 64 == 63 || s + 1 == c.spans[2 * part + 1]) {
+      flush_sums(c, sums, me, threads);
+      if (threads > 1) meet(c, me, threads);
+    }
   }
-  flush_sums(c, sums);
+}
+
+// Parts of the batch, each a stretch of steps at a time. No two threads of a shared machine are equally fast: each has parts of
+// its own, whose numbers stay near it, and who is done with them goes on with another's. Of several, the one with most steps
+// left comes first. What is added to what does not depend on who does it.
+struct Turn {
+  int64_t part, from, to;
+};
+
+static bool next_turn(const Call& c, int64_t me, int64_t threads, Turn& turn) {
+  int64_t* const lock = c.board, *const done = c.board + 8, *const taken = done + c.parts;
+  for (int64_t i = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); ++i) pause(i);
+  if (turn.part >= 0) {
+    done[turn.part] += turn.to - turn.from;
+    taken[turn.part] = 0;
+  }
+  turn.part = -1;
+  int64_t most = 0;
+  for (int64_t p = 0; p < c.parts; ++p) {
+    const int64_t left = c.spans[2 * p + 1] - c.spans[2 * p] - done[p];
+    const int64_t own = c.parts * me / threads <= p && p < c.parts * (me + 1) / threads;
+    if (taken[p] || left == 0 || left + own * c.steps <= most) continue;
+    most = left + own * c.steps;
+    turn = {p, c.spans[2 * p + 1] - left, c.spans[2 * p + 1] - left + (left < c.stretch ? left : c.stretch)};
+  }
+  if (turn.part >= 0) taken[turn.part] = 1;
+  __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+  return turn.part >= 0;
 }
 
 static void work(const Call& c, int64_t me, int64_t threads) {
-  if (c.by_unit) {
-    part(c, 0, c.rows, me, threads, c.sums + me * 2 * c.sums_stride);
-  } else {
-    for (int64_t p = me; p < c.parts; p += threads)
-      part(c, c.bounds[p], c.bounds[p + 1], 0, 1, c.sums + p * 2 * c.sums_stride);
-  }
+  if (c.by_unit) return steps(c, 0, 0, c.steps, me, threads);
+  for (Turn t{-1, 0, 0}; next_turn(c, me, threads, t);) steps(c, t.part, t.from, t.to, 0, 1);
 }
 
 static void work_together(const Call& c) {
@@ -319,7 +399,7 @@ static void work_together(const Call& c) {
 
 extern "C" void run(const Call* c) {
   work_together(*c);
-  real* const totals = c->sums + c->sums_stride;  // of the first thread; the others' are added to them
-  for (int64_t t = 1; t < c->threads; ++t)
-    for (int64_t i = 0; i < c->sums_stride; ++i) totals[i] += totals[t * 2 * c->sums_stride + i];
+  real* const totals = c->sums + c->sums_stride;  // of the first part; the others' are added to them
+  for (int64_t p = 1; p < c->parts; ++p)
+    for (int64_t i = 0; i < c->sums_stride; ++i) totals[i] += totals[p * 2 * c->sums_stride + i];
 }

@@ -346,4 +346,4 @@ extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threa
 }
 
 extern "C" const int64_t deep_rows = DEEP, beside_columns = BESIDE;
-extern "C" const int64_t vector_width = W, tile_width = TILE;
+extern "C" const int64_t vector_width = W, tile_width = TILE, tile_rows = ROWS;
