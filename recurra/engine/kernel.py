@@ -25,8 +25,8 @@ _HOME = os.getpid()  # the process whose threads exist; a forked child has none,
 WORTH_THREADS = 400_000
 # Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
-# Parts of a batch for each thread, turns in which a part is done, blocks of rows in a part if weights fill the cache, and
-# multiply-adds a step without which a part, or that threads help each other out, is not worth while.
+# Parts of a batch for each thread, turns in which a part is done, blocks of rows in a part if weights fill the cache,
+# and multiply-adds a step without which a part, or that threads help each other out, is not worth while.
 PARTS, STRETCHES, FAR_BLOCKS, WORTH_HELP = 2, 16, 4, 300_000
 REMEMBERED, REMEMBERED_BYTES = 4, 1 << 25  # packed weights a kernel keeps: of so many calls, and no more than this
 

@@ -92,3 +92,11 @@ def test_a_person_is_told_the_way_and_the_reason():
     assert "2. one product: 4 → 4 columns" in text
     assert "2. one kernel over 4 columns" in text
     assert "def group1(" in text
+
+
+def test_states_that_are_multiplied_at_the_same_step_lie_side_by_side():
+    """So that h goes to all lanes in one product, and the three gates to theirs in another."""
+    with tiers.only("by steps"):
+        (stage,) = on_gpu("full_gate_lstm").loop(False, 3, False, CPU).rendered.stages
+    assert [(product.deep, product.wide) for product in stage.products] == [(4, 16), (12, 12)]
+    assert len({product.symbol for product in stage.products}) == 1

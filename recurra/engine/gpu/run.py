@@ -238,7 +238,7 @@ class OnGpu:
         bound = self._inputs(x, states, masks, given, lengths)
         room = _Room(self, x, steps * batch, loop.rendered.exchanged)
         self._bind_results(bound, results)
-        self._bind_cotangents(bound, cotangents, steps, batch, room)
+        self._bind_cotangents(bound, cotangents, steps, batch, room, wants_states)
         room.fill_rest(bound, loop, self.backward_schedule, batch)
         try:
             loop(bound, steps, batch)
@@ -264,7 +264,7 @@ class OnGpu:
         bound |= {n: v.reshape(-1, v.shape[-1]) for n, v in zip(self.plan.named.values(), named, strict=True)}
 
     def _bind_cotangents(
-        self, bound: dict[str, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room"
+        self, bound: dict[str, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room", wants_states: bool
     ) -> None:
         dy, dfinals, dnamed = cotangents
         assert self.plan.backward is not None
@@ -272,13 +272,15 @@ class OnGpu:
         for name, value in outputs.items():
             width = self.plan.backward.buffers[name].width
             bound[name] = room.zeros(width) if value is None else value.reshape(-1, width).contiguous()
+        zeros = functools.cache(bound["x"].new_zeros)  # one for all whom nothing comes to
+        unread = functools.cache(bound["x"].new_empty)
         for state, value in zip(self.plan.states, dfinals, strict=True):
-            shape = state.shape(batch)
-            final = bound["x"].new_zeros(shape) if value is None else value.contiguous()
+            final = zeros(state.shape(batch)) if value is None else value.contiguous()
             if state.delays:
                 final = self._spread(final, bound, steps, batch)
             bound[f"dfinal:{state.name}"] = final
-            bound[f"dinit:{state.name}"] = bound["x"].new_zeros(batch, state.size)
+            start = (batch, state.size)
+            bound[f"dinit:{state.name}"] = bound["x"].new_zeros(start) if wants_states else unread(start)
 
     def _spread(self, final: Tensor, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
         """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""

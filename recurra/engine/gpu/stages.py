@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ..nodes import Matrix, Node
 
-COLUMNS, ROWS = 128, 8  # of a program's tile
+COLUMNS, ROWS = 64, 8  # of a program's tile
 
 Spot = tuple[str, int, int]  # where something lies: shelf, distance in steps, first column
 
@@ -19,6 +19,7 @@ class Shelf:
     before: int = 0
     after: int = 0
     wide: bool = True  # 32 bits, whatever the layer's dtype
+    holds: tuple[tuple[str, int, int], ...] = ()  # buffers side by side that are multiplied: name, first column, width
 
     def count(self, steps: int) -> int:
         return self.slots or self.before + steps + self.after
@@ -102,6 +103,6 @@ class Stepwise:
     shelves: dict[str, Shelf]
     arguments: list[str]  # what each address of the table points to
     carried: list[tuple[str, str, int, int]]  # (shelf, buffer, offset, width): written anew at each step
-    written: set[str]  # shelves with a slot a step that the kernels fill; the others are filled from outside
+    written: set[str]  # buffers on shelves with a slot a step that the kernels fill; others are filled from outside
     lanes: list[tuple[Node, int]]
     exchanged: frozenset[str] = frozenset()

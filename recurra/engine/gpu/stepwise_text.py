@@ -32,9 +32,10 @@ class _Writer:
         for out in (o for g in groups for o in g.stores):
             self.made.setdefault(out.node, out)
         self.handed_on = {node for g in groups for node in g.loads}
-        operands = [a for g in groups for lane in g.lanes for a in lane.args if not is_x(a)]
-        spots = [self._spot(operand) for operand in operands]
+        self.users = self._users()
+        spots = [spot for found in self.users.values() for spot in found]
         self.margins = {name: [shift for symbol, shift, _ in spots if symbol == name] for name, _, _ in spots}
+        self.homes = self._side_by_side()
         self.shelves: dict[str, Shelf] = {}
         self.outside: list[str] = []
         self.carried: dict[tuple[str, str, int, int], None] = {}
@@ -75,13 +76,30 @@ class _Writer:
             return f"hist:{buffer.source}", -buffer.lag, at.offset
         return at.buffer, at.lag, at.offset
 
-    def _shelf(self, symbol: str) -> Shelf:
-        """That of a buffer whose values are multiplied, put up when first asked for."""
-        if symbol not in self.shelves:
-            shifts = self.margins[symbol]
+    def _side_by_side(self) -> dict[str, tuple[str, int]]:
+        """Buffers whose values are multiplied: on which shelf each lies, and from which column on. Those that are
+        multiplied at the same distances share one: operands side by side are multiplied as one where they can be."""
+        alike: dict[tuple, list[str]] = {}
+        for symbol, shifts in self.margins.items():
+            key = (symbol,) if symbol.startswith("scratch:") else (min(shifts), max(shifts))
+            alike.setdefault(key, []).append(symbol)
+        homes = {}
+        for names in alike.values():
+            column = 0
+            for name in names:
+                homes[name] = " ".join(names), column
+                column += self._width(name)
+        return homes
+
+    def _shelf(self, symbol: str) -> tuple[str, int]:
+        """That of a buffer whose values are multiplied, put up when first asked for, and its first column there."""
+        name, column = self.homes[symbol]
+        if name not in self.shelves:
+            names, shifts = [n for n, (home, _) in self.homes.items() if home == name], self.margins[symbol]
+            holds = tuple((n, self.homes[n][1], self._width(n)) for n in names)
             slots, before, after = int(symbol.startswith("scratch:")), max(0, -min(shifts)), max(0, *shifts, 0)
-            self.shelves[symbol] = Shelf(self._width(symbol), slots, before, after, wide=False)
-        return self.shelves[symbol]
+            self.shelves[name] = Shelf(sum(w for _, _, w in holds), slots, before, after, wide=False, holds=holds)
+        return name, column
 
     def _width(self, symbol: str) -> int:
         if symbol == "pre":
@@ -170,8 +188,9 @@ class _Writer:
     def _line(self, text: str) -> None:
         self.stages[-1].lines.append(text)
 
-    def _plan_products(self) -> None:
-        """What is there before the step is multiplied at its beginning, once for the lanes of all groups."""
+    def _users(self) -> dict[int, dict[Spot, list[tuple[Node, Matrix]]]]:
+        """By the group before which it is multiplied, each operand and who wants it times what. What is there before
+        the step is multiplied at its beginning, once for the lanes of all groups."""
         users: dict[int, dict[Spot, list[tuple[Node, Matrix]]]] = {}
         for stage, group in enumerate(self.schedule.groups):
             for lane in group.lanes:
@@ -179,21 +198,25 @@ class _Writer:
                     if not is_x(operand):
                         home = users.setdefault(0 if operand.op == "load" else stage, {})
                         home.setdefault(self._spot(operand), []).append((lane, matrix))
-        for stage, found in users.items():
+        return users
+
+    def _plan_products(self) -> None:
+        for stage, found in self.users.items():
+            on_shelves = {}
+            for (symbol, shift, offset), pairs in found.items():
+                shelf, column = self._shelf(symbol)
+                on_shelves[shelf, shift, column + offset] = pairs
             self.products[stage] = [
-                self._product(f"product:{stage}:{i}", *spot, pairs) for i, (spot, pairs) in enumerate(_merged(found))
+                self._product(f"product:{stage}:{i}", *operand) for i, operand in enumerate(_merged(on_shelves))
             ]
 
-    def _product(
-        self, into: str, symbol: str, shift: int, offset: int, users: list[tuple[Node, list[Matrix]]]
-    ) -> Multiplication:
-        self._shelf(symbol)
+    def _product(self, into: str, spot: Spot, users: list[tuple[Node, list[Matrix]]]) -> Multiplication:
         column = 0
         for lane, _ in users:
             self.parts.setdefault(lane, []).append((into, column))
             column += lane.width
         self._new_shelf(into, Shelf(column, slots=1))
-        return Multiplication(symbol, shift, offset, tuple(tuple(matrices) for _, matrices in users), into)
+        return Multiplication(*spot, tuple(tuple(matrices) for _, matrices in users), into)
 
     def _sums_of_products(self, group: Group) -> None:
         for lane in group.lanes:
@@ -278,8 +301,8 @@ class _Writer:
             return
         value = f"L.where(run, {value}, 0.0)"
         if symbol in self.margins:
-            self._shelf(symbol)
-            self._line(f"write({self._place(symbol, out.offset)}, {value}, here)")
+            shelf, column = self._shelf(symbol)
+            self._line(f"write({self._place(shelf, column + out.offset)}, {value}, here)")
             self.written.add(symbol)
         if not symbol.startswith("scratch:"):
             place = f"{self._far(symbol)} + (far + row) * {self._width(symbol)} + {out.offset} + col"

@@ -37,6 +37,19 @@ def _for_graphs(device: torch.device) -> tuple[Any, torch.cuda.Stream]:
     return torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
 
 
+@functools.cache
+def _beside(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    """More streams, on which products of one step run side by side."""
+    return [*_beside(device, count - 1), torch.cuda.Stream(device)] if count else []
+
+
+def _lay(place: Tensor, pieces: list[Tensor], side: int, flipped: bool) -> None:
+    """Matrices one after the other into a place that lies in memory the other way round if `flipped`."""
+    if flipped:
+        place, pieces, side = place.t(), [piece.t() for piece in pieces], 1 - side
+    torch.cat(pieces, dim=side, out=place)
+
+
 class Window:
     def __init__(
         self, made: Stepwise, kernels: ModuleType, backward: bool, batch: int, dtype: torch.dtype, like: Tensor
@@ -91,14 +104,15 @@ class Window:
         ends.copy_(bound["lengths"]) if "lengths" in bound else ends.fill_(steps)
 
     def _put_together(self, product: Multiplication, weights: Mapping[str, Tensor]) -> None:
-        whole = self._matrix(product)  # (wide, deep)
-        row = 0
-        for blocks in product.blocks:
-            column = 0
-            for matrix in blocks:
-                whole[row : row + matrix.wide, column : column + matrix.deep].copy_(matrix.of(weights))
-                column += matrix.deep
-            row += blocks[0].wide
+        whole, row = self._matrix(product), 0  # (wide, deep)
+        lanes = [[matrix.of(weights) for matrix in blocks] for blocks in product.blocks]
+        if len(lanes[0]) == 1:
+            _lay(whole, [pieces[0] for pieces in lanes], 0, product.flipped)
+            return
+        for pieces in lanes:
+            wide = pieces[0].shape[0]
+            _lay(whole[row : row + wide], pieces, 1, product.flipped)
+            row += wide
 
     def _matrix(self, product: Multiplication) -> Tensor:
         whole = self.room[f"matrix:{product.into}"][0]
@@ -121,23 +135,21 @@ class Window:
         """What steps `first` and on multiply and did not make themselves."""
         self.room["clock"][..., 0].fill_(first)
         for name, shelf in self.made.shelves.items():
-            if shelf.slots:
-                continue
-            if name in self.made.written:
-                self._copy(bound, name, shelf, first, range(first - shelf.before, first), steps)
-                self._copy(bound, name, shelf, first, range(first + count, first + count + shelf.after), steps)
-            else:
-                self._copy(bound, name, shelf, first, range(first - shelf.before, first + count + shelf.after), steps)
+            for buffer, column, width in shelf.holds if not shelf.slots else ():
+                room = self.room[name][..., column : column + width]
+                early, late = range(first - shelf.before, first), range(first + count, first + count + shelf.after)
+                both = (early, late) if buffer in self.made.written else (range(early.start, late.stop),)
+                for times in both:
+                    self._copy(bound, buffer, room[shelf.before - first + times.start :][: len(times)], times, steps)
 
-    def _copy(self, bound: Mapping[str, Tensor], name: str, shelf: Shelf, first: int, times: range, steps: int) -> None:
+    def _copy(self, bound: Mapping[str, Tensor], buffer: str, room: Tensor, times: range, steps: int) -> None:
         """The steps `times`: of those before the first of all, initial values; of those after the last, zeros."""
-        room = self.room[name][shelf.before - first + times.start :][: len(times)]
         low, high = max(times.start, 0), min(times.stop, steps)
         if low < high:
-            outside = bound[name].view(steps, self.batch, shelf.width)
+            outside = bound[buffer].view(steps, self.batch, -1)
             room[low - times.start : high - times.start].copy_(outside[low:high])
         for t in range(times.start, min(0, times.stop)):
-            start = bound[f"init:{name.removeprefix('hist:')}"]
+            start = bound[f"init:{buffer.removeprefix('hist:')}"]
             room[t - times.start].copy_(start[-1 - t] if start.dim() == 3 else start)
         if max(times.start, steps) < times.stop:
             room[max(0, steps - times.start) :].zero_()
@@ -174,11 +186,25 @@ class Window:
         for done in range(count):
             k = count - 1 - done if self.backward else done
             for stage in self.made.stages:
-                for product in stage.products:
-                    self._multiply(product, k)
+                self._multiply_all(stage.products, k)
                 pointers = [self.room[name] for name in (*stage.arguments, "table", "clock", "ends")]
                 kernel = getattr(self.kernels, stage.name)
                 kernel[tiles, stage.programs](*pointers, k, done % 2, rows, num_warps=WARPS)
+
+    def _multiply_all(self, products: list[Multiplication], k: int) -> None:
+        """None of them fills a card, and none waits for another: they run side by side, branches of the graph."""
+        if len(products) < 2 or not self.shared:
+            for product in products:
+                self._multiply(product, k)
+            return
+        here, beside = torch.cuda.current_stream(), _beside(self.memory.device, len(products) - 1)
+        for product, stream in zip(products[1:], beside, strict=True):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                self._multiply(product, k)
+        self._multiply(products[0], k)
+        for stream in beside:
+            here.wait_stream(stream)
 
     def _multiply(self, product: Multiplication, k: int) -> None:
         shelf, into = self.made.shelves[product.symbol], self.room[product.into][0]
