@@ -249,8 +249,9 @@ class Kernel:
         if fixed.rowsums:
             rowsums = torch.empty(fixed.rowsums, dtype=self.dtype)
             places[1] = rowsums.data_ptr()
-        board = torch.zeros(fixed.board, dtype=torch.int64)
-        places[2] = board.data_ptr()
+        if fixed.board:
+            board = torch.zeros(fixed.board, dtype=torch.int64)
+            places[2] = board.data_ptr()
         lists = packed.vector_list[1], packed.pack_list[1]
         self.library.run(_SIX.pack(numbers.buffer_info()[0], *lists, *places) + fixed.numbers)
         return sums
@@ -297,7 +298,7 @@ class Kernel:
             numbers,
             sums=parts * 2 * self.sums_stride,
             rowsums=self._padded(count) + count * self.vector,
-            board=16 * split.threads if split.by_unit else 8 + 2 * parts,
+            board=0 if split.threads == 1 else 16 * split.threads if split.by_unit else 8 + 2 * parts,
             alive=(bounds, spans, active, tiles),
         )
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -174,6 +175,28 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_runs_on_one_thread():
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
+
+
+FEWER_THREADS = """
+import torch
+from engine.compare import compare, sequences
+from engine.strange_cells import STRANGE
+torch.manual_seed(0)
+torch.set_num_threads(5)
+for cell_class in STRANGE[:2]:
+    for batch in (2, 40):
+        cell = cell_class(40, 140).double()
+        found = compare(cell, sequences(cell, 60, batch, torch.float64))
+        assert found.backend == "compiled"
+        assert found.values < 1e-12, (cell_class, batch, found)
+        assert found.gradients < 1e-12, (cell_class, batch, found)
+"""
+
+
+@pytest.mark.parametrize("limit", ["1", "2"])
+def test_fewer_threads_than_torch_was_told_to_use(limit: str):
+    environment = os.environ | {"OMP_THREAD_LIMIT": limit, "PYTHONPATH": str(Path(__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", FEWER_THREADS], env=environment, check=True, timeout=120)
 
 
 def test_the_backend_can_be_set_for_a_while():

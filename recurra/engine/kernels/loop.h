@@ -382,7 +382,7 @@ static bool next_turn(const Call& c, int64_t me, int64_t threads, Turn& turn) {
 }
 
 static void work(const Call& c, int64_t me, int64_t threads) {
-  if (c.by_unit) return steps(c, 0, 0, c.steps, me, threads);
+  if (c.parts == 1) return steps(c, 0, c.spans[0], c.spans[1], me, threads);
   for (Turn t{-1, 0, 0}; next_turn(c, me, threads, t);) steps(c, t.part, t.from, t.to, 0, 1);
 }
 
@@ -390,7 +390,12 @@ static void work_together(const Call& c) {
 #ifdef _OPENMP
   if (c.threads > 1) {
 #pragma omp parallel num_threads((int)c.threads)
-    work(c, omp_get_thread_num(), omp_get_num_threads());
+    {
+      const int64_t threads = omp_get_num_threads();  // there may be fewer than were asked for
+      Call here = c;
+      if (c.by_unit) here.rowsum_parts = threads;
+      work(here, omp_get_thread_num(), threads);
+    }
     return;
   }
 #endif

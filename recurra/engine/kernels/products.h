@@ -287,12 +287,13 @@ static void sum_some(const Gradient* gradients, int64_t count, int64_t me, int64
   }
 }
 
-// `room` holds `stride` numbers for each thread: panels of δ and of values, and its part of the sums.
+// `room` holds `stride` numbers for each thread: panels of δ and of values, and its part of the sums. If there are fewer
+// threads than were asked for, some do the work of two.
 extern "C" void sum_over_time(const Gradient* gradients, int64_t count, int64_t threads, real* room, int64_t stride) {
 #ifdef _OPENMP
   if (threads > 1) {
-#pragma omp parallel num_threads((int)threads)
-    sum_some(gradients, count, omp_get_thread_num(), omp_get_num_threads(), room + omp_get_thread_num() * stride);
+#pragma omp parallel for schedule(static, 1) num_threads((int)threads)
+    for (int64_t me = 0; me < threads; ++me) sum_some(gradients, count, me, threads, room + me * stride);
     return;
   }
 #endif
