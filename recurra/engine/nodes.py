@@ -79,7 +79,9 @@ class Matrix:
 
     def of(self, weights: Mapping[str, Tensor]) -> Tensor:
         """(wide, deep), as a product uses it."""
-        weight = weights[self.weight][slice(*self.rows), slice(*self.cols)]
+        weight = weights[self.weight]
+        if weight.shape != (self.rows[1], self.cols[1]) or self.rows[0] or self.cols[0]:  # not all of it
+            weight = weight[slice(*self.rows), slice(*self.cols)]
         return weight.t() if self.flipped else weight
 
 

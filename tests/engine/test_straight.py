@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
-from recurra import layers
+from recurra import cells, layers
 from recurra.engine.scan import scan, set_backend
 from recurra.errors import DtypeError, ShapeError
 
@@ -143,3 +143,18 @@ def test_a_bias_that_comes_back_is_seen():
     with set_backend("reference"):
         torch.testing.assert_close(found, model(x)[0], rtol=1e-12, atol=1e-14)
     assert not torch.allclose(found, without)
+
+
+class OnesAndTwos(cells.LSTM):
+    """A cell that says itself what its states start from."""
+
+    def initial_state(self, batch: int, like: Tensor) -> tuple[Tensor, ...]:
+        return tuple(like.new_full((batch, state.size), i) for i, state in enumerate(self.carried, 1))
+
+
+def test_a_cell_may_say_what_its_states_start_from(only_straight: None):
+    own, x = rc.Recurrent(OnesAndTwos, 3, 20, dtype=torch.float64), drawn(4, 2, 3)
+    found = own(x)[0]
+    with set_backend("compiled"):
+        given = own(x, (torch.ones(1, 2, 20).double(), 2 * torch.ones(1, 2, 20).double()))[0]
+    torch.testing.assert_close(found, given, rtol=0, atol=0)

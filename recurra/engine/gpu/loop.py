@@ -39,7 +39,7 @@ class Loop:
             self.function[1, tiles](*pointers, steps, batch, tiles)
             return
         grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
-        aligned = not any(pointer.data_ptr() % 16 for pointer in pointers)
+        aligned = not any(address % 16 for address in map(Tensor.data_ptr, pointers))
         there = torch.cuda.current_device() == device.index
         with contextlib.nullcontext() if there else torch.cuda.device(device):
             try:
