@@ -2,6 +2,8 @@
 
 import gc
 import os
+import sys
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -47,12 +49,41 @@ def test_it_is_an_ordinary_tensor(shape: tuple[int, int], dtype: torch.dtype):
     assert not workspace.zeros(shape, dtype).any()
 
 
-def test_no_more_than_the_limit_is_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workspace, "LIMIT", 3 * 4 * LARGE[0])
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch):
+    """An empty one."""
+    monkeypatch.setattr(workspace, "_free", OrderedDict())
+    monkeypatch.setattr(workspace, "_state", {"bytes": 0, "process": os.getpid()})
+    return workspace._free
+
+
+def kept(pool: OrderedDict) -> list[int]:
+    """How many regions of each size lie in a pool."""
+    return [len(shelf) for shelf in pool.values()]
+
+
+def test_no_more_than_the_limit_is_kept(pool: OrderedDict, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workspace, "LIMIT", 3 * workspace._rounded(4 * LARGE[0] + workspace.PLACES * workspace.APART))
     tensors = [workspace.empty(LARGE, torch.float32) for _ in range(6)]
     del tensors
-    gc.collect()
-    assert workspace._state["bytes"] <= workspace.LIMIT
+    assert kept(pool) == [3]
+    assert workspace._state["bytes"] == workspace.LIMIT
+    other = workspace.empty((2 * LARGE[0],), torch.float32)  # takes the place of two that were longest unused
+    assert kept(pool) == [1, 0]
+    del other
+    assert kept(pool) == [1, 1]
+
+
+def test_no_line_of_python_runs_when_memory_comes_back(pool: OrderedDict):
+    """An interrupt that arrives there would be printed and forgotten."""
+    tensor, called = workspace.empty(LARGE, torch.float32), []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        del tensor
+    finally:
+        sys.setprofile(None)
+    assert kept(pool) == [1]
+    assert called == []
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
