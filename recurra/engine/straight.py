@@ -3,7 +3,6 @@
 Which plan runs is kept with what is known of the cell, so that a short sequence is not held up by long questions.
 """
 
-import functools
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -28,7 +27,7 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
         return None
     if states is not None and not suit(states, [(1, x.shape[1], spec.size) for spec in cell.carried], x):
         return None
-    start = _start(cell, x) if states is None else [state[0] for state in states]
+    start = cell.initial_state(x.shape[1], x) if states is None else [state[0] for state in states]
     found = _found(known(cell), cell, x, start)
     if found is None:
         return None
@@ -44,15 +43,6 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     else:
         return None
     return y, [final[None] for final in finals[: len(start)]]
-
-
-def _start(cell: Cell, x: Tensor) -> Sequence[Tensor]:
-    """The states before the first step; those that start alike share a tensor, for here they are only read."""
-    own = type(cell).initial_state is not Cell.initial_state
-    if own or any(isinstance(cell.starts.get(state.name), str) for state in cell.carried):
-        return cell.initial_state(x.shape[1], x)
-    fill = functools.cache(x.new_full)
-    return [fill(state.shape(x.shape[1]), cell.starts.get(state.name, 0.0)) for state in cell.carried]
 
 
 _KIND, _TRAINED = attrgetter("dtype", "device"), attrgetter("requires_grad")
