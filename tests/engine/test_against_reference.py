@@ -107,8 +107,11 @@ def test_any_number_of_threads_sharing_the_batch_or_the_units(cell_class: type[C
 @pytest.mark.parametrize("threads", [2, 3, 5])
 @pytest.mark.parametrize("batch", [2, 61], ids=["sharing the units", "sharing the batch"])
 @pytest.mark.parametrize("cell_class", [STRANGE[0], STRANGE[1], STRANGE[3]])
-def test_who_does_what_changes_no_bit(cell_class: type[Cell], batch: int, threads: int):
+def test_who_does_what_changes_no_bit(
+    cell_class: type[Cell], batch: int, threads: int, monkeypatch: pytest.MonkeyPatch
+):
     """Threads help each other out, more of them than there are processors; what they add up does not depend on it."""
+    monkeypatch.setattr("recurra.engine.kernel.WORTH_HELP", 1)
     cell = cell_class(40, 140)
     lengths = torch.randint(1, 150, (batch,))
     given = sequences(cell, 150, batch, torch.float32, lengths=lengths)
