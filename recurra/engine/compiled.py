@@ -96,7 +96,7 @@ torch.library.define(
 torch.library.define(
     "recurra::scan_backward",
     "(str key, Tensor?[] cotangents, Tensor x, Tensor[] states, Tensor[] masks, Tensor[] weights, Tensor? lengths,"
-    " Tensor[] results, bool wants_states) -> Tensor[]",
+    " Tensor[] needed, bool wants_states) -> Tensor[]",
 )
 
 
@@ -155,16 +155,17 @@ def _scan_backward(
     masks: list[Tensor],
     weights: list[Tensor],
     lengths: Tensor | None,
-    results: list[Tensor],
+    needed: list[Tensor],
     wants_states: bool,
 ) -> list[Tensor]:
     """Cotangents of x (empty if the plan gives none), of the states if wanted, and pieces of those of the weights."""
     plan, rows = PLANS[key], _rows(x, lengths)
     count, named = len(states), len(plan.plan.named)
-    y, finals, names, kept = _parts(results, count, named)
+    y, _, names, kept = _parts(needed, 0, named)
     if rows.ragged:
         y = kept[1][: rows.layout.total]
-    ran = Ran(y, finals, [rows.gather(v) for v in names], kept[0])
+    # Whoever kept these for us (torch.autograd.graph.saved_tensors_hooks) may give them back laid out in another way.
+    ran = Ran(y.contiguous(), [], [rows.gather(v) for v in names], kept[0].contiguous())
     dy, dfinals, dnamed, _ = _parts(cotangents, count, named)
     dx, dstates, pieces = plan.backward(
         None if dy is None else rows.gather(dy),
@@ -182,9 +183,9 @@ def _scan_backward(
     return [given, *rows.unsort(dstates), *pieces]
 
 
-def _scan_backward_on_gpu(key, cotangents, x, states, masks, weights, lengths, results, wants_states) -> list[Tensor]:
+def _scan_backward_on_gpu(key, cotangents, x, states, masks, weights, lengths, needed, wants_states) -> list[Tensor]:
     plan = PLANS[key]
-    y, _, names, kept = _parts(results, len(states), len(plan.plan.named))
+    y, _, names, kept = _parts(needed, 0, len(plan.plan.named))
     wanted = _parts(cotangents, len(states), len(plan.plan.named))[:3]
     return plan.backward(wanted, x, states, masks, weights, lengths, (y, names, kept), wants_states)
 
@@ -194,7 +195,7 @@ torch.library.impl("recurra::scan_backward", "cuda", _scan_backward_on_gpu)
 
 
 @torch.library.register_fake("recurra::scan_backward")
-def _(key, cotangents, x, states, masks, weights, lengths, results, wants_states):
+def _(key, cotangents, x, states, masks, weights, lengths, needed, wants_states):
     first = torch.empty_like(x) if PLANS[key].plan.needs_x else x.new_empty(0)
     plan = PLANS[key].plan
     pieces = [x.new_empty(sum(p.delta.width for p in run), run[0].matrix.deep) for run in PLANS[key].runs]
@@ -209,13 +210,18 @@ def _parts(values: Sequence, states: int, named: int):
     return values[0], list(values[1:first]), list(values[first:second]), list(values[second:])
 
 
+def _needed(results: Sequence[Tensor], states: int) -> list[Tensor]:
+    """Of what a scan gives, what its derivative reads: not the final states, into which people write between calls."""
+    return [results[0], *results[1 + states :]]
+
+
 def _save(ctx, inputs, output) -> None:
     key, x, states, masks, weights, lengths = inputs
     ctx.key, ctx.counts = key, (len(states), len(masks), len(weights), lengths is not None)
     ctx.wants_states = any(state.requires_grad for state in states)
     ctx.set_materialize_grads(False)
     given = (x, *states, *masks, *weights, *(() if lengths is None else (lengths,)))
-    ctx.save_for_backward(*given, *output)
+    ctx.save_for_backward(*given, *_needed(output, len(states)))
 
 
 def _pull(ctx, cotangents):
@@ -231,7 +237,7 @@ def _pulled(ctx, cotangents, run_backward: Callable[..., list[Tensor]]) -> tuple
     groups = [[next(saved) for _ in range(n)] for n in (states, masks, weights)]
     lengths = next(saved) if ragged else None
     plan = PLANS[ctx.key]
-    if torch.is_grad_enabled():  # somebody will differentiate this derivative: plain operations, which can be
+    if torch.is_grad_enabled() or _batched(cotangents):  # plain operations can be differentiated again, and transformed
         dx, dstates, dweights = _again(plan, cotangents, x, groups[0], groups[1], groups[2], lengths)
         return dx, dstates, masks, dweights
     result = run_backward(ctx.key, list(cotangents), x, *groups, lengths, list(saved), ctx.wants_states)
@@ -241,18 +247,27 @@ def _pulled(ctx, cotangents, run_backward: Callable[..., list[Tensor]]) -> tuple
     return dx, dstates, masks, plan.gradients(result[count:], groups[2])
 
 
+def _batched(cotangents: Sequence[Tensor | None]) -> bool:
+    """Whether one stands for many, as in torch.autograd.grad(..., is_grads_batched=True), and has no memory to point to."""
+    return any(d is not None and not torch._C._has_storage(d) for d in cotangents)
+
+
 def _again(plan: Compiled, cotangents, x, states, masks, weights, lengths):
-    results = replay(plan.plan, x, states, masks, weights, lengths)
-    wanted = [x, *states, *weights]
+    """The derivative of the replayed plan. Each input enters by a view of its own: a tensor may be given twice, or be
+    computed from another, and its part is what comes by its own way alone."""
+    differentiable = torch.is_grad_enabled()
+    with torch.enable_grad():
+        wanted = [v.view_as(v) for v in (x, *states, *weights)]
+        count = 1 + len(states)
+        results = replay(plan.plan, wanted[0], wanted[1:count], masks, wanted[count:], lengths)
     pairs = [(r, c) for r, c in zip(results, cotangents, strict=False) if c is not None and r.requires_grad]
     inputs = [v for v in wanted if v.requires_grad]
     grads = torch.autograd.grad(
-        [r for r, _ in pairs], inputs, [c for _, c in pairs], create_graph=True, allow_unused=True
+        [r for r, _ in pairs], inputs, [c for _, c in pairs], create_graph=differentiable, allow_unused=True
     )
-    by_id = {id(v): g for v, g in zip(inputs, grads, strict=True)}
-    found = [by_id.get(id(v)) for v in wanted]
-    count = 1 + len(states)
-    return found[0], found[1:count], found[count:]
+    found = iter(grads)
+    each = [next(found) if v.requires_grad else None for v in wanted]
+    return each[0], each[1:count], each[count:]
 
 
 torch.library.register_autograd("recurra::scan", _pull, setup_context=_save)
@@ -273,7 +288,7 @@ class _Direct(torch.autograd.Function):
         ctx.key, ctx.counts = key, (*counts, lengths is not None)
         ctx.wants_states = any(state.requires_grad for state in groups[0])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors, *(() if lengths is None else (lengths,)), *results)
+        ctx.save_for_backward(*tensors, *(() if lengths is None else (lengths,)), *_needed(results, counts[0]))
         return tuple(results[: 1 + counts[0] + len(PLANS[key].plan.named)])
 
     @staticmethod

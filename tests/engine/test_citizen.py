@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,54 @@ def test_transforms_give_what_the_reference_gives(layer: rc.Recurrent, x: torch.
         torch.testing.assert_close(hessian, torch.func.hessian(number)(x))
 
 
+def tied(layer: rc.Recurrent, x: torch.Tensor) -> list[torch.Tensor]:
+    """One tensor in three places of the cell."""
+    cell = layer.sheets[0]
+    cell.z.W = cell.r.W = cell.c.W
+    y = layer(x)[0]
+    return [y, *(p for p in layer.parameters())]
+
+
+def fed_back(layer: rc.Recurrent, x: torch.Tensor) -> list[torch.Tensor]:
+    """The input is computed from the state it comes with, as where a decoder reads its own output."""
+    state = layer(x)[1]
+    y = layer(state[..., :3].square(), state)[0]
+    return [y, x, *(p for p in layer.parameters())]
+
+
+@pytest.mark.parametrize("use", [tied, fed_back])
+def test_a_tensor_that_comes_by_two_ways_counts_once_for_each_in_second_derivatives(
+    use: Callable[[rc.Recurrent, torch.Tensor], list[torch.Tensor]], layer: rc.Recurrent, x: torch.Tensor
+):
+    x.requires_grad_()
+
+    def results() -> list[torch.Tensor]:
+        y, *inputs = use(layer, x)
+        slopes = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
+        penalty = torch.stack([slope.square().sum() for slope in slopes]).sum()
+        return [*slopes, *torch.autograd.grad(penalty, inputs)]
+
+    with set_backend("compiled"):
+        found = results()
+    with set_backend("reference"):
+        torch.testing.assert_close(found, results())
+
+
+@pytest.mark.filterwarnings("ignore:.*There is a performance drop")  # torch's own
+@pytest.mark.parametrize("lengths", [None, (5, 3)])
+def test_many_cotangents_at_once(layer: rc.Recurrent, x: torch.Tensor, lengths: tuple[int, ...] | None):
+    def results() -> list[torch.Tensor]:
+        y = layer(x, lengths=lengths)[0]
+        many = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape)
+        slopes = torch.autograd.grad(y, list(layer.parameters()), many, is_grads_batched=True)
+        return [*slopes, torch.autograd.functional.jacobian(lambda x: layer(x, lengths=lengths)[0], x, vectorize=True)]
+
+    with set_backend("compiled"):
+        found = results()
+    with set_backend("reference"):
+        torch.testing.assert_close(found, results())
+
+
 def test_gradients_of_single_samples(layer: rc.Recurrent, x: torch.Tensor):
     parameters = {name: p.detach() for name, p in layer.named_parameters()}
 
@@ -130,6 +179,38 @@ def test_an_output_changed_in_place_is_noticed(layer: rc.Recurrent, x: torch.Ten
     y.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_a_final_state_may_be_written_to(layer: rc.Recurrent, x: torch.Tensor):
+    """As where an episode ends: the sequences that are over start anew, in the state that is carried on."""
+
+    def gradients() -> list[torch.Tensor]:
+        y, state = layer(x)
+        state[:, 1] = 0.0
+        total = y.square().sum() + layer(x, state)[0].square().sum()
+        return list(torch.autograd.grad(total, list(layer.parameters())))
+
+    with set_backend("compiled"):
+        found = gradients()
+    with set_backend("reference"):
+        torch.testing.assert_close(found, gradients())
+
+
+@pytest.mark.parametrize("lengths", [None, (5, 3)])
+def test_what_is_kept_may_come_back_laid_out_in_another_way(
+    layer: rc.Recurrent, x: torch.Tensor, lengths: tuple[int, ...] | None
+):
+    def gradients() -> list[torch.Tensor]:
+        return list(torch.autograd.grad(layer(x, lengths=lengths)[0].square().sum(), list(layer.parameters())))
+
+    expected = gradients()
+    turned = torch.autograd.graph.saved_tensors_hooks(lambda t: t.mT.contiguous() if t.dim() > 1 else t, _turned_back)
+    with turned:
+        torch.testing.assert_close(gradients(), expected)
+
+
+def _turned_back(kept: torch.Tensor) -> torch.Tensor:
+    return kept.mT if kept.dim() > 1 else kept
 
 
 def test_parameters_changed_behind_autograds_back_are_seen(layer: rc.Recurrent, x: torch.Tensor):
