@@ -338,8 +338,12 @@ def _groups(step: Step) -> list[list[fx.Node]]:
 
 
 def _weight_of(step: Step, product: fx.Node) -> str:
-    weight = product_of(product)[1]  # pyrefly: ignore
-    return step.weights[step.placeholders().index(weight) - len(step.inputs)]
+    weight, own = product_of(product)[1], step.placeholders()[len(step.inputs) :]  # pyrefly: ignore
+    if weight not in own:
+        raise OptionError(
+            "LayerNorm", "a product with a matrix computed in step", "weights of the cell; Affine.derive makes one"
+        )
+    return step.weights[own.index(weight)]
 
 
 def _weight_shape(product: fx.Node) -> tuple[int, int]:

@@ -296,6 +296,19 @@ def test_dropout_in_evaluation_and_at_rate_zero_is_the_cell_itself(name, modifie
     assert_close(none(x)[0], expected)
 
 
+def test_layer_norm_of_a_product_with_a_matrix_computed_in_the_step_is_an_error_that_says_so():
+    class Scaled(rc.Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.a = self.affine("x", "h")
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return torch.tanh(torch.nn.functional.linear(h, 0.5 * self.a.W) + self.a(x, h))
+
+    with pytest.raises(OptionError, match="a matrix computed in step"):
+        rc.Recurrent(Scaled, 3, 4, modifiers=rc.LayerNorm())
+
+
 # ---------------------------------------------------------------------------------------------------- together
 
 

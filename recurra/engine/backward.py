@@ -118,8 +118,17 @@ class Reverse:
         self.carries = {key: f"carry:{key[0]}@{key[1]}" for key in self.plain if key[0] != "x"}
         for key, parts in self.plain.items():
             buffer = "dx" if key[0] == "x" else self.carries[key]
-            outs += [Out(buffer, low, node) for low, _, node in _disjoint(self.builder, parts)]
+            pieces = _disjoint(self.builder, parts)
+            if key[0] != "x":
+                pieces += self._rest(pieces, self.planner.states[key[0]].size)
+            outs += [Out(buffer, low, node) for low, _, node in pieces]
         return outs
+
+    def _rest(self, pieces: list[tuple[int, int, Node]], size: int) -> list[tuple[int, int, Node]]:
+        """Zeros for what no piece covers: a carry starts from the final state's cotangent, and all of it must end."""
+        edges = [0, *(e for low, width, _ in pieces for e in (low, low + width)), size]
+        gaps = [(low, high - low) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+        return [(low, width, self.builder.expand(self.builder.const(0.0), width)) for low, width in gaps]
 
     def _head(self, node: Node) -> Node:
         """What a state receives from the steps after this one."""

@@ -1,6 +1,7 @@
 """Operations of torch that work number by number, as nodes: one table row each."""
 
 from collections.abc import Callable
+from math import log
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def _power(b: Builder, x: Node, exponent: Any) -> Node:
     if not isinstance(exponent, (int, float)):
         raise Unsupported("aten.pow with an exponent that is not a number")
     known = {
-        0.0: lambda: b.const(1.0),
+        0.0: lambda: b.expand(b.const(1.0), x.width),
         1.0: lambda: x,
         2.0: lambda: x * x,
         3.0: lambda: x * x * x,
@@ -46,15 +47,29 @@ def _power(b: Builder, x: Node, exponent: Any) -> Node:
     return known[float(exponent)]() if float(exponent) in known else b.make("pow", x, attr=float(exponent))
 
 
+def _exponential(b: Builder, base: float, x: Node) -> Node:
+    if base <= 0.0:
+        raise Unsupported(f"powers of {base}")
+    return b.make("exp", x * log(base))
+
+
 def _clamp(b: Builder, x: Node, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Node:
     bounds = (low if low is not None else min, high if high is not None else max)
-    if any(not isinstance(bound, (int, float, type(None))) for bound in bounds):
-        raise Unsupported("aten.clamp with tensors as bounds")
     return b.make("clamp", x, attr=tuple(None if bound is None else float(bound) for bound in bounds))
 
 
+def _clamp_between(b: Builder, x: Any, low: Any = None, high: Any = None) -> Node:
+    """Where the bounds are numbers of their own: they receive the gradient of what they hold back."""
+    x = _node(b, x)
+    for bound, beyond in ((low, "lt"), (high, "gt")):
+        if bound is not None:
+            x = b.make("where", b.make(beyond, x, _node(b, bound)), _node(b, bound), x)
+    return x
+
+
 def _softplus(b: Builder, x: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
-    return b.make("softplus", x * float(beta)) / float(beta)
+    scaled = x * float(beta)
+    return b.make("where", b.make("gt", scaled, b.const(threshold)), x, b.make("softplus", scaled) / float(beta))
 
 
 def _elu(b: Builder, x: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Node:
@@ -94,6 +109,17 @@ def _above(b: Builder, x: Node, bound: float, low: Any) -> Node:
     return b.make("where", b.make("gt", x, b.const(bound)), x, _node(b, low))
 
 
+def _cast(b: Builder, x: Node, *, dtype: torch.dtype | None = None, **_: Any) -> Node:
+    """Numbers of this kind or a wider one stay as they are; truths and whole numbers are made of others."""
+    if dtype is torch.bool:
+        return b.make("ne", x, b.const(0.0))
+    if dtype in (torch.int16, torch.int32, torch.int64):  # towards zero
+        return b.make("sign", x) * b.make("floor", b.make("abs", x))
+    if dtype is not None and not dtype.is_floating_point:
+        raise Unsupported(f"cast to {dtype}")
+    return x
+
+
 def _same(b: Builder, x: Node, *_: Any, **__: Any) -> Node:
     return x
 
@@ -110,8 +136,12 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten.div.Scalar: _division,
     aten.div.Tensor_mode: _division,
     aten.pow.Tensor_Scalar: _power,
+    aten.pow.Scalar: _exponential,
     aten.square.default: lambda b, x: x * x,
     aten.clamp.default: _clamp,
+    aten.clamp.Tensor: _clamp_between,
+    aten.clamp_min.Tensor: _clamp_between,
+    aten.clamp_max.Tensor: lambda b, x, high: _clamp_between(b, x, None, high),
     aten.clamp_min.default: lambda b, x, low: _clamp(b, x, low, None),
     aten.clamp_max.default: lambda b, x, high: _clamp(b, x, None, high),
     aten.hardtanh.default: lambda b, x, low=-1.0, high=1.0: _clamp(b, x, low, high),
@@ -132,14 +162,13 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten._prelu_kernel.default: lambda b, x, slope: _above(b, x, 0.0, _node(b, slope) * x),
     aten.clone.default: _same,
     aten.alias.default: _same,
-    aten._to_copy.default: _same,
+    aten._to_copy.default: _cast,
     aten.detach.default: plain("stop"),
     aten.logical_and.default: plain("and"),
     aten.logical_or.default: plain("or"),
     aten.logical_not.default: plain("not"),
-    aten.bitwise_and.Tensor: plain("and"),
-    aten.bitwise_or.Tensor: plain("or"),
-    aten.bitwise_not.default: plain("not"),
+    aten.masked_fill.Scalar: lambda b, x, mask, value: b.make("where", mask, _node(b, value), x),
+    aten.masked_fill.Tensor: lambda b, x, mask, value: b.make("where", mask, _node(b, value), x),
     aten.where.self: plain("where"),
     aten.where.ScalarSelf: plain("where"),
     aten.where.ScalarOther: plain("where"),
@@ -175,4 +204,12 @@ ELEMENTWISE |= {
     getattr(getattr(aten, name), kind): plain(name)
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
     for kind in ("Tensor", "Scalar")
+}
+
+# What torch does otherwise, or only, to truths.
+OF_TRUTHS: dict[Any, Callable[..., Node]] = {
+    aten.add.Tensor: lambda b, x, y, alpha=1: b.make("or", _node(b, x), _node(b, y)),
+    aten.bitwise_and.Tensor: plain("and"),
+    aten.bitwise_or.Tensor: plain("or"),
+    aten.bitwise_not.default: plain("not"),
 }

@@ -16,13 +16,15 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate, map_arg
 
 from ..cell import Cell
-from .elementwise import ELEMENTWISE
+from .elementwise import ELEMENTWISE, OF_TRUTHS
 from .nodes import Builder, Node, Vector
 from .rows import READERS
 from .trace import Step, lower
 from .values import Hoisted, Unsupported, Value, boundaries
 
 aten = torch.ops.aten
+
+NARROW = (torch.bfloat16, torch.float16)  # computed in float32 and rounded at the end: casts on the way are none
 
 __all__ = ["Equations", "Unsupported", "equations"]
 
@@ -56,6 +58,7 @@ class _Reader:
         self.values: dict[fx.Node, Any] = {}
         self.meta: dict[fx.Node, Any] = {}  # of what depends on weights alone
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}
+        self.dtype = step.node("x").meta["val"].dtype
 
     def read(self) -> Equations:
         placeholders = self.step.placeholders()
@@ -114,17 +117,32 @@ class _Reader:
             self.meta[node] = node.target(*args, **kwargs)  # pyrefly: ignore
             return
         given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
-        args, kwargs = given
+        self.values[node] = self._read(node, *given)
+        self._check(node, self.values[node])
+
+    def _read(self, node: fx.Node, args: tuple, kwargs: dict) -> Any:
+        like = node.meta.get("val")  # none where a modifier wrote the node
         if node.target is aten.sym_size.int:
-            self.values[node] = "batch"
-        elif node.target is operator.getitem:
-            self.values[node] = args[0][args[1]]
-        elif node.target in READERS:
-            self.values[node] = READERS[node.target](self, *args, **kwargs)
-        elif node.target in ELEMENTWISE:
-            self.values[node] = self.elementwise(ELEMENTWISE[node.target], args, kwargs)
-        else:
-            raise Unsupported(f"{node.target}")
+            return "batch"
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if node.target in READERS:
+            return READERS[node.target](self, *args, **kwargs)
+        if node.target in OF_TRUTHS and isinstance(like, Tensor) and like.dtype is torch.bool:
+            return self.elementwise(OF_TRUTHS[node.target], args, kwargs)
+        if node.target in ELEMENTWISE:
+            return self.elementwise(ELEMENTWISE[node.target], args, kwargs)
+        raise Unsupported(f"{node.target}")
+
+    def _check(self, node: fx.Node, value: Any) -> None:
+        """That torch saw the same row, and in the precision everything is computed in."""
+        like = node.meta.get("val")
+        if not isinstance(value, Value) or not isinstance(like, Tensor):
+            return
+        if tuple(like.shape[1:]) != (() if value.flat else (value.width,)):
+            raise Unsupported(f"{node.target} that gives {tuple(like.shape[1:])} numbers a sequence")
+        if like.is_floating_point() and like.dtype != self.dtype and self.dtype not in NARROW:
+            raise Unsupported(f"{like.dtype} inside a cell of {self.dtype}")
 
     def _resolve(self, argument: Any) -> Any:
         return self._operand(argument) if isinstance(argument, fx.Node) else argument

@@ -70,9 +70,13 @@ def _mv(reader: Reader, value: Value, weight: Any) -> Value:
     return _sum(reader, reader.elementwise(plain("mul"), (value, weight), {}), [-1])
 
 
-def _sum(reader: Reader, value: Value, dims: list[int], keepdim: bool = False, dtype: Any = None) -> Value:
-    if [d % 2 for d in dims] != [1] or value.flat:
-        raise Unsupported(f"a sum over dimensions {dims}")
+def _check_row(what: str, value: Value, dims: Any) -> None:
+    if value.flat or not dims or [d % 2 for d in dims] != [1]:
+        raise Unsupported(f"{what} over dimensions {dims}" if dims else f"{what} over all numbers of a batch")
+
+
+def _sum(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
+    _check_row("sum", value, dims)
     total: Node | None = None
     for segment in value.segments:
         term = reader.builder.rowsum(segment, segment.width)
@@ -81,13 +85,13 @@ def _sum(reader: Reader, value: Value, dims: list[int], keepdim: bool = False, d
     return Value((total,), flat=not keepdim)
 
 
-def _mean(reader: Reader, value: Value, dims: list[int], keepdim: bool = False, dtype: Any = None) -> Value:
+def _mean(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
     total = _sum(reader, value, dims, keepdim)
     return Value((total.segments[0] * (1.0 / value.width),), total.flat)
 
 
 def _var_mean(
-    reader: Reader, value: Value, dims: list[int], *, correction: Any = 1, keepdim: bool = False
+    reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False
 ) -> tuple[Value, Value]:
     mean = _mean(reader, value, dims, keepdim=True)
     centred = reader.elementwise(plain("sub"), (value, mean), {})
@@ -96,24 +100,28 @@ def _var_mean(
     return Value((total.segments[0] / float(count),), total.flat), Value(mean.segments, total.flat)
 
 
-def _var(reader: Reader, value: Value, dims: list[int], *, correction: Any = 1, keepdim: bool = False) -> Value:
+def _var(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
     return _var_mean(reader, value, dims, correction=correction, keepdim=keepdim)[0]
 
 
-def _std(reader: Reader, value: Value, dims: list[int], *, correction: Any = 1, keepdim: bool = False) -> Value:
+def _std(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
     return reader.elementwise(plain("sqrt"), (_var(reader, value, dims, correction=correction, keepdim=keepdim),), {})
 
 
-def _amax(reader: Reader, value: Value, dims: list[int], keepdim: bool = False) -> Value:
-    if [d % 2 for d in dims] != [1] or value.flat:
-        raise Unsupported(f"a maximum over dimensions {dims}")
+def _amax(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    _check_row("maximum", value, dims)
     highest, *others = (reader.builder.rowmax(segment) for segment in value.segments)
     for other in others:
         highest = reader.builder.make("maximum", highest, other)
     return Value((highest,), flat=not keepdim)
 
 
-def _logsumexp(reader: Reader, value: Value, dims: list[int], keepdim: bool = False) -> Value:
+def _amin(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    highest = _amax(reader, reader.elementwise(plain("neg"), (value,), {}), dims, keepdim)
+    return reader.elementwise(plain("neg"), (highest,), {})
+
+
+def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
     highest = _amax(reader, value, dims, keepdim=True)
     shifted = reader.elementwise(plain("sub"), (value, highest), {})
     total = _sum(reader, reader.elementwise(plain("exp"), (shifted,), {}), dims, keepdim=True)
@@ -184,13 +192,22 @@ def _cat(reader: Reader, values: list[Any], dim: int = 0) -> Value:
     return Value(tuple(s for v in values for s in reader.value(v).segments))
 
 
+def _repeat(reader: Reader, value: Value, times: list[int]) -> Value:
+    if value.flat or len(times) != 2 or times[0] != 1 or times[1] < 1:
+        raise Unsupported(f"a row repeated {times} times")
+    return Value(value.segments * times[1])
+
+
 def _slice(reader: Reader, value: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
-    low, high, _ = slice(start, end).indices(value.width)
-    if dim % 2 == 0 and start in (None, 0) and (end is None or end == "batch" or end > 1 << 40):
+    everything = start in (None, 0) and (end in (None, "batch") or end > 1 << 40) and step == 1
+    if everything and (dim % 2 == 0 or value.flat):
         return value
     if dim % 2 != 1 or step != 1 or value.flat:
         raise Unsupported("aten.slice with a step, or along the batch")
-    return reader.cut(value, low, max(low, high))
+    low, high, _ = slice(start, end).indices(value.width)
+    if high <= low:
+        raise Unsupported("a slice of nothing")
+    return reader.cut(value, low, high)
 
 
 def _split(reader: Reader, value: Value, size: int | list[int], dim: int = 0) -> list[Value]:
@@ -267,6 +284,7 @@ READERS: dict[Any, Callable] = {
     aten.var_mean.correction: _var_mean,
     aten.std.correction: _std,
     aten.amax.default: _amax,
+    aten.amin.default: _amin,
     aten.logsumexp.default: _logsumexp,
     aten._log_softmax.default: _log_softmax,
     aten.linalg_vector_norm.default: _norm,
@@ -275,6 +293,7 @@ READERS: dict[Any, Callable] = {
     aten.native_layer_norm.default: _layer_norm,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.cat.default: _cat,
+    aten.repeat.default: _repeat,
     aten.slice.Tensor: _slice,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split,

@@ -79,7 +79,7 @@ def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, T
     if reason:
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *given.state, *weights.values()))
-    dtype = next(iter(weights.values())).dtype
+    dtype = next(w.dtype for w in weights.values() if w.is_floating_point())
     needs_x = train and given.x.requires_grad
     on_gpu = given.x.is_cuda
     if on_gpu and torch.is_autocast_enabled("cuda"):
@@ -180,17 +180,16 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
         text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
         flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''} {dtype} {device}"
         key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags}"
-        if key in compiled.PLANS:
-            return key
-        try:
-            planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
-            if device == "cuda" and planned.takes_row_maxima():
-                raise Unsupported("maximum over a row on the GPU")
-            made = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
-        except Unsupported as reason:
-            _tell_unsupported(cell, str(reason))
-            return f"!the compiled engine has no {reason}"
-        compiled.PLANS[key] = made
+        if key not in compiled.PLANS:
+            try:
+                planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
+                if device == "cuda" and planned.takes_row_maxima():
+                    raise Unsupported("maximum over a row on the GPU")
+                compiled.PLANS[key] = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
+            except Unsupported as reason:
+                _tell_unsupported(cell, str(reason))
+                return f"!the compiled engine has no {reason}"
+        made = compiled.PLANS[key]  # perhaps another cell's, with the same equations
         return key if isinstance(made, OnGpu) or _built(made) else f"?{key}"
 
 
@@ -259,7 +258,8 @@ def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice:
     else:
         results = compiled.scan(choice.key, x, states, masks, wide, given.lengths)
     count = 1 + len(states)
-    dtype = made.dtype if device == "cuda" else hoisted[0].dtype if hoisted else given.x.dtype
+    own = next((w.dtype for w in hoisted if w.is_floating_point()), given.x.dtype)
+    dtype = made.dtype if device == "cuda" else own
     y, *finals = (value if value.dtype == dtype else value.to(dtype) for value in results[:count])
     if not keep_trace:
         return Scanned(y, tuple(finals))

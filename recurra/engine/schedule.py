@@ -192,8 +192,7 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
             parts = terms(node)
             products = [p for p in parts if p not in done]
             rest = [done[p] for p in parts if p in done]
-            if products:
-                rest = [builder.lane([(done[p.args[0]], p.attr) for p in products]), *rest]
+            rest = [builder.lane([(done[p.args[0]], p.attr) for p in alike]) for alike in _by_width(products)] + rest
             total = rest[0]
             for more in rest[1:]:
                 total = total + more
@@ -201,6 +200,14 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
         else:
             done[node] = node if node.is_leaf else builder.remade(node, tuple(done[a] for a in node.args))
     return done
+
+
+def _by_width(products: list[Node]) -> list[list[Node]]:
+    """One accumulator holds products of one width; a single number is added to a row of many afterwards."""
+    found: dict[int, list[Node]] = {}
+    for product in products:
+        found.setdefault(product.width, []).append(product)
+    return list(found.values())
 
 
 def _only_in_sum(product: Node, nodes: list[Node]) -> bool:

@@ -254,7 +254,9 @@ class _naming:
 def _simplify(graph: fx.Graph) -> fx.Graph:
     """Write `x Wᵀ` and `b + x Wᵀ`, which torch spells with transposes, as one operation each."""
     for node in list(graph.nodes):
-        if node.target in (aten.mm.default, aten.addmm.default) and node.args[-1].target is aten.t.default:
+        scaled = bool(node.kwargs)  # addmm's factors, which no linear has
+        known = node.target in (aten.mm.default, aten.addmm.default) and not scaled
+        if known and node.args[-1].target is aten.t.default:
             bias = node.args[0] if node.target is aten.addmm.default else None
             with graph.inserting_before(node):
                 product = graph.call_function(aten.linear.default, (node.args[-2], node.args[-1].args[0]))

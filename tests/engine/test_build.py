@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import recurra as rc
 from recurra.engine import build
 
 RUN = """
@@ -82,6 +84,15 @@ def test_without_a_compiler_the_plan_runs_as_torch_operations(tmp_path: Path):
     _, errors = finish(start(RECURRA_CACHE=str(tmp_path / "none"), CXX="no-such-compiler"))
     assert errors.count("EngineWarning") == 1
     assert "no C++ compiler" in errors
+
+
+@pytest.mark.filterwarnings("ignore::recurra.engine.scan.EngineWarning")
+def test_without_a_compiler_cells_with_the_same_equations_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(build, "compiler", lambda: None)
+    layer = rc.layer("lstm", 5, 5, num_layers=2)
+    x = torch.randn(4, 2, 5)
+    assert rc.explain(layer, x).count("backend: replayed") == 2
+    layer(x)[0].sum().backward()
 
 
 def test_code_that_does_not_compile_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

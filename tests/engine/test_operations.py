@@ -1,5 +1,6 @@
 """Operations a step of one's own may use: each runs compiled, and is what the reference says, value and gradient."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from engine.compare import compare, sequences
 from torch import Tensor, sigmoid, tanh
 
 from recurra.cell import Cell
-from recurra.engine.scan import set_backend
+from recurra.engine.scan import choose, set_backend
 
 OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "softmax": lambda a, b, h, g: torch.softmax(3 * a, -1) + 0.3 * tanh(b),
@@ -35,6 +36,30 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "prelu": lambda a, b, h, g: 0.5 * F.prelu(a, g),
     "glu": lambda a, b, h, g: tanh(F.glu(torch.cat([a, b], -1))),
     "roll": lambda a, b, h, g: torch.roll(tanh(a), 3, -1) + 0.2 * b,
+    "addmm with factors": lambda a, b, h, g: tanh(a + torch.addmm(g, h, torch.outer(g, g).t(), beta=2, alpha=0.5)),
+    "a product of one number added to others": lambda a, b, h, g: tanh(a + F.linear(h, g[None])),
+    "power of zero": lambda a, b, h, g: tanh(a) * (h**0).sum(-1, keepdim=True) / 21,
+    "all rows": lambda a, b, h, g: tanh(a)[: h.shape[0]] + 0.1 * b[0 : h.shape[0], :],
+    "truths added": lambda a, b, h, g: tanh(a) * ((b > 0) + (h > 0)),
+    "truths counted": lambda a, b, h, g: tanh(a) * (b > 0).sum(-1, keepdim=True) / 21,
+    "cast to truth": lambda a, b, h, g: tanh(a) * torch.relu(b).bool(),
+    "cast to whole numbers": lambda a, b, h, g: tanh(a + (3 * b).to(torch.int32)),
+    "masked_fill": lambda a, b, h, g: tanh(a).masked_fill(b > 0, 0.3),
+    "softplus with a threshold": lambda a, b, h, g: 0.3 * F.softplus(a, beta=2.0, threshold=1.0),
+    "clamp between values": lambda a, b, h, g: torch.clamp(tanh(a), -torch.abs(b), g) + 0.1 * h,
+    "power of a number": lambda a, b, h, g: 2.0 ** tanh(a) - 1,
+    "amin": lambda a, b, h, g: tanh(a - a.amin(-1, keepdim=True)) + 0.5 * h,
+    "repeat": lambda a, b, h, g: tanh(a) + 0.2 * b.mean(-1, keepdim=True).repeat(1, 21),
+    "one unit read by all": lambda a, b, h, g: 0.5 * tanh(a) + h[:, :1] * g,
+}  # fmt: skip
+# What is left to the plain loop, and the words that say why.
+LEFT: dict[str, tuple[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], str]] = {
+    "another precision": (lambda a, b, h, g: tanh(a).float().to(h.dtype), "float32 inside a cell of torch.float64"),
+    "a sum in another": (lambda a, b, h, g: tanh(a + h.sum(-1, keepdim=True, dtype=torch.float32)), "float32 inside"),
+    "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "var"),
+    "spread of a batch": (lambda a, b, h, g: tanh(a) * torch.std(b), "sum over all numbers"),
+    "maximum of a batch": (lambda a, b, h, g: tanh(a) * b.amax(), "maximum over all numbers"),
+    "mean of a batch": (lambda a, b, h, g: tanh(a) - b.mean(0), r"sum over dimensions \[0\]"),
 }  # fmt: skip
 
 
@@ -60,6 +85,34 @@ def test_operations_run_compiled(name: str):
     assert found.backend == "compiled"
     assert found.values < 1e-12
     assert found.gradients < (1e-7 if name.startswith("hard") else 1e-10)  # torch divides by a six in single precision
+
+
+@pytest.mark.filterwarnings("ignore:Made runs on the reference engine")
+@pytest.mark.parametrize("name", LEFT)
+def test_what_the_plain_loop_runs_has_a_reason(name: str):
+    operation, words = LEFT[name]
+    cell = cell_of(operation, 21)
+    given = sequences(cell, 3, 4, torch.float64)
+    choice = choose(cell, given)
+    assert choice.backend == "reference"
+    assert re.search(words, choice.why)
+    assert compare(cell, given).gradients == 0.0
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool])
+def test_a_buffer_of_whole_numbers_or_truths_before_all_weights(kind: torch.dtype):
+    class Masked(Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.register_buffer("open", (torch.arange(hidden_size) % 3).to(kind))
+            self.linear = torch.nn.Linear(input_size + hidden_size, hidden_size)
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return torch.where(self.open > 0, tanh(self.linear(torch.cat([x, h], -1))), 0.5 * h)
+
+    cell = Masked(5, 9).double()
+    found = compare(cell, sequences(cell, 4, 3, torch.float64))
+    assert (found.backend, found.values < 1e-12, found.gradients < 1e-12) == ("compiled", True, True)
 
 
 def test_a_maximum_over_units_that_threads_share(monkeypatch: pytest.MonkeyPatch):
