@@ -78,7 +78,7 @@ def _as_tensor(lengths: Tensor | Sequence[int]) -> Tensor:
     if isinstance(lengths, Tensor):
         return lengths
     try:
-        return torch.as_tensor(lengths) if len(lengths) else torch.empty(0, dtype=torch.int64)
+        return torch.as_tensor(lengths, device="cpu") if len(lengths) else torch.empty(0, dtype=torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise LengthsError("lengths", repr(lengths), "whole numbers, one a sequence") from error
 

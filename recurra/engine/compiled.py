@@ -16,6 +16,7 @@ from torch.nn import Parameter
 from . import workspace
 from .cpu import Compiled, Ran
 from .layout import Layout, dense
+from .modes import looked_at, unseen
 from .replay import replay
 
 MANY = 1 << 20  # rows whose order is worked out each time: it takes memory
@@ -100,6 +101,7 @@ torch.library.define(
 )
 
 
+@unseen
 def _scan(
     key: str,
     x: Tensor,
@@ -121,6 +123,7 @@ def _scan(
     return [outputs[0], *rows.unsort(ran.finals), *outputs[1:], *kept]
 
 
+@unseen
 def _scan_on_gpu(key, x, states, masks, weights, lengths) -> list[Tensor]:
     return PLANS[key].forward(x, states, masks, weights, lengths)
 
@@ -147,6 +150,7 @@ def _(key, x, states, masks, weights, lengths):
     return outputs
 
 
+@unseen
 def _scan_backward(
     key: str,
     cotangents: list[Tensor | None],
@@ -183,6 +187,7 @@ def _scan_backward(
     return [given, *rows.unsort(dstates), *pieces]
 
 
+@unseen
 def _scan_backward_on_gpu(key, cotangents, x, states, masks, weights, lengths, needed, wants_states) -> list[Tensor]:
     plan = PLANS[key]
     y, _, names, kept = _parts(needed, 0, len(plan.plan.named))
@@ -248,7 +253,7 @@ def _pulled(ctx, cotangents, run_backward: Callable[..., list[Tensor]]) -> tuple
 
 
 def _batched(cotangents: Sequence[Tensor | None]) -> bool:
-    """Whether one stands for many, as in torch.autograd.grad(..., is_grads_batched=True), and has no memory to point to."""
+    """Whether one stands for many, as with torch.autograd.grad's is_grads_batched, and has no memory to point to."""
     return any(d is not None and not torch._C._has_storage(d) for d in cotangents)
 
 
@@ -326,6 +331,6 @@ def _forward(x: Tensor) -> Callable[..., list[Tensor]]:
 
 def watched(tensors: Sequence[Tensor]) -> bool:
     """Whether somebody looks at operations by name: a compiler, a mode, a tensor of another kind."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or looked_at():
         return True
     return any(type(t) is not Tensor and type(t) is not Parameter for t in tensors)

@@ -15,6 +15,7 @@ from .hoist import Hoisted, hoisted
 from .kernel import Kernel, threads_here
 from .layout import Layout
 from .memory import Buffers, Shelf, room
+from .modes import unseen
 from .over_time import After, OverTime, runs
 from .plan import Plan, Product
 from .ways import Way, backward_way, forward_way
@@ -106,6 +107,7 @@ class Compiled:
 
     # ------------------------------------------------------------------------------------------ forward
 
+    @unseen
     def forward(
         self,
         x: Tensor,

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .modes import unseen
+
 
 @dataclass(frozen=True)
 class Table:
@@ -124,5 +126,6 @@ def _padded(rows: Tensor, reach: int) -> Tensor:
 
 
 @functools.lru_cache(maxsize=64)
+@unseen
 def dense(steps: int, rows: int) -> Layout:
     return Layout(steps, rows)

@@ -17,6 +17,7 @@ from .cpu import Compiled
 from .kernel import BEFORE
 from .known import known
 from .layout import dense
+from .modes import unseen
 from .scan import Sequences, _setting, choose, must_be_seen
 from .ways import forward_way
 
@@ -48,6 +49,7 @@ def suit(states: Sequence[Tensor], shapes: Sequence[Sequence[int]], like: Tensor
     return True
 
 
+@unseen
 def prepare(cell: Cell, x: Tensor) -> "Stream | None":
     if cell.masks or any(s.delays for s in cell.carried):
         return None

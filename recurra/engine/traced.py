@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx
+from torch._C import DisableTorchFunction
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -103,6 +104,7 @@ def apart() -> Iterator[None]:
     with (
         torch.random.fork_rng(devices),
         temporarily_clear_interpreter_stack(),
+        DisableTorchFunction(),
         _disable_current_modes(),
         torch.inference_mode(False),
         torch.autocast("cpu", enabled=False),

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from engine.compare import sequences
 from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 
 import recurra as rc
 from recurra.engine import compiled
@@ -153,6 +155,55 @@ def test_torch_compile_sees_one_operation(layer: rc.Recurrent, x: torch.Tensor, 
     torch.testing.assert_close(found, [p.grad for p in layer.parameters()])
     operations = [node.target for graph in counter.graphs for node in graph.graph.nodes if node.op == "call_function"]
     assert operations.count(torch.ops.recurra.scan.default) == counter.frame_count == 1
+
+
+DEFAULT_DEVICE = """
+import torch, recurra as rc
+torch.manual_seed(0)
+layer, x, lengths = rc.layer("gru", 3, 4).double(), torch.randn(5, 2, 3, dtype=torch.float64), [5, 3]
+
+
+def results():
+    y, ragged = layer(x)[0], layer(x, lengths=lengths)[0]
+    with torch.no_grad():
+        streamed = layer.step(x[0])[0]
+    return [y, ragged, streamed, *torch.autograd.grad(y.sum() + ragged.square().sum(), list(layer.parameters()))]
+
+
+with torch.device("meta"):
+    found = results()
+with rc.set_backend("reference"):
+    torch.testing.assert_close(found, results())
+torch.testing.assert_close(found, results())
+"""
+
+
+def test_another_default_device_is_of_no_consequence():
+    """In a process of its own: nothing is prepared there yet, and a pointer into nowhere would end it."""
+    subprocess.run([sys.executable, "-c", DEFAULT_DEVICE], check=True, timeout=120)
+
+
+class Doubling(TorchFunctionMode):
+    """Another idea of what a product is."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        self.seen.append(func)
+        result = func(*args, **(kwargs or {}))
+        return 2 * result if func is torch.nn.functional.linear else result
+
+
+def test_a_mode_sees_one_operation_and_leaves_no_mark_on_the_plan():
+    torch.manual_seed(0)
+    layer, x = rc.Recurrent(type("Unplanned", (rc.cells.GRU,), {}), 3, 11, dtype=torch.float64), torch.randn(5, 2, 3)
+    with Doubling() as mode:
+        layer(x.double())
+    assert mode.seen.count(torch.ops.recurra.scan.default) == 1
+    found = layer(x.double())[0]
+    with set_backend("reference"):
+        torch.testing.assert_close(found, layer(x.double())[0])
 
 
 def test_copies_and_pickles(layer: rc.Recurrent, x: torch.Tensor):
