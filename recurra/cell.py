@@ -336,7 +336,7 @@ def register(*names: str) -> Callable[[_C], _C]:
 
     def decorate(cell_class: _C) -> _C:
         for name in names:
-            if name in _REGISTRY:
+            if name in registry():
                 raise InputError("name", repr(name), f"a name not taken yet; it is {_REGISTRY[name].__name__}'s")
             _REGISTRY[name] = cell_class
         return cell_class
@@ -346,11 +346,14 @@ def register(*names: str) -> Callable[[_C], _C]:
 
 def registry() -> Mapping[str, type[Cell]]:
     """All known cells: name → class, read-only."""
+    from . import cells  # noqa: F401  (the zoo, which stands on this file, is known to all who ask)
+
     return MappingProxyType(_REGISTRY)
 
 
 def find(name: str) -> type[Cell]:
     """The class registered under `name`; the error proposes the nearest name."""
-    if name not in _REGISTRY:
-        raise UnknownNameError("cell", repr(name), _REGISTRY)
-    return _REGISTRY[name]
+    known = registry()
+    if name not in known:
+        raise UnknownNameError("cell", repr(name), known)
+    return known[name]

@@ -1,4 +1,4 @@
-"""`import recurra`, the layers and the built-in data need torch and what torch itself installs, nothing else."""
+"""Cells, layers and the built-in data need torch and what torch itself installs, nothing else."""
 
 import re
 import subprocess
@@ -18,7 +18,10 @@ class Absent(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Absent())
 """
 
-IMPORT = "import recurra"
+NAMES = """
+import recurra as rc
+rc.Cell, rc.RecurraError, rc.Recurrent, rc.Zoneout, rc.cells, rc.init, rc.explain, rc.from_torch, rc.set_backend
+"""
 
 LAYERS = """
 import torch, recurra as rc
@@ -37,7 +40,7 @@ assert len(japanese_vowels("test").sequences) == 370
 """
 
 
-@pytest.mark.parametrize("program", [IMPORT, LAYERS, DATA], ids=["import", "layers", "data"])
+@pytest.mark.parametrize("program", [NAMES, LAYERS, DATA], ids=["names", "layers", "data"])
 def test_torch_alone_is_enough(program):
     done = run_with_torch_alone(program)
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from recurra.errors import InputError, RecurraError
+
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 FEW = 24  # names that are listed beside a hint
 #: what an error proposes to someone who writes Python, for someone who types a command
@@ -38,9 +40,6 @@ class Guarded(TyperGroup):
     """Errors of a command as a paragraph and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        from recurra.errors import InputError, RecurraError
-        from recurra.train.errors import Interrupted
-
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -51,8 +50,8 @@ class Guarded(TyperGroup):
             bad = isinstance(error, (InputError, *UNUSABLE))
             _complain(paragraph(error))
             raise typer.Exit(BAD_INPUT if bad else FAILED) from None
-        except Interrupted as stopped:
-            raise typer.Exit(128 + int(stopped.signum)) from None  # the command has said where it stands
+        except SystemExit as stopped:  # interrupted, and the command has said where it stands
+            raise typer.Exit(stopped.code if isinstance(stopped.code, int) else FAILED) from None
         except KeyboardInterrupt:
             _complain("Interrupted.")
             raise typer.Exit(INTERRUPTED) from None
@@ -61,7 +60,6 @@ class Guarded(TyperGroup):
 def paragraph(error: BaseException) -> str:
     """An error in sentences, for someone who does not read Python."""
     from recurra.data.errors import MissingColumnError
-    from recurra.errors import InputError
 
     if isinstance(error, MissingColumnError):
         hint, known = _hint(error.expected)

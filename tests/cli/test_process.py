@@ -51,6 +51,15 @@ def interrupted(folder: Path, signum: int, words: list[str] = FIT) -> tuple[int,
     return process.wait(timeout=60), heard
 
 
+@pytest.mark.parametrize("words", [("--help",), ("fit", "--help"), ("fitt",), ("fit",), ("cells", "--jsn")])
+def test_help_and_slips_of_the_pen_are_answered_without_torch(tmp_path, words):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')", encoding="utf-8")
+    result = run(tmp_path, *words)
+    assert "torch was imported" not in result.stderr
+    assert "Usage: recurra" in result.stdout + result.stderr
+    assert result.returncode == (0 if "--help" in words else 2)
+
+
 def test_errors_end_with_2_and_without_a_traceback(tmp_path):
     files.recordings(tmp_path / "moves.csv")
     result = run(tmp_path, "fit", "moves.csv", "--target", "activty")
