@@ -2,6 +2,7 @@
 
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def about_this_machine() -> dict[str, Any]:
     from recurra.engine.build import compiler, folder
 
     cache = folder()
-    files = [path for path in cache.rglob("*") if path.is_file()] if cache.is_dir() else []
+    sizes = _sizes(cache)
     return {
         "recurra": recurra.__version__,
         "python": platform.python_version(),
@@ -40,10 +41,20 @@ def about_this_machine() -> dict[str, Any]:
         "compiler": _compiler(compiler()),
         "cache": {
             "folder": str(cache),
-            "kernels": sum(path.suffix == ".so" for path in files),
-            "bytes": sum(path.stat().st_size for path in files),
+            "kernels": sum(path.suffix == ".so" for path in sizes),
+            "bytes": sum(sizes.values()),
         },
     }
+
+
+def _sizes(folder: Path) -> dict[Path, int]:
+    """The files below a folder in bytes, less those that are gone when it is their turn: others compile meanwhile."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            with suppress(FileNotFoundError):
+                found[path] = path.stat().st_size
+    return found
 
 
 def _version(name: str) -> str | None:
