@@ -51,7 +51,7 @@ def main() -> None:
         for name, peer in CELLS.items():
             with torch.device("cuda"):
                 module = rc.layer(name, inputs, units).to(torch.bfloat16)
-            for way in ("by kernel", "by steps"):
+            for way in ("together", "by steps"):
                 with tiers.only(way):
                     forward, training = timed(module, x)
                 wrong = error(module, x[:5], way)

@@ -23,12 +23,12 @@ HOPPER, PROCESSORS, SHARED = 90, 132, 232_448  # of an H200
 NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 
-def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int) -> tuple[Rendered, Tiling]:
+def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int, way: str) -> tuple[Rendered, Tiling]:
     planned = plan(cell, _trace_apart(cell), train=True, needs_x=False)
     program = planned.backward if backward else planned.forward
     assert program is not None
     order = schedule(program)
-    shape = tiling(order, dtype.itemsize, batch, PROCESSORS, SHARED)
+    shape = tiling(order, dtype.itemsize, batch, PROCESSORS, SHARED, way)
     assert shape is not None
     kind = Kind(backward, True, True, bits=8 * dtype.itemsize, precision="x3" if dtype == torch.float32 else "tf32")
     return render(order, planned, shape, kind), shape
@@ -67,13 +67,33 @@ def _number(argument: str, dtype: torch.dtype) -> str:
     ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "two products", "four states"],
 )
 def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool):
-    made, shape = rendered(make(), backward, dtype, batch)
+    made, shape = rendered(make(), backward, dtype, batch, "together")
     code = assembled(made, shape.warps, dtype)
     assert len(code.asm["cubin"]) > 0
     assert "mma.sync" in code.asm["ptx"]
     waits_by_warp = "ld.relaxed.gpu" in code.asm["ptx"]
     assert waits_by_warp == ("inline_asm" in made.text)
     assert code.metadata.shared <= SHARED
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize(
+    ("make", "dtype", "batch"),
+    [
+        (lambda: rc.layer("gru", 16, 128).sheets[0], torch.float32, 64),
+        (lambda: rc.layer("lstm", 16, 64).sheets[0], torch.bfloat16, 64),
+        (lambda: rc.layer("rnn", 16, 5).sheets[0], torch.float32, 200),
+        (lambda: RowNormalised(16, 50), torch.float32, 20),
+    ],
+    ids=["gru", "lstm", "few columns", "row normalisation"],
+)
+def test_kernels_whose_programs_wait_for_nobody(make, dtype: torch.dtype, batch: int, backward: bool):
+    made, shape = rendered(make(), backward, dtype, batch, "alone")
+    assert shape.alone
+    assert not made.exchanged
+    code = assembled(made, shape.warps, dtype)
+    assert "fma.rn.f32" in code.asm["ptx"]
+    assert "mma.sync" not in code.asm["ptx"]
 
 
 def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> list:

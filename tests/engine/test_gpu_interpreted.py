@@ -36,7 +36,7 @@ def test_every_operation_of_the_table_can_be_written():
     assert set(EXPRESSIONS) | {"pow", "clamp"} == set(TABLE)
 
 
-@pytest.mark.parametrize("tier", ["by kernel", "by steps"])
+@pytest.mark.parametrize("tier", ["alone", "together", "by steps"])
 def test_a_few_cells(tier: str):
     run_in_the_interpreter(tier, QUICK)
 
@@ -47,7 +47,7 @@ def test_many_programs_step_by_step():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", ["by kernel", "by steps"])
+@pytest.mark.parametrize("tier", ["alone", "together", "by steps"])
 @pytest.mark.parametrize("names", [REST[::3], REST[1::3], REST[2::3], [cell.__name__ for cell in STRANGE]])
 def test_every_other_cell(names: list[str], tier: str):
     run_in_the_interpreter(tier, names)

@@ -18,10 +18,10 @@ CPU = torch.device("cpu")
 H200, SMALL = (132, 232_448), (16, 65_536)  # multiprocessors, and bytes of shared memory for a program
 
 
-def tiling_on(card: tuple[int, int], units: int, batch: int) -> Tiling | None:
-    cell = rc.layer("lstm", 16, units).sheets[0]
+def tiling_on(card: tuple[int, int], units: int, batch: int, name: str = "lstm", way: str = "") -> Tiling | None:
+    cell = rc.layer(name, 16, units).sheets[0]
     planned = plan(cell, _trace_apart(cell), train=False, needs_x=False)
-    return tiling(schedule(planned.forward), 2, batch, *card)
+    return tiling(schedule(planned.forward), 2, batch, *card, way)
 
 
 def on_gpu(name: str, train: bool = True) -> OnGpu:
@@ -34,6 +34,26 @@ def test_weights_that_stay_on_the_chip_ask_for_one_kernel():
     assert shape is not None
     assert shape.weights in ("registers", "shared")
     assert tiers.why_by_steps(shape, 64, CPU, "forward") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "batch", "alone"),
+    [
+        ("lstm", 64, 64, True),
+        ("gru", 128, 64, True),
+        ("lstm", 128, 64, False),  # four matrices of 128² are more than a multiprocessor's registers
+        ("lstm", 64, 4000, False),  # so many rows are work for tensor cores
+        ("indrnn", 64, 64, False),  # nothing is multiplied
+        ("delay_rnn", 16, 64, False),  # states of several steps ago are read from memory
+    ],
+)
+def test_a_program_has_a_row_to_itself_if_the_layer_is_small(name: str, units: int, batch: int, alone: bool):
+    shape = tiling_on(H200, units, batch, name)
+    assert shape is not None
+    assert shape.alone == alone
+    together = tiling_on(H200, units, batch, name, "together")
+    assert together is not None
+    assert not together.alone
 
 
 def test_weights_too_many_for_the_chip_go_by_rows():
@@ -85,6 +105,8 @@ def test_a_sequence_is_cut_into_windows_of_few_sizes(steps: int):
 def test_a_person_is_told_the_way_and_the_reason():
     made = on_gpu("gru")
     assert "forward, one kernel for all steps:" in "\n".join(described(made, 3, CPU, source=False))
+    with tiers.only("alone"):
+        assert "all columns of each of 3 rows" in "\n".join(described(made, 3, CPU, source=False))
     with tiers.only("by steps"):
         text = "\n".join(described(made, 3, CPU, source=True))
     assert "forward, step by step: it was asked for" in text

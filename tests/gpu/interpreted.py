@@ -1,6 +1,6 @@
 """The GPU's kernels in Triton's interpreter, for cells named on the command line: equal to the plain loop, or an error.
 
-    TRITON_INTERPRET=1 python tests/gpu/interpreted.py "by steps" lstm gru Delays lstm:150 …
+    TRITON_INTERPRET=1 python tests/gpu/interpreted.py "by steps" lstm gru Delays lstm:150 Random17 …
 
 Triton must hear of its interpreter before it is imported, so this is a program of its own. Of the one kernel for all
 steps, one program computes all columns here, for the interpreter runs programs one after another; that programs find
@@ -12,6 +12,7 @@ import warnings
 
 import torch
 from engine import strange_cells
+from engine.random_cells import random_cell
 from torch import Tensor
 
 import recurra as rc
@@ -39,6 +40,8 @@ class Competing(Cell):
 def made(name: str, units: int) -> Cell:
     if name in rc.registry():
         return rc.layer(name, 5, units).sheets[0]
+    if name.startswith("Random"):
+        return random_cell(int(name.removeprefix("Random"))).cell_class(5, units)
     return Competing(5, units) if name == "Competing" else getattr(strange_cells, name)(5, units)
 
 

@@ -7,11 +7,13 @@ from gpu.accuracy import drawn, error, in_float64, results
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.engine.gpu import tiers
 from recurra.engine.scan import Sequences
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 COMPLEX = {"unitary_rnn"}
+WAYS = ["alone", "together"]  # of the programs of one kernel
 ITS_OWN_WEIGHTS_ARE_LESS_EXACT = {"orthogonal_rnn"}  # torch's factorisation has no 16-bit form
 CASES = [*(n for n in sorted(rc.registry()) if n not in COMPLEX), *STRANGE]
 # What a sum of a few rounded numbers may cost either engine: below it, twice the other's error says nothing.
@@ -24,10 +26,11 @@ def made(case: str | type[Cell], dtype: torch.dtype) -> Cell:
     return cell.cuda().to(dtype)
 
 
-def check(case: str | type[Cell], dtype: torch.dtype, steps: int, batch: int, ragged: bool) -> None:
+def check(case: str | type[Cell], dtype: torch.dtype, steps: int, batch: int, ragged: bool, way: str) -> None:
     cell = made(case, dtype)
     lengths = torch.randint(1, steps + 1, (batch,)) if ragged else None
-    compare(cell, drawn(cell, steps, batch, lengths.cuda() if lengths is not None else None))
+    with tiers.only(way):
+        compare(cell, drawn(cell, steps, batch, lengths.cuda() if lengths is not None else None))
 
 
 def compare(cell: Cell, given: Sequences) -> None:
@@ -42,25 +45,30 @@ def compare(cell: Cell, given: Sequences) -> None:
         assert error(found[name], value) <= allowed, name
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_float32(case: str | type[Cell], ragged: bool):
-    check(case, torch.float32, 20, 19, ragged)
+def test_float32(case: str | type[Cell], ragged: bool, way: str):
+    check(case, torch.float32, 20, 19, ragged, way)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", [c for c in CASES if c not in ITS_OWN_WEIGHTS_ARE_LESS_EXACT])
-def test_bfloat16(case: str | type[Cell]):
-    check(case, torch.bfloat16, 20, 19, False)
+def test_bfloat16(case: str | type[Cell], way: str):
+    check(case, torch.bfloat16, 20, 19, False, way)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", ["lstm", "gru", "mgu", "rnn", "projection_lstm"])
-@pytest.mark.parametrize("batch", [1, 33, 200])
-def test_float16_in_batches_of_any_size(case: str, batch: int):
-    check(case, torch.float16, 9, batch, True)
+@pytest.mark.parametrize("batch", [1, 33, 200, 700])
+def test_float16_in_batches_of_any_size(case: str, batch: int, way: str):
+    check(case, torch.float16, 9, batch, True, way)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("batch", "units"), [(16, 768), (64, 256), (8, 512), (128, 1024), (100, 264), (130, 2048)])
+@pytest.mark.parametrize(
+    ("batch", "units"), [(16, 768), (64, 256), (64, 128), (8, 512), (128, 1024), (100, 264), (130, 2048)]
+)
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
 def test_sizes_that_are_cut_in_different_tiles(name: str, batch: int, units: int, dtype: torch.dtype):
     torch.manual_seed(2)

@@ -181,7 +181,7 @@ def test_one_layer_on_both_ways_in_turn():
     """They multiply x by the same matrices in different orders."""
     model = layer("gru", dtype=torch.float32)
     x = torch.randn(9, 6, 32, device="cuda")
-    for way in ("by kernel", "by steps", "by kernel"):
+    for way in ("together", "by steps", "together"):
         with tiers.only(way):
             assert torch.allclose(model(x)[0], plain(model, x), atol=2e-6)
 
@@ -190,7 +190,7 @@ def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):
     """Told of more multiprocessors than there are, one kernel asks for too many programs at once."""
     monkeypatch.setattr(loop, "processors", lambda device: 100_000)
     monkeypatch.setattr(run, "processors", lambda device: 100_000)
-    with tiers.only("by kernel"):
+    with tiers.only("together"):
         model = rc.layer("lstm", 24, 512).cuda().bfloat16()
         x = torch.randn(5, 4000, 24, device="cuda").bfloat16()
         y = model(x)[0]

@@ -23,7 +23,7 @@ def described(made: OnGpu, batch: int, device: torch.device, source: bool) -> li
         if isinstance(loop, Steps):
             lines += [f"  {way}, step by step: {reason}", *_by_steps(loop)]
         else:
-            lines += [f"  {way}, one kernel for all steps:", *_shape(loop.tiling, batch), *_stages(chosen)]
+            lines += [f"  {way}, one kernel for all steps:", *_shape(loop.tiling, batch), *_stages(chosen, loop.tiling)]
         if source:
             lines += ["", loop.rendered.text]
     if made.trains:
@@ -44,21 +44,24 @@ def _programs(made: OnGpu) -> list[tuple[bool, Schedule]]:
 
 
 def _shape(shape: Tiling, batch: int) -> list[str]:
+    if shape.alone:
+        return [
+            f"    a program for all columns of each of {batch} rows, {shape.warps} warps each, which waits for nobody;"
+            f" {PLACES[shape.weights]}"
+        ]
     return [
         f"    {shape.programs} programs of {shape.columns} columns for each of {shape.tiles(batch)} tiles of"
         f" {shape.rows} rows, {shape.warps} warps each; {PLACES[shape.weights]}"
     ]
 
 
-def _stages(schedule: Schedule) -> list[str]:
-    lines = []
+def _stages(schedule: Schedule, shape: Tiling) -> list[str]:
+    lines, wait = [], "" if shape.alone else "wait for what the others wrote, "
     for number, level in enumerate(schedule.levels, 1):
         for group in level:
             looped = [lane for lane in group.lanes if any(not is_x(a) for a in lane.args)]
             if looped:
-                lines.append(
-                    f"    {number}. wait for what the others wrote, {len(looped)} products → {group.width} columns"
-                )
+                lines.append(f"    {number}. {wait}{len(looped)} products → {group.width} columns")
             fused = sum(node.is_elementwise for node in group.body if node not in group.loads)
             lines.append(f"    {number}. {fused} operations on each number of {group.width} columns")
     return lines

@@ -53,7 +53,8 @@ class Loop:
         if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
             self.machine_code[grid](*arguments)
             return
-        found = self.function[grid](*arguments, num_warps=self.tiling.warps, launch_cooperative_grid=True)
+        at_once = not self.tiling.alone
+        found = self.function[grid](*arguments, num_warps=self.tiling.warps, launch_cooperative_grid=at_once)
         self.machine_code = found if aligned else None
 
 

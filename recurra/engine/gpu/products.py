@@ -37,21 +37,29 @@ class Products:
         self.settled: set[Node] = set()  # operands all of which were seen at this step
         self.weight_tiles: list[tuple[str, str, str]] = []  # (variable, how to load it, the argument)
         self.order = {(o.buffer, o.offset): i for i, o in enumerate(o for g in schedule.groups for o in g.stores)}
+        self.made: dict[Node, Out] = {}  # value of a step → where it is first stored
+        for out in (o for g in schedule.groups for o in g.stores):
+            self.made.setdefault(out.node, out)
         self._find_exchanged()
 
-    def shelves(self) -> list[str]:
-        if self.tiling.weights != "shared" or self.kind.interpreted or not self.weight_tiles:
-            return []
-        t, like = self.tiling, self.weight_tiles[0][2]
-        return [f"shelf_ = shelf({len(self.weight_tiles)}, {self.chunk}, {t.columns}, {t.warps}, {like})"]
+    def furniture(self) -> list[str]:
+        """Lines that set up shared memory."""
+        t, benches = self.tiling, max((len(g.lanes) for g in self.schedule.groups), default=0)
+        lines = [
+            f"none = nothing({self.text.shape})",
+            *([f"bench_ = bench({benches}, {self.text.shape})"] * bool(benches)),
+        ]
+        if t.weights == "shared" and self.weight_tiles and not self.kind.interpreted:
+            like = self.weight_tiles[0][2]
+            lines.append(f"shelf_ = shelf({len(self.weight_tiles)}, {self.chunk}, {t.columns}, {t.warps}, {like})")
+        return lines
+
+    def lay(self, out: Out, value: str) -> None:
+        """Make ready for products what a step made: here its place in memory, where others find it, is enough."""
 
     def _find_exchanged(self) -> None:
         """What programs wait for: operands of products that the loop itself makes."""
-        made = {out.node: out for g in self.schedule.groups for out in g.stores if not out.node.is_leaf}
-        self.made: dict[Node, Out] = {}
-        for out in (o for g in self.schedule.groups for o in g.stores):
-            self.made.setdefault(out.node, out)
-        written = {out.buffer for out in made.values()} | {o.buffer for g in self.schedule.groups for o in g.stores}
+        written = {out.buffer for g in self.schedule.groups for out in g.stores}
         for lane in (lane for g in self.schedule.groups for lane in g.lanes):
             for operand in lane.args:
                 buffer = operand.attr.buffer if operand.op == "load" else self.made[operand].buffer

@@ -11,6 +11,7 @@ from ...cell import TIME
 from ..nodes import Node, Vector
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
+from .alone import Alone
 from .elementary import expression, number
 from .places import Places
 from .products import Products
@@ -37,14 +38,14 @@ class _Writer:
         self.schedule, self.plan, self.kind = schedule, plan, kind
         self.text = Text(tiling, kind)
         self.places = Places(schedule, plan, self.text)
-        self.products = Products(schedule, plan, self.text, self.places)
+        multiplies = Alone if tiling.alone else Products
+        self.products = multiplies(schedule, plan, self.text, self.places)
 
     def run(self) -> Rendered:
         for mark, group in enumerate(self.schedule.groups):
             self._group(mark, group)
         self._end_of_step()
-        benches = max((len(g.lanes) for g in self.schedule.groups), default=0)
-        text = self.text.whole(benches, self.products.shelves())
+        text = self.text.whole(self.products.furniture())
         return Rendered(text, self.text.arguments, self.products.lanes, self.products.exchanged)
 
     # ------------------------------------------------------------------------------------------ values
@@ -92,11 +93,14 @@ class _Writer:
 
     def _store(self, out: Out) -> None:
         symbol, width = self.places.symbol(out.buffer), out.node.width
-        if out.buffer == TIME or self.places.only_carried(out.buffer, self.products.exchanged):
+        if out.buffer == TIME:
             return
         value = self._filled(out.node)
         if self.kind.ragged:
             value = f"L.where(run, {value}, 0.0)"
+        self.products.lay(out, value)
+        if self.places.only_carried(out.buffer, self.products.exchanged):
+            return
         how = "publish" if symbol in self.products.exchanged else "write"
         base = f"{self.text.pointer(symbol)} + at * {self.places.size(out.buffer)}"
         address, mask = self.text.tile(base, self.places.size(out.buffer), out.offset, width, "live")
@@ -119,14 +123,15 @@ class _Writer:
     def _row_sum(self, node: Node) -> None:
         slot, programs, shape = self.schedule.rowsums.index(node), self.text.tiling.programs, self.text.shape
         value, width = node.args[0], node.args[0].width
-        name = self.places.names[node] = f"n{node.index}"
-        self.products.exchanged.add("rowsums")
-        place = f"{self.text.pointer('rowsums')} + ({slot} * L.cast(steps, L.int64) * batch + at) * {programs}"
-        largest = node.attr == "max"
-        self.text.step += [
-            f"{name} = across({self._filled(value)}, col < {width}, {largest}, {shape})",
-            f"{name} = row_total({place}, {name}, mine, live, first_row, batch, {programs}, {largest}, {shape})",
-        ]
+        name, largest = f"n{node.index}", node.attr == "max"
+        self.places.names[node] = name
+        self.text.step.append(f"{name} = across({self._filled(value)}, col < {width}, {largest}, {shape})")
+        if programs > 1:
+            self.products.exchanged.add("rowsums")
+            place = f"{self.text.pointer('rowsums')} + ({slot} * L.cast(steps, L.int64) * batch + at) * {programs}"
+            self.text.step.append(
+                f"{name} = row_total({place}, {name}, mine, live, first_row, batch, {programs}, {largest}, {shape})"
+            )
 
     def _end_of_step(self) -> None:
         """What the next step finds in registers; after the last, what is left in them."""

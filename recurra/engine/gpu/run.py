@@ -67,10 +67,12 @@ class OnGpu:
 
     def tiling(self, backward: bool, batch: int, device: torch.device) -> Tiling | None:
         chosen = self.backward_schedule if backward else self.forward_schedule
-        if device.type == "cpu":
-            wide = max(8, *(group.width for group in chosen.groups))
-            return Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
-        return tiling(chosen, self.dtype.itemsize, batch, processors(device), shared_memory(device))
+        size, way = self.dtype.itemsize, tiers.forced()
+        if device.type != "cpu":
+            return tiling(chosen, size, batch, processors(device), shared_memory(device), way)
+        alone = tiling(chosen, size, batch, 1, 0, "alone") if way == "alone" else None
+        wide = max(8, *(group.width for group in chosen.groups))
+        return alone or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
 
     def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop | Steps:
         asked = (backward, batch, ragged, _precision(self.dtype), device, tiers.forced())

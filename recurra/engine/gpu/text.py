@@ -66,9 +66,9 @@ class Text:
 
     # ------------------------------------------------------------------------------------------ the whole
 
-    def whole(self, benches: int, shelves: list[str]) -> str:
-        """`benches`: places in shared memory where shares of products meet; `shelves`: for weights."""
-        return "\n".join([*self._head(), *self._before_the_loop(benches, shelves), *self._loop()]) + "\n"
+    def whole(self, furniture: list[str]) -> str:
+        """`furniture`: lines that set up shared memory."""
+        return "\n".join([*self._head(), *self._before_the_loop(furniture), *self._loop()]) + "\n"
 
     def _head(self) -> list[str]:
         dialect = "triton" if self.kind.interpreted else "gluon"
@@ -83,15 +83,13 @@ class Text:
             *(f"    # a{i}: {name}" for i, name in enumerate(self.arguments)),
         ]
 
-    def _before_the_loop(self, benches: int, shelves: list[str]) -> list[str]:
+    def _before_the_loop(self, furniture: list[str]) -> list[str]:
         return [
             "    mine = L.program_id(0)",
             f"    first_column = mine * {self.tiling.columns}",
             f"    col = columns(first_column, {self.shape})",
             f"    zero = zeros({self.shape})",
-            f"    none = nothing({self.shape})",
-            *([f"    bench_ = bench({benches}, {self.shape})"] if benches else []),
-            *("    " + line for line in (*shelves, *self.before)),
+            *("    " + line for line in (*furniture, *self.before)),
             "    for tile in range(L.program_id(1), tiles, L.num_programs(1)):",
             f"        first_row = tile * {self.tiling.rows}",
             f"        row = rows(first_row, {self.shape})",

@@ -36,7 +36,7 @@ def is_refusal(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def only(tier: str) -> Iterator[None]:
-    """For tests and measurements: every loop "by kernel" or "by steps", wherever that is possible."""
+    """For tests and measurements: every loop by programs "alone" or "together", or "by steps", where it is possible."""
     before = _forced["tier"]
     _forced["tier"] = tier
     try:
@@ -57,6 +57,6 @@ def why_by_steps(shape: Tiling | None, batch: int, device: torch.device, directi
         return "the card has too few multiprocessors for one kernel of so wide a layer"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
         return "the card is too old for one kernel over all steps"
-    if shape.weights == "memory" and batch >= ROWS_WORTH_A_LIBRARY[direction] and forced() != "by kernel":
+    if shape.weights == "memory" and batch >= ROWS_WORTH_A_LIBRARY[direction] and forced() != "together":
         return "the weights are too many for the chip, and a library's products are faster"
     return ""

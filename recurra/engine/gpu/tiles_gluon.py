@@ -7,6 +7,8 @@ which the tensor cores want it; the shares are added up through shared memory.
 Programs talk through memory that was filled with all-one bits beforehand: a number is there when it differs from that.
 No flag, no fence and no barrier stands between the one who writes and the many who wait, and no order of memory
 operations is relied upon. All ones is a NaN that no computation gives, and `publish` never writes it.
+
+A program alone has one row, where the tensor cores take sixteen: a few neighbouring threads share a column.
 """
 
 import triton
@@ -22,9 +24,18 @@ DIALECT = "gluon"
 @triton.constexpr_function
 def _tile(BT, U, S):
     """How a (BT, U) tile lies on the threads: a row's columns side by side."""
+    if BT == 1:
+        return L.SliceLayout(1, _cube(BT, U, S))
     mine = min(U, max(1, BT * U // (32 * S)))
     across = min(32, U // mine)
     return L.BlockedLayout([1, mine], [32 // across, across], [S, 1], [1, 0])
+
+
+@triton.constexpr_function
+def _cube(BT, U, S):
+    """(BT, U, U), of a program alone: the row, depth and columns. Sixteen bytes of depth side by side on a thread."""
+    share = 32 * S // U  # threads of a column
+    return L.BlockedLayout([BT, 4, 1], [1, share, 32 // share], [1, 1, S], [1, 2, 0])
 
 
 @triton.constexpr_function
@@ -338,6 +349,52 @@ def put(place, number: constexpr, value):
 def take(place, number: constexpr, value, BT: constexpr, U: constexpr, S: constexpr):
     """(BT, U): the shares of a product, added up."""
     return L.convert_layout(L.sum(place.index(number).load(_shares(BT, U, S)), 0), _tile(BT, U, S))
+
+
+# ---------------------------------------------------------------------------------------------------- products alone
+
+
+@gluon.jit
+def whole(
+    place,
+    across: constexpr,
+    down: constexpr,
+    wide: constexpr,
+    deep: constexpr,
+    BT: constexpr,
+    U: constexpr,
+    S: constexpr,
+):
+    """(1, U, U): all of a matrix."""
+    layout: constexpr = _cube(BT, U, S)
+    k = _three(U, layout, 1)
+    u = _three(U, layout, 2)
+    return L.load(place + u * across + k * down, mask=(u < wide) & (k < deep), other=0.0).to(L.float32)
+
+
+@gluon.jit
+def room(BT: constexpr, U: constexpr, S: constexpr):
+    """Shared memory for something that products multiply."""
+    return L.allocate_shared_memory(L.float32, [BT, U], L.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+
+
+@gluon.jit
+def lay(place, value, mask):
+    value = L.where(mask, value, 0.0)
+    place.store(value)
+    return value
+
+
+@gluon.jit
+def taken(place, value, BT: constexpr, U: constexpr, S: constexpr):
+    """(BT, U, 1): what lies there."""
+    return L.expand_dims(place.load(L.SliceLayout(2, _cube(BT, U, S))), 2)
+
+
+@gluon.jit
+def times(a, w):
+    """(BT, U)."""
+    return L.sum(a * w, 1)
 
 
 # ---------------------------------------------------------------------------------------------------- sums

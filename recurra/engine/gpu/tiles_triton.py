@@ -151,6 +151,42 @@ def take(place, number: constexpr, value, BT: constexpr, U: constexpr, S: conste
 
 
 @triton.jit
+def whole(
+    place,
+    across: constexpr,
+    down: constexpr,
+    wide: constexpr,
+    deep: constexpr,
+    BT: constexpr,
+    U: constexpr,
+    S: constexpr,
+):
+    k = L.arange(0, U)[None, :, None]
+    u = L.arange(0, U)[None, None, :]
+    return L.load(place + u * across + k * down, mask=(u < wide) & (k < deep), other=0.0).to(L.float32)
+
+
+@triton.jit
+def room(BT: constexpr, U: constexpr, S: constexpr):
+    return 0
+
+
+@triton.jit
+def lay(place, value, mask):
+    return L.where(mask, value, 0.0)
+
+
+@triton.jit
+def taken(place, value, BT: constexpr, U: constexpr, S: constexpr):
+    return value[:, :, None]
+
+
+@triton.jit
+def times(a, w):
+    return L.sum(a * w, 1)
+
+
+@triton.jit
 def across(value, mask, LARGEST: constexpr, BT: constexpr, U: constexpr, S: constexpr):
     if LARGEST:
         return L.max(L.where(mask, value, float("-inf")), 1)[:, None]
