@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from recurra.cli.guard import writing
 from recurra.cli.options import OUTPUT, Data, Json, Model
 
 
@@ -46,6 +47,7 @@ def _npz(path: Path, names: list[str], found) -> None:
     import numpy as np
 
     draft = path.with_name(f".{path.name}")
-    with draft.open("wb") as file:
-        np.savez(file, names=np.array(names), hidden=found)
-    os.replace(draft, path)
+    with writing(path):
+        with draft.open("wb") as file:
+            np.savez(file, names=np.array(names), hidden=found)
+        os.replace(draft, path)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from recurra.cli.guard import writing
 from recurra.cli.options import Model
 
 
@@ -27,6 +28,7 @@ def export(
         raise InputError("FILE.onnx", str(path), "a name that ends in .onnx")
     if not hasattr(held.estimator, "export"):
         raise InputError(str(model), f"a model to {held.task}", "one to classify or to regress")
-    held.estimator.export(path)
+    with writing(path):
+        held.estimator.export(path)
     size = path.stat().st_size
     show.aside().print(f"{show.place(path)}, {size / 1e3:,.0f} kB, checked in onnxruntime.", soft_wrap=True)

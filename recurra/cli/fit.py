@@ -151,6 +151,8 @@ def _prepared(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
     """The folder of the run: a new one, or the one an interrupted run of the same arguments left."""
     from recurra.errors import InputError
 
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder}", "a file", "the name of a folder, new or empty")
     run = folder / RUN
     note = run / "arguments.json"
     written = json.loads(json.dumps(arguments))

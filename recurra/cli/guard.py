@@ -5,6 +5,9 @@ import shlex
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -24,6 +27,8 @@ IN_FLAGS = {
     "its name, as id": "its name, with --id",
     "apart as id": "apart, with --id",
 }
+#: arguments of Python by the flags they are given with
+FLAGS = {name: f"--{name}" for name in ("task", "test", "cells", "storage")} | {"modules": "--import"}
 UNUSABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -68,17 +73,23 @@ def paragraph(error: BaseException) -> str:
         hint, known = _hint(error.expected)
         got = f"{error.got} is not known" if str(error.got).startswith("'") else error.got
         few = known.count(",") < FEW
-        return f"{error.argument}: {got}.{hint}" + (f" There are {known}." if few else "")
+        return f"{_flag(error)}: {got}.{hint}" + (f" There are {known}." if few else "")
     if isinstance(error, InputError):
         expected = error.expected
         for python, flag in IN_FLAGS.items():
             expected = expected.replace(python, flag)
-        return _sentence(f"{error.argument}: got {error.got}; expected {expected}")
+        if str(error.got).startswith("no such "):
+            return _sentence(f"{_flag(error)}: {error.got}; expected {expected}")
+        return _sentence(f"{_flag(error)}: got {error.got}; expected {expected}")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}." if error.filename else f"{error.strerror}."
     if isinstance(error, MemoryError):
         return str(error) or "There is not enough memory for this."
     return _sentence(str(error))
+
+
+def _flag(error: InputError) -> str:
+    return FLAGS.get(error.argument, error.argument)
 
 
 def _hint(expected: str) -> tuple[str, str]:
@@ -97,6 +108,17 @@ def _complain(text: str) -> None:
     from rich.text import Text
 
     Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), text), soft_wrap=not sys.stderr.isatty())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What goes wrong is told of the file that was asked for, not of the draft that was to become it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def on_terminate() -> None:

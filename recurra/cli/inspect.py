@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from recurra.cli.guard import writing
 from recurra.cli.options import OUTPUT, Data, Model
 
 
@@ -31,6 +32,6 @@ def inspect(
     settings = {name: value for name, value in held.estimator.get_params().items() if value is not None}
     title = f"{model.name}: {cell}, to {held.task}" if held.task != "language" else f"{model.name}: {cell}, a text"
     console = show.aside()
-    with console.status("Looking…"):
+    with console.status("Looking…"), writing(path):
         rc.report(network, seen, path, title=title, history=held.estimator.history_, settings=settings)
     console.print(f"The page is {show.place(path)}. Open it in a browser.", soft_wrap=True)

@@ -43,7 +43,8 @@ class Model:
 def load(folder: Path) -> Model:
     """A model of the command line, or one that Python's `estimator.save` wrote."""
     if not folder.is_dir():
-        raise storage.ModelFileError(str(folder), "no such folder", "a folder that `recurra fit` wrote")
+        found = "a file" if folder.exists() else "no such folder"
+        raise storage.ModelFileError(str(folder), found, "a folder that `recurra fit` wrote")
     config = storage.read_config(folder, tuple(TASKS.values()))
     task = next(task for task, kind in TASKS.items() if kind == config["kind"])
     kind: Any = estimator_kind(task)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from recurra.cli.guard import writing
 from recurra.cli.show import _plain, as_json
 from recurra.errors import UnknownNameError
 
@@ -28,8 +29,9 @@ def put(columns: dict[str, Any], path: Path | None, as_json_text: bool = False) 
         as_json(rows_of(columns)) if as_json_text else _csv(columns, ",", sys.stdout)
         return
     draft = path.with_name(f".{path.name}")
-    _write(columns, draft, path.suffix.lower())
-    os.replace(draft, path)
+    with writing(path):
+        _write(columns, draft, path.suffix.lower())
+        os.replace(draft, path)
 
 
 def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:

@@ -98,11 +98,11 @@ def test_a_run_that_never_began_leaves_nothing(recurra):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("fit", "none.csv"), "none.csv: got no such file; expected a file that exists."),
+        (("fit", "none.csv"), "none.csv: no such file; expected a file or folder that exists."),
         (("fit", "moves.csv", "--target", "activty"), "moves.csv has no column 'activty'. Did you mean 'activity'?"),
         (("fit", "moves.csv", "--target", "activty"), "Its columns are activity, ax, ay, recording, t."),
         (("fit", "moves.csv", "--cell", "lstmm"), "cell: 'lstmm' is not known. Did you mean 'lstm'?"),
-        (("fit", "moves.csv", "--task", "clasify"), "task: 'clasify' is not known. Did you mean 'classify'?"),
+        (("fit", "moves.csv", "--task", "clasify"), "--task: 'clasify' is not known. Did you mean 'classify'?"),
         (("fit", "moves.csv", "--set", "poool=last"), "poool: no option of SequenceClassifier. Did you mean 'pool'?"),
         (("fit", "moves.csv", "--set", "pool"), "--set: got 'pool'; expected name=value."),
         (("fit", "moves.csv", "--lr", "0"), "--lr: got 0.0; expected greater than 0."),
@@ -120,6 +120,8 @@ def test_a_run_that_never_began_leaves_nothing(recurra):
         ),
         (("fit", "mixed.csv"), "a sequence together; or --sort."),
         (("fit", "gap.csv"), "column 'x': got nothing; expected a value; or --missing drop, or --missing fill."),
+        (("fit", "moves.csv", "--test", "2"), "--test: got 2; expected a share from 0 to below 1, or a file."),
+        (("fit", "moves.csv", "--out", "two.csv"), "--out two.csv: got a file; expected the name of a folder, new or"),
         (("fit", "moves.csv", "--settings", "none.toml"), "none.toml: no such file or directory."),
     ],
 )

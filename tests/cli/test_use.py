@@ -95,11 +95,14 @@ class TestPredict:
                 "--horizon: got 3; expected no such thing for a model to classify.",
             ),
             (("regress", "size.csv", "--proba"), "--proba: got given; expected a model of classes or tags"),
-            (("nothing", "moves.csv"), "nothing: got no such folder; expected a folder that `recurra fit` wrote."),
+            (("moves.csv", "classify"), "moves.csv: got a file; expected a folder that `recurra fit` wrote."),
+            (("classify", "moves.csv", "-o", "folder.csv"), "folder.csv: is a directory."),
+            (("nothing", "moves.csv"), "nothing: no such folder; expected a folder that `recurra fit` wrote."),
         ],
     )
     def test_errors(self, recurra, models, words, said):
         model, data, *rest = words
+        (recurra.folder / "folder.csv").mkdir()
         result = recurra("predict", models / model, models / data, *rest)
         assert result.exit_code == 2
         assert said in " ".join(result.stderr.split())

@@ -273,6 +273,14 @@ def test_two_columns_of_the_same_name(table):
     assert refused(FormatError, table("a,b,a\n1,2,3\n")).column == "a"
 
 
+@pytest.mark.parametrize(("first", "second", "line"), [("one", "3", 2), ("1", "three", 3)])
+def test_a_word_in_a_column_of_numbers_has_a_line(table, first, second, line):
+    path = table(f"id,x,z\na,{first},2\na,{second},4\nb,5,6\n")
+    error = refused(FormatError, path, features=("x", "z"))
+    assert (error.line, error.column) == (line, "x")
+    assert "expected a number" in str(error)
+
+
 def test_a_series_of_one_row(table):
     refused(FormatError, table("unique_id,y\na,1\nb,2\nb,3\n"))
 

@@ -15,15 +15,17 @@ from recurra.data.readers.labels import UNKNOWN, Encoder, classes_of, vocabulary
 from recurra.data.readers.layout import Layout
 from recurra.data.readers.rewrite import fill
 from recurra.data.readers.sources import Source
-from recurra.data.readers.survey import Place
+from recurra.data.readers.survey import Place, strings
 from recurra.data.sequences import SequenceSet, Task
 from recurra.data.stores import Store
 from recurra.errors import ShapeError
+from recurra.numerals import is_number
 
 
 def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str | Path, place: Place) -> SequenceSet:
     """One row, one sequence. A gap inside a list counts as missing; "drop" leaves the sequence out."""
     features = layout.features or ()
+    _refuse_mixtures(source, features, kinds, file, place)
     tokens = len(features) == 1 and _holds_text(source.schema.field(features[0]).type)
     scan = _Scan(layout, file, place, tokens)
     for batch in source.scan([*features, *_targets(layout), *([layout.id] if layout.id else [])]):
@@ -38,6 +40,23 @@ def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str
         inputs = Lists(source, features, filled=layout.missing == "fill")
     result = _with_targets(source, layout, kinds, scan, inputs, lengths, about, file)
     return result if not scan.gaps else result.select([i for i in range(len(result)) if i not in scan.gaps])
+
+
+def _refuse_mixtures(
+    source: Source, features: tuple[str, ...], kinds: dict[str, str], file: str | Path, place: Place
+) -> None:
+    """Beside other columns, one of text is one of numbers with a slip in it; and lists stand beside lists alone."""
+    if len(features) == 1:
+        return
+    row, texts = 0, [name for name in features if kinds[name] == "text"]
+    for batch in source.scan(texts) if texts else ():
+        for name in texts:
+            for k, text in enumerate(strings(batch.column(name)).to_pylist()):
+                if text is not None and not is_number(text):
+                    raise FormatError(file, repr(text), "a number", place(row + k), name)
+        row += batch.num_rows
+    if single := [name for name in features if kinds[name] != "list"]:
+        raise FormatError(file, f"{kinds[single[0]]} beside columns of lists", "lists, as there", column=single[0])
 
 
 class _Scan:

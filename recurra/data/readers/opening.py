@@ -20,7 +20,7 @@ def existing(path: str | Path) -> Path:
     """The path, when there is a file or a folder with something in it."""
     path = Path(path)
     if not path.exists():
-        raise DataError(path, "no such file", "a file that exists")
+        raise DataError(path, "no such file", "a file or folder that exists")
     if path.is_file() and path.stat().st_size == 0:
         raise EmptyFileError(path, "an empty file", "a file with data")
     return path
