@@ -208,44 +208,40 @@ class Recurrent(nn.Module):
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Streaming: one step of `(B, D)` or `(D,)`."""
+        hooked = self.__dict__["_forward_hooks"] or self.__dict__["_forward_pre_hooks"]
+        if not hooked and (quick := self._quick(step, x, state)) is not None:
+            return quick
         if self.bidirectional:
             raise OptionError(
                 "step", "a bidirectional layer", "a layer that reads forwards; the future is not known yet"
             )
         if not isinstance(x, Tensor) or x.dim() not in (1, 2):
             raise ShapeError("x", shape_of(x), f"one step, (B, {self.input_size}) or ({self.input_size},)")
-        if (quick := self._quick_step(x, state)) is not None:
-            return quick
         time = 1 if self.batch_first and x.dim() == 2 else 0
         y, state = self(x.unsqueeze(time), state)
         return y.squeeze(time), state
-
-    def _quick_step(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        """The step of a single layer without gradients; None where only the general way will do."""
-        if torch.is_grad_enabled() or x.dim() != 2 or self._forward_hooks or self._forward_pre_hooks:
-            return None
-        return self._quick(step, x, state)
 
     def _quick_pass(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
         """A batch through a single layer; None where only the general way will do."""
         if torch.compiler.is_compiling() or (self.checkpoint and torch.is_grad_enabled()):
             return None
-        if type(x) is not Tensor or x.dim() != 3 or self.bidirectional:
+        if type(x) is not Tensor or x.dim() != 3:
             return None
         done = self._quick(straight, x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done
 
-    def _quick(self, way: Callable[..., Any], x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        if self.num_layers > 1 or self.initial == "carried" or x.is_nested or x.shape[-1] != self.input_size:
+    def _quick(self, way: Callable[..., Any], x: Any, state: Any) -> tuple[Tensor, Any] | None:
+        """What a short way gives for a single layer; None where only the general way will do."""
+        own = self.__dict__  # where an attribute of a module is found sooner
+        if own["bidirectional"] or own["num_layers"] > 1 or own["initial"] == "carried":
             return None
         given = (state,) if isinstance(state, Tensor) else state
         if given is not None and not isinstance(given, (tuple, list)):
             return None
-        done = way(self._modules["cells"]._modules["0"], x, given)  # pyrefly: ignore  (what cells[0] finds, sooner)
+        done = way(own["_modules"]["cells"]._modules["0"], x, given)  # pyrefly: ignore
         if done is None:
             return None
-        y, states = done
-        return y, (tuple(states) if len(states) > 1 else states[0])
+        return done if len(done[1]) > 1 else (done[0], done[1][0])
 
     def _run(
         self, x: Tensor, states: States, lengths: Tensor | None, resets: Tensor | None, keep_trace: bool

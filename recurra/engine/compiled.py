@@ -6,11 +6,13 @@ of a ragged batch are gathered on entry and scattered on exit, so every shape ou
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _len_torch_dispatch_stack
+from torch.compiler import is_compiling
 from torch.nn import Parameter
 
 from . import workspace
@@ -329,8 +331,10 @@ def _forward(x: Tensor) -> Callable[..., list[Tensor]]:
     return _scan_on_gpu if x.is_cuda else functools.partial(_scan, padded=False)
 
 
-def watched(tensors: Sequence[Tensor]) -> bool:
+def watched(tensors: Iterable[Tensor]) -> bool:
     """Whether somebody looks at operations by name: a compiler, a mode, a tensor of another kind."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or looked_at():
-        return True
-    return any(type(t) is not Tensor and type(t) is not Parameter for t in tensors)
+    seen = is_compiling() or _len_torch_dispatch_stack() > 0 or looked_at()
+    return seen or not _PLAIN.issuperset(map(type, tensors))
+
+
+_PLAIN = {Tensor, Parameter}

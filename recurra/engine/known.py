@@ -5,9 +5,9 @@ attribute set on which the step may branch. All of that is seen; what is written
 """
 
 from collections.abc import Iterator
-from operator import eq, is_
+from operator import getitem, is_, itemgetter
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -15,56 +15,52 @@ from torch import Tensor, nn
 from ..cell import Cell
 from .trace import plain_attributes
 
-_KNOWN: WeakKeyDictionary[Cell, "Known"] = WeakKeyDictionary()
+_KNOWN: dict[ref[Cell], "Known"] = {}  # of cells that are alive; asked sooner than a WeakKeyDictionary
 
 
 class Known:
     """The parts of a cell, and what was found out about them."""
 
     def __init__(self, cell: Cell):
-        self.parts = _Parts([*_modules(cell), *_tensors(cell)])
-        self.attributes = len(vars(cell))
+        found = [*_modules(cell), *_tensors(cell)]
+        # Modules and tensors, the dictionaries they are in and their names there: lists, to be looked over by no loop
+        # in Python.
+        self.places, self.names, self.parts = [list(column) for column in zip(*found, strict=True)]
         plain = plain_attributes(cell)
-        self.plain_names, self.plain_values = list(plain), list(plain.values())
+        self.plain_of, self.plain, self.attributes = itemgetter(*plain), tuple(plain.values()), len(vars(cell))
         self.modifiers = cell.modifiers._modules
         self.modifiers_known = len(self.modifiers)
-        self.first = next((part for part in self.parts.parts if isinstance(part, Tensor)), torch.empty(0))
+        self.first = next((part for part in self.parts if isinstance(part, Tensor)), torch.empty(0))
         self.dtype, self.device = self.first.dtype, self.first.device
-        self.hooks = [hooks for part in self.parts.parts if isinstance(part, nn.Module) for hooks in _hooks(part)]
+        self.hooks = [hooks for part in self.parts if isinstance(part, nn.Module) for hooks in _hooks(part)]
         self.hooked = any(self.hooks)  # somebody is called whenever a part is
-        found: dict[str, Tensor] = {}
-        self.weights = found if _collect(cell, "", found) else None  # none where some are derived from others
+        weights: dict[str, Tensor] = {}
+        self.weights = weights if _collect(cell, "", weights) else None  # none where some are derived from others
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
         self.straight: dict[Any, Any] = {}  # what runs a whole batch
         self.streams: dict[Any, Any] = {}  # prepared steps
 
     def holds(self, cell: Cell) -> bool:
         """Whether the cell is still made of these parts."""
-        if not self.parts.are_in_place() or len(self.modifiers) != self.modifiers_known:
-            return False
         own = cell.__dict__
-        if len(own) != self.attributes or not all(map(eq, map(own.get, self.plain_names), self.plain_values)):
+        try:
+            return (
+                all(map(is_, map(getitem, self.places, self.names), self.parts))
+                and len(own) == self.attributes
+                and self.plain_of(own) == self.plain
+                and len(self.modifiers) == self.modifiers_known
+                and any(self.hooks) is self.hooked
+                and self.first.dtype is self.dtype
+                and self.first.device == self.device  # they move together
+            )
+        except KeyError:  # one is gone
             return False
-        if any(self.hooks) != self.hooked:
-            return False
-        return self.first.dtype is self.dtype and self.first.device == self.device  # they move together
-
-
-class _Parts:
-    """Modules and tensors, the dictionaries they are in and their names there, each in a list of its own: looked over
-    without a loop in Python, at every call."""
-
-    def __init__(self, found: list[tuple[dict, str, Any]]):
-        self.places, self.names, self.parts = [list(column) for column in zip(*found, strict=True)] or [[], [], []]
-
-    def are_in_place(self) -> bool:
-        return all(map(is_, map(dict.get, self.places, self.names), self.parts))
 
 
 def known(cell: Cell) -> Known:
-    found = _KNOWN.get(cell)
+    found = _KNOWN.get(ref(cell))
     if found is None or not found.holds(cell):
-        found = _KNOWN[cell] = Known(cell)
+        found = _KNOWN[ref(cell, _KNOWN.pop)] = Known(cell)
     return found
 
 

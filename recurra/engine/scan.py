@@ -7,9 +7,12 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 from torch import Tensor
+from torch._C import _is_any_autocast_enabled, _is_tracing
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from ..cell import Cell, registry
@@ -138,14 +141,15 @@ def _has_gluon() -> bool:
 
 
 def transformed() -> bool:
-    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
-def must_be_seen(x: Tensor) -> bool:
+def must_be_seen(tensors: Sequence[Tensor]) -> bool:
     """Whether somebody looks at the operations one by one, so that no short way may be taken."""
-    if compiled.watched((x,)):
-        return True
-    return torch.is_autocast_enabled(x.device.type) or torch.jit.is_tracing() or transformed()
+    return compiled.watched(tensors) or _is_any_autocast_enabled() or _is_tracing() or transformed()
+
+
+KIND = attrgetter("dtype", "device", "shape")  # what a tensor has to be like
 
 
 # ---------------------------------------------------------------------------------------------------- plans

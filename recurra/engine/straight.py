@@ -14,18 +14,18 @@ from . import build, compiled
 from .cpu import Compiled
 from .known import Known, known
 from .layout import dense
-from .scan import ON_CUDA, _has_gluon, _planned, _setting, must_be_seen
-from .stream import suit
+from .scan import KIND, ON_CUDA, _has_gluon, _planned, _setting, must_be_seen
 
 SERVED = {"cpu": {torch.float32, torch.float64}, "cuda": ON_CUDA}
 
 
-def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, list[Tensor]] | None:
+def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]] | None:
     """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
     way will do."""
-    if x.dtype not in SERVED.get(x.device.type, ()) or must_be_seen(x) or 0 in x.shape:
+    given = (x,) if states is None else (x, *states)
+    if x.dtype not in SERVED.get(x.device.type, ()) or x.is_nested or 0 in x.shape or must_be_seen(given):
         return None
-    if states is not None and not suit(states, [(1, x.shape[1], spec.size) for spec in cell.carried], x):
+    if x.shape[2] != cell.input_size or not (states is None or _suit(states, cell, x)):
         return None
     start = cell.initial_state(x.shape[1], x) if states is None else [state[0] for state in states]
     found = _found(known(cell), cell, x, start)
@@ -42,7 +42,12 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
         y, *finals = compiled.scan(key, x, list(start), [], weights, None)
     else:
         return None
-    return y, [final[None] for final in finals[: len(start)]]
+    return y, tuple(final[None] for final in finals[: len(start)])
+
+
+def _suit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
+    """Whether given states are what they should be."""
+    return list(map(KIND, states)) == [(x.dtype, x.device, (1, x.shape[1], spec.size)) for spec in cell.carried]
 
 
 _KIND, _TRAINED = attrgetter("dtype", "device"), attrgetter("requires_grad")
