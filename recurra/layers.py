@@ -225,7 +225,7 @@ class Recurrent(nn.Module):
         """A batch through a single layer; None where only the general way will do."""
         if torch.compiler.is_compiling() or (self.checkpoint and torch.is_grad_enabled()):
             return None
-        if type(x) is not Tensor or x.dim() != 3:
+        if type(x) is not Tensor or x.is_nested or x.dim() != 3:
             return None
         done = self._quick(straight, x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done

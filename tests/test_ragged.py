@@ -168,8 +168,9 @@ def test_gradients_reach_packed_data():
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")  # torch's word to whoever makes one
 @pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_nested_tensors_give_nested_tensors(layout, batch_first):
-    layer = Case("lstm").layer(bidirectional=True, batch_first=batch_first)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_nested_tensors_give_nested_tensors(layout, batch_first, bidirectional):
+    layer = Case("lstm").layer(bidirectional=bidirectional, batch_first=batch_first)
     parts = [part.requires_grad_() for part in sequences()]
     y, state = layer(torch.nested.as_nested_tensor(parts, layout=layout))
     assert y.is_nested

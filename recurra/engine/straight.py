@@ -23,7 +23,7 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
     way will do."""
     given = (x,) if states is None else (x, *states)
-    if x.dtype not in SERVED.get(x.device.type, ()) or x.is_nested or 0 in x.shape or must_be_seen(given):
+    if x.dtype not in SERVED.get(x.device.type, ()) or 0 in x.shape or must_be_seen(given):
         return None
     if x.shape[2] != cell.input_size or not (states is None or _suit(states, cell, x)):
         return None
