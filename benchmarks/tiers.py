@@ -1,6 +1,6 @@
-"""One kernel for all steps against products and a kernel at each step, on a CUDA device, with cuDNN beside them.
+"""One kernel for all steps, its programs alone or together, and products and a kernel at each step; cuDNN beside them.
 
-python benchmarks/tiers.py            # prints the table; `recurra/engine/gpu/tiers.py` chooses by what it shows
+python benchmarks/tiers.py            # prints the table; `recurra/engine/gpu` chooses by what it shows
 """
 
 import torch
@@ -11,6 +11,10 @@ import recurra as rc
 from recurra.engine.gpu import tiers
 
 SIZES = (
+    (512, 64, 32, 32),
+    (512, 64, 64, 64),
+    (512, 256, 64, 64),
+    (512, 64, 128, 128),
     (128, 128, 1024, 1024),
     (64, 1, 2048, 2048),
     (64, 16, 2048, 2048),
@@ -18,6 +22,7 @@ SIZES = (
     (64, 256, 2048, 2048),
     (32, 64, 4096, 4096),
 )
+SMALL = SIZES[:4]  # where a program may have a row to itself
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -51,7 +56,7 @@ def main() -> None:
         for name, peer in CELLS.items():
             with torch.device("cuda"):
                 module = rc.layer(name, inputs, units).to(torch.bfloat16)
-            for way in ("together", "by steps"):
+            for way in ("alone", "together") if size in SMALL else ("together", "by steps"):
                 with tiers.only(way):
                     forward, training = timed(module, x)
                 wrong = error(module, x[:5], way)

@@ -26,6 +26,7 @@ FAR, NEAR = 20, 128  # what a processor reads of the card's memory when all of t
 TRIP, CHAIN = 700, 33  # to memory and back; a product that waits for the one before
 STAGE, NUMBER = 2400, 250  # what is always there; what is left to do for each number of a thread
 WARP = 30  # what each warp adds where all of them meet
+SPLIT = 2  # for each weight of a thread that is multiplied in three parts
 CROWD = 4_000_000  # bytes from which on it pays to look for heralds
 STAGE_ALONE, LANE, OPERAND, WEIGHT = 500, 70, 3, 1 / 110  # of a program alone; an operand's by the column
 
@@ -147,6 +148,7 @@ def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors
         total += _read(shape, group, size, batch, processors) / (FAR * processors)
         total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / NEAR  # shares meeting
         total += _held(group) * shape.columns * size / NEAR if shape.weights == "shared" else 0
+        total += SPLIT * _held(group) * shape.columns / (32 * shape.warps) if size == 4 else 0
     return total * shape.passes(batch, processors)
 
 
