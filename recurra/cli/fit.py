@@ -139,7 +139,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
     show.measures(measures, question.metric, console)
     console.print(f"\nThe model is in {show.place(folder)}. Next:", soft_wrap=True)
-    for line in _next(question.task, folder, source):
+    for line in _next(question, folder, source):
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
@@ -204,8 +204,9 @@ def _summary(folder, question, cell, count, estimator, seconds, measures) -> dic
     }
 
 
-def _next(task: str, folder: Path, source: str) -> list[str]:
+def _next(question: Any, folder: Path, source: str) -> list[str]:
     name, data = shlex.quote(str(folder)), shlex.quote(source)
-    if task == "language":
-        return [f'recurra generate {name} "Once"', f"recurra inspect {name} {data}"]
+    if question.task == "language":
+        first = shlex.join(question.train[0].split(maxsplit=1)[:1])  # a word whose letters the model knows
+        return [f"recurra generate {name} {first}", f"recurra inspect {name} {data}"]
     return [f"recurra predict {name} {data} -o answers.csv", f"recurra inspect {name} {data}"]

@@ -10,7 +10,7 @@ from recurra.cli.options import Model
 
 def generate(
     model: Model,
-    prompt: Annotated[str, typer.Argument(help="What the text begins with.")] = "",
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the text begins with.")] = "",
     length: Annotated[int, typer.Option("--length", "-n", min=1, help="Characters (or words) to write.")] = 400,
     temperature: Annotated[float, typer.Option(help="Below 1 more certain, above 1 more daring.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(min=1, help="Only the k likeliest.")] = None,

@@ -22,7 +22,7 @@ class Parts:
     """The parts of a table's columns.
 
     `form`: "long", a row is a step; "wide", a row is a sequence and every column of numbers one of its steps;
-    "nested", a row is a sequence, its steps in lists or in a text.
+    "nested", a row is a sequence, its steps in lists or in a text. `unread`: columns that could not be inputs.
     """
 
     task: str
@@ -32,6 +32,7 @@ class Parts:
     target: str | None = None
     inputs: tuple[str, ...] = ()
     form: str = "long"
+    unread: tuple[str, ...] = ()
 
 
 def parts_of(
@@ -66,15 +67,16 @@ def parts_of(
         else _task(table, path, target, kinds[target], id, because, _first_text(rest, target))
     )
     features = tuple(inputs) if inputs else _features(found, _without(rest, target))
+    unread = () if inputs or found not in ("classify", "regress") else tuple(_without(rest, target, *features))
     if found == "tag" and id is None:
         raise FormatError(path, "no column that tells sentences apart", "its name, as id")
     if found in ("classify", "regress") and id is None and time is None and len(features) > 2:
-        return Parts(found, why, None, None, target, features, "wide")
+        return Parts(found, why, None, None, target, features, "wide", unread)
     if found in ("classify", "regress"):
         _check_whole(table, path, found, target, id)
     if not features and found != "forecast":
         raise FormatError(path, f"the columns {', '.join(kinds)}", f"a column of numbers beside {target!r} as input")
-    return Parts(found, why, id, time, target, features)
+    return Parts(found, why, id, time, target, features, unread=unread)
 
 
 def _check_whole(table: pa.Table, path: Path, task: str, target: str, id: str | None) -> None:

@@ -56,7 +56,7 @@ def from_columns(asked: Asked, parts: Parts) -> Question:
     reading = {"format": asked.format, **_columns(parts), **asked.cleaning}
     if parts.form == "nested":
         return _question(asked, *_by_content(asked, reading))
-    return _question(asked, reading, parts.why)
+    return _question(asked, reading, parts.why, parts.unread)
 
 
 def alone(asked: Asked) -> Question:
@@ -64,7 +64,7 @@ def alone(asked: Asked) -> Question:
     return _question(asked, *_by_content(asked, {"task": asked.task, "format": asked.format}))
 
 
-def _question(asked: Asked, reading: dict[str, Any], why: str) -> Question:
+def _question(asked: Asked, reading: dict[str, Any], why: str, unread: tuple[str, ...] = ()) -> Question:
     items, task = read_items(asked.path, reading), reading["task"]
     if items.y is None:
         raise FormatError(asked.path, "sequences without a target", "one class or number for each sequence")
@@ -74,7 +74,7 @@ def _question(asked: Asked, reading: dict[str, Any], why: str) -> Question:
     train, check, how = _split(items, task, reading, asked.test, asked.seed)
     facts = (asked.file, *_facts(task, why, train, check, how, reading.get("inputs", ())))
     metric, options = "accuracy" if task == "classify" else "mae", {"random_state": asked.seed}
-    return Question(task, asked.source, train, check, metric, _with_columns(facts, reading), options, reading)
+    return Question(task, asked.source, train, check, metric, _with_columns(facts, reading, unread), options, reading)
 
 
 def _by_content(asked: Asked, reading: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -229,7 +229,7 @@ def _split(items: Items, task: str, reading: dict[str, Any], test: Any, seed: in
 def _facts(task: str, why: str, train: Any, test: Any, how: str, names: Any) -> tuple[tuple[str, str], ...]:
     lengths = [len(x) for x in train[0]]
     steps = f"{min(lengths)} to {max(lengths)}" if min(lengths) < max(lengths) else str(lengths[0])
-    held = f"{len(test[0])} to test on ({how})" if test else "none held out"
+    held = f"{len(test[0]):,} to test on ({how})" if test else "none held out"
     width = train[0][0].shape[1]
     listed = f": {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names and len(names) == width else ""
     facts = [
@@ -248,9 +248,12 @@ def _facts(task: str, why: str, train: Any, test: Any, how: str, names: Any) -> 
     return tuple(facts)
 
 
-def _with_columns(facts: tuple[tuple[str, str], ...], reading: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _with_columns(
+    facts: tuple[tuple[str, str], ...], reading: dict[str, Any], unread: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
     parts = {key: reading[key] for key in ("id", "time", "target") if reading.get(key)}
     if not parts:
         return facts
     shown = ", ".join(f"{name} {column!r}" for name, column in parts.items())
+    shown += f"; not read, since not numbers: {', '.join(unread)}" if unread else ""
     return (facts[0], facts[1], ("columns", shown), *facts[2:])

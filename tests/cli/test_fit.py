@@ -87,6 +87,14 @@ def test_the_same_command_gives_the_same_model(recurra):
     assert one == same
 
 
+def test_what_is_proposed_next_can_be_typed(recurra):
+    files.poem(recurra.folder / "poem.txt")
+    said = recurra.good("fit", "poem.txt", "--epochs", 1, "--hidden-size", 3, "--set", "batch_size=2", "-o", "m").stderr
+    proposed = [line.split()[1:] for line in said.splitlines() if line.startswith("  recurra ")]
+    assert [words[0] for words in proposed] == ["generate", "inspect"]
+    assert recurra.good(*proposed[0], "-n", 5).stdout.startswith("the")
+
+
 def test_a_run_that_never_began_leaves_nothing(recurra):
     files.recordings(recurra.folder / "moves.csv")
     result = recurra("fit", "moves.csv", "--set", "pool=lastt", "-o", "m")

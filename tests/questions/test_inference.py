@@ -159,6 +159,13 @@ def test_whole_sequences_in_lists(tmp_path):
     assert question.train[1].tolist() == ["a", "b"] * 5
 
 
+def test_columns_that_are_no_numbers_are_told_as_not_read(tmp_path):
+    rows = [[k // 4, k, "yes" if k % 3 else "no", "ab"[k // 4 % 2]] for k in range(48)]
+    question = ask(files.write_rows(tmp_path / "x.csv", ["id", "a", "remark", "label"], rows))
+    assert facts(question)["columns"] == "id 'id', target 'label'; not read, since not numbers: remark"
+    assert facts(question)["steps"] == "4 a sequence, 1 number a step: a"
+
+
 def test_a_row_may_be_a_sequence_and_its_columns_the_steps(tmp_path):
     rows = [["ab"[k % 2], *(k + t for t in range(5))] for k in range(10)]
     path = files.write_rows(tmp_path / "wide.csv", ["label", *(f"t{t}" for t in range(5))], rows)
@@ -361,7 +368,7 @@ def _rows(path) -> list[list[str]]:
     ("file", "options", "task", "said"),
     [
         ("uea/BasicMotions", {}, "classify", "40 to learn from, 40 to test on (of BasicMotions_TEST.ts)"),
-        ("uea/ItalyPowerDemand/ItalyPowerDemand_TRAIN.ts", {}, "classify", "67 to learn from, 1029 to test on"),
+        ("uea/ItalyPowerDemand/ItalyPowerDemand_TRAIN.ts", {}, "classify", "67 to learn from, 1,029 to test on"),
         ("ett/ETTh1.csv", {"target": "OT"}, "forecast", "1, 17,420 steps; a step is an hour"),
         ("sunspots/sunspots.csv", {}, "forecast", "time 'YEAR', target 'SUNACTIVITY'"),
         ("sunspots/sunspots_monthly.dat", {}, "forecast", "a step is a month"),
