@@ -25,6 +25,7 @@ from . import init
 from .errors import InputError, OptionError, UnknownNameError
 
 TIME = "t"
+KNOWN = "_known"  # the attribute of a cell where the engine keeps what it knows of it
 
 
 @dataclass(frozen=True)
@@ -288,6 +289,10 @@ class Cell(nn.Module):
         """Names of the keyword-only arguments of `step`."""
         parameters = inspect.signature(cls.step).parameters.values()
         return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes into copies and files: not what the engine knows of this cell."""
+        return {name: value for name, value in self.__dict__.items() if name != KNOWN}
 
     # ------------------------------------------------------------------------------------------ conveniences
 

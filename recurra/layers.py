@@ -104,7 +104,8 @@ class Recurrent(nn.Module):
         self.cells = nn.ModuleList(self._build())
         self.output_size = self._widths_out()[-1] if depth != "graves" else sum(self._widths_out())
         self.remembered: States | None = None  # with initial="carried": the state after the previous call
-        self.to(device=device, dtype=dtype)
+        if device is not None or dtype is not None:  # fake tensors cannot be put in place of themselves
+            self.to(device=device, dtype=dtype)
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -235,8 +236,9 @@ class Recurrent(nn.Module):
         own = self.__dict__  # where an attribute of a module is found sooner
         if own["bidirectional"] or own["num_layers"] > 1 or own["initial"] == "carried":
             return None
-        given = (state,) if isinstance(state, Tensor) else state
-        if given is not None and not isinstance(given, (tuple, list)):
+        alone = isinstance(state, Tensor)
+        given = (state,) if alone else state
+        if given is not None and (not isinstance(given, (tuple, list)) or alone is not (len(given) == 1)):
             return None
         done = way(own["_modules"]["cells"]._modules["0"], x, given)  # pyrefly: ignore
         if done is None:

@@ -74,7 +74,7 @@ class Zoneout(Modifier):
                 change = edit.call(aten.sub.Tensor, new, old)
                 change.meta[OUTSIDE] = True
                 share = edit.call(
-                    aten.mul.Tensor, edit.call(aten.mul.Tensor, change, moves), 1.0 - self._rate(state.name)
+                    aten.mul.Tensor, edit.call(aten.mul.Tensor, change, moves), 1.0 - cell.masks[mask].rate
                 )
                 edit.replace_output(new, edit.call(aten.add.Tensor, old, share))
         return edit.finish()

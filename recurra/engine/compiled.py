@@ -7,6 +7,7 @@ of a ragged batch are gathered on entry and scattered on exit, so every shape ou
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -24,6 +25,16 @@ from .replay import replay
 MANY = 1 << 20  # rows whose order is worked out each time: it takes memory
 
 PLANS: dict[str, Any] = {}  # Compiled, or the GPU's OnGpu: the same names
+_BY_NAME = SimpleNamespace()  # the same plans. torch.compile looks at a dictionary once, and plans come while it works
+
+
+def remember(key: str, plan: Any) -> None:
+    PLANS[key] = plan
+    setattr(_BY_NAME, key, plan)
+
+
+def plan_of(key: str) -> Any:
+    return getattr(_BY_NAME, key)
 
 
 class _Rows:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import ShapeError
 from . import build, workspace
 from .layout import Layout, Table
 from .nodes import Matrix
@@ -120,6 +121,7 @@ class Kernel:
         self.work = self.schedule.multiplications()
         taken = {v.weight: None for v in tables.vectors} | {m.weight: None for m in self.schedule.matrices()}
         self._used, self._packed = tuple(taken), dict[tuple[int, Split], Packed]()
+        self._shapes: dict[str, torch.Size] = {}  # of the weights, when they were first packed
         dense = [
             at + i
             for at, (_, n) in zip(self.sum_offsets.tolist(), self.schedule.sums, strict=False)
@@ -196,6 +198,7 @@ class Kernel:
         return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(used), threads)
 
     def _pack(self, weights: Mapping[str, Tensor], split: Split) -> "Packed":
+        self._check_shapes(weights)
         tiles = self._tiles(split)
         outs, packs, alive = [], (_Pack * max(1, len(self.tables.packs)))(), []
         for i, lanes in enumerate(self.tables.packs):
@@ -218,6 +221,13 @@ class Kernel:
             _listed(outs),
             _listed(vectors),
         )
+
+    def _check_shapes(self, weights: Mapping[str, Tensor]) -> None:
+        """`.data` may be set to something else; beyond its end there would be other people's numbers."""
+        for name, shape in self._shapes.items():
+            if weights[name].shape != shape:
+                raise ShapeError(name, f"shape {tuple(weights[name].shape)}", f"{tuple(shape)}, as when it was planned")
+        self._shapes = self._shapes or {name: weights[name].shape for name in self._used}
 
     def _vectors(self, weights: Mapping[str, Tensor]) -> list[Tensor]:
         widths = [v.rows[1] - v.rows[0] for v in self.tables.vectors]

@@ -1,9 +1,12 @@
 """What a cell is made of: found once, and looked over at every call, which takes far less time than finding it again.
 
-A cell may change between two calls: a weight or a module is replaced, a bias dropped, a hook put on a part, a plain
+A cell may change between two calls: a weight or a module is replaced, a bias dropped, a hook put on a part, an
 attribute set on which the step may branch. All of that is seen; what is written into a weight is not looked for here.
+
+What is known goes with the cell, so that both can be let go of together, whatever its hooks and attributes hold.
 """
 
+import copy
 from collections.abc import Iterator
 from operator import getitem, is_, itemgetter
 from typing import Any
@@ -11,31 +14,41 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
-from ..cell import Cell
-from .trace import plain_attributes
+from ..cell import KNOWN, Affine, Cell
 
-_KNOWN: dict[ref[Cell], "Known"] = {}  # of cells that are alive; asked sooner than a WeakKeyDictionary
+_OF_EVERY_MODULE = set(vars(nn.Module())) - {"training"}
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential, nn.ParameterList, nn.ParameterDict)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS_ON_ALL = [getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS]
 
 
 class Known:
     """The parts of a cell, and what was found out about them."""
 
     def __init__(self, cell: Cell):
+        self.owner = ref(cell)  # torch copies the attributes of a module, this among them, to replicas of it
         found = [*_modules(cell), *_tensors(cell)]
         # Modules and tensors, the dictionaries they are in and their names there: lists, to be looked over by no loop
         # in Python.
         self.places, self.names, self.parts = [list(column) for column in zip(*found, strict=True)]
-        plain = plain_attributes(cell)
-        self.plain_of, self.plain, self.attributes = itemgetter(*plain), tuple(plain.values()), len(vars(cell))
+        self.tensors = [part for part in self.parts if isinstance(part, Tensor)]
+        self.settings, *others = [_Settings(module) for module in (cell, *_with_settings(self.parts))]
+        self.others, self.attributes = others, len(vars(cell))
         self.modifiers = cell.modifiers._modules
         self.modifiers_known = len(self.modifiers)
-        self.first = next((part for part in self.parts if isinstance(part, Tensor)), torch.empty(0))
+        self.first = next(iter(self.tensors), torch.empty(0))
         self.dtype, self.device = self.first.dtype, self.first.device
-        self.hooks = [hooks for part in self.parts if isinstance(part, nn.Module) for hooks in _hooks(part)]
+        modules = [part for part in self.parts if isinstance(part, nn.Module)]
+        self.hooks = [getattr(module, hooks) for module in modules for hooks in _HOOKS] + _HOOKS_ON_ALL
         self.hooked = any(self.hooks)  # somebody is called whenever a part is
+        kinds = [(part.dtype, part.device, part.shape) if isinstance(part, Tensor) else part for part in self.parts]
+        settings = [part.values for part in (self.settings, *self.others)]
+        self.form = kinds, self.names, settings, self.hooked  # all but the tensors themselves, as they are now
         weights: dict[str, Tensor] = {}
         self.weights = weights if _collect(cell, "", weights) else None  # none where some are derived from others
+        self.notes: dict[Any, Any] = {}  # what the equations tell, whatever the numbers are
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
         self.straight: dict[Any, Any] = {}  # what runs a whole batch
         self.streams: dict[Any, Any] = {}  # prepared steps
@@ -47,21 +60,74 @@ class Known:
             return (
                 all(map(is_, map(getitem, self.places, self.names), self.parts))
                 and len(own) == self.attributes
-                and self.plain_of(own) == self.plain
+                and self.settings.named(own) == self.settings.values
+                and (not self.others or all(part.hold() for part in self.others))
                 and len(self.modifiers) == self.modifiers_known
                 and any(self.hooks) is self.hooked
                 and self.first.dtype is self.dtype
                 and self.first.device == self.device  # they move together
             )
-        except KeyError:  # one is gone
+        except (KeyError, RuntimeError, TypeError, ValueError):  # one is gone, or cannot be compared
             return False
+
+    def passes(self) -> bool:
+        """Whether these tensors were computed for this call (torch.func.functional_call): kept, they would keep all
+        that they were computed from."""
+        return any(t.grad_fn is not None or torch._C._functorch.is_functorch_wrapped_tensor(t) for t in self.tensors)
+
+    def without_tensors(self) -> "Known":
+        """What others of this form can use; it holds for no cell."""
+        other = copy.copy(self)
+        other.parts, other.tensors, other.first, other.weights = [None] * len(self.parts), [], torch.empty(0), None
+        other.straight, other.streams = {}, {}
+        return other
+
+
+class _Settings:
+    """The attributes of a module on which a step may branch, as they are now."""
+
+    def __init__(self, module: nn.Module):
+        self.place = vars(module)
+        names = [name for name in self.place if name not in _OF_EVERY_MODULE and name != KNOWN]
+        self.named = itemgetter(*names, "training")  # two at least, so that it gives a tuple
+        self.values = tuple(_as_now(self.place[name]) for name in (*names, "training"))
+
+    def hold(self) -> bool:
+        return self.named(self.place) == self.values
+
+
+def _as_now(value: Any) -> Any:
+    """A copy of what may be written to."""
+    return value.copy() if type(value) in (list, dict, set) else value
+
+
+def _with_settings(parts: list) -> Iterator[nn.Module]:
+    """Modules whose attributes matter: an affine has its tensors alone, a container its modules."""
+    return (p for p in parts if isinstance(p, nn.Module) and not isinstance(p, (Affine, *_CONTAINERS)))
 
 
 def known(cell: Cell) -> Known:
-    found = _KNOWN.get(ref(cell))
-    if found is None or not found.holds(cell):
-        found = _KNOWN[ref(cell, _KNOWN.pop)] = Known(cell)
+    own = cell.__dict__
+    kept = own.setdefault(KNOWN, None)
+    mine = kept is not None and kept.owner() is cell
+    if mine and kept.holds(cell):
+        return kept
+    found = Known(cell)
+    alike = mine and _are_equal(found.form, kept.form)
+    if alike:  # nothing but tensors was replaced, by others like them
+        found.notes, found.plans = kept.notes, kept.plans
+    if not found.passes():
+        own[KNOWN] = found
+    elif not alike:
+        own[KNOWN] = found.without_tensors()
     return found
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except (RuntimeError, TypeError, ValueError):  # tensors and arrays among the attributes
+        return False
 
 
 def weights_of(cell: Cell) -> dict[str, Tensor]:
@@ -76,10 +142,6 @@ def _modules(module: nn.Module) -> Iterator[tuple[dict, str, nn.Module]]:
         if child is not None:
             yield module._modules, name, child  # pyrefly: ignore
             yield from _modules(child)
-
-
-def _hooks(module: nn.Module) -> tuple[dict, dict]:
-    return module._forward_hooks, module._forward_pre_hooks
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[dict, str, Tensor | None]]:

@@ -90,11 +90,11 @@ def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, T
     elif dtype in NARROW and not on_gpu:
         dtype = torch.float32
     asked = (train, needs_x, keep_trace, dtype, given.x.device.type)
-    key = _key(cell, *asked) if parts is None else _planned(parts, cell, asked)
+    key = _key(cell, _is_as_now(cell), *asked) if parts is None else _planned(parts, cell, asked)
     if key.startswith("!"):
         return Choice("reference", key[1:])
     if on_gpu:
-        made, place = compiled.PLANS[key], (given.x.shape[1], given.x.device)
+        made, place = compiled.plan_of(key), (given.x.shape[1], given.x.device)
         reason = made.obstacle(*place)
         return Choice("reference", reason) if reason else Choice("compiled", made.way(*place), key)
     if key.startswith("?"):
@@ -155,9 +155,18 @@ KIND = attrgetter("dtype", "device", "shape")  # what a tensor has to be like
 # ---------------------------------------------------------------------------------------------------- plans
 
 
-def _key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
+def _key(cell: Cell, as_now: bool, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
     """The plan for this cell, made when first asked for; `!reason` if there can be none, `?key` without a compiler."""
     return _planned(known(cell), cell, (train, needs_x, named, dtype, device))
+
+
+def _is_as_now(cell: Cell) -> bool:
+    """True. The plain attributes of a cell are compared where the compiler sees it: it asks again when one changes."""
+    return all(getattr(cell, name) == value for name, value in _plain_attributes(cell))
+
+
+def _plain_attributes(cell: Cell) -> tuple[tuple[str, bool | int | float | str], ...]:
+    return tuple((name, v) for name, v in vars(cell).items() if isinstance(v, (bool, int, float, str)))
 
 
 def _planned(parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]) -> str:
@@ -169,9 +178,10 @@ def _planned(parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtyp
     return found
 
 
-# What torch.compiler.assume_constant_result sets: this is a fact about the cell, and the compiler need not look into
-# how it is found. Calling that would import the compiler with recurra.
-_key._dynamo_marked_constant = True  # pyrefly: ignore
+# What torch.compiler.assume_constant_result sets: these are facts about the cell, and the compiler need not look into
+# how they are found. Calling that would import the compiler with recurra.
+for _fact in (_key, _plain_attributes):
+    _fact._dynamo_marked_constant = True  # pyrefly: ignore
 
 
 def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
@@ -182,19 +192,24 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
     with apart():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
         text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
-        flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''} {dtype} {device}"
-        key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags}"
+        flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''}"
+        key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags} {_plain_name(dtype)} {device}"
         if key not in compiled.PLANS:
             try:
                 planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
                 if device == "cuda" and planned.takes_row_maxima():
                     raise Unsupported("maximum over a row on the GPU")
-                compiled.PLANS[key] = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
+                compiled.remember(key, OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype))
             except Unsupported as reason:
                 _tell_unsupported(cell, str(reason))
                 return f"!the compiled engine has no {reason}"
         made = compiled.PLANS[key]  # perhaps another cell's, with the same equations
         return key if isinstance(made, OnGpu) or _built(made) else f"?{key}"
+
+
+def _plain_name(dtype: torch.dtype) -> str:
+    """Without its dot: the compiler takes the key of a plan for the name of an attribute."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _built(made: Compiled) -> bool:
@@ -251,7 +266,7 @@ def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice:
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):
             return _run(weights, given, keep_trace, choice)
-    made = compiled.PLANS[choice.key]
+    made = compiled.plan_of(choice.key)
     hoisted = made.prologue(weights)
     wide = _all_of(made.dtype, hoisted)
     states = _all_of(made.dtype, given.state)

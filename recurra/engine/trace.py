@@ -23,6 +23,7 @@ from torch import Tensor, fx
 
 from ..cell import TIME, Cell
 from ..errors import TraceError
+from .known import known
 from .operations import DECOMPOSITIONS, product_of
 from .record import record
 
@@ -68,20 +69,18 @@ class Step:
         return fx.GraphModule(torch.nn.Module(), self.graph).forward
 
 
-_TRACES: WeakKeyDictionary[Cell, dict[Any, Step]] = WeakKeyDictionary()
 _FUNCTIONS: WeakKeyDictionary[Step, Callable] = WeakKeyDictionary()
 
 
 def trace(cell: Cell) -> Step:
     """The graph of one step of this cell, with its modifiers applied."""
-    known = _TRACES.setdefault(cell, {})
-    key = _key(cell)
-    if key not in known:
+    notes = known(cell).notes
+    if "step" not in notes:
         step = trace_equations(cell)
         for modifier in cell.modifiers:
             step = modifier.rewrite(step, cell)  # pyrefly: ignore
-        known[key] = step
-    return known[key]
+        notes["step"] = step
+    return notes["step"]
 
 
 def trace_equations(cell: Cell) -> Step:
@@ -104,16 +103,6 @@ def first_parameter(module: torch.nn.Module) -> Tensor:
         if found is not _NOTHING:
             return found
     return _NOTHING
-
-
-def plain_attributes(cell: Cell) -> dict[str, bool | int | float | str]:
-    return {name: value for name, value in vars(cell).items() if isinstance(value, (bool, int, float, str))}
-
-
-def _key(cell: Cell) -> tuple:
-    """What a trace depends on besides the class's code: a step may branch on its plain attributes."""
-    weight = first_parameter(cell)
-    return (*plain_attributes(cell).items(), weight.dtype, weight.device, len(cell.modifiers))
 
 
 def modified_step(cell: Cell, x: Tensor, *states: Any, **extras: Tensor) -> tuple[Tensor, ...]:

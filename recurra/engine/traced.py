@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx
@@ -19,8 +18,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..cell import Cell
 from ..errors import TraceError
+from .known import known
 from .trace import Step, trace
-from .trace import _key as trace_key
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class Graph:
         return results[: self.step.outputs], {n: v[:, None] if v.dim() == 1 else v for n, v in named.items()}
 
 
-_TEXTS: WeakKeyDictionary[Cell, dict[Any, str]] = WeakKeyDictionary()
 _TRACED: dict[str, Traced] = {}  # by the graph's own text: cells with the same equations share an entry
 
 
@@ -64,14 +62,13 @@ def traced_step(cell: Cell) -> Traced:
 
 def _text(cell: Cell) -> str:
     """The key of the cell's traced step."""
-    known = _TEXTS.setdefault(cell, {})
-    key = trace_key(cell)
-    if key not in known:
+    notes = known(cell).notes
+    if "text" not in notes:
         step = _trace_apart(cell)
-        known[key] = f"{step.inputs}{step.weights}{step.outputs}{step.named}{step.graph}"
-        if known[key] not in _TRACED:
-            _TRACED[known[key]] = _as_function(step)
-    return known[key]
+        notes["text"] = f"{step.inputs}{step.weights}{step.outputs}{step.named}{step.graph}"
+        if notes["text"] not in _TRACED:
+            _TRACED[notes["text"]] = _as_function(step)
+    return notes["text"]
 
 
 # What torch.compiler.assume_constant_result sets: this is a fact about the cell, and the compiler need not look into

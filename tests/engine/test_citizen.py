@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from engine.compare import sequences
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
@@ -155,6 +156,37 @@ def test_torch_compile_sees_one_operation(layer: rc.Recurrent, x: torch.Tensor, 
     torch.testing.assert_close(found, [p.grad for p in layer.parameters()])
     operations = [node.target for graph in counter.graphs for node in graph.graph.nodes if node.op == "call_function"]
     assert operations.count(torch.ops.recurra.scan.default) == counter.frame_count == 1
+
+
+class Switched(rc.Cell):
+    """Branches on a plain attribute."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.rate = self.affine("x", "h"), 1.0
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        return (1.0 - self.rate) * h + self.rate * torch.tanh(self.a(x, h))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.compile's own
+def test_torch_compile_takes_two_cells_it_has_not_met_and_follows_their_attributes(x: torch.Tensor):
+    torch._dynamo.reset()
+    lower = rc.Recurrent(type("Lower", (rc.cells.GRU,), {}), 3, 5, dtype=torch.float64)
+    upper = rc.Recurrent(Switched, 5, 7, dtype=torch.float64)
+    run = lambda x: upper(torch.relu(lower(x)[0]))[0]  # noqa: E731
+    fast = torch.compile(run, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(fast(x), run(x))
+    upper.sheets[0].rate = 0.5
+    torch.testing.assert_close(fast(x), run(x))
+
+
+def test_fake_tensors_tell_shapes():
+    with FakeTensorMode():
+        layer, x = rc.layer("gru", 3, 4), torch.randn(5, 2, 3)
+        y = layer(x)[0]
+        y.sum().backward()
+        assert y.shape == (5, 2, 4)
 
 
 DEFAULT_DEVICE = """

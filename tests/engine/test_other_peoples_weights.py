@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_full_backward_hook
 from torch.nn.utils import parametrizations, prune
+from torch.utils.hooks import RemovableHandle
 
 import recurra as rc
 from recurra.engine.scan import Sequences, choose, set_backend
@@ -82,6 +84,33 @@ def test_a_hook_on_a_part_is_called_at_every_step_and_costs_nothing_afterwards()
     assert torch.equal(model(x)[0], expected)
     assert seen == []
     assert backend(model, x) == "compiled"
+
+
+KINDS_OF_HOOKS: dict[str, Callable[[nn.Module, Callable], RemovableHandle]] = {
+    "forward": lambda part, call: part.register_forward_hook(call),
+    "before": lambda part, call: part.register_forward_pre_hook(call),
+    "backward": lambda part, call: part.register_full_backward_hook(call),
+    "before backward": lambda part, call: part.register_full_backward_pre_hook(call),
+    "on all": lambda part, call: register_module_forward_hook(call),
+    "backward on all": lambda part, call: register_module_full_backward_hook(call),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_HOOKS)
+def test_hooks_of_every_kind_are_called_as_often_as_in_the_plain_loop(kind: str):
+    model, x, calls = layer(), torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True), []
+    model(x)[0].sum().backward()
+    handle = KINDS_OF_HOOKS[kind](model.sheets[0].f, lambda part, *_: calls.append(type(part).__name__))
+    try:
+        model(x)[0].sum().backward()
+        found = list(calls)
+        calls.clear()
+        with set_backend("reference"):
+            model(x)[0].sum().backward()
+    finally:
+        handle.remove()
+    assert found == calls
+    assert len(found) >= 5
 
 
 class Counting(rc.Cell):

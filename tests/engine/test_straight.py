@@ -119,6 +119,8 @@ def test_what_is_wrong_is_said_as_ever():
         model(x, state)
     with pytest.raises(DtypeError, match="x"):
         model(x.float())
+    with pytest.raises(ShapeError, match="state"):
+        layer("gru")(x, (state,))  # a tuple for a cell with one state
 
 
 @torch.no_grad()
