@@ -149,10 +149,19 @@ class Builder:
     def make(self, op: str, *args: Node, attr: Any = None) -> Node:
         full = {a.width for a in args if a.op != "expand"}
         args = tuple(a.args[0] if a.op == "expand" and a.width in full else a for a in args)
+        width = max((a.width for a in args), default=1)
+        if all(a.op == "const" or (a.op == "expand" and a.args[0].op == "const") for a in args):
+            return self.expand(self._folded(op, args, attr), width)
         simpler = self._simplified(op, args)
         if simpler is not None:
             return simpler
-        return self._intern(op, args, attr, max((a.width for a in args), default=1))
+        return self._intern(op, args, attr, width)
+
+    def _folded(self, op: str, args: tuple[Node, ...], attr: Any) -> Node:
+        """An operation on constants is one: not every device has it for numbers that stand alone."""
+        numbers = [torch.tensor((a if a.op == "const" else a.args[0]).attr, dtype=torch.float64) for a in args]
+        more = () if attr is None else attr if op == "clamp" else (attr,)
+        return self.const(float(TABLE[op].torch(*numbers, *more)))
 
     def _simplified(self, op: str, args: tuple[Node, ...]) -> Node | None:
         if op == "log1p" and args[0].op == "exp":  # exp overflows where softplus does not
@@ -229,6 +238,11 @@ def below(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: Fal
             if not stop(node):
                 todo.extend(node.args)
     return sorted(found, key=lambda node: node.index)
+
+
+def stands_still(node: Node) -> bool:
+    """Whether it is made of weights and constants alone, the same for all sequences."""
+    return not any(n.op in ("load", "lane", "product") for n in below([node]))
 
 
 # ---------------------------------------------------------------------------------------------------- the table

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..cell import Cell
 from . import compiled
-from .again import Again, Copy
+from .again import BUFFERS, Again, Copy, Patch
 from .cpu import Compiled
 from .kernel import BEFORE
 from .known import known
@@ -48,6 +48,8 @@ def prepare(cell: Cell, x: Tensor) -> "Stream | None":
     made = compiled.PLANS.get(choice.key)
     if choice.backend != "compiled" or not isinstance(made, Compiled) or made.dtype != x.dtype:
         return None
+    if "x" not in made.forward_kernel.tables.buffers:  # a cell that does not look at its input
+        return None
     weights = known(cell).weights
     derived = weights is None or any(name.startswith("=") for name in made.weight_names)
     if derived or any(w.is_inference() for w in weights.values()):
@@ -74,19 +76,20 @@ class Stream:
         it is a state, a copy is: writing to the output must not change the state."""
         kernel, layout, rows = made.forward_kernel, dense(1, x.shape[0]), x.shape[0]
         way = forward_way(made.plan, kernel, layout, whole=lambda state: True)
-        place, buffers = way.binding.place, kernel.schedule.buffers
-        states = [state.name for state in made.plan.states]
+        buffers, states = kernel.schedule.buffers, [state.name for state in made.plan.states]
         rest = [name for name in kernel.tables.buffers if name not in ("x", *states)]
         self.like = [*map(torch.empty_like, self.start), *(x.new_empty(rows, buffers[name].width) for name in rest)]
-        places = [place("x"), *(place(name) + BEFORE for name in states), *map(place, (*states, *rest))]
-        self.output, self.states, copy = [*states, *rest].index(made.plan.output), len(states), None
+        place = {name: BUFFERS + way.binding.place(name) for name in ("x", *states, *rest)}
+        words = [place["x"], *(place[name] + BEFORE for name in states), *(place[name] for name in (*states, *rest))]
+        self.output, self.states, copies = [*states, *rest].index(made.plan.output), len(states), []
         if self.output < len(states):
             y = self.like[self.output][0].clone()
-            copy = Copy(place(made.plan.output), len(way.binding.numbers), y.nbytes)
-            places.append(copy.target)
+            copies = [Copy(len(words), 1 + len(states) + self.output, 0, y.nbytes)]
             self.output = len(self.like)
             self.like.append(y)
-        again = Again(kernel, kernel.pack(weights, way.split), layout, way.binding, places, copy)
+        patches = [Patch(word, i) for i, word in enumerate(words)]
+        self.packed = kernel.pack(weights, way.split)
+        again = Again(kernel, self.packed, layout, way.binding, len(words) + len(copies), patches, copies)
         self.scratch, self.run, self.pack, self.alive = again.scratch, again.run, again.pack, again.alive
 
     def is_good(self) -> bool:

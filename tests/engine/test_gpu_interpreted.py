@@ -13,8 +13,9 @@ from recurra.engine.gpu.elementary import EXPRESSIONS
 from recurra.engine.nodes import TABLE
 
 TESTS = Path(__file__).parent.parent
-QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing"]
+QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing", "Random4"]  # the last has a state that is constant
 REST = [n for n in sorted(rc.registry()) if n not in (*QUICK, "unitary_rnn")]
+RANDOM = [0, 1, 3, 5, 6, 9, 10, 14, 18, 21, 24]
 WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch
 
 
@@ -44,6 +45,12 @@ def test_a_few_cells(tier: str):
 @pytest.mark.slow
 def test_many_programs_step_by_step():
     run_in_the_interpreter("by steps", WIDE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tier", ["alone", "together", "by steps"])
+def test_cells_nobody_wrote(tier: str):
+    run_in_the_interpreter(tier, [f"Random{seed}" for seed in RANDOM])
 
 
 @pytest.mark.slow

@@ -115,6 +115,22 @@ def test_a_buffer_of_whole_numbers_or_truths_before_all_weights(kind: torch.dtyp
     assert (found.backend, found.values < 1e-12, found.gradients < 1e-12) == ("compiled", True, True)
 
 
+@pytest.mark.parametrize("each", ["sequence", "step"])
+def test_a_product_with_a_mask(each: str):
+    class Conditioned(Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.a, self.b = self.affine("x", "h"), self.affine(9)
+            self.mask("seen", 9, 0.5, each=each)
+
+        def step(self, x: Tensor, h: Tensor, *, seen: Tensor) -> Tensor:
+            return tanh(self.a(x, h) + self.b(seen))
+
+    cell = Conditioned(5, 7).double()
+    found = compare(cell, sequences(cell, 6, 3, torch.float64, lengths=torch.tensor([6, 2, 4])))
+    assert (found.backend, found.values < 1e-12, found.gradients < 1e-12) == ("compiled", True, True)
+
+
 def test_a_maximum_over_units_that_threads_share(monkeypatch: pytest.MonkeyPatch):
     from recurra.engine import kernel
 

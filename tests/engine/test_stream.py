@@ -17,6 +17,20 @@ def flat(results: Any) -> list[Tensor]:
     return [results] if isinstance(results, Tensor) else [t for part in results for t in flat(part)]
 
 
+@torch.no_grad()
+def test_a_cell_that_does_not_look_at_its_input():
+    class Blind(rc.Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.a = self.affine("h")
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return torch.tanh(self.a(h) + 1)
+
+    layer, x = rc.Recurrent(Blind, 3, 5), torch.randn(4, 2, 3)
+    torch.testing.assert_close(torch.stack(stepped(layer, x)[::2]), layer(x)[0])
+
+
 @pytest.mark.parametrize(
     ("name", "sizes", "options"),
     [

@@ -65,7 +65,8 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
     expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths), keep_trace=True)
     made = OnGpu(planned(cell), torch.float32)
     hoisted = made.prologue(cell.weights())
-    given = [masks[n] for n in made.plan.masks], [w.detach() for w in hoisted], lengths
+    weights = [w.detach().float() for w in hoisted]
+    given = [masks[n] for n in made.plan.masks], weights, lengths
     with torch.no_grad():
         y, *rest = made.forward(x, states, *given)
     count = len(states) + len(made.plan.named)

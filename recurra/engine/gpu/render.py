@@ -8,7 +8,7 @@ it. What comes from outside is loaded a step ahead. Nothing in the text depends 
 from dataclasses import dataclass, field
 
 from ...cell import TIME
-from ..nodes import Node, Vector
+from ..nodes import Node, Vector, stands_still
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
 from .alone import Alone
@@ -109,7 +109,8 @@ class _Writer:
     def _filled(self, node: Node) -> str:
         """A value as a full tile, whatever it was."""
         name = self.places.names[node]
-        return f"({name} + {'zero' if node.width > 1 else 'zero_row'})" if node.is_leaf else name
+        bare = node.is_leaf or node.op == "expand" or stands_still(node)
+        return f"({name} + {'zero' if node.width > 1 else 'zero_row'})" if bare else name
 
     def _sum(self, q: int, node: Node) -> None:
         name, width = f"total{q}", node.width

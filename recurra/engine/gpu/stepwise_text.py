@@ -11,7 +11,7 @@ import torch
 
 from ...cell import TIME
 from ..lowering import Unsupported
-from ..nodes import Matrix, Node, Vector
+from ..nodes import Matrix, Node, Vector, stands_still
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
 from .buffers import Buffers
@@ -286,7 +286,8 @@ class _Writer:
 
     def _filled(self, node: Node) -> str:
         """A value as a full tile, whatever it was."""
-        return f"({self.names[node]} + zero)" if node.is_leaf or node.op == "expand" else self.names[node]
+        bare = node.is_leaf or node.op == "expand" or stands_still(node)
+        return f"({self.names[node]} + zero)" if bare else self.names[node]
 
     def _store(self, out: Out) -> None:
         if out.buffer == TIME:
