@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers and editors
     from .interop.onnx import export as export
     from .interop.torch import accelerate as accelerate
     from .interop.torch import from_torch as from_torch
-    from .layers import Readout as Readout
     from .layers import Recurrent as Recurrent
     from .layers import Trace as Trace
     from .layers import layer as layer
@@ -56,6 +55,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers and editors
     from .modifiers import Zoneout as Zoneout
     from .questions import Question as Question
     from .questions import ask as ask
+    from .readout import Readout as Readout
     from .reservoir import EchoStateNetwork as EchoStateNetwork
 
 __version__ = "0.1.0"
@@ -72,10 +72,11 @@ _PLACES = {
     "inspect": "diagram report",
     "interop.onnx": "export",
     "interop.torch": "accelerate from_torch",
-    "layers": "Readout Recurrent Trace layer",
+    "layers": "Recurrent Trace layer",
     "models": "CRF HMM NARX TDNN BaldiBRNN ClockworkRNN ELMo HierarchicalRNN ScalarMix",
     "modifiers": "LayerNorm RecurrentDropout VariationalDropout WeightDrop Zoneout",
     "questions": "Question ask",
+    "readout": "Readout",
     "reservoir": "EchoStateNetwork",
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}

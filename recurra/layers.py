@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
 from .cell import Cell, find, positive_int
 from .engine.abreast import abreast, joined
 from .engine.checkpoint import scan_in_pieces
@@ -25,13 +26,13 @@ from .engine.scan import Scanned, Sequences, scan
 from .engine.straight import straight
 from .engine.stream import step
 from .engine.trace import first_parameter
-from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError, nearest
+from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
 from .init import Initialiser
 from .modifiers import Modifier, modify
 from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
 from .states import States, packed, shape_of, unpacked
 
-__all__ = ["Readout", "Recurrent", "Trace", "layer"]
+__all__ = ["Recurrent", "Trace", "layer"]
 
 
 class Trace(Mapping[str, Any]):
@@ -87,20 +88,20 @@ class Recurrent(nn.Module):
         **options: Any,
     ):
         super().__init__()
-        self.cell_class = _cell_class(cell)
+        self.cell_class = cell_class_of(cell)
         self.input_size = positive_int("input_size", input_size)
-        self.hidden_sizes = _widths(hidden_size, num_layers)
+        self.hidden_sizes = widths_of(hidden_size, num_layers)
         self.num_layers = len(self.hidden_sizes)
         self.hidden_size = hidden_size if isinstance(hidden_size, int) else list(self.hidden_sizes)
         self.bias, self.batch_first, self.options = bias, batch_first, options
-        self.dropout = _one_of_range("dropout", dropout)
-        self.bidirectional = _one_of("bidirectional", bidirectional, (False, True, "separate"))
-        self.depth = _one_of("depth", depth, ("stack", "residual", "graves"))
-        self.initial = _one_of("initial", initial, ("zeros", "learned", "carried"))
-        self.checkpoint = _one_of("checkpoint", checkpoint, (False, True))
+        self.dropout = probability("dropout", dropout)
+        self.bidirectional = one_of("bidirectional", bidirectional, (False, True, "separate"))
+        self.depth = one_of("depth", depth, ("stack", "residual", "graves"))
+        self.initial = one_of("initial", initial, ("zeros", "learned", "carried"))
+        self.checkpoint = one_of("checkpoint", checkpoint, (False, True))
         self.directions = 2 if bidirectional else 1
         self.modifiers = (modifiers,) if isinstance(modifiers, Modifier) else tuple(modifiers)
-        self.init = _initialisers(init)
+        self.init = initialisers_of(init)
         self.cells = nn.ModuleList(self._build())
         self.output_size = self._widths_out()[-1] if depth != "graves" else sum(self._widths_out())
         self.remembered: States | None = None  # with initial="carried": the state after the previous call
@@ -130,7 +131,7 @@ class Recurrent(nn.Module):
             if isinstance(error, InputError) or not unknown:
                 raise
             raise OptionError(
-                unknown[0], repr(self.options[unknown[0]]), _known_options(self.cell_class, unknown[0])
+                unknown[0], repr(self.options[unknown[0]]), known_options(self.cell_class, Recurrent, unknown[0])
             ) from error
         if not self.bias:
             cell.drop_biases()
@@ -378,78 +379,6 @@ class Recurrent(nn.Module):
 def layer(name: str, input_size: int, hidden_size: int | Sequence[int], *args: Any, **kwargs: Any) -> Recurrent:
     """A layer of the cell registered under `name`; the arguments are those of `Recurrent`."""
     return Recurrent(find(name), input_size, hidden_size, *args, **kwargs)
-
-
-class Readout(nn.Module):
-    """The survey's output layer, `y = V h + b_y`, with an optional softmax.
-
-    On a bidirectional layer h is [h→; h←], and the same line reads `V→ h→ + V← h← + b_y`.
-    """
-
-    def __init__(self, source: Recurrent | int, outputs: int, softmax: bool = False, bias: bool = True):
-        super().__init__()
-        size = source.output_size if isinstance(source, Recurrent) else positive_int("source", source)
-        self.V = nn.Parameter(torch.empty(positive_int("outputs", outputs), size))
-        nn.init.xavier_uniform_(self.V)
-        self.register_parameter("b", nn.Parameter(torch.zeros(outputs)) if bias else None)
-        self.softmax = softmax
-
-    def forward(self, h: Tensor) -> Tensor:
-        y = F.linear(h, self.V, self.b)
-        return F.softmax(y, dim=-1) if self.softmax else y
-
-
-# ---------------------------------------------------------------------------------------------------- arguments
-
-
-def _cell_class(cell: type[Cell] | str) -> type[Cell]:
-    if isinstance(cell, str):
-        return find(cell)
-    if not (isinstance(cell, type) and issubclass(cell, Cell)):
-        raise InputError("cell", repr(cell), "a subclass of rc.Cell or the name of one")
-    return cell
-
-
-def _widths(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
-    if isinstance(hidden_size, int):
-        return (positive_int("hidden_size", hidden_size),) * positive_int(
-            "num_layers", 1 if num_layers is None else num_layers
-        )
-    if not isinstance(hidden_size, (list, tuple)):
-        raise InputError("hidden_size", repr(hidden_size), "a whole number of at least 1, or a list of them")
-    widths = tuple(positive_int("hidden_size", width) for width in hidden_size)
-    if not widths or num_layers not in (None, len(widths)):
-        layers = "every layer" if num_layers is None else f"each of the {num_layers} layers"
-        raise InputError("hidden_size", list(widths), f"one width for {layers}")
-    return widths
-
-
-def _initialisers(init: Initialiser | Sequence[Initialiser]) -> tuple[Initialiser, ...]:
-    given = (init,) if callable(init) or isinstance(init, str) else tuple(init)
-    for initialise in given:
-        if not callable(initialise):
-            raise InputError("init", repr(initialise), "an initialiser such as rc.init.orthogonal(), or several")
-    return given
-
-
-def _one_of(argument: str, value: Any, allowed: tuple) -> Any:
-    if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
-        raise InputError(argument, repr(value), "one of " + ", ".join(map(repr, allowed)))
-    return value
-
-
-def _one_of_range(argument: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-        raise InputError(argument, value, "a probability between 0 and 1")
-    return float(value)
-
-
-def _known_options(cell_class: type[Cell], asked: str) -> str:
-    import inspect
-
-    own = list(inspect.signature(cell_class.__init__).parameters)[3:]
-    general = [name for name in inspect.signature(Recurrent.__init__).parameters if name not in ("self", "options")]
-    return f"an option of {cell_class.__name__}: {nearest(asked, own + general)}"
 
 
 def _turned(result: Scanned, lengths: Tensor | None) -> Scanned:

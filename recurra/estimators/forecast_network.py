@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cell import Cell
-from recurra.layers import Readout, Recurrent
+from recurra.layers import Recurrent
+from recurra.readout import Readout
 
 
 class ForecastNetwork(nn.Module):

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cell import Cell
-from recurra.layers import Readout, Recurrent
+from recurra.layers import Recurrent
+from recurra.readout import Readout
 
 
 def mean_of_steps(y: Tensor, lengths: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ from recurra.cells.gru import GRU
 from recurra.cells.lstm import LSTM, VanillaLSTM
 from recurra.cells.plain import RNN
 from recurra.errors import InputError, ShapeError
-from recurra.layers import Readout, Recurrent
+from recurra.layers import Recurrent
+from recurra.readout import Readout
 
 StepLoss = Callable[[Tensor, Tensor], Tensor]
 

@@ -17,7 +17,7 @@ from recurra.cell import TIME, Cell, positive_int
 from recurra.engine.operations import MEANING
 from recurra.engine.trace import trace
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
-from recurra.layers import Readout
+from recurra.readout import Readout
 from recurra.train.learner import Learner, Predictor, positive
 from recurra.train.machine import Machine
 from recurra.train.searches import CMA, Search, SubPopulations

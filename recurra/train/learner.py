@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from recurra.data.sequences import IGNORE
 from recurra.errors import InputError, ShapeError, UnknownNameError
-from recurra.layers import Readout, Recurrent
+from recurra.layers import Recurrent
+from recurra.readout import Readout
 from recurra.train.objective import LOSSES, Loss
 
 Optimizer = str | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from ...cell import Cell, positive_int
 from ...engine.reference import valid_steps
 from ...errors import InputError, OptionError, ShapeError, UnknownNameError
-from ...layers import Readout, Recurrent
+from ...layers import Recurrent
 from ...ragged import check_lengths
+from ...readout import Readout
 from .features import CharCNN, CharRNN, TokenVectors, WordFeatures
 from .outputs import OUTPUTS, HiddenMarkov, output_of
 from .schemes import violation
