@@ -5,6 +5,7 @@ What is left for Python is to say these. Nothing is written into what is kept, s
 
 import ctypes
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,39 +13,59 @@ from typing import NamedTuple
 import torch
 
 from . import build
-from .kernel import Binding, Kernel, Packed
+from .kernel import FIXED, Binding, Kernel, Packed
 from .layout import Layout
 from .render import KERNELS
 
+VECTORS, PACKS, SUMS, ROWSUMS, BOARD, BUFFERS = 1, 2, 3, 4, 5, 6 + len(FIXED)  # words of `Call` in kernels/loop.h
+
+
+class Patch(NamedTuple):
+    """A word that is an address: which of the given ones, and how many bytes further on."""
+
+    word: int
+    given: int
+    offset: int = 0
+
 
 class Copy(NamedTuple):
-    """Of so many bytes after the call, between the places of two addresses."""
+    """Of so many bytes after the call, from one of the given addresses, or further on, to another."""
 
-    source: int
     target: int
+    source: int
+    offset: int
     size: int
 
 
 class Again:
-    """`run(bytes of the addresses)`, those of `places` first, then of `scratch`: zeros that a call needs for itself.
+    """`run(pack(*addresses))`: as many as are `given`, then those of `scratch`, zeros that a call needs for itself.
 
-    A place is a number of the binding's; the one after the last is nobody's, for where something is copied to.
+    Who makes the call keeps the packed weights, unless other ones are given.
     """
 
     def __init__(
-        self, kernel: Kernel, packed: Packed, layout: Layout, binding: Binding, places: Sequence[int], copy: Copy | None
+        self,
+        kernel: Kernel,
+        packed: Packed,
+        layout: Layout,
+        binding: Binding,
+        given: int,
+        patches: Sequence[Patch],
+        copies: Sequence[Copy],
     ):
         fixed = kernel.fixed(packed, layout)
-        needed = {3: (fixed.sums, kernel.dtype), 4: (fixed.rowsums, kernel.dtype), 5: (fixed.board, torch.int64)}
-        self.scratch = [torch.zeros(count, dtype=dtype) for count, dtype in needed.values() if count]
+        needed = {SUMS: (fixed.sums, kernel.dtype), ROWSUMS: (fixed.rowsums, kernel.dtype)}
+        needed |= {BOARD: (fixed.board, torch.int64)}
+        needed = {word: torch.zeros(count, dtype=dtype) for word, (count, dtype) in needed.items() if count}
+        self.scratch = list(needed.values())
+        patches = [*patches, *(Patch(word, given + i) for i, word in enumerate(needed))]
         call = [0, packed.vector_list[1], packed.pack_list[1], 0, 0, 0, *memoryview(fixed.numbers).cast("q")]
-        words = [*call, *binding.numbers, 0]
-        changing = [*(len(call) + place for place in places), *(at for at, (count, _) in needed.items() if count)]
-        copied = (len(call) + copy.source, len(call) + copy.target, copy.size) if copy else (0, 0, 0)
-        kept = [_address(kernel.library.run), len(words), len(call), len(changing), *copied, *changing, *words]
+        words = [*call, *binding.numbers]
+        counts = [_address(kernel.library.run), len(words), len(call), len(patches), len(copies)]
+        kept = [*counts, *itertools.chain(*patches, *copies), *words]
         self.run: Callable[[bytes], None] = functools.partial(_again(), struct.pack(f"{len(kept)}q", *kept))
-        self.pack = struct.Struct(f"{len(changing)}q").pack
-        self.alive = kernel, packed, fixed, binding  # what the words point to
+        self.pack = struct.Struct(f"{given + len(needed)}q").pack
+        self.alive = kernel, fixed, binding  # what the words point to
 
 
 @functools.cache

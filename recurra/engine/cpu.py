@@ -3,8 +3,7 @@
 import ctypes
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from . import workspace
 from .gradients import Assembly
 from .hoist import Hoisted, hoisted
+from .inference import Inference
 from .kernel import Kernel, threads_here
 from .layout import Layout
 from .memory import Buffers, Shelf, room
@@ -23,8 +23,7 @@ from .ways import Way, backward_way, forward_way
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(NamedTuple):
     """What a forward pass leaves behind."""
 
     y: Tensor  # (T, B, size) if all sequences are equally long, else (rows of all steps, size)
@@ -118,8 +117,11 @@ class Compiled:
         most: int | None = None,
     ) -> Ran:
         """`most`: rows to make room for in what is kept, if not just those of the layout."""
-        plan, way, buffers = self.plan, self._forward_way(layout), Buffers()
         given = dict(zip(self.weight_names, weights, strict=True))
+        if self._only_infers and layout.active is None:
+            y, finals = self._inference(layout, given)(x, states, given)
+            return Ran(y, finals, [], None)
+        plan, way, buffers = self.plan, self._forward_way(layout), Buffers()
         self._put_inputs(buffers, x, masks)
         for name, width in way.widths.items():
             buffers.put(name, workspace.empty(layout.shape(width), self.dtype))
@@ -140,6 +142,20 @@ class Compiled:
         finals = [self._final(s, buffers, before[s.name], layout) for s in plan.states]
         outputs = [buffers.given(name) for name in way.widths]
         return Ran(outputs[0], finals, outputs[1:], kept)
+
+    @functools.cached_property
+    def _only_infers(self) -> bool:
+        """Whether a pass gives outputs and final states, and nothing else is asked for or given."""
+        return not (self.trains or self.plan.named or self.plan.masks or any(s.delays for s in self.plan.states))
+
+    def _inference(self, layout: Layout, weights: dict[str, Tensor]) -> Inference:
+        key = (self, "inference", threads_here())
+        found = layout.calls.get(key)
+        if found is None:
+            way = self._forward_way(layout)
+            hoisted = None if way.kernel is self.forward_kernel else self.hoisted
+            found = layout.calls[key] = Inference(self.plan, way, hoisted, layout, weights)
+        return found
 
     def _empty(self, numbers: int) -> Tensor:
         return workspace.empty((numbers,), self.dtype)

@@ -55,7 +55,7 @@ class _Pack(ctypes.Structure):
 
 
 # The fields of `Call` in kernels/loop.h, after the six that differ from call to call.
-_FIXED = (
+FIXED = (
     "steps",
     "threads",
     "by_unit",
@@ -121,6 +121,7 @@ class Kernel:
         self.work = self.schedule.multiplications()
         taken = {v.weight: None for v in tables.vectors} | {m.weight: None for m in self.schedule.matrices()}
         self._used, self._packed = tuple(taken), dict[tuple[int, Split], Packed]()
+        self._numbers = struct.Struct(f"{2 * len(taken)}q")  # where each weight is, and how many words it has
         self._shapes: dict[str, torch.Size] = {}  # of the weights, when they were first packed
         dense = [
             at + i
@@ -191,11 +192,11 @@ class Kernel:
     def _mark(self, weights: Mapping[str, Tensor], threads: int) -> int | None:
         """A number that tells the contents of the weights apart; none if they do not lie in one piece each."""
         used = [weights[name] for name in self._used]
-        if not all(w.is_contiguous() for w in used):
+        if not all(map(Tensor.is_contiguous, used)):
             return None
         words = self.dtype.itemsize // 4
         flat = [number for w in used for number in (w.data_ptr(), w.numel() * words)]
-        return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(used), threads)
+        return self.common.fingerprint(self._numbers.pack(*flat), len(used), threads)
 
     def _pack(self, weights: Mapping[str, Tensor], split: Split) -> "Packed":
         self._check_shapes(weights)
@@ -302,7 +303,7 @@ class Kernel:
             "far": int(self.far(split)),
             "multiplies": self.multiplies,
         }
-        numbers = struct.pack(f"{len(_FIXED)}q", *(values[name] for name in _FIXED))
+        numbers = struct.pack(f"{len(FIXED)}q", *(values[name] for name in FIXED))
         count = len(self.schedule.rowsums) * shares * layout.rows
         return Fixed(
             numbers,

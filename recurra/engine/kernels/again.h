@@ -1,20 +1,29 @@
-// A call that is made again and again: all of it is kept but a few words.
+// A call that is made again and again: all of it is kept but a few addresses, which are given.
 
 #include <stdint.h>
 
+struct Patch {
+  int64_t word, given, offset;  // a word of the call is an address that is given, and so many bytes further on
+};
+
+struct Copy {
+  int64_t target, source, offset, bytes;  // afterwards, from one address that is given to another
+};
+
 struct Kept {
   void (*run)(const int64_t* call);
-  int64_t words, buffers;         // of the call and its buffers, and where these begin
-  int64_t changes;                // words that are given each time
-  int64_t source, target, bytes;  // afterwards so many bytes are copied from where one word points to where another does
-};  // the places of the words that change follow, then all words
+  int64_t words, buffers;  // of the call and its buffers, and where these begin
+  int64_t patches, copies;
+};  // these follow, then all words
 
 extern "C" void again(const Kept* kept, const int64_t* given) {
-  const int64_t* const places = (const int64_t*)(kept + 1);
+  const Patch* const patches = (const Patch*)(kept + 1);
+  const Copy* const copies = (const Copy*)(patches + kept->patches);
   int64_t* const call = (int64_t*)__builtin_alloca(kept->words * sizeof(int64_t));  // each thread has its own
-  __builtin_memcpy(call, places + kept->changes, kept->words * sizeof(int64_t));
+  __builtin_memcpy(call, copies + kept->copies, kept->words * sizeof(int64_t));
   call[0] = (int64_t)(call + kept->buffers);
-  for (int64_t i = 0; i < kept->changes; ++i) call[places[i]] = given[i];
+  for (const Patch* p = patches; p < patches + kept->patches; ++p) call[p->word] = given[p->given] + p->offset;
   kept->run(call);
-  __builtin_memcpy((void*)call[kept->target], (const void*)call[kept->source], kept->bytes);
+  for (const Copy* c = copies; c < copies + kept->copies; ++c)
+    __builtin_memcpy((void*)given[c->target], (const void*)(given[c->source] + c->offset), c->bytes);
 }
