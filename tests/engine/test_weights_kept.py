@@ -1,5 +1,8 @@
 """Packed weights and prepared steps are kept between calls, and never one call too long."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -57,7 +60,7 @@ def test_a_changed_weight_is_seen_at_the_next_call(how: str):
     torch.testing.assert_close(after, expected(layer, x), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("how", ["in place", "new data", "a new parameter"])
+@pytest.mark.parametrize("how", WAYS)
 def test_a_changed_weight_is_seen_at_the_next_step(how: str):
     layer, x = rc.layer("gru", 3, 20, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
     state = torch.randn(1, 2, 20, dtype=torch.float64)
@@ -69,6 +72,55 @@ def test_a_changed_weight_is_seen_at_the_next_step(how: str):
             wanted = layer.step(x, state)[0]
     assert not torch.allclose(before, after)
     torch.testing.assert_close(after, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("size", [8, 80])
+def test_what_a_fused_optimizer_writes_is_seen_at_the_next_step(size: int):
+    """It leaves the versions of the weights as they were."""
+    layer, x = rc.layer("gru", 3, size), torch.randn(4, 2, 3)
+    optimizer = torch.optim.Adam(layer.parameters(), 0.1, fused=True)
+    with torch.no_grad():
+        before = layer.step(x[0])[0]
+    layer(x)[0].sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        after = layer.step(x[0])[0]
+        with set_backend("reference"):
+            torch.testing.assert_close(after, layer.step(x[0])[0])
+    assert not torch.allclose(before, after)
+
+
+def test_vectors_put_in_place_of_the_weights_one_after_the_other():
+    """Each may lie where the last but one has lain: an address says little."""
+    layer, x = rc.layer("gru", 40, 40), torch.randn(2, 40)
+    count = sum(p.numel() for p in layer.parameters())
+    for turn in range(12):
+        torch.nn.utils.vector_to_parameters(0.1 * torch.randn(count), layer.parameters())
+        if turn % 2 == 0:
+            with torch.no_grad():
+                found = layer.step(x)[0]
+                with set_backend("reference"):
+                    torch.testing.assert_close(found, layer.step(x)[0])
+
+
+FORK = """
+import os, signal, torch, recurra as rc
+torch.set_num_threads(2)
+torch.set_grad_enabled(False)
+layer, x = rc.layer("lstm", 256, 256), torch.randn(32, 256)
+layer.step(x)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    layer.step(x)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_does_not_wait_for_the_threads_of_a_step_prepared_before():
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
 
 
 class Rated(rc.Cell):
