@@ -205,19 +205,13 @@ class Reverse:
         found = {}
         for reads in self.deltas.values():
             for operand, _ in reads:
-                if self._lies_nowhere(operand) and operand not in available:
+                if not operand.is_leaf and operand not in available:
                     name = f"kept:{len(outs)}"
                     outs.append(Out(name, 0, operand))
                     buffers[name] = Buffer(operand.width, "time")
                     available[operand] = self.builder.load(name, operand.width)
                 found[operand] = available.get(operand) or self._renamed(operand) or operand
         return found
-
-    def _lies_nowhere(self, operand: Node) -> bool:
-        """Whether it has no rows of every step in memory: a mask drawn once has one a sequence."""
-        return not operand.is_leaf or (
-            operand.op == "load" and self.result.masks.get(operand.attr.buffer) == "sequence"
-        )
 
     def _renamed(self, node: Node) -> Node | None:
         if node.op == "load" and node.attr.buffer in self.planner.states:

@@ -187,6 +187,11 @@ class _Reader:
             made.append(op(self.builder, *(next(parts) if isinstance(v, Value) else v for v in values), **kwargs))
         return Value(tuple(made), flat)
 
+    def of_each_step(self, node: Node) -> Node:
+        """A mask drawn once a sequence as a value of this step: products are taken of rows of all steps."""
+        mask = self.cell.masks.get(node.attr.buffer) if node.op == "load" else None
+        return self.builder.make("stop", node) if mask is not None and mask.each == "sequence" else node
+
     def aligned(self, values: Sequence[Value]) -> list[list[Node]]:
         """Cut the values at each other's boundaries: one list of nodes a piece. Width 1 goes with every piece."""
         cuts = sorted({c for v in values if v.width > 1 for c in boundaries(v)})

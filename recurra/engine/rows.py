@@ -27,6 +27,8 @@ class Reader(Protocol):
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value: ...
 
+    def of_each_step(self, node: Node) -> Node: ...
+
 
 def _linear(reader: Reader, value: Value, weight: Any, bias: Any = None) -> Value:
     if not isinstance(weight, Hoisted) or not isinstance(value, Value) or len(weight.shape) != 2:
@@ -48,9 +50,11 @@ def _product(reader: Reader, value: Value, weight: Hoisted, flipped: bool) -> Va
         if high - low <= NARROW and not flipped and segment.op == "load" and segment.attr.lag == 0:
             term = _narrow(reader.builder, segment, weight.name, rows, low)
         elif flipped:
-            term = reader.builder.product(segment, Matrix(weight.name, (low, high), (0, cols), True))
+            matrix = Matrix(weight.name, (low, high), (0, cols), True)
+            term = reader.builder.product(reader.of_each_step(segment), matrix)
         else:
-            term = reader.builder.product(segment, Matrix(weight.name, (0, rows), (low, high)))
+            matrix = Matrix(weight.name, (0, rows), (low, high))
+            term = reader.builder.product(reader.of_each_step(segment), matrix)
         total = term if total is None else total + term
     assert total is not None
     return Value((total,))
