@@ -175,7 +175,7 @@ class _Reader:
         raise Unsupported(f"{argument!r} as an operand")
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value:
-        rows = [a for a in args if isinstance(a, Value)]
+        rows = [a for a in args if isinstance(a, Value) and not a.is_number]
         flat = all(row.flat for row in rows)
         values = [self.value(a) if isinstance(a, (Value, Hoisted)) else a for a in args]
         if any(row.flat for row in rows) and not flat:

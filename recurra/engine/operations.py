@@ -141,7 +141,6 @@ DECOMPOSITIONS = get_decompositions(
         aten.threshold_backward,
         aten.native_layer_norm,
         aten.native_layer_norm_backward,
-        aten.var,
         aten._softmax,
         aten._softmax_backward_data,
     ]

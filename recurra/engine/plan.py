@@ -51,7 +51,8 @@ class _Planner:
         self.named = dict(step.named) | self.new if named else {}
 
     def _cut_states(self) -> None:
-        """Cut every new state where a piece of the old one is read, so that both have the same pieces."""
+        """Cut every new state where a piece of the old one is read, so that both have the same pieces. A product with
+        all of it reads no piece."""
         for _ in range(8):
             before = self.new
             self.new = {name: self._cut(name, segments) for name, segments in before.items()}
@@ -60,9 +61,8 @@ class _Planner:
         raise Unsupported("states read in too many overlapping pieces")
 
     def _cut(self, state: str, segments: tuple[Node, ...]) -> tuple[Node, ...]:
-        reads = [
-            n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == state and self._read_plainly(n)
-        ]
+        loads = [n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == state]
+        reads = [n for n in loads if n.width < self.states[state].size or self._read_plainly(n)]
         edges = {e for n in reads for e in (n.attr.offset, n.attr.offset + n.width)}
         made: list[Node] = []
         for first, node in offsets(segments):

@@ -17,6 +17,11 @@ class Value:
     flat: bool = False
 
     @property
+    def is_number(self) -> bool:
+        """A constant that goes with rows of any shape."""
+        return self.flat and self.segments[0].op == "const"
+
+    @property
     def width(self) -> int:
         return sum(s.width for s in self.segments)
 

@@ -50,13 +50,18 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "power of a number": lambda a, b, h, g: 2.0 ** tanh(a) - 1,
     "amin": lambda a, b, h, g: tanh(a - a.amin(-1, keepdim=True)) + 0.5 * h,
     "repeat": lambda a, b, h, g: tanh(a) + 0.2 * b.mean(-1, keepdim=True).repeat(1, 21),
+    "products with parts that overlap": lambda a, b, h, g: tanh(
+        a + F.linear(h[:, :9], torch.outer(g, g[:9])) + F.linear(h[:, 5:], torch.outer(g, g[5:]))
+        + h[:, 3:12].mean(1)[:, None]),
+    "variance of what changes in place": lambda a, b, h, g: tanh(b.add_(a) / (b.var(-1, keepdim=True) + 1)),
+    "logsigmoid of what changes in place": lambda a, b, h, g: 0.3 * F.logsigmoid(b.add_(a)),
     "one unit read by all": lambda a, b, h, g: 0.5 * tanh(a) + h[:, :1] * g,
 }  # fmt: skip
 # What is left to the plain loop, and the words that say why.
 LEFT: dict[str, tuple[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], str]] = {
     "another precision": (lambda a, b, h, g: tanh(a).float().to(h.dtype), "float32 inside a cell of torch.float64"),
     "a sum in another": (lambda a, b, h, g: tanh(a + h.sum(-1, keepdim=True, dtype=torch.float32)), "float32 inside"),
-    "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "var"),
+    "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "sum over all numbers"),
     "spread of a batch": (lambda a, b, h, g: tanh(a) * torch.std(b), "sum over all numbers"),
     "maximum of a batch": (lambda a, b, h, g: tanh(a) * b.amax(), "maximum over all numbers"),
     "mean of a batch": (lambda a, b, h, g: tanh(a) - b.mean(0), r"sum over dimensions \[0\]"),
