@@ -14,7 +14,8 @@ from torch.utils._device import DeviceContext
 
 def looked_at() -> bool:
     """Whether a mode is there that wants to see what is called, and not only to say where tensors are made."""
-    return any(type(_get_function_stack_at(i)) is not DeviceContext for i in range(_len_torch_function_stack()))
+    there = _len_torch_function_stack()
+    return there > 0 and any(type(_get_function_stack_at(i)) is not DeviceContext for i in range(there))
 
 
 def unseen(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -123,6 +123,20 @@ def test_a_forked_child_does_not_wait_for_the_threads_of_a_step_prepared_before(
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@torch.no_grad()
+def test_signs_that_change_past_the_version_are_seen(dtype: torch.dtype):
+    layer, x = rc.layer("rnn", 64, 128, dtype=dtype), torch.randn(3, 2, 64, dtype=dtype)
+    before = layer(x)[0], layer.step(x[0])[0]
+    for weight in layer.parameters():
+        weight.data.neg_()
+    after = layer(x)[0], layer.step(x[0])[0]
+    with set_backend("reference"):
+        wanted = layer(x)[0], layer.step(x[0])[0]
+    torch.testing.assert_close(after, wanted, rtol=1e-5, atol=1e-5)
+    assert all(not torch.allclose(a, b) for a, b in zip(before, after, strict=True))
+
+
 class Rated(rc.Cell):
     """A cell that reads a plain number of its own."""
 

@@ -316,13 +316,16 @@ static uint64_t fingerprint_of(const Numbers& all) {
   int64_t left = all.count;
   for (; left >= 64; left -= 64, p += 64)
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) sums[i] = (sums[i] + *(const words*)(p + 16 * i)) * 0x9E3779B1u;
-  for (; left; --left) mixed = (mixed + *p++) * 0x9E3779B97F4A7C15ull;
-  for (int i = 0; i < 4; ++i)
-    for (int w = 0; w < 16; ++w) {
-      mixed = (mixed + sums[i][w]) * 0x9E3779B97F4A7C15ull;
-      mixed ^= mixed >> 32;
+    for (int i = 0; i < 4; ++i) {
+      const words here = *(const words*)(p + 16 * i);
+      sums[i] = (sums[i] + (here ^ here >> 16)) * 0x9E3779B1u;  // no product brings a sign down: two changed would be none
     }
+  for (; left; --left) mixed = (mixed + *p++) * 0x9E3779B97F4A7C15ull;
+  for (int i = 1; i < 4; ++i) sums[0] = sums[0] * 0x85EBCA77u + sums[i];  // all at once: small weights are mostly this
+  for (int w = 0; w < 16; ++w) {
+    mixed = (mixed + sums[0][w]) * 0x9E3779B97F4A7C15ull;
+    mixed ^= mixed >> 32;
+  }
   return mixed;
 }
 
