@@ -26,6 +26,9 @@ _HOME = os.getpid()  # the process whose threads exist; a forked child has none,
 WORTH_THREADS = 400_000
 # Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
+# Threads that share the units meet several times a step. With fewer multiply-adds in it that takes longest of all;
+# and where other processes want the cores too, a meeting may take as long as the system lets one of them run.
+WORTH_MEETING = 16_000
 # Parts of a batch for each thread, turns in which a part is done, blocks of rows in a part if weights fill the cache,
 # and multiply-adds a step without which a part, or that threads help each other out, is not worth while.
 PARTS, STRETCHES, FAR_BLOCKS, WORTH_HELP = 2, 16, 4, 300_000
@@ -141,6 +144,8 @@ class Kernel:
         if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
+        if few and self.work * rows < WORTH_MEETING:
+            return Split(min(threads, rows), False)
         return Split(threads, few)
 
     def _parts(self, split: Split, rows: int) -> int:

@@ -11,8 +11,10 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.engine import kernel
+from recurra.engine.compiled import PLANS
+from recurra.engine.layout import dense
 from recurra.engine.over_time import After, OverTime, Ready
-from recurra.engine.scan import set_backend
+from recurra.engine.scan import Sequences, choose, set_backend
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -210,6 +212,22 @@ def test_weight_gradients_for_any_number_of_threads(threads: int, dtype: torch.d
         assert theirs.grad is not None
         error = (ours.grad.double() - theirs.grad).norm() / theirs.grad.norm()
         assert error < (1e-6 if dtype is torch.float32 else 1e-13)
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "expected"), [(4, 1, (1, False)), (4, 3, (3, False)), (4, 8, (4, False)), (128, 1, (4, True))]
+)
+def test_threads_do_not_meet_at_every_step_of_a_small_cell(
+    size: int, rows: int, expected: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
+):
+    """However long the sequence: where cores are short, a meeting may take a thousand times as long as the step."""
+    monkeypatch.setattr(kernel, "threads_here", lambda: 4)
+    layer, x = rc.layer("gru", 2, size), torch.randn(3, rows, 2)
+    with torch.no_grad():
+        layer(x)
+    cell = layer.sheets[0]
+    made = PLANS[choose(cell, Sequences(x, cell.initial_state(rows, x), {})).key]
+    assert made.forward_kernel.split(dense(100_000, rows), rows) == expected
 
 
 def test_large_sums_are_left_to_torch(monkeypatch: pytest.MonkeyPatch):
