@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recurra.engine import build
-from recurra.engine.kernel import _FIXED
+from recurra.engine.kernel import FIXED
 from recurra.engine.render import Rendered, Tables
 
 Job = Callable[[], object]
@@ -58,7 +58,7 @@ def barrier_seconds(threads: int, rounds: int = 20_000) -> float:
     known |= {"active": active.data_ptr(), "bounds": bounds.data_ptr(), "spans": spans.data_ptr()}
 
     def run(board: Tensor) -> None:
-        numbers = [0, 0, 0, active.data_ptr(), 0, board.data_ptr(), *(known.get(name, 0) for name in _FIXED)]
+        numbers = [0, 0, 0, active.data_ptr(), 0, board.data_ptr(), *(known.get(name, 0) for name in FIXED)]
         library.run(struct.pack(f"{len(numbers)}q", *numbers))
 
     times = [timed(lambda: run(torch.zeros(16 * threads, dtype=torch.int64))) for _ in range(6)]
