@@ -168,7 +168,8 @@ class Reverse:
         forward = set(self.forward)
         roots = [o.node for o in outs] + [n for _, n in sums]
         available = self._available()
-        needed = [n for n in below(roots, stop=lambda n: n in forward) if n in forward and not n.is_leaf]
+        reached = below(roots, stop=lambda n: n in forward)
+        needed = [n for n in reached if (n in forward and not n.is_leaf) or _is_piece(n, forward)]
         kept = _choose_kept(needed, set(available))
         kept_outs, buffers = [], dict(self.result.forward.buffers)
         for i, node in enumerate(kept):
@@ -231,6 +232,11 @@ class Reverse:
         if ("x", 0) in self.plain:
             buffers["dx"] = Buffer(self.planner.cell.input_size, "time")
         return buffers
+
+
+def _is_piece(node: Node, forward: set[Node]) -> bool:
+    """Whether it is some columns of a product of the forward program, cut for this one: no product is taken twice."""
+    return node.op == "product" and node not in forward and node.args[0] in forward
 
 
 def _is_head(node: Node) -> bool:
