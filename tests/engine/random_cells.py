@@ -430,7 +430,7 @@ class _Writer:
         template, small, wants = self.rng.choice(UNARY)
         value = self.pick()
         value = self.small(value) if wants else value
-        if "var(" in template and value.width == "1":
+        if "var(" in template and value.width in ("1", "D"):  # of one number there is none
             value = self.of("H")
         return self.emit(template.format(value.name), value.width, small)
 
@@ -458,7 +458,7 @@ class _Writer:
     def to_one(self) -> _Value:
         template = self.rng.choice(TO_ONE)
         value = self.small(self.pick())
-        if "var(" in template and value.width == "1":
+        if "var(" in template and value.width in ("1", "D"):  # of one number there is none
             value = self.of("H")
         return self.emit(template.format(value.name), "1", ANY)
 
