@@ -311,7 +311,8 @@ class Recurrent(nn.Module):
                 raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
             raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
         weight = first_parameter(self)
-        weight = weight if weight.numel() else torch.empty((), device=x.device)
+        if not weight.numel():  # nothing that x could differ from, if it is made of numbers at all
+            weight = torch.empty((), device=x.device, dtype=x.dtype if x.is_floating_point() else None)
         if x.device != weight.device:
             raise DeviceError("x", x.device, f"the layer's device, {weight.device}")
         if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):

@@ -117,6 +117,8 @@ def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
     if given.resets is not None and torch.compiler.is_compiling():
         return "resets change the shapes, which torch.compile must know"
     dtypes = {w.dtype for w in weights.values() if w.is_floating_point()}
+    if not dtypes:
+        return "the cell has no weights"
     served = ON_CUDA if given.x.is_cuda else ON_CPU
     if len(dtypes) != 1 or not dtypes <= served:
         return f"weights of dtypes {sorted(map(str, dtypes))}"

@@ -1,5 +1,6 @@
 """What `explain` tells a person."""
 
+import pytest
 import torch
 
 import recurra as rc
@@ -29,3 +30,14 @@ def test_the_operation_that_forces_the_reference_is_named():
 def test_every_sheet_of_a_stack_is_explained():
     text = explain(rc.layer("lstm", 6, 4, num_layers=2, bidirectional=True), torch.zeros(5, 2, 6))
     assert text.count("backend: compiled") == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_cell_without_weights_runs_in_any_precision_and_says_where(dtype: torch.dtype):
+    class Leaky(rc.Cell):
+        def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            return 0.9 * h + 0.1 * x
+
+    layer, x = rc.Recurrent(Leaky, 3, 3), torch.randn(4, 2, 3, dtype=dtype)
+    assert layer(x)[0].dtype == dtype
+    assert "the cell has no weights" in rc.explain(layer, x)
