@@ -244,7 +244,7 @@ class Rewriter:
         """A new input, standing between the inputs and the weights."""
         position = len(self.step.inputs)
         like = self.step.node("x").meta["val"]
-        node = self._placeholder(position, name, torch.empty(2, cell.masks[name].size, dtype=like.dtype))
+        node = self._placeholder(position, name, like.new_empty(2, cell.masks[name].size))
         self.step = replace(self.step, inputs=(*self.step.inputs, name))
         return node
 

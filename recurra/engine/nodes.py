@@ -240,9 +240,19 @@ def below(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: Fal
     return sorted(found, key=lambda node: node.index)
 
 
-def stands_still(node: Node) -> bool:
-    """Whether it is made of weights and constants alone, the same for all sequences."""
-    return not any(n.op in ("load", "lane", "product") for n in below([node]))
+def is_whole(node: Node) -> bool:
+    """Whether it differs from row to row and, if it is wider than one, from column to column, as far as its operations
+    tell. What does not may be held once for all that share it, and is to be spread out before it is written."""
+    differs: dict[Node, tuple[bool, bool]] = {}  # from row to row, from column to column
+    for part in below([node]):
+        if part.op in ("load", "lane", "product", "rowsum"):
+            differs[part] = True, part.width > 1
+        elif part.op == "weight":
+            differs[part] = False, part.width > 1
+        else:
+            differs[part] = any(differs[a][0] for a in part.args), any(differs[a][1] for a in part.args)
+    rows, columns = differs[node]
+    return rows and (columns or node.width == 1)
 
 
 # ---------------------------------------------------------------------------------------------------- the table

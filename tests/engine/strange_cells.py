@@ -143,4 +143,40 @@ class NoProduct(Cell):
         return torch.relu(self.a(x) + self.w * h)
 
 
-STRANGE = [TwoChainedProducts, RowNormalised, FourStates, Delays, Pieces, MasksAndTime, TiedAndPlain, NoProduct]
+class OneForAll(Cell):
+    """A state whose columns are all the same number, computed once."""
+
+    states = ("h", "s")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.b = self.affine("x", "s"), self.affine("h")
+
+    def step(self, x: Tensor, h: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        one = self.a(x, s)[:, :1]
+        return tanh(self.b(h) + one), sigmoid(one.expand(x.shape[0], self.hidden_size))
+
+
+class OnlyAMask(Cell):
+    """Nothing to differentiate, and nothing to compute."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x")
+        self.mask("kept", "h", 0.4)
+
+    def step(self, x: Tensor, h: Tensor, *, kept: Tensor) -> Tensor:
+        return kept
+
+
+STRANGE = [
+    TwoChainedProducts,
+    RowNormalised,
+    FourStates,
+    Delays,
+    Pieces,
+    MasksAndTime,
+    TiedAndPlain,
+    NoProduct,
+    OneForAll,
+]

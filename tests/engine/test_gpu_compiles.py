@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from engine.strange_cells import FourStates, RowNormalised, TwoChainedProducts
+from engine.strange_cells import FourStates, OneForAll, RowNormalised, TwoChainedProducts
 
 import recurra as rc
 from recurra.cell import Cell
@@ -94,6 +94,13 @@ def test_kernels_whose_programs_wait_for_nobody(make, dtype: torch.dtype, batch:
     code = assembled(made, shape.warps, dtype)
     assert "fma.rn.f32" in code.asm["ptx"]
     assert "mma.sync" not in code.asm["ptx"]
+
+
+@pytest.mark.parametrize("way", ["alone", "together"])
+def test_a_number_for_a_whole_row_becomes_a_state(way: str):
+    """Operations on numbers that all columns share are done once, and spread out where they are written."""
+    made, shape = rendered(OneForAll(9, 17), False, torch.float32, 5, way)
+    assert len(assembled(made, shape.warps, torch.float32).asm["cubin"]) > 0
 
 
 def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> list:

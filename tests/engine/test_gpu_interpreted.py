@@ -13,17 +13,8 @@ from recurra.engine.gpu.elementary import EXPRESSIONS
 from recurra.engine.nodes import TABLE
 
 TESTS = Path(__file__).parent.parent
-# Random4 has a constant state, Random26 needs parts of products again.
-QUICK = [
-    "lstm",
-    "gru",
-    "delay_rnn",
-    "scrn",
-    "indrnn",
-    "Competing",
-    "Random4",
-    "Random26",
-]  # a constant state; parts of products
+ODD = ["Random4", "Random26", "MasksAndTime", "OnlyAMask"]  # a constant state; parts of products; nothing to compute
+QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing", *ODD]
 REST = [n for n in sorted(rc.registry()) if n not in (*QUICK, "unitary_rnn")]
 RANDOM = [0, 1, 3, 5, 6, 10, 14, 18, 21]
 WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch

@@ -55,6 +55,13 @@ def results(cell: Cell, given: Sequences, backend: str) -> tuple[str, Named]:
     return ran, {name: value.detach() for name, value in found.items()}
 
 
+def inferred(cell: Cell, given: Sequences) -> Named:
+    """y and final states without gradients."""
+    with torch.no_grad():
+        out = scan(cell, given)
+    return {"y": out.y} | {f"final {s.name}": v for s, v in zip(cell.carried, out.state, strict=True)}
+
+
 def in_float64(given: Sequences) -> Sequences:
     masks = {name: mask.double() for name, mask in given.masks.items()}
     return Sequences(given.x.double(), tuple(s.double() for s in given.state), masks, given.lengths)

@@ -35,6 +35,8 @@ class Loop:
     def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
         tiles, device = self.tiles(batch), bound["x"].device
         pointers = [bound[name] for name in self.rendered.arguments]
+        if not pointers:  # a cell whose step, or whose derivative, is nothing
+            return
         if device.type == "cpu":  # Triton's interpreter
             self.function[1, tiles](*pointers, steps, batch, tiles)
             return

@@ -8,7 +8,7 @@ it. What comes from outside is loaded a step ahead. Nothing in the text depends 
 from dataclasses import dataclass, field
 
 from ...cell import TIME
-from ..nodes import Node, Vector, stands_still
+from ..nodes import Node, Vector, is_whole
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
 from .alone import Alone
@@ -109,8 +109,8 @@ class _Writer:
     def _filled(self, node: Node) -> str:
         """A value as a full tile, whatever it was."""
         name = self.places.names[node]
-        bare = node.is_leaf or node.op == "expand" or stands_still(node)
-        return f"({name} + {'zero' if node.width > 1 else 'zero_row'})" if bare else name
+        spread = node.is_leaf or not is_whole(node)
+        return f"({name} + {'zero' if node.width > 1 else 'zero_row'})" if spread else name
 
     def _sum(self, q: int, node: Node) -> None:
         name, width = f"total{q}", node.width

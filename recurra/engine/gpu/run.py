@@ -71,7 +71,7 @@ class OnGpu:
         if device.type != "cpu":
             return tiling(chosen, size, batch, processors(device), shared_memory(device), way)
         alone = tiling(chosen, size, batch, 1, 0, "alone") if way == "alone" else None
-        wide = max(8, *(group.width for group in chosen.groups))
+        wide = max([8, *(group.width for group in chosen.groups)])
         return alone or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
 
     def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop | Steps:
@@ -202,12 +202,13 @@ class OnGpu:
     def _final(self, state: Any, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
         if not state.delays and state.name != TIME:
             return bound[f"final:{state.name}"]
-        ends = ends_of(bound, steps, batch)
-        history, start = bound[f"hist:{state.name}"], bound[f"init:{state.name}"]
+        ends, start = ends_of(bound, steps, batch), bound[f"init:{state.name}"]
         if state.name == TIME:
-            time = torch.arange(1, steps + 1, device=history.device)[:, None]
-            history.copy_((start.view(1, batch) + time).reshape(-1, 1))
+            if self.trains:
+                time = torch.arange(1, steps + 1, device=start.device)[:, None]
+                bound[f"hist:{TIME}"].copy_((start.view(1, batch) + time).reshape(-1, 1))
             return (start + ends[:, None]).to(self.dtype)
+        history = bound[f"hist:{state.name}"]
         row = torch.arange(batch, device=history.device)
         values = []
         for j in range(state.depth):

@@ -33,6 +33,8 @@ class Steps:
     @torch.no_grad()
     def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
         like = bound["x"]
+        if not self.rendered.arguments:  # a cell whose step, or whose derivative, is nothing
+            return
         if not like.is_cuda or torch.cuda.is_current_stream_capturing():
             self._pass(self._new_window(batch, like), bound, steps)
             return

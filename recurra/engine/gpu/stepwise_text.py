@@ -11,7 +11,7 @@ import torch
 
 from ...cell import TIME
 from ..lowering import Unsupported
-from ..nodes import Matrix, Node, Vector, stands_still
+from ..nodes import Matrix, Node, Vector, is_whole
 from ..plan import Out, Plan
 from ..schedule import Group, Schedule
 from .buffers import Buffers
@@ -286,8 +286,8 @@ class _Writer:
 
     def _filled(self, node: Node) -> str:
         """A value as a full tile, whatever it was."""
-        bare = node.is_leaf or node.op == "expand" or stands_still(node)
-        return f"({self.names[node]} + zero)" if bare else self.names[node]
+        spread = node.is_leaf or not is_whole(node)
+        return f"({self.names[node]} + zero)" if spread else self.names[node]
 
     def _store(self, out: Out) -> None:
         if out.buffer == TIME:
@@ -335,8 +335,9 @@ class _Writer:
             "",
             "",
             f"@jit(do_not_specialize={[f'a{i}' for i in range(len(self.outside))]})",
-            f"def addresses({', '.join(f'a{i}' for i in range(len(self.outside)))}, table):",
+            f"def addresses({', '.join([*(f'a{i}' for i in range(len(self.outside))), 'table'])}):",
             *(f"    L.store(table + {i}, a{i}.to(L.int64))  # {name}" for i, name in enumerate(self.outside)),
+            *([] if self.outside else ["    pass"]),
         ]
 
 

@@ -79,7 +79,7 @@ class Text:
             preamble(exact=self.kind.bits == 32),
             "",
             '@jit(do_not_specialize=["steps", "batch", "tiles"])',
-            f"def kernel({', '.join(f'a{i}' for i in range(len(self.arguments)))}, steps, batch, tiles):",
+            f"def kernel({', '.join([*(f'a{i}' for i in range(len(self.arguments))), 'steps', 'batch', 'tiles'])}):",
             *(f"    # a{i}: {name}" for i, name in enumerate(self.arguments)),
         ]
 
