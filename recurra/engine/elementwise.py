@@ -27,7 +27,7 @@ def _scaled(op: str) -> Callable[..., Node]:
 
 def _division(b: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
     if rounding_mode not in (None, "floor"):
-        raise Unsupported(f"division with rounding_mode={rounding_mode!r}")
+        raise Unsupported(f"a division with rounding_mode={rounding_mode!r}")
     quotient = b.make("div", _node(b, x), _node(b, y))
     return b.make("floor", quotient) if rounding_mode else quotient
 
@@ -116,7 +116,7 @@ def _cast(b: Builder, x: Node, *, dtype: torch.dtype | None = None, **_: Any) ->
     if dtype in (torch.int16, torch.int32, torch.int64):  # towards zero
         return b.make("sign", x) * b.make("floor", b.make("abs", x))
     if dtype is not None and not dtype.is_floating_point:
-        raise Unsupported(f"cast to {dtype}")
+        raise Unsupported(f"a cast to {dtype}")
     return x
 
 

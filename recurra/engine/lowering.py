@@ -8,7 +8,7 @@ sum of products with columns of the weight, a piece of a product is a product wi
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -18,12 +18,17 @@ from torch.fx.node import map_aggregate, map_arg
 from ..cell import Cell
 from .elementwise import ELEMENTWISE, OF_TRUTHS
 from .nodes import Builder, Node, Vector
-from .rows import READERS
+from .products import PRODUCTS
+from .rows import PIECES, ROWS
 from .trace import Step, lower
-from .values import Hoisted, Unsupported, Value, boundaries
+from .values import BATCH, Hoisted, Shape, Unsupported, Value, boundaries, broadcast, count, row, shown
+from .views import VIEWS
 
 aten = torch.ops.aten
 
+# What happens to each sequence by itself: of a weight that is repeated for all of them, it is done once.
+LAID_OUT = {*VIEWS, aten.repeat.default}
+APART = {*LAID_OUT, *ELEMENTWISE}
 NARROW = (torch.bfloat16, torch.float16)  # computed in float32 and rounded at the end: casts on the way are none
 
 __all__ = ["Equations", "Unsupported", "equations"]
@@ -57,13 +62,16 @@ class _Reader:
         self.cell, self.step, self.builder = cell, step, Builder()
         self.values: dict[fx.Node, Any] = {}
         self.meta: dict[fx.Node, Any] = {}  # of what depends on weights alone
+        self.repeated: dict[fx.Node, int] = {}  # of these, those that torch repeats along an axis for every sequence
+        self.known: dict[str, fx.Node] = {}  # what a Hoisted's name stands for
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}
-        self.dtype = step.node("x").meta["val"].dtype
+        like = step.node("x").meta["val"]
+        self.batch, self.dtype = like.shape[0], like.dtype
 
     def read(self) -> Equations:
         placeholders = self.step.placeholders()
         for node, name in zip(placeholders, self.step.inputs, strict=False):
-            self.values[node] = Value((self._input(name, node),))
+            self.values[node] = row(self._input(name, node))
         for node in placeholders[len(self.step.inputs) :]:
             like = node.meta["val"]  # on the "meta" device, torch would import its compiler for this
             self.meta[node] = torch.zeros(like.shape, dtype=like.dtype)
@@ -72,11 +80,11 @@ class _Reader:
                 self._call(node)
         names = (*self.step.outputs, *self.step.named)
         results = [(name, self._result(node)) for name, node in zip(names, self.step.results(), strict=True)]
-        count = len(self.step.outputs)
+        first = len(self.step.outputs)
         return Equations(
             self.builder,
-            {name: segments for name, segments in results[:count] if segments is not None},
-            {name: segments for name, segments in results[count:] if segments is not None},
+            {name: segments for name, segments in results[:first] if segments is not None},
+            {name: segments for name, segments in results[first:] if segments is not None},
             self.step.weights,
             {name: shape for name, (_, shape) in self.used.items()},
             self._prologue(),
@@ -91,43 +99,68 @@ class _Reader:
         return self.builder.load(name, width)
 
     def _result(self, node: fx.Node) -> tuple[Node, ...] | None:
-        value = self._operand(node)
-        return value.segments if isinstance(value, Value) else None
+        value = self._resolved_row(self._operand(node))
+        is_row = isinstance(value, Value) and value.shape in ((BATCH,), (BATCH, value.width))
+        return value.segments if is_row else None
 
     def _prologue(self) -> Callable[..., tuple[Tensor, ...]]:
         graph = fx.Graph()
         copies = {node: graph.placeholder(node.name) for node in self.step.placeholders()[len(self.step.inputs) :]}
         for node in self.step.graph.nodes:
             if node in self.meta and node not in copies:
-                copies[node] = graph.node_copy(node, lambda n: copies[n])
-        graph.output([copies[node] for node, _ in self.used.values()])
+                copies[node] = graph.node_copy(node, lambda n: copies.get(n, 1))  # pyrefly: ignore
+        graph.output([self._as_used(copies[node], node, shape) for node, shape in self.used.values()])
         graph.eliminate_dead_code()
         return fx.GraphModule(torch.nn.Module(), graph).forward
+
+    def _as_used(self, copied: fx.Node, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+        same = shape == tuple(self.meta[node].shape)
+        return copied if same else copied.graph.call_function(aten.reshape.default, (copied, list(shape)))
 
     # ------------------------------------------------------------------------------------------ one operation
 
     def _call(self, node: fx.Node) -> None:
-        arguments = map_arg((node.args, node.kwargs), lambda n: n)
-        parents: list[fx.Node] = []
-        map_arg(arguments, lambda n: parents.append(n) or n)
-        if all(parent in self.meta for parent in parents):
-            args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.meta[n])
-            if "device" in kwargs:
-                kwargs = kwargs | {"device": "cpu"}
-            self.meta[node] = node.target(*args, **kwargs)  # pyrefly: ignore
+        parents = node.all_input_nodes
+        still = [parent for parent in parents if parent in self.meta]
+        if len(still) == len(parents) and not any(parent in self.repeated for parent in parents):
+            self.meta[node] = self._run_once(node)
+            return
+        sizes = [parent for parent in parents if self.values.get(parent) == BATCH]
+        same = still and len(still) + len(sizes) == len(parents)
+        if same and node.target in (LAID_OUT if sizes else APART) and isinstance(node.meta.get("val"), Tensor):
+            self._repeat(node)
             return
         given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
         self.values[node] = self._read(node, *given)
         self._check(node, self.values[node])
 
+    def _run_once(self, node: fx.Node) -> Any:
+        """What an operation gives of weights alone, as if there were one sequence."""
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.meta.get(n, 1))
+        if "device" in kwargs:
+            kwargs = kwargs | {"device": "cpu"}
+        return node.target(*args, **kwargs)  # pyrefly: ignore
+
+    def _repeat(self, node: fx.Node) -> None:
+        """A weight repeated for every sequence, before the loop: there it is once."""
+        self.meta[node] = self._run_once(node)
+        once, often = tuple(self.meta[node].shape), tuple(node.meta["val"].shape)
+        axes = [axis for axis, sizes in enumerate(zip(once, often, strict=False)) if sizes == (1, self.batch)]
+        if len(axes) != 1 or often != (*once[: axes[0]], self.batch, *once[axes[0] + 1 :]):
+            raise Unsupported(f"{node.target} of a weight repeated for every sequence")
+        self.repeated[node] = axes[0]
+
     def _read(self, node: fx.Node, args: tuple, kwargs: dict) -> Any:
         like = node.meta.get("val")  # none where a modifier wrote the node
         if node.target is aten.sym_size.int:
-            return "batch"
+            return BATCH
         if node.target is operator.getitem:
             return args[0][args[1]]
-        if node.target in READERS:
-            return READERS[node.target](self, *args, **kwargs)
+        if node.target in PRODUCTS:
+            return PRODUCTS[node.target](self, *args, **kwargs)
+        for table in (ROWS, VIEWS):
+            if node.target in table:
+                return table[node.target](self, *map(self._resolved_row, args), **kwargs)
         if node.target in OF_TRUTHS and isinstance(like, Tensor) and like.dtype is torch.bool:
             return self.elementwise(OF_TRUTHS[node.target], args, kwargs)
         if node.target in ELEMENTWISE:
@@ -139,8 +172,8 @@ class _Reader:
         like = node.meta.get("val")
         if not isinstance(value, Value) or not isinstance(like, Tensor):
             return
-        if tuple(like.shape[1:]) != (() if value.flat else (value.width,)):
-            raise Unsupported(f"{node.target} that gives {tuple(like.shape[1:])} numbers a sequence")
+        if tuple(like.shape) != tuple(self.batch if size == BATCH else size for size in value.shape):
+            raise Unsupported(f"{node.target} that gives shape {tuple(like.shape)}")
         if like.is_floating_point() and like.dtype != self.dtype and self.dtype not in NARROW:
             raise Unsupported(f"{like.dtype} inside a cell of {self.dtype}")
 
@@ -154,38 +187,84 @@ class _Reader:
         if not isinstance(meta, Tensor):
             return meta
         name = self.step.weights[self._weight_index(node)] if node.op == "placeholder" else f"={node.name}"
-        self.used[name] = (node, tuple(meta.shape))
-        return Hoisted(name, tuple(meta.shape))
+        self.known[name] = node
+        return Hoisted(name, tuple(BATCH if i == self.repeated.get(node) else n for i, n in enumerate(meta.shape)))
 
     def _weight_index(self, node: fx.Node) -> int:
         return self.step.placeholders().index(node) - len(self.step.inputs)
+
+    def _resolved_row(self, argument: Any) -> Any:
+        """A weight with a row for every sequence is a row as any other."""
+        is_row = isinstance(argument, Hoisted) and BATCH in argument.shape
+        return self.value(argument) if is_row else argument
+
+    def _use(self, weight: Hoisted, shape: tuple[int, ...]) -> str:
+        """The name under which the prologue gives the weight in this shape."""
+        node = self.known[weight.name]
+        own = tuple(self.meta[node].shape)
+        name = weight.name if own == shape else f"={node.name}:{'x'.join(map(str, shape))}"
+        self.used[name] = (node, shape)
+        return name
+
+    def matrix(self, weight: Hoisted) -> Hoisted:
+        """A weight as the matrix of a product: one for all sequences, whatever is in front."""
+        *front, rows, cols = weight.shape
+        if not isinstance(rows, int) or not isinstance(cols, int) or count(front) != 1:
+            raise Unsupported(f"a matrix product with a weight of shape {shown(weight.shape)}")
+        return Hoisted(self._use(weight, (rows, cols)), (rows, cols))
 
     def value(self, argument: Any) -> Value:
         """Anything a row can be combined with, as a row."""
         if isinstance(argument, Value):
             return argument
         if isinstance(argument, (int, float)):
-            return Value((self.builder.const(argument),), flat=True)
+            return Value((self.builder.const(argument),), ())
         if isinstance(argument, Hoisted):
-            shape = argument.shape
-            if len(shape) <= 1 or (len(shape) == 2 and shape[0] == 1):
-                count = shape[-1] if shape else 1
-                return Value((self.builder.weight(Vector(argument.name, (0, count))),), flat=len(shape) == 0)
-            raise Unsupported(f"a weight of shape {shape} outside a matrix product")
+            width = count(argument.shape)
+            own = argument.shape if argument.shape in ((), (1, width)) else (width,)
+            return Value((self.builder.weight(Vector(self._use(argument, own), (0, width))),), argument.shape)  # pyrefly: ignore
         raise Unsupported(f"{argument!r} as an operand")
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value:
-        rows = [a for a in args if isinstance(a, Value) and not a.is_number]
-        flat = all(row.flat for row in rows)
+        if BATCH in args:
+            raise Unsupported("the number of sequences as a number")
+        self._check_weights(args)
         values = [self.value(a) if isinstance(a, (Value, Hoisted)) else a for a in args]
-        if any(row.flat for row in rows) and not flat:
-            raise Unsupported("an operation between shapes (B,) and (B, n)")
-        pieces = self.aligned([v for v in values if isinstance(v, Value)])
+        rows = [v for v in values if isinstance(v, Value)]
+        shape = broadcast([v.shape for v in rows])
+        if count(shape) > max(v.width for v in rows):
+            raise Unsupported(f"an operation of every number of a row with every other, {shown(shape)} in all")
+        values = [self.spread(v, shape) if isinstance(v, Value) and v.width > 1 else v for v in values]
         made = []
-        for piece in pieces:
+        for piece in self.aligned([v for v in values if isinstance(v, Value)]):
             parts = iter(piece)
             made.append(op(self.builder, *(next(parts) if isinstance(v, Value) else v for v in values), **kwargs))
-        return Value(tuple(made), flat)
+        return Value(tuple(made), shape)
+
+    def _check_weights(self, args: tuple) -> None:
+        """That no matrix of weights makes a row as long as itself."""
+        widest = max((a.width for a in args if isinstance(a, Value)), default=1)
+        for a in args:
+            matrix = isinstance(a, Hoisted) and len([n for n in a.shape if n not in (1, BATCH)]) > 1
+            if matrix and count(a.shape) > widest:
+                raise Unsupported(f"a weight of shape {shown(a.shape)} outside a matrix product")
+
+    def spread(self, value: Value, shape: Shape) -> Value:
+        """The numbers of a row over a shape that has more of them, as torch broadcasts."""
+        if broadcast([value.shape, shape]) != shape:
+            raise Unsupported(f"a row {shown(value.shape)} expanded to {shown(shape)}")
+        if value.width == count(shape):
+            return value.seen_as(shape)
+        if value.width == 1:
+            return Value((self.builder.expand(value.segments[0], count(shape)),), shape)
+        runs = _runs(_places(value.shape, shape))
+        if len(runs) > PIECES:
+            raise Unsupported(f"a row {shown(value.shape)} expanded to {shown(shape)}")
+        return Value(tuple(s for run in runs for s in self._run(value, *run)), shape)
+
+    def _run(self, value: Value, low: int, high: int, times: int) -> tuple[Node, ...]:
+        segments = self.cut(value, low, high).segments
+        return segments if times == 1 else (self.builder.expand(segments[0], times),)
 
     def of_each_step(self, node: Node) -> Node:
         """A mask drawn once a sequence as a value of this step: products are taken of rows of all steps."""
@@ -214,4 +293,22 @@ class _Reader:
         inner = [c for c in boundaries(value) if low < c < high]
         if value.width == 1:
             return value
-        return Value(tuple(self.piece(value, a, b) for a, b in pairwise([low, *inner, high])))
+        return row(*(self.piece(value, a, b) for a, b in pairwise([low, *inner, high])))
+
+
+def _places(shape: Shape, wide: Shape) -> list[int]:
+    """Which number of a row of one shape is behind each number of a wider one."""
+    own, all_of_them = ([1 if size == BATCH else int(size) for size in sizes] for sizes in (shape, wide))
+    return torch.arange(count(shape)).reshape(own).expand(all_of_them).flatten().tolist()
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
+    """`(low, high, times)`: numbers that follow each other, or one of them several times."""
+    runs: list[tuple[int, int, int]] = []
+    for place, same in groupby(places):
+        times = len(list(same))
+        if times == 1 and runs and runs[-1][1:] == (place, 1):
+            runs[-1] = (runs[-1][0], place + 1, 1)
+        else:
+            runs.append((place, place + 1, times))
+    return runs

@@ -25,9 +25,9 @@ def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = 
     step = equations(cell, traced)
     missing = [name for name in (s.name for s in cell.carried) if name != TIME and name not in step.outputs]
     if missing or "output" not in step.outputs:
-        raise Unsupported(f"{(missing or ['output'])[0]} depends on neither the input nor a state")
+        raise Unsupported(f"a new {(missing or ['output'])[0]} that depends on neither the input nor a state")
     if named and len(step.named) < len(traced.named):
-        raise Unsupported("a named value that depends on neither the input nor a state")
+        raise Unsupported("a named value that is no row of numbers of each sequence")
     return _Planner(cell, step, named).plan(train, needs_x)
 
 

@@ -1,19 +1,17 @@
-"""Operations of torch that see a row as a whole: products, sums, slices; one table row each."""
+"""Operations of torch that see a row as a whole: sums, slices; one table row each."""
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from .elementwise import plain
-from .nodes import Builder, Matrix, Node, Vector
-from .values import Hoisted, Unsupported, Value, boundaries
+from .nodes import Builder, Node
+from .values import BATCH, Hoisted, Shape, Unsupported, Value, count, shown
 
 aten = torch.ops.aten
 
-# A product with so few numbers is a sum of columns times numbers: no matrix product pays, least of all its gradient.
-NARROW = 4
+PIECES = 16  # a row in more pieces than these is slower, and far slower to compile, than the plain loop
 
 
 class Reader(Protocol):
@@ -23,6 +21,10 @@ class Reader(Protocol):
 
     def value(self, argument: Any) -> Value: ...
 
+    def matrix(self, weight: Hoisted) -> Hoisted: ...
+
+    def spread(self, value: Value, shape: Shape) -> Value: ...
+
     def cut(self, value: Value, low: int, high: int) -> Value: ...
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value: ...
@@ -30,68 +32,39 @@ class Reader(Protocol):
     def of_each_step(self, node: Node) -> Node: ...
 
 
-def _linear(reader: Reader, value: Value, weight: Any, bias: Any = None) -> Value:
-    if not isinstance(weight, Hoisted) or not isinstance(value, Value) or len(weight.shape) != 2:
-        raise Unsupported("a matrix product of two values that change with time")
-    result = _product(reader, value, weight, flipped=False)
-    return result if bias is None else reader.elementwise(plain("add"), (result, bias), {})
+def _grouped(reader: Reader, what: str, value: Value, dims: Any, keepdim: bool) -> tuple[list[Value], Shape]:
+    """The numbers that a sum, or the like, over `dims` puts together, and the shape of the result."""
+    if not dims:
+        raise Unsupported(f"{what} over all numbers of a batch")
+    axes = {axis % len(value.shape) for axis in dims}
+    if any(value.shape[axis] == BATCH for axis in axes):
+        raise Unsupported(f"{what} over dimensions {dims}")
+    kept = [size for axis, size in enumerate(value.shape) if axis not in axes]
+    groups = count(kept)
+    long = [axis in axes for axis, size in enumerate(value.shape) if size not in (1, BATCH)]
+    if long != sorted(long) or groups > PIECES:
+        raise Unsupported(f"{what} over dimensions {dims} of {shown(value.shape)}")
+    size = value.width // groups
+    parts = [reader.cut(value, low, low + size) for low in range(0, value.width, size)]
+    return parts, tuple(1 if axis in axes else n for axis, n in enumerate(value.shape)) if keepdim else tuple(kept)
 
 
-def _mm(reader: Reader, value: Any, weight: Any) -> Value:
-    if not isinstance(weight, Hoisted) or not isinstance(value, Value):
-        raise Unsupported("a matrix product of two values that change with time")
-    return _product(reader, value, weight, flipped=True)
+def row_sum(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
+    groups, shape = _grouped(reader, "a sum", value, dims, keepdim)
+    return Value(tuple(_total(reader.builder, group.segments) for group in groups), shape)
 
 
-def _product(reader: Reader, value: Value, weight: Hoisted, flipped: bool) -> Value:
-    rows, cols = weight.shape
-    total: Node | None = None
-    for (low, high), segment in zip(pairwise(boundaries(value)), value.segments, strict=True):
-        if high - low <= NARROW and not flipped and segment.op == "load" and segment.attr.lag == 0:
-            term = _narrow(reader.builder, segment, weight.name, rows, low)
-        elif flipped:
-            matrix = Matrix(weight.name, (low, high), (0, cols), True)
-            term = reader.builder.product(reader.of_each_step(segment), matrix)
-        else:
-            matrix = Matrix(weight.name, (0, rows), (low, high))
-            term = reader.builder.product(reader.of_each_step(segment), matrix)
-        total = term if total is None else total + term
-    assert total is not None
-    return Value((total,))
-
-
-def _narrow(b: Builder, value: Node, weight: str, rows: int, first: int) -> Node:
-    total: Node | None = None
-    for k in range(value.width):
-        column = b.weight(Vector(weight, (0, rows), first + k))
-        term = column * b.cut(value, k, k + 1)
-        total = term if total is None else total + term
-    assert total is not None
+def _total(b: Builder, segments: Sequence[Node]) -> Node:
+    total, *others = (b.rowsum(segment, segment.width) for segment in segments)
+    for other in others:
+        total = total + other
     return total
 
 
-def _mv(reader: Reader, value: Value, weight: Any) -> Value:
-    return _sum(reader, reader.elementwise(plain("mul"), (value, weight), {}), [-1])
-
-
-def _check_row(what: str, value: Value, dims: Any) -> None:
-    if value.flat or not dims or [d % 2 for d in dims] != [1]:
-        raise Unsupported(f"{what} over dimensions {dims}" if dims else f"{what} over all numbers of a batch")
-
-
-def _sum(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    _check_row("sum", value, dims)
-    total: Node | None = None
-    for segment in value.segments:
-        term = reader.builder.rowsum(segment, segment.width)
-        total = term if total is None else total + term
-    assert total is not None
-    return Value((total,), flat=not keepdim)
-
-
 def _mean(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    total = _sum(reader, value, dims, keepdim)
-    return Value((total.segments[0] * (1.0 / value.width),), total.flat)
+    total = row_sum(reader, value, dims, keepdim)
+    share = total.width / value.width
+    return reader.elementwise(lambda b, x: x * share, (total,), {})
 
 
 def _var_mean(
@@ -99,9 +72,9 @@ def _var_mean(
 ) -> tuple[Value, Value]:
     mean = _mean(reader, value, dims, keepdim=True)
     centred = reader.elementwise(plain("sub"), (value, mean), {})
-    total = _sum(reader, reader.elementwise(plain("mul"), (centred, centred), {}), dims, keepdim)
-    count = value.width - (1 if correction is None else correction)
-    return Value((total.segments[0] / float(count),), total.flat), Value(mean.segments, total.flat)
+    total = row_sum(reader, reader.elementwise(plain("mul"), (centred, centred), {}), dims, keepdim)
+    free = float(value.width // total.width - (1 if correction is None else correction))
+    return reader.elementwise(lambda b, x: x / free, (total,), {}), mean.seen_as(total.shape)
 
 
 def _var(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
@@ -113,11 +86,15 @@ def _std(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1,
 
 
 def _amax(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    _check_row("maximum", value, dims)
-    highest, *others = (reader.builder.rowmax(segment) for segment in value.segments)
+    groups, shape = _grouped(reader, "a maximum", value, dims, keepdim)
+    return Value(tuple(_highest(reader.builder, group.segments) for group in groups), shape)
+
+
+def _highest(b: Builder, segments: Sequence[Node]) -> Node:
+    highest, *others = (b.rowmax(segment) for segment in segments)
     for other in others:
-        highest = reader.builder.make("maximum", highest, other)
-    return Value((highest,), flat=not keepdim)
+        highest = b.make("maximum", highest, other)
+    return highest
 
 
 def _amin(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
@@ -128,9 +105,9 @@ def _amin(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False)
 def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
     highest = _amax(reader, value, dims, keepdim=True)
     shifted = reader.elementwise(plain("sub"), (value, highest), {})
-    total = _sum(reader, reader.elementwise(plain("exp"), (shifted,), {}), dims, keepdim=True)
-    log = reader.builder.make("log", total.segments[0])
-    return Value((log + highest.segments[0],), flat=not keepdim)
+    total = row_sum(reader, reader.elementwise(plain("exp"), (shifted,), {}), dims, keepdim)
+    highest = highest.seen_as(total.shape)
+    return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, highest), {})
 
 
 def _log_softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
@@ -143,10 +120,10 @@ def _norm(
     if float(order) not in (1.0, 2.0, float("inf")) or dims is None:
         raise Unsupported(f"a norm of order {order} over {dims}")
     if order == 2.0:
-        total = _sum(reader, reader.elementwise(lambda b, x: x * x, (value,), {}), dims, keepdim)
+        total = row_sum(reader, reader.elementwise(lambda b, x: x * x, (value,), {}), dims, keepdim)
         return reader.elementwise(_root, (total,), {})
     size = reader.elementwise(plain("abs"), (value,), {})
-    return _sum(reader, size, dims, keepdim) if order == 1.0 else _amax(reader, size, dims, keepdim)
+    return row_sum(reader, size, dims, keepdim) if order == 1.0 else _amax(reader, size, dims, keepdim)
 
 
 def _root(b: Builder, x: Node) -> Node:
@@ -155,32 +132,52 @@ def _root(b: Builder, x: Node) -> Node:
     return b.make("where", none, b.const(0.0), b.make("sqrt", b.make("where", none, b.const(1.0), x)))
 
 
+def _along(what: str, value: Value, dim: int) -> tuple[int, int]:
+    """The axis that `dim` means, and how many numbers of a row belong to each of its places, one behind the other."""
+    axis = dim % len(value.shape)
+    if value.shape[axis] == BATCH:
+        raise Unsupported(f"{what} along the batch")
+    if count(value.shape[:axis]) > 1:
+        raise Unsupported(f"{what} along dimension {dim} of {shown(value.shape)}")
+    return axis, count(value.shape[axis + 1 :])
+
+
+def _resized(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _places(reader: Reader, value: Value, axis: int, low: int, high: int) -> Value:
+    """The places `low` to `high` of an axis that `_along` found."""
+    each = count(value.shape[axis + 1 :])
+    return reader.cut(value, low * each, high * each).seen_as(_resized(value.shape, axis, high - low))
+
+
 def _glu(reader: Reader, value: Value, dim: int = -1) -> Value:
-    if dim % 2 != 1 or value.width % 2:
-        raise Unsupported("aten.glu along the batch")
-    half = value.width // 2
-    gate = reader.elementwise(plain("sigmoid"), (reader.cut(value, half, value.width),), {})
-    return reader.elementwise(plain("mul"), (reader.cut(value, 0, half), gate), {})
+    axis, each = _along("aten.glu", value, dim)
+    half = value.width // each // 2
+    gate = reader.elementwise(plain("sigmoid"), (_places(reader, value, axis, half, 2 * half),), {})
+    return reader.elementwise(plain("mul"), (_places(reader, value, axis, 0, half), gate), {})
 
 
 def _roll(reader: Reader, value: Value, shifts: list[int], dims: list[int] = []) -> Value:  # noqa: B006
-    if [d % 2 for d in dims] != [1]:
+    if len(dims) != 1:
         raise Unsupported("aten.roll along the batch")
-    at = -shifts[0] % value.width
+    _, each = _along("aten.roll", value, dims[0])
+    at = -shifts[0] * each % value.width
     if at == 0:
         return value
-    return Value((*reader.cut(value, at, value.width).segments, *reader.cut(value, 0, at).segments))
+    parts = reader.cut(value, at, value.width), reader.cut(value, 0, at)
+    return Value(tuple(s for part in parts for s in part.segments), value.shape)
 
 
 def _layer_norm(
     reader: Reader, value: Value, shape: list[int], weight: Any, bias: Any, eps: float
 ) -> tuple[Value, ...]:
-    if shape != [value.width]:
-        raise Unsupported(f"a layer norm over {shape} of rows of {value.width}")
-    variance, mean = _var_mean(reader, value, [1], correction=0, keepdim=True)
-    scale = reader.builder.make("rsqrt", variance.segments[0] + float(eps))
+    dims = list(range(-len(shape), 0))
+    variance, mean = _var_mean(reader, value, dims, correction=0, keepdim=True)
+    scale = reader.elementwise(lambda b, x: b.make("rsqrt", x + float(eps)), (variance,), {})
     centred = reader.elementwise(plain("sub"), (value, mean), {})
-    result = reader.elementwise(plain("mul"), (centred, Value((scale,))), {})
+    result = reader.elementwise(plain("mul"), (centred, scale), {})
     for op, extra in (("mul", weight), ("add", bias)):
         result = result if extra is None else reader.elementwise(plain(op), (result, extra), {})
     return (result,)
@@ -191,66 +188,95 @@ def _log_sigmoid(reader: Reader, value: Value) -> tuple[Value, ...]:
 
 
 def _cat(reader: Reader, values: list[Any], dim: int = 0) -> Value:
-    if dim % 2 != 1:
-        raise Unsupported("aten.cat along the batch")
-    return Value(tuple(s for v in values for s in reader.value(v).segments))
+    rows = [reader.value(v) for v in values]
+    axis = _along("aten.cat", rows[0], dim)[0]
+    size = sum(count(value.shape[axis : axis + 1]) for value in rows)
+    return Value(tuple(s for value in rows for s in value.segments), _resized(rows[0].shape, axis, size))
+
+
+def _stack(reader: Reader, values: list[Any], dim: int = 0) -> Value:
+    rows = [reader.value(v) for v in values]
+    axis = dim % (len(rows[0].shape) + 1)
+    return _cat(reader, [v.seen_as((*v.shape[:axis], 1, *v.shape[axis:])) for v in rows], axis)
 
 
 def _repeat(reader: Reader, value: Value, times: list[int]) -> Value:
-    if value.flat or len(times) != 2 or times[0] != 1 or times[1] < 1:
-        raise Unsupported(f"a row repeated {times} times")
-    return Value(value.segments * times[1])
+    long = [axis for axis, n in enumerate(times) if n != 1]
+    if len(times) != len(value.shape) or len(long) != 1 or times[long[0]] < 1:
+        raise Unsupported(f"a row {shown(value.shape)} repeated {times} times")
+    axis, each = _along("aten.repeat", value, long[0])
+    n = times[axis]
+    return Value(value.segments * n, _resized(value.shape, axis, n * value.width // each))
 
 
 def _slice(reader: Reader, value: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
-    everything = start in (None, 0) and (end in (None, "batch") or end > 1 << 40) and step == 1
-    if everything and (dim % 2 == 0 or value.flat):
+    if _is_whole(start, end, step):
         return value
-    if dim % 2 != 1 or step != 1 or value.flat:
-        raise Unsupported("aten.slice with a step, or along the batch")
-    low, high, _ = slice(start, end).indices(value.width)
+    bounds = _bounds("aten.slice", value, dim, start, end, step)
+    return _places(reader, value, *bounds)
+
+
+def _is_whole(start: Any, end: Any, step: int) -> bool:
+    return start in (None, 0) and (end in (None, BATCH) or end > 1 << 40) and step == 1
+
+
+def _bounds(what: str, value: Value, dim: int, start: Any, end: Any, step: int) -> tuple[int, int, int]:
+    """The axis of a slice, its first place and the one behind its last."""
+    axis, each = _along(what, value, dim)
+    if step != 1 or BATCH in (start, end):
+        raise Unsupported(f"{what} with a step, or with the batch as a bound")
+    low, high, _ = slice(start, end).indices(value.width // each)
     if high <= low:
         raise Unsupported("a slice of nothing")
-    return reader.cut(value, low, high)
+    return axis, low, high
+
+
+def _copy(reader: Reader, value: Value, source: Any, *_: Any) -> Value:
+    """What torch makes of an assignment to all of a value."""
+    return reader.spread(reader.value(source), value.shape)
+
+
+def _slice_scatter(
+    reader: Reader, value: Value, part: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
+    """What torch makes of an assignment to a slice: the row with a part exchanged."""
+    if _is_whole(start, end, step):
+        return reader.value(part)
+    axis, low, high = _bounds("aten.slice_scatter", value, dim, start, end, step)
+    each = count(value.shape[axis + 1 :])
+    before = reader.cut(value, 0, low * each).segments if low else ()
+    after = reader.cut(value, high * each, value.width).segments if high * each < value.width else ()
+    return Value((*before, *reader.value(part).segments, *after), value.shape)
+
+
+def _select_scatter(reader: Reader, value: Value, part: Any, dim: int, index: int) -> Value:
+    index %= max(1, count(value.shape[dim : dim + 1 or None]))
+    return _slice_scatter(reader, value, part, dim, index, index + 1)
 
 
 def _split(reader: Reader, value: Value, size: int | list[int], dim: int = 0) -> list[Value]:
-    if dim % 2 != 1:
-        raise Unsupported("aten.split along the batch")
-    sizes = size if isinstance(size, list) else [min(size, value.width - i) for i in range(0, value.width, size)]
+    axis, each = _along("aten.split", value, dim)
+    whole = value.width // each
+    sizes = size if isinstance(size, list) else [min(size, whole - i) for i in range(0, whole, size)]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return [reader.cut(value, low, low + n) for low, n in zip(starts, sizes, strict=True)]
+    return [_places(reader, value, axis, low, low + n) for low, n in zip(starts, sizes, strict=True)]
 
 
 def _select(reader: Reader, value: Value, dim: int, index: int) -> Value:
-    if dim % 2 != 1 or value.flat:
-        raise Unsupported("aten.select along the batch")
-    index %= value.width
-    return Value(reader.cut(value, index, index + 1).segments, flat=True)
+    axis = dim % len(value.shape)
+    shape = value.shape[:axis] + value.shape[axis + 1 :]
+    if value.shape[axis] == 1:
+        return value.seen_as(shape)
+    each = _along("aten.select", value, dim)[1]
+    index %= value.width // each
+    return _places(reader, value, axis, index, index + 1).seen_as(shape)
 
 
-def _unsqueeze(reader: Reader, value: Value, dim: int) -> Value:
-    if not value.flat or dim not in (1, -1):
-        raise Unsupported("aten.unsqueeze of a row")
-    return Value(value.segments)
-
-
-def _squeeze(reader: Reader, value: Value, dim: Any = None) -> Value:
-    if value.width == 1 and dim in (1, -1, [1], [-1]):
-        return Value(value.segments, flat=True)
-    raise Unsupported("aten.squeeze of a row")
-
-
-def _shaped(reader: Reader, value: Any, shape: list[Any], **_: Any) -> Value:
-    """expand and view, where they leave a row a row."""
-    row = reader.value(value)
-    if len(shape) == 2 and shape[0] in ("batch", -1):
-        width = row.width if shape[1] == -1 else shape[1]
-        if width == row.width:
-            return Value(row.segments)
-        if row.width == 1:
-            return Value((reader.builder.expand(row.segments[0], width),))
-    raise Unsupported(f"a view of a row as {shape}")
+def _unbind(reader: Reader, value: Value, dim: int = 0) -> list[Value]:
+    size = value.shape[dim]
+    if not isinstance(size, int):
+        raise Unsupported("aten.unbind along the batch")
+    return [_select(reader, value, dim, index) for index in range(size)]
 
 
 def _filled(fill: float | None) -> Callable[..., Value]:
@@ -258,18 +284,15 @@ def _filled(fill: float | None) -> Callable[..., Value]:
         number = reader.builder.const(value if fill is None else fill)
         if not isinstance(like, Value):
             raise Unsupported("a constant shaped like a weight")
-        return Value((reader.builder.expand(number, like.width),), like.flat)
+        return Value((reader.builder.expand(number, like.width),), like.shape)
 
     return read
 
 
 def _full(fill: float | None) -> Callable[..., Value]:
     def read(reader: Reader, shape: list[Any], value: Any = None, **_: Any) -> Value:
-        if not shape:
-            return Value((reader.builder.const(value if fill is None else fill),), flat=True)
-        if len(shape) != 2 or shape[0] != "batch":
-            raise Unsupported(f"a constant of shape {shape}")
-        return Value((reader.builder.expand(reader.builder.const(value if fill is None else fill), shape[1]),))
+        number = reader.builder.const(value if fill is None else fill)
+        return Value((reader.builder.expand(number, count(shape)),), tuple(shape))
 
     return read
 
@@ -278,11 +301,8 @@ def _new(fill: float | None) -> Callable[..., Value]:
     return lambda reader, _, shape, value=None, **__: _full(fill)(reader, shape, value)
 
 
-READERS: dict[Any, Callable] = {
-    aten.linear.default: _linear,
-    aten.mm.default: _mm,
-    aten.mv.default: _mv,
-    aten.sum.dim_IntList: _sum,
+ROWS: dict[Any, Callable] = {
+    aten.sum.dim_IntList: row_sum,
     aten.mean.dim: _mean,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,
@@ -297,17 +317,18 @@ READERS: dict[Any, Callable] = {
     aten.native_layer_norm.default: _layer_norm,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.cat.default: _cat,
+    aten.stack.default: _stack,
     aten.repeat.default: _repeat,
     aten.slice.Tensor: _slice,
+    aten.copy.default: _copy,
+    aten.fill.Scalar: _copy,
+    aten.fill.Tensor: _copy,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.select_scatter.default: _select_scatter,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split,
     aten.select.int: _select,
-    aten.unsqueeze.default: _unsqueeze,
-    aten.squeeze.dim: _squeeze,
-    aten.squeeze.dims: _squeeze,
-    aten.expand.default: _shaped,
-    aten.view.default: _shaped,
-    aten._unsafe_view.default: _shaped,
+    aten.unbind.int: _unbind,
     aten.full_like.default: _filled(None),
     aten.zeros_like.default: _filled(0.0),
     aten.ones_like.default: _filled(1.0),

@@ -200,11 +200,11 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
             try:
                 planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
                 if device == "cuda" and planned.takes_row_maxima():
-                    raise Unsupported("maximum over a row on the GPU")
+                    raise Unsupported("a maximum over a row on the GPU")
                 compiled.remember(key, OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype))
             except Unsupported as reason:
                 _tell_unsupported(cell, str(reason))
-                return f"!the compiled engine has no {reason}"
+                return f"!the compiled engine does not take {reason}"
         made = compiled.PLANS[key]  # perhaps another cell's, with the same equations
         return key if isinstance(made, OnGpu) or _built(made) else f"?{key}"
 
@@ -244,7 +244,7 @@ def _tell_once(message: str) -> None:
 def _tell_unsupported(cell: Cell, reason: str) -> None:
     """A cell of the zoo that cannot be compiled is documented; one of the user's own is worth a word."""
     if type(cell) not in registry().values() or _setting["backend"] == "compiled":
-        _tell_once(f"{type(cell).__name__} runs on the reference engine: the compiled one has no {reason}.")
+        _tell_once(f"{type(cell).__name__} runs on the reference engine: the compiled one does not take {reason}.")
 
 
 # ---------------------------------------------------------------------------------------------------- the scan

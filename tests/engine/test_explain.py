@@ -24,7 +24,7 @@ def test_the_source_is_shown_when_asked_for():
 
 def test_the_operation_that_forces_the_reference_is_named():
     text = explain(rc.layer("unitary_rnn", 3, 4), torch.zeros(5, 2, 3))
-    assert "backend: reference (the compiled engine has no aten." in text
+    assert "backend: reference (the compiled engine does not take aten." in text
 
 
 def test_every_sheet_of_a_stack_is_explained():

@@ -10,6 +10,7 @@ from engine.compare import compare, sequences
 from torch import Tensor, sigmoid, tanh
 
 from recurra.cell import Cell
+from recurra.engine.explain import explain
 from recurra.engine.scan import choose, set_backend
 
 OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
@@ -57,6 +58,51 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "logsigmoid of what changes in place": lambda a, b, h, g: 0.3 * F.logsigmoid(b.add_(a)),
     "one unit read by all": lambda a, b, h, g: 0.5 * tanh(a) + h[:, :1] * g,
 }  # fmt: skip
+# Other shapes in which a row is seen on its way: a product from the left, a row as a column, a row by heads. `w` is a
+# matrix of weights, `size` the number of sequences.
+SHAPES: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
+    "columns": lambda h, w, size: (w @ h.T).T,
+    "columns by torch.mm": lambda h, w, size: torch.mm(w, h.t()).t(),
+    "columns by other names": lambda h, w, size: (w @ h.transpose(0, 1)).mT + (w @ h.permute(1, 0)).swapaxes(0, 1),
+    "columns through several operations": lambda h, w, size: (w @ tanh(w @ h.T + w[:, :1])).T,
+    "columns cut, joined and normalised": lambda h, w, size: torch.softmax(w @ torch.cat([h.T[4:], h.T[:4]]), 0).T,
+    "addmm of columns": lambda h, w, size: torch.addmm(w[:, :1], w, h.T, alpha=0.5).T,
+    "einsum bi,oi->bo": lambda h, w, size: torch.einsum("bi,oi->bo", h, w),
+    "einsum oi,bi->bo": lambda h, w, size: torch.einsum("oi,bi->bo", w, h),
+    "einsum bi,io->bo": lambda h, w, size: torch.einsum("bi,io->bo", h, w),
+    "einsum io,bi->bo": lambda h, w, size: torch.einsum("io,bi->bo", w, h),
+    "einsum oi,bi->ob": lambda h, w, size: torch.einsum("oi,bi->ob", w, h).T,
+    "einsum of three": lambda h, w, size: torch.einsum("bi,oi,bo->bo", h, w, tanh(h)),
+    "einsum with a vector": lambda h, w, size: torch.einsum("bi,i->b", h, w[0])[:, None] * h,
+    "einsum of two rows": lambda h, w, size: torch.einsum("bi,bi->b", h, tanh(h))[:, None] * h,
+    "tensordot": lambda h, w, size: torch.tensordot(h, w, dims=([1], [1])),
+    "inner": lambda h, w, size: torch.inner(h, w),
+    "a matrix for a column": lambda h, w, size: (w @ h.unsqueeze(-1)).squeeze(-1),
+    "a matrix for a column, by index": lambda h, w, size: torch.matmul(w, h[..., None])[..., 0],
+    "a column and a bias": lambda h, w, size: (w @ h.view(size, 21, 1) + w[:, :1]).view(size, 21),
+    "a row and a matrix": lambda h, w, size: (h[:, None] @ w.T)[:, 0],
+    "linear of a row": lambda h, w, size: F.linear(h[:, None, :], w, w[0]).squeeze(1),
+    "bmm": lambda h, w, size: torch.bmm(w.expand(size, -1, -1), h.unsqueeze(2)).squeeze(2),
+    "bmm from the right": lambda h, w, size: torch.bmm(h.unsqueeze(1), w.t()[None].expand(size, 21, 21)).squeeze(1),
+    "bmm of copies": lambda h, w, size: torch.bmm(w[None].repeat(size, 1, 1), h[:, :, None]).flatten(1),
+    "baddbmm": lambda h, w, size: torch.baddbmm(w[:, :1], w.expand(size, 21, 21), h[..., None], beta=0.5)[..., 0],
+    "a repeated weight on its way": lambda h, w, size: (tanh(w.expand(size, -1, -1)).mT @ h[..., None])[..., 0],
+    "a row there and back": lambda h, w, size: tanh(h[:, None]).squeeze(1) * h[None].squeeze(0),
+    "views of a row": lambda h, w, size: h.view(size, 21) * h.reshape(-1, 21) + h[:, None].flatten(1),
+    "a vector for every sequence": lambda h, w, size: h * w[0].expand(size, -1) + w[1].repeat(size, 1).sum(-1, True),
+    "heads": lambda h, w, size: (tanh(h.view(size, 3, 7)) * w[0].view(3, 7) + w[0, :7]).view(size, 21),
+    "sums by heads": lambda h, w, size: h.view(size, 7, 3).sum(-1).repeat(1, 3),
+    "norms by heads": lambda h, w, size: F.layer_norm(h.view(size, 3, 7), (7,), w[0, :7]).reshape(size, 21),
+    "softmax by heads": lambda h, w, size: torch.softmax(h.unflatten(-1, (3, 7)), -1).flatten(1) * w[0],
+    "variance by heads": lambda h, w, size: (h.view(size, 3, 7) / (1 + h.view(size, 3, 7).var(-1, keepdim=True))
+                                             ).flatten(1),
+    "heads one by one": lambda h, w, size: torch.cat(h.view(size, 3, 7).unbind(1)[::-1], -1),
+    "stacked": lambda h, w, size: torch.stack([h[:, :7], tanh(h[:, 7:14]), h[:, 14:]], 1).flatten(1),
+    "assignment to a slice": lambda h, w, size: assigned(h, (slice(None), slice(2, 9)), h[:, 9:16]),
+    "assignment of a number": lambda h, w, size: assigned(h, (..., slice(4)), 0.5),
+    "assignment of a weight": lambda h, w, size: assigned(h, (..., slice(17, None)), w[0, :4]),
+    "assignment to a unit": lambda h, w, size: assigned(h, (slice(None), -1), h.sum(-1)),
+}  # fmt: skip
 # What is left to the plain loop, and the words that say why.
 LEFT: dict[str, tuple[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], str]] = {
     "another precision": (lambda a, b, h, g: tanh(a).float().to(h.dtype), "float32 inside a cell of torch.float64"),
@@ -64,8 +110,33 @@ LEFT: dict[str, tuple[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], str]] 
     "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "sum over all numbers"),
     "spread of a batch": (lambda a, b, h, g: tanh(a) * torch.std(b), "sum over all numbers"),
     "maximum of a batch": (lambda a, b, h, g: tanh(a) * b.amax(), "maximum over all numbers"),
+    "sequences mixed": (lambda a, b, h, g: tanh(a + torch.softmax(h @ h.T, -1) @ h), "two values that change"),
+    "sequences summed": (lambda a, b, h, g: tanh(a) - b.T.sum(-1), r"a sum over dimensions \[-1\]"),
+    "all with all": (lambda a, b, h, g: tanh(a + (h[:, None] * b[..., None]).sum(-1)), "with every other"),
+    "heads in another order": (lambda a, b, h, g: tanh(a + h.view(-1, 3, 7).mT.flatten(1)), "into another order"),
+    "the size of a batch": (lambda a, b, h, g: tanh(a) / len(h), "number of sequences as a number"),
+    "a matrix of weights with a row": (lambda a, b, h, g: tanh(a + (torch.outer(g, g) * h[:, None]).sum(-1)),
+                                       r"a weight of shape \(21, 21\) outside a matrix product"),
     "mean of a batch": (lambda a, b, h, g: tanh(a) - b.mean(0), r"sum over dimensions \[0\]"),
 }  # fmt: skip
+
+
+def assigned(row: Tensor, place: tuple, value: Tensor | float) -> Tensor:
+    row = 0.7 * row
+    row[place] = value
+    return row
+
+
+class Shaped(Cell):
+    """An affine and, added to it, a value of h, a matrix and the number of sequences."""
+
+    def __init__(self, input_size: int, hidden_size: int, added: Callable[[Tensor, Tensor, int], Tensor]):
+        super().__init__(input_size, hidden_size)
+        self.added, self.a = added, self.affine("x", "h")
+        self.W = torch.nn.Parameter(torch.randn(hidden_size, hidden_size) / hidden_size**0.5)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h) + self.added(h, self.W, h.shape[0]))
 
 
 def cell_of(operation: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], units: int) -> Cell:
@@ -90,6 +161,23 @@ def test_operations_run_compiled(name: str):
     assert found.backend == "compiled"
     assert found.values < 1e-12
     assert found.gradients < (1e-7 if name.startswith("hard") else 1e-10)  # torch divides by a six in single precision
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_rows_in_other_shapes_run_compiled(name: str):
+    torch.manual_seed(3)
+    cell = Shaped(5, 21, SHAPES[name]).double()
+    found = compare(cell, sequences(cell, 5, 3, torch.float64, lengths=torch.tensor([5, 2, 4])))
+    assert found.backend == "compiled"
+    assert found.values < 1e-12
+    assert found.gradients < 1e-10
+    assert "backend: compiled" in explain(cell, torch.zeros(5, 3, 5, dtype=torch.float64))
+
+
+def test_a_batch_of_one_keeps_its_shape():
+    cell = Shaped(5, 21, SHAPES["a matrix for a column"]).double()
+    found = compare(cell, sequences(cell, 4, 1, torch.float64))
+    assert (found.backend, found.values < 1e-12, found.gradients < 1e-12) == ("compiled", True, True)
 
 
 @pytest.mark.filterwarnings("ignore:Made runs on the reference engine")
