@@ -221,6 +221,19 @@ OF_WEIGHTS = [  # of one square matrix
     "({0} / (1 + {0}.abs().sum(-1, keepdim=True)))",
     "({0} + torch.eye({0}.shape[0], dtype={0}.dtype, device={0}.device))",
 ]  # fmt: skip
+SPELLINGS = [  # of `F.linear({0}, {1})`
+    "({1} @ {0}.T).T",
+    "torch.mm({1}, {0}.t()).t()",
+    "torch.einsum('bi,oi->bo', {0}, {1})",
+    "torch.einsum('oi,bi->bo', {1}, {0})",
+    "torch.einsum('oi,bi->ob', {1}, {0}).mT",
+    "({1} @ {0}.unsqueeze(-1)).squeeze(-1)",
+    "torch.matmul({1}, {0}[..., None])[..., 0]",
+    "({0}[:, None] @ {1}.T)[:, 0]",
+    "F.linear({0}[:, None], {1}).flatten(1)",
+    "torch.bmm({1}.expand(x.shape[0], -1, -1), {0}.unsqueeze(2)).squeeze(2)",
+    "torch.bmm({0}.unsqueeze(1), {1}.t().expand(x.shape[0], -1, -1)).view(-1, {1}.shape[0])",
+]  # fmt: skip
 # What the compiled engines may leave to the plain loop: here they have to say so.
 RARE = [
     "{0} - {0}.max(-1, keepdim=True).values",
@@ -250,6 +263,7 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"cell {self.seed}")
+        self.spells = random.Random(f"spelling {self.seed}")  # apart: the equations do not hang on how they are spelled
         self.name = f"Random{self.seed}"
         self.made: list[str] = []  # lines of __init__
         self.lines: list[str] = []  # lines of step
@@ -569,13 +583,19 @@ class _Writer:
 
     def _linear(self, value: _Value, wide: str) -> _Value:
         bias = self.rng.choice(["", f", {self.own('b', f'nn.Parameter(0.3 * torch.randn({wide}))')}"])
-        return self.emit(f"F.linear({value.name}, {self.matrix(wide, value.width)}{bias})", wide, ANY)
+        matrix = self.matrix(wide, value.width)
+        plain = "F.linear({0}, {1}" + bias + ")"
+        return self.emit((plain if bias else self._spelled(plain)).format(value.name, matrix), wide, ANY)
+
+    def _spelled(self, plain: str) -> str:
+        return self.spells.choice(SPELLINGS) if self.spells.random() < 0.4 else plain
 
     def _at(self, value: _Value, wide: str) -> _Value:
         spelling = self.rng.choice(["{0} @ {1}.t()", "{0} @ {1}.T", "torch.mm({0}, {1}.t())",
                                     "torch.matmul({0}, {1}.transpose(0, 1))", "{0}.matmul({1}.mT)"])  # fmt: skip
         if self.rng.random() < 0.5:
-            return self.emit(spelling.format(value.name, self.matrix(wide, value.width)), wide, ANY)
+            matrix = self.matrix(wide, value.width)
+            return self.emit(self._spelled(spelling).format(value.name, matrix), wide, ANY)
         return self.emit(f"{value.name} @ {self.matrix(value.width, wide)}", wide, ANY)
 
     def _addmm(self, value: _Value, wide: str) -> _Value:

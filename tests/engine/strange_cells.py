@@ -169,6 +169,26 @@ class OnlyAMask(Cell):
         return kept
 
 
+class OtherShapes(Cell):
+    """Rows as columns, as matrices of one row, by heads; a weight for every sequence; an assignment to a slice."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.U, self.V, self.W = (
+            torch.nn.Parameter(torch.randn(hidden_size, deep) / deep**0.5)
+            for deep in (input_size, hidden_size, 2 * hidden_size)
+        )
+        self.bias = torch.nn.Parameter(torch.randn(hidden_size, 1))
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        a = tanh(self.V @ h.T + self.U @ x.T + self.bias).T
+        b = torch.bmm(self.V.expand(x.shape[0], -1, -1), a.unsqueeze(-1)).squeeze(-1)
+        both = F.normalize(torch.stack([a, b], 1), dim=-1).flatten(1)
+        c = torch.einsum("oi,bi->bo", self.W, both)
+        c[:, :2] = h[:, :2]
+        return tanh(c) + 0.2 * h
+
+
 STRANGE = [
     TwoChainedProducts,
     RowNormalised,
@@ -179,4 +199,5 @@ STRANGE = [
     TiedAndPlain,
     NoProduct,
     OneForAll,
+    OtherShapes,
 ]
