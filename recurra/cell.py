@@ -200,7 +200,10 @@ class Cell(nn.Module):
 
     def affine(self, *operands: str | int, size: int | None = None, bias: bool = True) -> Affine:
         """`Σ W v + b` over the operands named: "x", a state, a delayed state "h[3]", or a plain size."""
-        widths = {str(operand): self._width(operand) for operand in operands}
+        widths: dict[str, int] = {}
+        for place, operand in enumerate(operands):
+            before = operands[:place].count(operand)  # of two plain sizes that are equal, the second is "5_2"
+            widths[f"{operand}_{before + 1}" if before else str(operand)] = self._width(operand)
         return Affine(widths, size or self.hidden_size, bias)
 
     def vector(self, size: int | None = None, fill: float = 0.0) -> nn.Parameter:

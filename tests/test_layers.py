@@ -428,3 +428,21 @@ def test_the_plain_loop_is_linear_in_time(name, keep_trace):
     short, middle, long = (work(name, steps, keep_trace) for steps in (16, 32, 64))
     for a, b, c in zip(short, middle, long, strict=True):
         assert c - b <= 2.05 * (b - a)  # a quadratic cost would double this increment once more
+
+
+class ByPlainSizes(rc.Cell):
+    """Operands that are no input and no state are named by their widths, which may be equal."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine(input_size, hidden_size)
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.a(x, h))
+
+
+def test_operands_of_equal_width_have_a_weight_each():
+    model = rc.Recurrent(ByPlainSizes, 5, 4, num_layers=2)
+    y, _ = model(torch.randn(3, 2, 5))
+    assert y.shape == (3, 2, 4)
+    assert [tuple(w.shape) for n, w in model.sheets[1].a.named_parameters() if n != "b"] == [(4, 4), (4, 4)]

@@ -150,7 +150,7 @@ class OneForAll(Cell):
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)
-        self.a, self.b = self.affine("x", "s"), self.affine("h")
+        self.a, self.b = self.affine("x", "s", bias=False), self.affine("h")
 
     def step(self, x: Tensor, h: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         one = self.a(x, s)[:, :1]
