@@ -173,3 +173,21 @@ def test_the_transform_and_its_inverse_are_told_apart(case: Case):
     lines = dict(sides(case.cell().equations()))
     assert lines["z_{1,t}"].startswith(r"\mathcal{F}\,")
     assert lines["z_{3,t}"].startswith(r"\mathcal{F}^{-1}\,")
+
+
+def test_products_of_columns_print_as_products():
+    class Columns(rc.Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.U = torch.nn.Parameter(torch.randn(hidden_size, input_size))
+            self.W = torch.nn.Parameter(torch.randn(hidden_size, hidden_size))
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            column = self.U @ x.T
+            turned = h @ self.W.T
+            return tanh(column.T + turned + (self.W @ h[..., None])[..., 0])
+
+    lines = dict(sides(Columns.equations()))
+    assert lines[r"\mathrm{column}_{t}"] == r"U\,x_{t}^\top"
+    assert lines[r"\mathrm{turned}_{t}"] == r"h_{t-1}\,W^\top"
+    assert r"W\,h_{t-1}" in lines["h_{t}"]

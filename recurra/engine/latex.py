@@ -6,6 +6,7 @@ orders it: recurrent products, input products, the rest, biases.
 
 import inspect
 import operator
+from typing import Any
 
 import torch
 from torch import fx
@@ -137,7 +138,7 @@ class Expressions:
         if node.target is aten._fft_c2c.default:
             inverse = "" if node.args[3] else "^{-1}"
             return rf"\mathcal{{F}}{inverse}\,{self._operand(node.args[0], ATOM)}", PRODUCT
-        row = MEANING.get(node.target)
+        row = MEANING.get(self._plain_target(node))
         if row is None:
             name = str(getattr(node.target, "__name__", node.target)).split(".")[0]
             inner = ", ".join(self.print(a)[0] for a in node.args if isinstance(a, fx.Node))
@@ -147,6 +148,13 @@ class Expressions:
             for place, argument in enumerate(node.args)
         ]
         return row.latex.format(*operands), row.binds
+
+    def _plain_target(self, node: fx.Node) -> object:
+        """`W.T` is a permutation of axes to torch; one of more axes than two prints as what is permuted."""
+        if node.target is not aten.permute.default:
+            return node.target
+        order: Any = node.args[1]
+        return aten.t.default if [axis % len(order) for axis in order] == [1, 0] else aten.view.default
 
     def _scaled(self, node: fx.Node) -> tuple[str, int]:
         """A number stands in front of what it multiplies; a factor of one is not printed."""

@@ -31,6 +31,7 @@ def _function(name: str) -> Operation:
 MEANING: dict[object, Operation] = {
     aten.linear.default: Operation("product", r"{1}\,{0}", PRODUCT, ATOM),
     aten.mm.default: Operation("product", r"{0}\,{1}", PRODUCT, ATOM),
+    aten.bmm.default: Operation("product", r"{0}\,{1}", PRODUCT, ATOM),
     aten.add.Tensor: Operation("elementwise", "{0} + {1}", SUM, SUM),
     aten.add.Scalar: Operation("elementwise", "{0} + {1}", SUM, SUM),
     aten.sub.Tensor: Operation("elementwise", "{0} - {1}", SUM, PRODUCT),
@@ -95,6 +96,7 @@ MEANING: dict[object, Operation] = {
     aten.squeeze.dim: Operation("layout", "{0}", ATOM, ATOM),
     aten.expand.default: Operation("layout", "{0}", ATOM, ATOM),
     aten.view.default: Operation("layout", "{0}", ATOM, ATOM),
+    aten._unsafe_view.default: Operation("layout", "{0}", ATOM, ATOM),
     aten.clone.default: Operation("layout", "{0}", ATOM, ATOM),
     aten.detach.default: Operation("layout", "{0}", ATOM, ATOM),
     aten.index.Tensor: Operation("layout", r"\Pi\,{0}", PRODUCT, ATOM),
