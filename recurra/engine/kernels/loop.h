@@ -227,7 +227,7 @@ INLINE real rowmax(const Call& c, int number, int64_t row) {
 
 // A pause before looking again at what another thread is to change; a long wait lets others have the processor.
 INLINE void pause(int64_t turn) {
-  if (turn > 20000) sched_yield();
+  if (turn > 1000) sched_yield();
 #if defined(__x86_64__)
   else if (turn > 200) __builtin_ia32_pause();
 #endif
