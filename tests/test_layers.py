@@ -267,6 +267,29 @@ def test_trace_takes_intermediates_of_any_shape():
     assert not trace["cube"][3:, 2].any()
 
 
+class Columns(rc.Cell):
+    """Written in columns, as in a book; and a number that all sequences share."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.w = torch.nn.Parameter(torch.randn(hidden_size, hidden_size))
+
+    def step(self, x, h):
+        column = h.T
+        shared = h.mean(0)
+        return torch.tanh(self.a(x, h) + (self.w @ column).T + 0.1 * shared)
+
+
+def test_trace_has_the_batch_in_front_wherever_it_was():
+    layer = randomise(rc.Recurrent(Columns, 3, 4, dtype=torch.float64), 0.3)
+    x = torch.randn(STEPS, 5, 3, dtype=torch.float64)
+    for lengths in (None, [6, 1, 3, 6, 2]):
+        trace = layer(x, lengths=lengths, return_trace=True)[2]
+        assert trace["column"].shape == trace["shared"].shape == trace["h"].shape == (STEPS, 5, 4)
+        assert_close(trace["column"][1:, 0], trace["h"][:-1, 0])
+
+
 def test_trace_is_a_mapping():
     trace = rc.LSTM(3, 4, 2)(torch.randn(STEPS, BATCH, 3), return_trace=True)[2]
     assert len(trace) == len(list(trace)) == 6

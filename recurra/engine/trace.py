@@ -285,12 +285,21 @@ def _for_any_batch(two: fx.Graph, three: fx.Graph) -> fx.Graph:
         batch = two.call_function(aten.sym_size.int, (placeholders[0], 0))
     twin = dict(zip(second, first, strict=True))
     for a, b in zip(first, second, strict=True):
+        a.meta[BATCH_AXIS] = _batch_axis(a, b)
         if a.op != "placeholder":
             a.args = tuple(_merge(p, q, batch, twin) for p, q in zip(a.args, b.args, strict=True))
             a.kwargs = {k: _merge(v, b.kwargs[k], batch, twin) for k, v in a.kwargs.items()}
     if not batch.users:
         two.erase_node(batch)
     return two
+
+
+BATCH_AXIS = "batch axis"  # of a node's meta: where its value has a row a sequence, or None
+
+
+def _batch_axis(two: fx.Node, three: fx.Node) -> int | None:
+    shapes = [getattr(node.meta.get("val"), "shape", ()) for node in (two, three)]
+    return next((axis for axis, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b), None)
 
 
 def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -> Any:

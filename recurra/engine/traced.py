@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..cell import Cell
 from ..errors import TraceError
 from .known import known
-from .trace import Step, trace
+from .trace import BATCH_AXIS, Step, trace
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Traced:
     weights: tuple[str, ...]
     outputs: int
     named: tuple[str, ...]
-    rows: frozenset[str]  # the named values that have a row a sequence; a τ per unit has none
+    rows: dict[str, int]  # the named values that have a row a sequence: along which axis. A τ per unit has none
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Graph:
             *(given[name] for name in self.step.inputs), *(self.weights[name] for name in self.step.weights)
         )
         values = zip(self.step.named, results[self.step.outputs :], strict=True)
-        named = {name: v if name in self.step.rows else v.expand(x.shape[0], *v.shape) for name, v in values}
+        rows = self.step.rows
+        named = {n: v.movedim(rows[n], 0) if n in rows else v.expand(x.shape[0], *v.shape) for n, v in values}
         return results[: self.step.outputs], {n: v[:, None] if v.dim() == 1 else v for n, v in named.items()}
 
 
@@ -112,12 +113,17 @@ def apart() -> Iterator[None]:
 
 def _as_function(step: Step) -> Traced:
     named = zip(step.named, step.results()[len(step.outputs) :], strict=True)
-    rows = frozenset(name for name, node in named if _has_rows(node, step))
+    axes = ((name, node.meta[BATCH_AXIS] if BATCH_AXIS in node.meta else _first(node, step)) for name, node in named)
+    rows = {name: axis for name, axis in axes if axis is not None}
     return Traced(step.function(), step.inputs, step.weights, len(step.outputs), step.named, rows)
 
 
+def _first(node: fx.Node, step: Step) -> int | None:
+    """The first axis, if what a modifier wrote is computed from something that differs between sequences."""
+    return 0 if _has_rows(node, step) else None
+
+
 def _has_rows(node: fx.Node, step: Step) -> bool:
-    """Whether a value is computed from something that differs between sequences, and not from weights alone."""
     inputs, seen, stack = set(step.placeholders()[: len(step.inputs)]), set(), [node]
     while stack:
         current = stack.pop()

@@ -134,7 +134,7 @@ def expression(op: str, attr: Any, args: Sequence[str]) -> str:
     if op == "pow":
         return power(args[0], attr)
     if op not in EXPRESSIONS:
-        raise Unsupported(f"{op} on a GPU")
+        raise Unsupported(f"the operation {op}")
     return EXPRESSIONS[op].format(*(f"({a})" if a.startswith("-") else a for a in args))
 
 

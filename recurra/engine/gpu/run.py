@@ -58,7 +58,7 @@ class OnGpu:
             for backward in (False, True) if self.trains else (False,):
                 self.loop(backward, batch, False, device)
         except Unsupported as reason:
-            return f"the GPU's kernels have no {reason}"
+            return f"the GPU's kernels do not take {reason}"
         return "" if batch * self._widest < 2**31 else "a step has too many numbers"
 
     @functools.cached_property
@@ -91,7 +91,7 @@ class OnGpu:
         try:
             self._one_kernel(backward, shape, False, _precision(self.dtype), device)
         except Unsupported as missing:
-            return f"one kernel for all steps has no {missing}"
+            return f"one kernel for all steps does not take {missing}"
         return ""
 
     def way(self, batch: int, device: torch.device) -> str:
