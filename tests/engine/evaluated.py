@@ -153,6 +153,8 @@ def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]
         for t, row in enumerate(dy):
             memory.rows["doutput", t] = row
         assert made.backward is not None
+        # Each program has scratch of its own.
+        memory.rows = {at: row for at, row in memory.rows.items() if not at[0].startswith("scratch:")}
         back = _Run(made.backward, memory)
         back.over(reversed(range(memory.steps)))
         dx, dstates, dweights = _after(made, memory, back, names)
