@@ -18,8 +18,8 @@ class Alone(Products):
     def furniture(self) -> list[str]:
         return [f"slot{slot} = room({self.text.shape})" for slot in self.slots.values()]
 
-    def _find_exchanged(self) -> None:
-        """Nothing is. What products multiply gets a slot, and for the first step what lies there at first."""
+    def _prepare(self) -> None:
+        """A slot for all that products multiply, and what lies there at first. Nobody waits for any of it."""
         lanes = [lane for g in self.schedule.groups for lane in g.lanes]
         operands = [a for lane in lanes for a in lane.args if not is_x(a)]
         self.slots = {piece: slot for slot, piece in enumerate(dict.fromkeys(map(self._piece, operands)))}
@@ -57,16 +57,5 @@ class Alone(Products):
 
     def _whole(self, matrix: Matrix) -> str:
         """The variable that holds a matrix."""
-        columns = self.plan.equations.hoisted[matrix.weight][-1]
-        across, down = (1, columns) if matrix.flipped else (columns, 1)
-        pointer = self.text.pointer(f"weight:{matrix.weight}")
-        load = (
-            f"whole({pointer} + {matrix.rows[0] * columns + matrix.cols[0]}, {across}, {down}, {matrix.wide},"
-            f" {matrix.deep}, {self.text.shape})"
-        )
-        name = next((known for known, text, _ in self.weight_tiles if text == load), None)
-        if name is None:
-            name = f"w{len(self.weight_tiles)}"
-            self.weight_tiles.append((name, load, pointer))
-            self.text.before.append(f"{name} = {load}")
-        return name
+        pointer, place, strides = self._place(matrix)
+        return self._kept(f"whole({place}, {strides}, {matrix.wide}, {matrix.deep}, {self.text.shape})", pointer)

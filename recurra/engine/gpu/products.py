@@ -40,7 +40,7 @@ class Products:
         self.made: dict[Node, Out] = {}  # value of a step → where it is first stored
         for out in (o for g in schedule.groups for o in g.stores):
             self.made.setdefault(out.node, out)
-        self._find_exchanged()
+        self._prepare()
 
     def furniture(self) -> list[str]:
         """Lines that set up shared memory."""
@@ -57,8 +57,8 @@ class Products:
     def lay(self, out: Out, value: str) -> None:
         """Make ready for products what a step made: here its place in memory, where others find it, is enough."""
 
-    def _find_exchanged(self) -> None:
-        """What programs wait for: operands of products that the loop itself makes."""
+    def _prepare(self) -> None:
+        """Find what programs wait for: operands of products that the loop itself makes."""
         written = {out.buffer for g in self.schedule.groups for out in g.stores}
         for lane in (lane for g in self.schedule.groups for lane in g.lanes):
             for operand in lane.args:
@@ -205,27 +205,34 @@ class Products:
 
     def _weight(self, matrix: Matrix, start: int) -> str:
         """The variable that holds a tile of a matrix, or the expression that gets it."""
-        columns = self.plan.equations.hoisted[matrix.weight][-1]
-        across, down = (1, columns) if matrix.flipped else (columns, 1)
-        pointer = self.text.pointer(f"weight:{matrix.weight}")
+        pointer, place, strides = self._place(matrix)
         t = self.tiling
         first = "first_column" if matrix.wide > 1 else "mine * 0"  # a single column is everybody's
         load = (
-            f"weights({pointer} + {matrix.rows[0] * columns + matrix.cols[0]}, {first}, {across}, {down},"
-            f" {matrix.wide}, {start}, {matrix.deep}, {self.chunk}, {t.columns}, {t.warps})"
+            f"weights({place}, {first}, {strides}, {matrix.wide}, {start}, {matrix.deep}, {self.chunk},"
+            f" {t.columns}, {t.warps})"
         )
         if t.weights == "memory":
             return load
+        shelved = t.weights == "shared" and not self.kind.interpreted
+        name = self._kept(load, pointer, shelved)
+        return f"kept(shelf_, {int(name[1:])}, {t.warps})" if shelved else name
+
+    def _place(self, matrix: Matrix) -> tuple[str, str, str]:
+        """The argument that points to a weight, where a matrix begins in it, and its strides across and down."""
+        columns = self.plan.equations.hoisted[matrix.weight][-1]
+        pointer = self.text.pointer(f"weight:{matrix.weight}")
+        strides = f"1, {columns}" if matrix.flipped else f"{columns}, 1"
+        return pointer, f"{pointer} + {matrix.rows[0] * columns + matrix.cols[0]}", strides
+
+    def _kept(self, load: str, pointer: str, shelved: bool = False) -> str:
+        """The name of what is loaded once, before the loop: a variable's, or a number on the shelf."""
         name = next((known for known, text, _ in self.weight_tiles if text == load), None)
         if name is None:
-            name = f"w{len(self.weight_tiles)}"
+            number = len(self.weight_tiles)
+            name = f"w{number}"
             self.weight_tiles.append((name, load, pointer))
-            if t.weights == "registers" or self.kind.interpreted:
-                self.text.before.append(f"{name} = {load}")
-            else:
-                self.text.before.append(f"keep(shelf_, {len(self.weight_tiles) - 1}, {load})")
-        if t.weights == "shared" and not self.kind.interpreted:
-            return f"kept(shelf_, {int(name[1:])}, {t.warps})"
+            self.text.before.append(f"keep(shelf_, {number}, {load})" if shelved else f"{name} = {load}")
         return name
 
     def _with_input(self, lane: Node, looped: bool) -> None:
