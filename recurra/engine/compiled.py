@@ -24,13 +24,8 @@ from .replay import replay
 
 MANY = 1 << 20  # rows whose order is worked out each time: it takes memory
 
-PLANS: dict[str, Any] = {}  # Compiled, or the GPU's OnGpu: the same names
-_BY_NAME = SimpleNamespace()  # the same plans. torch.compile looks at a dictionary once, and plans come while it works
-
-
-def remember(key: str, plan: Any) -> None:
-    PLANS[key] = plan
-    setattr(_BY_NAME, key, plan)
+_BY_NAME = SimpleNamespace()  # torch.compile looks at a dictionary once, and plans come while it works
+PLANS: dict[str, Any] = vars(_BY_NAME)  # Compiled, or the GPU's OnGpu: the same names
 
 
 def plan_of(key: str) -> Any:

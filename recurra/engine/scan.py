@@ -201,7 +201,7 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
                 planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
                 if device == "cuda" and planned.takes_row_maxima():
                     raise Unsupported("a maximum over a row on the GPU")
-                compiled.remember(key, OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype))
+                compiled.PLANS[key] = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
             except Unsupported as reason:
                 _tell_unsupported(cell, str(reason))
                 return f"!the compiled engine does not take {reason}"

@@ -3,8 +3,8 @@
 The call is prepared once and kept with what is known of the cell. It is good for as long as the cell is made of the
 same parts and nothing was written into a weight; else it is prepared again. Whether something was is told by a weight's
 version; and since fused optimizers and `.data` write past it, by a sample of the numbers too: all of them take as long
-to look at as the step itself. What is asked at every step is asked of all
-tensors at once, and answered by a comparison: a line of Python takes as long as a tenth of the arithmetic.
+to look at as the step itself. What is asked at every step is asked of all tensors at once, and answered by a
+comparison: a line of Python takes as long as a tenth of the arithmetic.
 """
 
 import functools
