@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from .arguments import probability
 from .cell import Cell, Regulariser
 from .engine.operations import product_of
 from .engine.trace import Step, trace
@@ -52,7 +53,7 @@ class Zoneout(Modifier):
 
     def __init__(self, rate: float = 0.0, **rates: float):
         super().__init__()
-        self.rate, self.rates = _probability("rate", rate), {k: _probability(k, v) for k, v in rates.items()}
+        self.rate, self.rates = probability("rate", rate), {k: probability(k, v) for k, v in rates.items()}
 
     def attach(self, cell: Cell, step: Step) -> None:
         for name in self.rates:
@@ -88,8 +89,8 @@ class VariationalDropout(Modifier):
 
     def __init__(self, rate: float = 0.0, *, inputs: float | None = None, states: float | None = None):
         super().__init__()
-        self.inputs = _probability("inputs", rate if inputs is None else inputs)
-        self.states = _probability("states", rate if states is None else states)
+        self.inputs = probability("inputs", rate if inputs is None else inputs)
+        self.states = probability("states", rate if states is None else states)
 
     def attach(self, cell: Cell, step: Step) -> None:
         for operand, products in step.products().items():
@@ -115,7 +116,7 @@ class RecurrentDropout(Modifier):
 
     def __init__(self, rate: float):
         super().__init__()
-        self.rate = _probability("rate", rate)
+        self.rate = probability("rate", rate)
 
     def attach(self, cell: Cell, step: Step) -> None:
         if cell.candidate not in step.named:
@@ -139,7 +140,7 @@ class WeightDrop(Modifier):
 
     def __init__(self, rate: float):
         super().__init__()
-        self.rate = _probability("rate", rate)
+        self.rate = probability("rate", rate)
 
     def attach(self, cell: Cell, step: Step) -> None:
         for affine in cell.affines():
@@ -366,9 +367,3 @@ def _mask_name(step: Step, operand: fx.Node) -> str:
     known = {step.node(name): name for name in (*step.named, *step.inputs)}
     name = known.get(operand) or f"operand_{list(step.products()).index(operand)}"
     return "dropout_" + name.replace("[", "_").rstrip("]")
-
-
-def _probability(argument: str, value: float) -> float:
-    if not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-        raise InputError(argument, value, "a probability between 0 and 1")
-    return float(value)
