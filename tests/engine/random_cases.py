@@ -1,8 +1,8 @@
 """Random cells in random layers, on the engine that is asked for and on the plain loop: the same numbers, or a reason.
 
-    python tests/engine/random_cases.py --seeds 0:200                       # the compiled engine on this machine
-    python tests/engine/random_cases.py --seeds 0:200 --device cuda         # the engine of a card
-    python tests/engine/random_cases.py --seeds 17 --show
+    PYTHONPATH=tests python tests/engine/random_cases.py --seeds 0:200  # the compiled engine on this machine
+    PYTHONPATH=tests python tests/engine/random_cases.py --seeds 0:200 --device cuda  # the engine of a card
+    PYTHONPATH=tests python tests/engine/random_cases.py --seeds 17 --show
 
 A case is a layer of a random cell (its sizes, depth, directions, what is frozen) and one call of it (lengths, resets,
 states, what the loss reads). A failure prints the cell and the case.

@@ -1,6 +1,6 @@
 """Cells nobody wrote: from a seed, a cell as a person might write it, as source that can be read.
 
-    python tests/engine/random_cells.py 17        # prints cell 17
+    PYTHONPATH=tests python tests/engine/random_cells.py 17        # prints cell 17
 
 A step is a few statements over what it was given and what it has computed so far: products of every spelling, functions
 of single numbers, of rows, pieces of rows put together again. Widths are expressions in D, H and K, so that a cell can
@@ -14,6 +14,8 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from engine.random_words import ANY, BINARY, KINKS, OF_WEIGHTS, RARE, SMALL, SPELLINGS, TO_ONE, UNARY
 
 from recurra.cell import Cell
 
@@ -65,195 +67,6 @@ class _Value:
     name: str
     width: str
     small: bool  # of size one or so, whatever went in
-
-
-# A row of one of these tables: the expression; whether its result is small; whether it wants something small.
-ANY, SMALL = False, True
-UNARY: list[tuple[str, bool, bool]] = [
-    ("tanh({0})", SMALL, ANY),
-    ("tanh({0})", SMALL, ANY),
-    ("sigmoid({0})", SMALL, ANY),
-    ("sigmoid({0})", SMALL, ANY),
-    ("torch.sin({0})", SMALL, ANY),
-    ("torch.cos({0})", SMALL, ANY),
-    ("torch.erf({0})", SMALL, ANY),
-    ("F.hardtanh({0})", SMALL, ANY),
-    ("F.hardtanh({0}, -0.4, 0.7)", SMALL, ANY),
-    ("torch.clamp({0}, -0.9, 0.8)", SMALL, ANY),
-    ("torch.clamp({0}, min=-0.3)", ANY, ANY),
-    ("{0}.clamp(max=0.6)", ANY, ANY),
-    ("F.relu6({0}) * 0.3", SMALL, ANY),
-    ("F.softsign({0})", SMALL, ANY),
-    ("F.hardsigmoid({0})", SMALL, ANY),
-    ("F.hardswish({0})", ANY, ANY),
-    ("F.relu({0})", ANY, ANY),
-    ("torch.relu(-{0})", ANY, ANY),
-    ("F.gelu({0})", ANY, ANY),
-    ("F.gelu({0}, approximate='tanh')", ANY, ANY),
-    ("F.silu({0})", ANY, ANY),
-    ("F.mish({0})", ANY, ANY),
-    ("F.softplus({0})", ANY, ANY),
-    ("F.softplus({0}, beta=2.0)", ANY, ANY),
-    ("F.softplus({0}, beta=0.5, threshold=1.0)", ANY, ANY),
-    ("F.elu({0})", ANY, ANY),
-    ("F.elu({0}, alpha=0.5)", ANY, ANY),
-    ("F.selu({0})", ANY, ANY),
-    ("F.celu({0}, alpha=0.7)", ANY, ANY),
-    ("F.leaky_relu({0}, 0.2)", ANY, ANY),
-    ("F.logsigmoid({0})", ANY, ANY),
-    ("F.tanhshrink({0})", ANY, ANY),
-    ("F.threshold({0}, 0.1, -0.2)", ANY, ANY),
-    ("{0}.abs()", ANY, ANY),
-    ("-{0}", ANY, ANY),
-    ("1 - {0}", ANY, ANY),
-    ("0.5 * {0}", ANY, ANY),
-    ("{0} / 3", ANY, ANY),
-    ("2.0 - 0.3 * {0}", ANY, ANY),
-    ("torch.rsub({0}, 1.0, alpha=0.5)", ANY, ANY),
-    ("{0}.detach()", ANY, ANY),
-    ("{0}.clone()", ANY, ANY),
-    ("torch.exp({0})", ANY, SMALL),
-    ("torch.expm1({0})", ANY, SMALL),
-    ("torch.exp(-{0} ** 2)", SMALL, ANY),
-    ("{0} ** 2", ANY, SMALL),
-    ("{0} ** 3", ANY, SMALL),
-    ("{0}.square()", ANY, SMALL),
-    ("{0} ** 0", SMALL, ANY),
-    ("{0}.pow(4)", ANY, SMALL),
-    ("({0} ** 2 + 0.3) ** 1.5", ANY, SMALL),
-    ("({0} ** 2 + 0.5) ** -1", ANY, ANY),
-    ("torch.sqrt({0} ** 2 + 0.5)", ANY, SMALL),
-    ("({0} * {0} + 0.5).rsqrt()", ANY, SMALL),
-    ("torch.reciprocal({0} * {0} + 0.8)", ANY, ANY),
-    ("torch.log1p({0}.abs())", ANY, ANY),
-    ("torch.log({0} ** 2 + 1.1)", ANY, SMALL),
-    ("torch.log1p(torch.exp({0}))", ANY, SMALL),
-    ("2.0 ** {0}", ANY, SMALL),
-    ("torch.sign({0})", SMALL, ANY),
-    ("torch.floor(3.0 * {0} + 0.123)", ANY, ANY),
-    ("torch.remainder({0}, 0.7)", SMALL, ANY),
-    ("torch.zeros_like({0})", SMALL, ANY),
-    ("torch.ones_like({0})", SMALL, ANY),
-    ("torch.full_like({0}, 0.3)", SMALL, ANY),
-    ("{0}.masked_fill({0} > 0.2, 0.1)", ANY, ANY),
-    ("torch.where({0} > 0.1, {0}, 0.5 * {0})", ANY, ANY),
-    ("({0} > -0.05).to({0}.dtype)", SMALL, ANY),
-    ("({0} < 0.3) * {0}", ANY, ANY),
-    ("F.dropout({0}, 0.0)", ANY, ANY),
-    ("F.layer_norm({0}, {0}.shape[-1:])", ANY, ANY),
-    ("F.softmax({0}, dim=-1)", SMALL, ANY),
-    ("0.2 * F.log_softmax({0}, -1)", ANY, ANY),
-    ("F.normalize({0} + 0.3, dim=-1)", SMALL, ANY),
-    ("{0} - {0}.mean(-1, keepdim=True)", ANY, ANY),
-    ("{0} - {0}.amax(-1, keepdim=True)", ANY, ANY),
-    ("{0} - {0}.logsumexp(-1, keepdim=True)", ANY, ANY),
-    ("{0} / (1 + {0}.norm(dim=-1, keepdim=True))", SMALL, ANY),
-    ("{0} / (1.0 + {0}.norm(p=1, dim=1, keepdim=True))", SMALL, ANY),
-    ("{0} / (1.0 + {0}.norm(p=float('inf'), dim=1, keepdim=True))", SMALL, ANY),
-    ("{0} * torch.rsqrt({0}.pow(2).mean(-1, keepdim=True) + 0.1)", ANY, ANY),
-    ("{0} / torch.sqrt({0}.var(-1, keepdim=True, unbiased=False) + 0.2)", ANY, ANY),
-]  # fmt: skip
-KINKS = ("sign", "floor", "remainder", ">", "<", "amax", "norm(p", "relu", "clamp", "hard", "abs", "threshold",
-         "maximum", "minimum", "torch.max", "torch.min", "elu", "shrink", "amin")  # fmt: skip
-BINARY: list[tuple[str, bool]] = [
-    ("{0} + {1}", ANY),
-    ("{0} + {1}", ANY),
-    ("{0} - {1}", ANY),
-    ("{0} * {1}", ANY),
-    ("{0} * {1}", ANY),
-    ("{0} * {0} * {1}", ANY),
-    ("{0} / (1.5 + {1} ** 2)", ANY),
-    ("torch.maximum({0}, {1})", ANY),
-    ("torch.minimum({0}, {1})", ANY),
-    ("torch.max({0}, {1})", ANY),
-    ("torch.where({0} > {1}, {0}, {1} * 0.5)", ANY),
-    ("torch.where(({0} > 0.1) & ({1} < 0.2), {0}, -{1})", ANY),
-    ("torch.where(torch.logical_or({0} > 0.1, {1} >= 0.2), {0}, 0.0)", ANY),
-    ("torch.where(~({0} <= {1}), 0.25, {1})", ANY),
-    ("torch.lerp({0}, {1}, 0.3)", ANY),
-    ("torch.lerp({0}, {1}, sigmoid({0}))", ANY),
-    ("torch.addcmul({0}, {0}, {1}, value=0.5)", ANY),
-    ("torch.addcdiv({0}, {1}, 1.2 + {0} * {0}, value=-0.5)", ANY),
-    ("torch.add({0}, {1}, alpha=0.3)", ANY),
-    ("torch.sub({0}, {1}, alpha=2)", ANY),
-    ("sigmoid({0}) * tanh({1})", SMALL),
-    ("sigmoid({0}) * {1} + (1 - sigmoid({0})) * tanh({1})", ANY),
-    ("torch.sqrt({0} ** 2 + {1} ** 2 + 0.3)", ANY),
-    ("{0} * (({0} > 0) + ({1} > 0))", ANY),
-    ("{0} * (({0} > 0) == ({1} > 0)).to({0}.dtype)", ANY),
-    ("{0} * ({0} * {1}).sum(-1, keepdim=True) * 0.2", ANY),
-    ("torch.clamp({0}, -{1}.abs() - 0.1, {1}.abs() + 0.1)", ANY),
-]  # fmt: skip
-TO_ONE = [
-    "0.3 * {0}.sum(-1, keepdim=True)",
-    "{0}.mean(1, keepdim=True)",
-    "{0}.amax(-1, keepdim=True)",
-    "{0}.amin(-1, keepdim=True)",
-    "{0}.var(-1, keepdim=True)",
-    "{0}.var(-1, keepdim=True, correction=0)",
-    "torch.sqrt({0}.var(-1, keepdim=True) + 0.1)",
-    "{0}.logsumexp(-1, keepdim=True)",
-    "torch.logsumexp(2 * {0}, 1)[:, None]",
-    "({0} + 0.2).norm(dim=-1, keepdim=True)",
-    "torch.linalg.vector_norm({0} + 0.1, dim=-1, keepdim=True)",
-    "({0} > 0.05).sum(-1, keepdim=True).to({0}.dtype) / 7.0",
-    "{0}.mean(-1).unsqueeze(1)",
-    "({0}.mean(-1) * {0}[:, 0]).unsqueeze(-1)",
-    "{0}[:, 0][:, None]",
-    "{0}[:, -1:]",
-    "{0}[..., 0, None]",
-    "{0}.select(1, 0).view(-1, 1)",
-    "{0}.sum(-1).mul(0.2).tanh()[:, None]",
-]  # fmt: skip
-OF_WEIGHTS = [  # of one square matrix
-    "{0}",
-    "{0}",
-    "{0}.t()",
-    "{0}.T",
-    "({0} - {0}.t())",
-    "tanh({0})",
-    "(0.5 * {0})",
-    "F.softmax({0}, -1)",
-    "({0} * {0})",
-    "({0} @ {0}.t())",
-    "torch.tril({0})",
-    "({0} / {0}.norm())",
-    "({0} / (1 + {0}.abs().sum(-1, keepdim=True)))",
-    "({0} + torch.eye({0}.shape[0], dtype={0}.dtype, device={0}.device))",
-]  # fmt: skip
-SPELLINGS = [  # of `F.linear({0}, {1})`
-    "({1} @ {0}.T).T",
-    "torch.mm({1}, {0}.t()).t()",
-    "torch.einsum('bi,oi->bo', {0}, {1})",
-    "torch.einsum('oi,bi->bo', {1}, {0})",
-    "torch.einsum('oi,bi->ob', {1}, {0}).mT",
-    "({1} @ {0}.unsqueeze(-1)).squeeze(-1)",
-    "torch.matmul({1}, {0}[..., None])[..., 0]",
-    "({0}[:, None] @ {1}.T)[:, 0]",
-    "F.linear({0}[:, None], {1}).flatten(1)",
-    "torch.bmm({1}.expand(x.shape[0], -1, -1), {0}.unsqueeze(2)).squeeze(2)",
-    "torch.bmm({0}.unsqueeze(1), {1}.t().expand(x.shape[0], -1, -1)).view(-1, {1}.shape[0])",
-]  # fmt: skip
-# What the compiled engines may leave to the plain loop: here they have to say so.
-RARE = [
-    "{0} - {0}.max(-1, keepdim=True).values",
-    "torch.atan({0})",
-    "0.1 * {0}.cumsum(-1)",
-    "{0}.flip(-1)",
-    "torch.stack([{0}, tanh({0})], 1).mean(1)",
-    "{0} - {0}.mean(0)",
-    "{0} * {0}.std()",
-    "({0}.mean(-1) * {0}.t()).t()",
-    "{0} * torch.prod(tanh({0}) + 1.0, -1, keepdim=True).tanh()",
-    "{0}.sort(-1).values",
-    "(0.7 * {0}).float().to({0}.dtype)",
-    "(3.0 * {0} + 0.1).long() * 0.2 + {0}",
-    "tanh({0})[:, torch.arange({0}.shape[1] - 1, -1, -1)]",
-    "{0}[:, ::2].sum(-1, keepdim=True) * 0.1 + {0}",
-    "{0}.unsqueeze(1).expand(-1, 3, -1).mean(1)",
-    "torch.einsum('bi,bj->bij', {0}, tanh({0})).mean(1)",
-    "torch.pow({0} ** 2 + 0.5, sigmoid({0}))",
-]  # fmt: skip
 
 
 @dataclass
