@@ -3,6 +3,7 @@
 import ctypes
 import functools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from .gradients import Assembly
 from .hoist import Hoisted, hoisted
 from .inference import Inference
 from .kernel import Kernel, threads_here
-from .layout import Layout
+from .layout import Layout, dense
 from .memory import Buffers, Shelf, room
 from .modes import unseen
 from .over_time import After, OverTime, runs
@@ -49,8 +50,12 @@ class Compiled:
         return hoisted(self.plan.forward)
 
     @functools.cached_property
-    def hoisted_kernel(self) -> Kernel:
-        return Kernel(self.hoisted.program, self.dtype, backward=False)
+    def hoisted_kernels(self) -> tuple[Kernel, Kernel]:
+        """For the products ahead of the loop, and for the loop."""
+        programs = self.hoisted.ahead, self.hoisted.loop
+        with ThreadPoolExecutor(2) as pool:
+            ahead, loop = pool.map(lambda program: Kernel(program, self.dtype, backward=False), programs)
+        return ahead, loop
 
     def _worth_hoisting(self, layout: Layout) -> bool:
         """Whether the weights a step need no longer read outweigh the memory in between. They do not where they are at
@@ -134,8 +139,9 @@ class Compiled:
             buffers.lay_out(shelf, kept)
             if most is not None:
                 shelf.clear_gaps(kept)
-        if way.kernel is not self.forward_kernel:
-            self.hoisted.fill(buffers, given)
+        if way.ahead is not None:
+            ahead, rows = way.ahead, dense(1, layout.total)
+            ahead.kernel.run(ahead.kernel.pack(given, ahead.split), rows, ahead.binding(buffers.addresses, {}))
         before = {s.name: _slots(initial) for s, initial in zip(plan.states, states, strict=True)}
         packed = way.kernel.pack(given, way.split)
         way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
@@ -152,9 +158,7 @@ class Compiled:
         key = (self, "inference", threads_here())
         found = layout.calls.get(key)
         if found is None:
-            way = self._forward_way(layout)
-            hoisted = None if way.kernel is self.forward_kernel else self.hoisted
-            found = layout.calls[key] = Inference(self.plan, way, hoisted, layout, weights)
+            found = layout.calls[key] = Inference(self.plan, self._forward_way(layout), layout, weights)
         return found
 
     def _empty(self, numbers: int) -> Tensor:
@@ -168,8 +172,8 @@ class Compiled:
     def _forward_way(self, layout: Layout) -> Way:
         key = (self, "forward", threads_here())
         if key not in layout.calls:
-            kernel = self.hoisted_kernel if self._worth_hoisting(layout) else self.forward_kernel
-            layout.calls[key] = forward_way(self.plan, kernel, layout, self._is_whole)
+            ahead, loop = self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
+            layout.calls[key] = forward_way(self.plan, loop, layout, self._is_whole, ahead)
         return layout.calls[key]
 
     def _is_whole(self, state: str) -> bool:

@@ -1,56 +1,42 @@
-"""Products with x, taken out of the loop: one product over all steps each, before it begins.
+"""Products with x, taken out of the loop: a program of their own makes those of all steps at once, before it begins.
 
 That is worth it where the weights outgrow the cache: a step then reads fewer of them. Elsewhere x joins the recurrent
 product, which spares the memory between the two.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from .memory import Buffers
-from .nodes import Load, Matrix, Node, below
+from .nodes import Node, below
 from .plan import Buffer, Out, Program
 
 
 @dataclass(frozen=True)
 class Hoisted:
-    """A program that finds its products with x in buffers, and what goes into those."""
+    """A program cut in two: the products with x, each into a buffer, and what finds them there."""
 
-    program: Program
-    products: dict[str, tuple[Load, Matrix]]  # buffer → operand and matrix
+    ahead: Program
+    loop: Program
 
     @property
     def numbers(self) -> int:
         """Weights that leave the loop."""
-        return sum(matrix.wide * matrix.deep for _, matrix in self.products.values())
+        return sum(out.node.attr.wide * out.node.attr.deep for out in self.ahead.outs)
 
     @property
     def width(self) -> int:
-        return sum(matrix.wide for _, matrix in self.products.values())
-
-    def fill(self, buffers: Buffers, weights: Mapping[str, Tensor]) -> None:
-        """Fill the buffers, (rows of all steps, width)."""
-        x = buffers["x"]
-        for name, (load, matrix) in self.products.items():
-            columns = x if matrix.deep == x.shape[1] else x[:, load.offset : load.offset + matrix.deep]
-            torch.mm(columns, matrix.of(weights).t(), out=buffers[name])
+        return sum(out.node.width for out in self.ahead.outs)
 
 
 def hoisted(program: Program) -> Hoisted:
     roots = [o.node for o in program.outs] + [n for _, n in program.sums]
-    products = {n: f"of x:{i}" for i, n in enumerate(n for n in below(roots) if _reads_x(n))}
-    made = program.builder.substitute(
-        roots, lambda n: program.builder.load(products[n], n.width) if n in products else None
-    )
-    buffers = dict(program.buffers) | {name: Buffer(node.width, "time") for node, name in products.items()}
+    builder, products = program.builder, {n: f"of x:{i}" for i, n in enumerate(n for n in below(roots) if _reads_x(n))}
+    made = builder.substitute(roots, lambda n: builder.load(products[n], n.width) if n in products else None)
+    between = {name: Buffer(node.width, "time") for node, name in products.items()}
     outs = [Out(o.buffer, o.offset, made[o.node]) for o in program.outs]
     sums = [(vector, made[node]) for vector, node in program.sums]
     return Hoisted(
-        Program(program.builder, outs, sums, buffers),
-        {name: (node.args[0].attr, node.attr) for node, name in products.items()},
+        Program(builder, [Out(name, 0, node) for node, name in products.items()], [], program.buffers | between),
+        Program(builder, outs, sums, program.buffers | between),
     )
 
 

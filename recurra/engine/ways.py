@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .kernel import Binding, Kernel, Split
-from .layout import Layout, Table
+from .layout import Layout, Table, dense
 from .memory import Shelf
 from .plan import Plan
 
@@ -23,9 +23,12 @@ class Way:
     shelf: Shelf  # what only this call uses
     widths: dict[str, int]  # of what is given out
     zeros: dict[str, Tensor]  # what is read where there is nothing
+    ahead: "Way | None" = None  # of a kernel that runs before, over the rows of all steps at once
 
 
-def forward_way(plan: Plan, kernel: Kernel, layout: Layout, whole: Callable[[str], bool]) -> Way:
+def forward_way(
+    plan: Plan, kernel: Kernel, layout: Layout, whole: Callable[[str], bool], ahead: Kernel | None = None
+) -> Way:
     """`whole`: whether all values of a state are kept, or only its last."""
     time, still = layout.table("time"), layout.table("still")
     tables = {"x": time} | {name: time if each == "step" else still for name, each in plan.masks.items()}
@@ -38,8 +41,14 @@ def forward_way(plan: Plan, kernel: Kernel, layout: Layout, whole: Callable[[str
     outputs = (plan.output, *plan.named.values())
     _place_rest(kernel, layout, tables, shapes, (*outputs, *plan.kept), time, still)
     widths = {name: plan.forward.buffers[name].width for name in outputs}
-    split = kernel.split(layout, layout.rows)
-    return Way(kernel, split, Binding(kernel, tables), Shelf(shapes, kernel.dtype), widths, {})
+    split, shelf = kernel.split(layout, layout.rows), Shelf(shapes, kernel.dtype)
+    first = None if ahead is None else _way_ahead(ahead, dense(1, layout.total))
+    return Way(kernel, split, Binding(kernel, tables), shelf, widths, {}, first)
+
+
+def _way_ahead(kernel: Kernel, layout: Layout) -> Way:
+    binding = Binding(kernel, dict.fromkeys(kernel.schedule.buffers, layout.table("time")))
+    return Way(kernel, kernel.split(layout, layout.rows), binding, Shelf({}, kernel.dtype), {}, {})
 
 
 def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str, ...]) -> Way:
