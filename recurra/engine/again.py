@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 
 from . import build
-from .kernel import FIXED, Binding, Kernel, Packed
+from .kernel import FIXED, Binding, Kernel
 from .layout import Layout
+from .packing import Packed
 from .render import KERNELS
 
 VECTORS, PACKS, SUMS, ROWSUMS, BOARD, BUFFERS = 1, 2, 3, 4, 5, 6 + len(FIXED)  # words of `Call` in kernels/loop.h

@@ -124,8 +124,8 @@ class Compiled:
         """`most`: rows to make room for in what is kept, if not just those of the layout."""
         given = dict(zip(self.weight_names, weights, strict=True))
         if self._only_infers and layout.active is None:
-            y, finals = self._inference(layout, given)(x, states, given)
-            return Ran(y, finals, [], None)
+            y, finals = self.inference(layout, given)(x, states, given)
+            return Ran(y, list(finals), [], None)
         plan, way, buffers = self.plan, self._forward_way(layout), Buffers()
         self._put_inputs(buffers, x, masks)
         for name, width in way.widths.items():
@@ -154,7 +154,7 @@ class Compiled:
         """Whether a pass gives outputs and final states, and nothing else is asked for or given."""
         return not (self.trains or self.plan.named or self.plan.masks or any(s.delays for s in self.plan.states))
 
-    def _inference(self, layout: Layout, weights: dict[str, Tensor]) -> Inference:
+    def inference(self, layout: Layout, weights: dict[str, Tensor]) -> Inference:
         key = (self, "inference", threads_here())
         found = layout.calls.get(key)
         if found is None:

@@ -45,10 +45,10 @@ class Inference:
 
     def __call__(
         self, x: Tensor, states: Sequence[Tensor], weights: Mapping[str, Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The output (T, B, n) and the final states."""
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The output (T, B, n) and the final states, shaped as those before."""
         y, shelf = workspace.empty(self.shape, self.dtype), workspace.empty((self.way.shelf.numbers,), self.dtype)
-        finals, given = [*map(torch.empty_like, states)], (x, y, shelf)
+        finals, given = (*map(torch.empty_like, states),), (x, y, shelf)
         if self.ahead is not None and self.way.ahead is not None:
             _run(self.ahead, self.way.ahead, weights, given)
         _run(self.loop, self.way, weights, (*given, *states, *finals))

@@ -48,9 +48,11 @@ class Known:
         self.form = kinds, self.names, settings, self.hooked  # all but the tensors themselves, as they are now
         weights: dict[str, Tensor] = {}
         self.weights = weights if _collect(cell, "", weights) else None  # none where some are derived from others
+        self.starts_alike = _starts_alike(cell)
         self.notes: dict[Any, Any] = {}  # what the equations tell, whatever the numbers are
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
         self.straight: dict[Any, Any] = {}  # what runs a whole batch
+        self.ready: dict[Any, Any] = {}  # for batches without gradients
         self.streams: dict[Any, Any] = {}  # prepared steps
 
     def holds(self, cell: Cell) -> bool:
@@ -79,8 +81,15 @@ class Known:
         """What others of this form can use; it holds for no cell."""
         other = copy.copy(self)
         other.parts, other.tensors, other.first, other.weights = [None] * len(self.parts), [], torch.empty(0), None
-        other.straight, other.streams = {}, {}
+        other.straight, other.ready, other.streams = {}, {}, {}
         return other
+
+
+def _starts_alike(cell: Cell) -> bool:
+    """Whether the states before the first step are the same numbers at every call."""
+    own = type(cell).initial_state is Cell.initial_state and type(cell)._initial is Cell._initial
+    changed = vars(cell).keys() & {"initial_state", "_initial"}
+    return own and not changed and not any(isinstance(start, str) for start in cell.starts.values())
 
 
 class _Settings:

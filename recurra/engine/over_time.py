@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from . import build, workspace
-from .kernel import REALS, WORTH_THREADS, _address, threads_here
+from .kernel import REALS, WORTH_THREADS, threads_here
 from .layout import Layout
 from .memory import Buffers
+from .packing import address_of
 from .plan import Plan, Product
 from .render import products_source
 
@@ -220,9 +221,9 @@ class OverTime:
         for i, out in zip(members, outs, strict=True):
             stretches = after.stretches(after.runs[i])
             alive.append(struct.pack(f"{len(stretches)}q", *stretches))
-            numbers += [out.data_ptr(), out.shape[1], out.shape[1], _address(alive[-1]), len(stretches) // 4]
+            numbers += [out.data_ptr(), out.shape[1], out.shape[1], address_of(alive[-1]), len(stretches) // 4]
         alive.append(struct.pack(f"{len(numbers)}q", *numbers))
-        return _address(alive[-1])
+        return address_of(alive[-1])
 
     def _room(self, width: int, columns: list[int], threads: int) -> int:
         """Numbers a thread needs: a tile of δ and all values for some rows, and its sums, as products.h shares them."""

@@ -231,8 +231,8 @@ class _Writer:
         block = [
             *(self._asked_for() if at == 0 else []),
             f"const Segment segments[] = {{{', '.join(segments)}}};",
-            f"products(c, segments, {depth}, k, c.packs[{pack}] + j * tile * {lanes} * {depth} * W,"
-            f" int({lanes} * wide), int(rows), turn, back, {asked}, here + {at} * wide * ROWS * W);",
+            f"products(c, segments, {depth}, k, c.packs[{pack}], Tile{{j * tile, wide, width, {lanes}}}, int(rows),"
+            f" turn, back, {asked}, here + {at} * wide * ROWS * W);",
         ]
         every_span = f"for (int64_t k = 0; k < {depth}; k += span_{pack})"
         return [every_span, *("  " + line for line in self._block_by_block(block))]
@@ -279,7 +279,7 @@ class _Writer:
         elif node.op == "weight":
             vector = f"c.vectors[{number(self.tables.vectors, node.attr)}]"
             wide = node.width > 1 or self.group.width == 1
-            value = f"load({vector} + column, W)" if wide else f"splat(*{vector})"
+            value = f"load({vector} + column, count)" if wide else f"splat(*{vector})"
             self.column.append(f"const vec {name} = {value};")
         elif node.op == "lane" and node not in self.group.loads:
             self.row.append(f"const vec {name} = {self.names[node]};")

@@ -12,8 +12,10 @@ from torch import Tensor
 from ..cell import TIME, Cell
 from . import build, compiled
 from .cpu import Compiled
+from .kernel import threads_here
 from .known import Known, known
-from .layout import dense
+from .layout import Layout, dense
+from .modes import unseen
 from .scan import KIND, ON_CUDA, _has_gluon, _planned, _setting, must_be_seen
 
 SERVED = {"cpu": {torch.float32, torch.float64}, "cuda": ON_CUDA}
@@ -23,12 +25,19 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
     way will do."""
     given = (x,) if states is None else (x, *states)
-    if x.dtype not in SERVED.get(x.device.type, ()) or 0 in x.shape or must_be_seen(given):
+    if must_be_seen(given):
+        return None
+    parts = known(cell)
+    kinds = None if torch.is_grad_enabled() else (*map(KIND, given), _setting["backend"], threads_here())
+    ready = parts.ready.get(kinds)
+    if ready is not None:
+        return ready(given)
+    if x.dtype not in SERVED.get(x.device.type, ()) or 0 in x.shape:
         return None
     if x.shape[2] != cell.input_size or not (states is None or _suit(states, cell, x)):
         return None
     start = cell.initial_state(x.shape[1], x) if states is None else [state[0] for state in states]
-    found = _found(known(cell), cell, x, start)
+    found = _found(parts, cell, x, start)
     if found is None:
         return None
     key, weights = found
@@ -36,13 +45,36 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
         return None
     made = compiled.PLANS[key]
     if isinstance(made, Compiled) and not made.trains:
-        ran = made.forward(x.contiguous(), [s.contiguous() for s in start], (), weights, dense(*x.shape[:2]))
-        y, finals = ran.y, ran.finals
-    elif isinstance(made, Compiled) or not made.obstacle(x.shape[1], x.device):
+        ready = Ready(made, dense(*x.shape[:2]), weights, start if states is None else ())
+        if kinds is not None and (states is not None or parts.starts_alike):
+            _keep(parts.ready, kinds, ready)
+        return ready(given)
+    if isinstance(made, Compiled) or not made.obstacle(x.shape[1], x.device):
         y, *finals = compiled.scan(key, x, list(start), [], weights, None)
-    else:
-        return None
-    return y, tuple(final[None] for final in finals[: len(start)])
+        return y, tuple(final[None] for final in finals[: len(start)])
+    return None
+
+
+class Ready:
+    """A whole batch without gradients: all that is known once the first one of its shape has come."""
+
+    @unseen
+    def __init__(self, made: Compiled, layout: Layout, weights: list[Tensor], start: Sequence[Tensor]):
+        self.weights = dict(zip(made.weight_names, weights, strict=True))
+        self.run = made.inference(layout, self.weights)
+        self.start = tuple(state.contiguous()[None] for state in start)
+
+    @unseen
+    def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Of x, and of the states before where they are given."""
+        x, *states = map(_WHOLE, given)
+        return self.run(x, states or self.start, self.weights)
+
+
+def _keep(there: dict, kinds: tuple, ready: Ready) -> None:
+    for oldest in list(there)[: 1 + len(there) - KEPT if len(there) >= KEPT else 0]:
+        there.pop(oldest, None)
+    there[kinds] = ready
 
 
 def _suit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
@@ -50,7 +82,8 @@ def _suit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
     return list(map(KIND, states)) == [(x.dtype, x.device, (1, x.shape[1], spec.size)) for spec in cell.carried]
 
 
-_KIND, _TRAINED = attrgetter("dtype", "device"), attrgetter("requires_grad")
+_KIND, _TRAINED, _WHOLE = attrgetter("dtype", "device"), attrgetter("requires_grad"), Tensor.contiguous
+KEPT = 64  # batches of different shapes that a cell is ready for
 
 
 def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tuple[str, list[Tensor]] | None:

@@ -1,10 +1,10 @@
 """Streaming: one step of one cell without gradients, past everything a whole sequence needs.
 
 The call is prepared once and kept with what is known of the cell. It is good for as long as the cell is made of the
-same parts and nothing was written into a weight; else it is prepared again. Whether something was is told by a weight's
-version; and since fused optimizers and `.data` write past it, by a sample of the numbers too: all of them take as long
-to look at as the step itself. What is asked at every step is asked of all tensors at once, and answered by a
-comparison: a line of Python takes as long as a tenth of the arithmetic.
+same parts and they lie where they lay; and where the weights were packed, as long as nothing was written into them.
+Whether something was is told by a weight's version; and since fused optimizers and `.data` write past it, by a sample
+of the numbers too: all of them take as long to look at as the step itself. What is asked at every step is asked of all
+tensors at once, and answered by a comparison: a line of Python takes as long as a tenth of the arithmetic.
 """
 
 import functools
@@ -33,14 +33,14 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
     if torch.is_grad_enabled() or must_be_seen(given) or x.is_nested:
         return None
     parts, kinds = known(cell), list(map(KIND, given))
-    stream = parts.streams.get(kinds[0])
-    if stream is None or not stream.is_good():
+    stream = parts.streams.get(x.shape)
+    if stream is None or stream.kinds[0] != kinds[0] or not stream.is_good():
         stream = prepare(cell, x)
         if stream is None:
             return None
-        parts.streams[kinds[0]] = stream
+        parts.streams[x.shape] = stream
     if states is None:
-        return stream((x, *stream.start))
+        return stream((x, *stream.start)) if parts.starts_alike else None
     return stream(given) if kinds == stream.kinds else None
 
 
@@ -70,6 +70,7 @@ class Stream:
     def __init__(self, cell: Cell, made: Compiled, x: Tensor, weights: dict[str, Tensor]):
         self.weights = list(weights.values())
         self.versions, self.addresses = list(map(_VERSION, self.weights)), list(map(_ADDRESS, self.weights))
+        self.contiguous = all(map(Tensor.is_contiguous, self.weights))
         self.conditions = (_setting["backend"], threads_here())
         self.sample = _sample(made.forward_kernel, self.weights)
         self.sampled = self.sample()
@@ -95,21 +96,25 @@ class Stream:
             self.like.append(y)
         patches = [Patch(word, i) for i, word in enumerate(words)]
         self.packed = kernel.pack(weights, way.split)
+        self.in_place = way.split.in_place and not kernel.pack.copied
         again = Again(kernel, self.packed, layout, way.binding, len(words) + len(copies), patches, copies)
         self.scratch, self.run, self.pack, self.alive = again.scratch, again.run, again.pack, again.alive
 
     def is_good(self) -> bool:
-        """Whether nothing was written into the weights since."""
+        """Whether the weights are where they were, and what was taken from them still holds."""
         return (
-            list(map(_VERSION, self.weights)) == self.versions
-            and list(map(_ADDRESS, self.weights)) == self.addresses
-            and self.sample() == self.sampled  # where it looks, the weights still are
+            list(map(_ADDRESS, self.weights)) == self.addresses
+            and all(map(Tensor.is_contiguous, self.weights)) is self.contiguous
+            and (self.in_place or self._holds_the_same())
             and self.conditions == (_setting["backend"], threads_here())
         )
 
+    def _holds_the_same(self) -> bool:
+        return list(map(_VERSION, self.weights)) == self.versions and self.sample() == self.sampled
+
     def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         whole, written = (*map(_WHOLE, given),), (*map(torch.empty_like, self.like),)
-        scratch = (*map(torch.zeros_like, self.scratch),)
+        scratch = (*map(torch.zeros_like, self.scratch),) if self.scratch else ()
         self.run(self.pack(*map(_ADDRESS, whole + written + scratch)))
         return written[self.output], written[: self.states]
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .kernel import Binding, Kernel, Split
+from .kernel import Binding, Kernel
 from .layout import Layout, Table, dense
 from .memory import Shelf
+from .packing import Split
 from .plan import Plan
 
 Shapes = dict[str, tuple[int, int]]  # buffer → (rows, width)
@@ -42,13 +43,15 @@ def forward_way(
     _place_rest(kernel, layout, tables, shapes, (*outputs, *plan.kept), time, still)
     widths = {name: plan.forward.buffers[name].width for name in outputs}
     split, shelf = kernel.split(layout, layout.rows), Shelf(shapes, kernel.dtype)
-    first = None if ahead is None else _way_ahead(ahead, dense(1, layout.total))
+    first = None if ahead is None else _way_ahead(ahead, dense(1, layout.total), split)
     return Way(kernel, split, Binding(kernel, tables), shelf, widths, {}, first)
 
 
-def _way_ahead(kernel: Kernel, layout: Layout) -> Way:
+def _way_ahead(kernel: Kernel, layout: Layout, split: Split) -> Way:
+    """`split`: of the loop. Threads that share the units there do so here: each makes what it will read."""
     binding = Binding(kernel, dict.fromkeys(kernel.schedule.buffers, layout.table("time")))
-    return Way(kernel, kernel.split(layout, layout.rows), binding, Shelf({}, kernel.dtype), {}, {})
+    own = Split(split.threads, True) if split.by_unit else kernel.split(layout, layout.rows)
+    return Way(kernel, own, binding, Shelf({}, kernel.dtype), {}, {})
 
 
 def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str, ...]) -> Way:

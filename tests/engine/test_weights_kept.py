@@ -227,7 +227,7 @@ def test_threads_do_not_meet_at_every_step_of_a_small_cell(
         layer(x)
     cell = layer.sheets[0]
     made = PLANS[choose(cell, Sequences(x, cell.initial_state(rows, x), {})).key]
-    assert made.forward_kernel.split(dense(100_000, rows), rows) == expected
+    assert made.forward_kernel.split(dense(100_000, rows), rows)[:2] == expected
 
 
 def test_large_sums_are_left_to_torch(monkeypatch: pytest.MonkeyPatch):

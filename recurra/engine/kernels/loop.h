@@ -179,7 +179,7 @@ struct Buffer {  // row r of step s lies at data + (rows[s] + r) * stride; from 
 struct Call {  // in the order of kernel.py
   const Buffer* buffers;
   const real* const* vectors;
-  const real* const* packs;
+  const void* const* packs;
   real* sums;                        // [part][2][sums_stride]: of the last steps, and of all before
   real* rowsums;                     // [rowsum][thread][row], then the same as vectors still to be summed
   int64_t* board;                    // what threads tell each other, zero at first
@@ -198,6 +198,7 @@ struct Call {  // in the order of kernel.py
   int64_t rowsum_parts, rows;
   int64_t far;                       // the weights outgrow the cache
   const Multiply (*multiplies)[ROWS][COLUMNS];  // near or far, by rows and columns
+  InPlace in_place;                  // for a single row with weights where they are: `packs` then tell where that is
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -296,7 +297,7 @@ INLINE Asked during(const real* const* rows, int64_t count, int64_t wide, int64_
 // Weights that outgrow the cache pass by in spans, a span at a time for a lot of rows: both then stay near while they meet.
 constexpr int64_t SPAN = 512, LOT = 8 * ROWS;
 
-INLINE int64_t span_of(const Call& c, int64_t depth) { return c.far && depth > SPAN ? SPAN : depth; }
+INLINE int64_t span_of(const Call& c, int64_t depth) { return c.far && !c.in_place && depth > SPAN ? SPAN : depth; }
 INLINE int64_t lot_of(const Call& c, int64_t rows) { return c.far ? share(rows, LOT) : block(rows); }
 
 // The part of some segments from one depth to another.
@@ -312,11 +313,24 @@ INLINE int cut(const Segment (&all)[count], int64_t from, int64_t to, Segment* p
   return found;
 }
 
+struct Tile {  // some vectors of units, of all lanes of a pack
+  int64_t first, vectors, width, lanes;
+};
+
 // The products of a block of rows with a span of weights, from `k` on. `turn`: which block of its lot this is; the first two
 // ask for one half each of the next span.
 template <int count>
-INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, int64_t k, const real* packed, int columns,
+INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, int64_t k, const void* pack, Tile tile,
                      int rows, int64_t turn, bool back, Asked asked, real* out) {
+  if (c.in_place) {
+    const int64_t unit = tile.first * W, left = tile.width - unit;
+    for (int64_t a = 0; a < asked.count; ++a)
+      for (int64_t v = 0; v < tile.vectors; ++v) __builtin_prefetch(asked.rows[a] + v * W);
+    c.in_place(all, count, (const Piece*)pack, tile.lanes, unit, left < tile.vectors * W ? left : tile.vectors * W, out);
+    return;
+  }
+  const real* packed = (const real*)pack + tile.first * tile.lanes * depth * W;
+  const int columns = int(tile.lanes * tile.vectors);
   const int64_t span = span_of(c, depth) < depth - k ? span_of(c, depth) : depth - k;
   const bool last = k + span == depth;
   Segment part[count];

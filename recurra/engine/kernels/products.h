@@ -60,12 +60,120 @@ static void multiply(const Segment* s, int count, const real* packed, real* out,
   {FOR_COLUMNS(1, far), FOR_COLUMNS(2, far), FOR_COLUMNS(3, far), FOR_COLUMNS(4, far), FOR_COLUMNS(5, far), FOR_COLUMNS(6, far)}
 extern "C" const Multiply multiplies[2][ROWS][COLUMNS] = {FOR_ROWS(false), FOR_ROWS(true)};
 
-// ------------------------------------------------------------------------------------------ packing
+// ------------------------------------------------------------------------------------------ a single row
+// Its products do nothing but read the weights once, and do so where they are: packing would have to look at them all to see
+// whether they are still the same.
 
-struct Piece {  // element (unit, k) of a matrix lies at data[unit * unit_stride + k * depth_stride]
-  const real* data;
-  int64_t unit_stride, depth_stride, depth;
-};
+template <int...> struct Indices {};
+template <int n, int... rest> struct Upto : Upto<n - 1, n - 1, rest...> {};
+template <int... all> struct Upto<0, all...> { typedef Indices<all...> type; };
+
+// Vectors of groups of numbers: the lower or the upper half of each group of a, then of b.
+constexpr int half_of(int i, int group, int upper) {
+  const int at = i % (W / 2), half = group / 2;
+  return (i < W / 2 ? 0 : W) + at / half * group + at % half + upper * half;
+}
+template <int group, int upper, int... i> INLINE vec halves(vec a, vec b, Indices<i...>) {
+#ifdef __clang__
+  return __builtin_shufflevector(a, b, half_of(i, group, upper)...);
+#else
+  return __builtin_shuffle(a, b, ivec{half_of(i, group, upper)...});
+#endif
+}
+
+// The sums of n vectors, each as a group of W / n numbers that are still to be added.
+template <int n> INLINE vec sums_of(const vec* v) {
+  if constexpr (n == 1) return v[0];
+  else {
+    const vec a = sums_of<n / 2>(v), b = sums_of<n / 2>(v + n / 2);
+    typename Upto<W>::type all;
+    return halves<2 * W / n, 0>(a, b, all) + halves<2 * W / n, 1>(a, b, all);
+  }
+}
+
+// Where the depth of weights lies side by side: W units from `unit` on, or as many as there are, a few at a time. All of them
+// in one piece of code, so that no sum leaves the registers.
+INLINE vec dots(const Segment* segments, int count, const Piece* pieces, int64_t unit, int units) {
+  constexpr int FEW = W < 4 ? W : 4;
+  vec sums[W];
+#pragma GCC unroll 8
+  for (int u = 0; u < W; u += FEW) {
+    vec sum[FEW] = {};
+    for (int q = 0; q < count; ++q) {
+      const Piece& p = pieces[q];
+      const real* const row = segments[q].rows;
+      if (!row || p.depth_stride != 1) continue;
+      const real* weights[FEW];
+#pragma GCC unroll 4
+      for (int i = 0; i < FEW; ++i) weights[i] = p.data + (unit + (u + i < units ? u + i : units - 1)) * p.unit_stride;
+      int64_t k = 0;
+      for (; k + W <= p.depth; k += W) {
+        const vec x = *(const loose*)(row + k);
+#pragma GCC unroll 4
+        for (int i = 0; i < FEW; ++i) sum[i] += x * *(const loose*)(weights[i] + k);
+      }
+      if (k < p.depth) {
+        const vec x = load(row + k, int(p.depth - k));
+#pragma GCC unroll 4
+        for (int i = 0; i < FEW; ++i) sum[i] += x * load(weights[i] + k, int(p.depth - k));
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < FEW; ++i) sums[u + i] = sum[i];
+  }
+  return sums_of<W>(sums);
+}
+
+// Weights whose units lie side by side: V vectors of them, or what there is of the last.
+template <int V> INLINE void across_units(const real* row, const Piece& p, const real* weights, int64_t units, real* out) {
+  vec sum[V];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) sum[v] = *(const vec*)(out + v * ROWS * W);
+  const int last = units < V * W ? int(units - (V - 1) * W) : W;
+  for (int64_t k = 0; k < p.depth; ++k, weights += p.depth_stride) {
+    const vec x = splat(row[k]);
+#pragma GCC unroll 8
+    for (int v = 0; v < V - 1; ++v) sum[v] += x * *(const loose*)(weights + v * W);
+    sum[V - 1] += x * load(weights + (V - 1) * W, last);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) *(vec*)(out + v * ROWS * W) = sum[v];
+}
+
+static void scattered(const real* row, const Piece& p, const real* weights, int64_t units, real* out) {
+  for (int64_t u = 0; u < units; ++u)
+    for (int64_t k = 0; k < p.depth; ++k)
+      out[u / W * ROWS * W + u % W] += row[k] * weights[u * p.unit_stride + k * p.depth_stride];
+}
+
+static void add_across(const real* row, const Piece& p, int64_t unit, int64_t units, real* out) {
+  const real* weights = p.data + unit * p.unit_stride;
+  if (p.unit_stride != 1) return scattered(row, p, weights, units, out);
+  for (int vectors; units > 0; weights += vectors * W, out += vectors * ROWS * W, units -= vectors * W) {
+    vectors = units > 7 * W ? 8 : units > 3 * W ? 4 : 1;
+    if (vectors == 8) across_units<8>(row, p, weights, units, out);
+    else if (vectors == 4) across_units<4>(row, p, weights, units, out);
+    else across_units<1>(row, p, weights, units, out);
+  }
+}
+
+// The sums of all lanes from `unit` on; `pieces[lane][segment]`.
+extern "C" void in_place(const Segment* segments, int count, const Piece* pieces, int64_t lanes, int64_t unit, int64_t units,
+                         real* out) {
+  for (const Segment* s = segments; s < segments + count; ++s)
+    for (int64_t k = 0; s->rows && k < s->depth; k += 64 / sizeof(real)) __builtin_prefetch(s->rows + k);  // from other cores
+  const int64_t wide = (units + W - 1) / W;
+  for (; lanes--; pieces += count, out += wide * ROWS * W) {
+    for (int64_t v = 0; v < wide; ++v) {
+      const int64_t left = units - v * W;
+      *(vec*)(out + v * ROWS * W) = dots(segments, count, pieces, unit + v * W, left < W ? int(left) : W);
+    }
+    for (int q = 0; q < count; ++q)
+      if (segments[q].rows && pieces[q].depth_stride != 1) add_across(segments[q].rows, pieces[q], unit, units, out);
+  }
+}
+
+// ------------------------------------------------------------------------------------------ packing
 
 // One class of lanes: `pieces[lane][segment]`; see `products` for the order in which they are read.
 struct Pack {

@@ -105,6 +105,10 @@ struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their
   const real* rows;
   int64_t stride, depth;
 };
+struct Piece {  // element (unit, k) of a matrix lies at data[unit * unit_stride + k * depth_stride]
+  const real* data;
+  int64_t unit_stride, depth_stride, depth;
+};
 // Pieces of rows, up to 1 << shift vectors each, that are wanted after a product. They are fetched while it is made, one
 // vector every `pace` turns: all at once would be in the way of the weights.
 struct Asked {
@@ -113,6 +117,7 @@ struct Asked {
   int shift;
 };
 typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*, Asked, bool);
+typedef void (*InPlace)(const Segment*, int, const Piece*, int64_t, int64_t, int64_t, real*);
 
 INLINE int64_t share(int64_t rows, int64_t most) {  // the next rows: as equal as they come, so that no share is a thin one
   const int64_t shares = (rows + most - 1) / most;
