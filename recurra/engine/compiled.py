@@ -17,9 +17,10 @@ from torch.compiler import is_compiling
 from torch.nn import Parameter
 
 from . import workspace
-from .cpu import Compiled, Ran
+from .cpu import Compiled
 from .layout import Layout, dense
 from .modes import looked_at, unseen
+from .prepared import Ran
 from .replay import replay
 
 MANY = 1 << 20  # rows whose order is worked out each time: it takes memory

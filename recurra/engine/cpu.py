@@ -4,7 +4,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,25 +12,16 @@ from torch import Tensor
 from . import workspace
 from .gradients import Assembly
 from .hoist import Hoisted, hoisted
-from .inference import Inference
 from .kernel import Kernel, threads_here
 from .layout import Layout, dense
 from .memory import Buffers, Shelf, room
 from .modes import unseen
 from .over_time import After, OverTime, runs
 from .plan import Plan, Product
+from .prepared import Prepared, Ran
 from .ways import Way, backward_way, forward_way
 
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
-
-
-class Ran(NamedTuple):
-    """What a forward pass leaves behind."""
-
-    y: Tensor  # (T, B, size) if all sequences are equally long, else (rows of all steps, size)
-    finals: list[Tensor]
-    named: list[Tensor]  # laid out as y is
-    kept: Tensor | None  # in training: the histories of the states that are not y and what the plan keeps, on one shelf
 
 
 class Compiled:
@@ -123,9 +114,8 @@ class Compiled:
     ) -> Ran:
         """`most`: rows to make room for in what is kept, if not just those of the layout."""
         given = dict(zip(self.weight_names, weights, strict=True))
-        if self._only_infers and layout.active is None:
-            y, finals = self.inference(layout, given)(x, states, given)
-            return Ran(y, list(finals), [], None)
+        if self._plain and layout.active is None and most is None:
+            return self.prepared(layout, given)(x, states, given)
         plan, way, buffers = self.plan, self._forward_way(layout), Buffers()
         self._put_inputs(buffers, x, masks)
         for name, width in way.widths.items():
@@ -150,15 +140,16 @@ class Compiled:
         return Ran(outputs[0], finals, outputs[1:], kept)
 
     @functools.cached_property
-    def _only_infers(self) -> bool:
+    def _plain(self) -> bool:
         """Whether a pass gives outputs and final states, and nothing else is asked for or given."""
-        return not (self.trains or self.plan.named or self.plan.masks or any(s.delays for s in self.plan.states))
+        return not (self.plan.named or self.plan.masks or any(s.delays for s in self.plan.states))
 
-    def inference(self, layout: Layout, weights: dict[str, Tensor]) -> Inference:
-        key = (self, "inference", threads_here())
+    def prepared(self, layout: Layout, weights: dict[str, Tensor]) -> Prepared:
+        key = (self, "prepared", threads_here())
         found = layout.calls.get(key)
         if found is None:
-            found = layout.calls[key] = Inference(self.plan, self._forward_way(layout), layout, weights)
+            kept = self._kept(layout) if self.trains else None
+            found = layout.calls[key] = Prepared(self.plan, self._forward_way(layout), kept, layout, weights)
         return found
 
     def _empty(self, numbers: int) -> Tensor:

@@ -49,6 +49,7 @@ class Known:
         weights: dict[str, Tensor] = {}
         self.weights = weights if _collect(cell, "", weights) else None  # none where some are derived from others
         self.starts_alike = _starts_alike(cell)
+        self.start: tuple[Any, Any] = None, ()  # the states before the first step, and for which batch
         self.notes: dict[Any, Any] = {}  # what the equations tell, whatever the numbers are
         self.plans: dict[Any, str] = {}  # the key of each plan that was asked for
         self.straight: dict[Any, Any] = {}  # what runs a whole batch

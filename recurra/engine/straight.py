@@ -36,7 +36,7 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
         return None
     if x.shape[2] != cell.input_size or not (states is None or _suit(states, cell, x)):
         return None
-    start = cell.initial_state(x.shape[1], x) if states is None else [state[0] for state in states]
+    start = _start(parts, cell, x) if states is None else [state[0] for state in states]
     found = _found(parts, cell, x, start)
     if found is None:
         return None
@@ -61,14 +61,28 @@ class Ready:
     @unseen
     def __init__(self, made: Compiled, layout: Layout, weights: list[Tensor], start: Sequence[Tensor]):
         self.weights = dict(zip(made.weight_names, weights, strict=True))
-        self.run = made.inference(layout, self.weights)
+        self.run = made.prepared(layout, self.weights)
         self.start = tuple(state.contiguous()[None] for state in start)
 
     @unseen
     def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Of x, and of the states before where they are given."""
         x, *states = map(_WHOLE, given)
-        return self.run(x, states or self.start, self.weights)
+        ran = self.run(x, states or self.start, self.weights)
+        return ran.y, tuple(ran.finals)
+
+
+def _start(parts: Known, cell: Cell, x: Tensor) -> Sequence[Tensor]:
+    """The states before the first step. The engine only reads them: where they never change, once made they are kept.
+    On a GPU they may be part of a graph that is being captured, and are not there yet."""
+    if not parts.starts_alike or not x.is_cpu:
+        return cell.initial_state(x.shape[1], x)
+    suits, start = parts.start
+    if suits != (x.shape[1], x.dtype):
+        with torch.inference_mode(False):  # or they could not be kept for a backward pass
+            start = cell.initial_state(x.shape[1], x)
+        parts.start = (x.shape[1], x.dtype), start
+    return start
 
 
 def _keep(there: dict, kinds: tuple, ready: Ready) -> None:
