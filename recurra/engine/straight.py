@@ -41,16 +41,17 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     if found is None:
         return None
     key, weights = found
-    if set(map(_KIND, weights)) != {_KIND(x)}:
-        return None
     made = compiled.PLANS[key]
+    read = made.prologue(weights)
+    if set(map(_KIND, read)) != {_KIND(x)}:
+        return None
     if isinstance(made, Compiled) and not made.trains:
-        ready = Ready(made, dense(*x.shape[:2]), weights, start if states is None else ())
+        ready = Ready(made, dense(*x.shape[:2]), weights, read, start if states is None else ())
         if kinds is not None and (states is not None or parts.starts_alike):
             _keep(parts.ready, kinds, ready)
         return ready(given)
     if isinstance(made, Compiled) or not made.obstacle(x.shape[1], x.device):
-        y, *finals = compiled.scan(key, x, list(start), [], weights, None)
+        y, *finals = compiled.scan(key, x, list(start), [], read, None)
         return y, tuple(final[None] for final in finals[: len(start)])
     return None
 
@@ -59,16 +60,32 @@ class Ready:
     """A whole batch without gradients: all that is known once the first one of its shape has come."""
 
     @unseen
-    def __init__(self, made: Compiled, layout: Layout, weights: list[Tensor], start: Sequence[Tensor]):
-        self.weights = dict(zip(made.weight_names, weights, strict=True))
-        self.run = made.prepared(layout, self.weights)
+    def __init__(
+        self,
+        made: Compiled,
+        layout: Layout,
+        weights: dict[str, Tensor],
+        read: list[Tensor],
+        start: Sequence[Tensor],
+    ):
+        """`read`: what is computed from the weights before the loop, or some of them themselves."""
+        self.made, self.weights = made, weights
+        self.read = dict(zip(made.weight_names, read, strict=True))
+        self.derived = not all(name in weights for name in made.weight_names)
+        self.run = made.prepared(layout, self.read)
         self.start = tuple(state.contiguous()[None] for state in start)
 
-    @unseen
     def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Of x, and of the states before where they are given."""
+        if self.derived:
+            read = dict(zip(self.made.weight_names, self.made.prologue(self.weights), strict=True))
+            return self._ran(given, read)
+        return self._ran(given, self.read)
+
+    @unseen
+    def _ran(self, given: Sequence[Tensor], read: dict[str, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         x, *states = map(_WHOLE, given)
-        ran = self.run(x, states or self.start, self.weights)
+        ran = self.run(x, states or self.start, read)
         return ran.y, tuple(ran.finals)
 
 
@@ -100,8 +117,8 @@ _KIND, _TRAINED, _WHOLE = attrgetter("dtype", "device"), attrgetter("requires_gr
 KEPT = 64  # batches of different shapes that a cell is ready for
 
 
-def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tuple[str, list[Tensor]] | None:
-    """The key of the plan and the weights it reads; None if another engine runs this cell, or has to be told more."""
+def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tuple[str, dict[str, Tensor]] | None:
+    """The key of the plan and the weights; None if another engine runs this cell, or has to be told more."""
     if parts.weights is None:
         return None
     train = torch.is_grad_enabled() and any(map(_TRAINED, (x, *start, *parts.weights.values())))
@@ -114,14 +131,11 @@ def _found(parts: Known, cell: Cell, x: Tensor, start: Sequence[Tensor]) -> tupl
 
 def _find(
     parts: Known, weights: dict[str, Tensor], cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]
-) -> tuple[str, list[Tensor]] | None:
+) -> tuple[str, dict[str, Tensor]] | None:
     if _setting["backend"] == "reference" or cell.masks or (asked[-1] == "cuda" and not _has_gluon()):
         return None
     if any(state.delays or state.name == TIME for state in cell.carried):
         return None
     key = _planned(parts, cell, asked)
     made = compiled.PLANS.get(key)
-    if made is None or not all(name in weights for name in made.weight_names):
-        return None
-    read = [weights[name] for name in made.weight_names]
-    return None if compiled.watched(read) else (key, read)
+    return None if made is None or compiled.watched(weights.values()) else (key, weights)
