@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from .arguments import probability
-from .cell import Cell, Regulariser
+from .cell import Affine, Cell, Regulariser
 from .engine.operations import product_of
 from .engine.trace import Step, trace
 from .errors import InputError, OptionError, UnknownNameError
@@ -93,6 +93,7 @@ class VariationalDropout(Modifier):
         self.states = probability("states", rate if states is None else states)
 
     def attach(self, cell: Cell, step: Step) -> None:
+        _check_products(self, step)
         for operand, products in step.products().items():
             rate = self.inputs if operand is step.node("x") else self.states
             if rate:
@@ -143,9 +144,11 @@ class WeightDrop(Modifier):
         self.rate = probability("rate", rate)
 
     def attach(self, cell: Cell, step: Step) -> None:
-        for affine in cell.affines():
-            for name in affine.recurrent():
-                affine.derive(name, _Dropped(self.rate))
+        found = [(affine, name) for affine in cell.affines() for name in affine.recurrent()]
+        if not found and _multiplies_its_own(cell, step):
+            raise OptionError("WeightDrop", type(cell).__name__, "a cell whose matrices are affines: self.affine('h')")
+        for affine, name in found:
+            affine.derive(name, _Dropped(self.rate))
 
     def rewrite(self, step: Step, cell: Cell) -> Step:
         return step
@@ -173,6 +176,7 @@ class LayerNorm(Modifier):
         self.gains, self.shifts = nn.ParameterDict(), nn.ParameterDict()
 
     def attach(self, cell: Cell, step: Step) -> None:
+        _check_products(self, step)
         products = [product for group in _groups(step) for product in group]
         sizes = {_label(step, product): _weight_shape(product)[0] for product in products}
         if cell.memory in cell.states:
@@ -348,7 +352,26 @@ def _weight_of(step: Step, product: fx.Node) -> str:
 
 
 def _weight_shape(product: fx.Node) -> tuple[int, int]:
-    return tuple(product_of(product)[1].meta["val"].shape)  # pyrefly: ignore
+    """(numbers of the product, numbers of its operand)."""
+    shape = tuple(product_of(product)[1].meta["val"].shape)  # pyrefly: ignore
+    return shape if product.target is aten.linear.default else shape[::-1]
+
+
+def _multiplies_its_own(cell: Cell, step: Step) -> bool:
+    """Whether a product of something other than x has a matrix that is no affine's."""
+    affines = {path for path, module in cell.named_modules() if isinstance(module, Affine)}
+    names = dict(zip(step.placeholders()[len(step.inputs) :], step.weights, strict=True))
+    products = [p for operand, group in step.products().items() if operand is not step.node("x") for p in group]
+    own = [names.get(product_of(product)[1], "") for product in products]  # pyrefly: ignore
+    return any(name.rpartition(".")[0] not in affines for name in own)
+
+
+def _check_products(modifier: Modifier, step: Step) -> None:
+    """A product that is not seen would be left as it is, and nobody would know."""
+    for node in step.other_products():
+        raise OptionError(
+            type(modifier).__name__, f"a step with a product by {node.target}", "x @ W, F.linear(x, W) or an affine"
+        )
 
 
 def _affine(step: Step, product: fx.Node) -> str:

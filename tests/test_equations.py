@@ -189,5 +189,5 @@ def test_products_of_columns_print_as_products():
 
     lines = dict(sides(Columns.equations()))
     assert lines[r"\mathrm{column}_{t}"] == r"U\,x_{t}^\top"
-    assert lines[r"\mathrm{turned}_{t}"] == r"h_{t-1}\,W^\top"
+    assert lines[r"\mathrm{turned}_{t}"] == r"W\,h_{t-1}"
     assert r"W\,h_{t-1}" in lines["h_{t}"]

@@ -223,6 +223,58 @@ def test_variational_dropout_of_a_gru_drops_what_its_products_read_and_not_the_s
         assert_close(y[t], h)
 
 
+class Spelled(rc.Cell):
+    """`x Wᵀ + h Uᵀ`, in one of the ways people write it."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int, way: str):
+        super().__init__(input_size, hidden_size)
+        self.way = way
+        self.W = torch.nn.Parameter(torch.randn(hidden_size, input_size))
+        self.U = torch.nn.Parameter(torch.randn(hidden_size, hidden_size))
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        W, U = self.W, self.U
+        if self.way == "weights in front":
+            return torch.tanh((W @ x.T).T + torch.mm(U, h.t()).t())
+        if self.way == "weights turned":
+            return torch.tanh(x @ W.T + torch.matmul(h, U.transpose(0, 1)))
+        if self.way == "weights as they are":
+            return torch.tanh(torch.addmm(h @ U.contiguous().T.clone(), x, W.T.clone()))
+        return torch.tanh(torch.einsum("bi,oi->bo", x, W) + torch.einsum("bi,oi->bo", h, U))
+
+
+SPELLINGS = ["weights in front", "weights turned", "weights as they are"]
+
+
+@on_either_engine
+@pytest.mark.parametrize("way", SPELLINGS)
+def test_variational_dropout_drops_the_rows_of_products_however_they_are_written(way: str):
+    layer = rc.Recurrent(Spelled, 3, 4, modifiers=[rc.VariationalDropout(0.5)], dtype=torch.float64, way=way)
+    x = torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
+    y, masks = drawn(layer, x)
+    assert {name: tuple(mask.shape) for name, mask in masks.items()} == {
+        "dropout_x": (BATCH, 3),
+        "dropout_h": (BATCH, 4),
+    }
+    cell, h = layer.sheets[0], zeros()
+    for t in range(STEPS):
+        h = torch.tanh((masks["dropout_x"] * x[t]) @ cell.W.T + (masks["dropout_h"] * h) @ cell.U.T)
+        assert_close(y[t], h)
+
+
+def test_weights_that_cannot_be_dropped_are_an_error():
+    with pytest.raises(OptionError, match=r"WeightDrop.*Spelled.*affine"):
+        rc.Recurrent(Spelled, 3, 4, modifiers=[rc.WeightDrop(0.5)], way="weights turned")
+
+
+@pytest.mark.parametrize("modifier", [rc.VariationalDropout(0.5), rc.LayerNorm()], ids=lambda m: type(m).__name__)
+def test_a_product_that_cannot_be_modified_is_an_error(modifier: Any):
+    with pytest.raises(OptionError, match=f"{type(modifier).__name__}.*bmm.*x @ W"):
+        rc.Recurrent(Spelled, 3, 4, modifiers=[modifier], way="einsum")
+
+
 def test_recurrent_dropout_drops_the_candidate_alone():
     layer, x = modified("lstm", rc.RecurrentDropout(0.5))
     y, masks = drawn(layer, x)

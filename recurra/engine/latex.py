@@ -138,6 +138,9 @@ class Expressions:
         if node.target is aten._fft_c2c.default:
             inverse = "" if node.args[3] else "^{-1}"
             return rf"\mathcal{{F}}{inverse}\,{self._operand(node.args[0], ATOM)}", PRODUCT
+        if node.target is aten.linear.default and product_of(node) is None:  # W xᵀ: a column for each sequence
+            left, right = (self._operand(argument, ATOM) for argument in node.args)
+            return rf"{left}\,{right}^\top", PRODUCT
         row = MEANING.get(self._plain_target(node))
         if row is None:
             name = str(getattr(node.target, "__name__", node.target)).split(".")[0]

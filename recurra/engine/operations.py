@@ -149,6 +149,24 @@ DECOMPOSITIONS = get_decompositions(
 )
 
 
+BATCH_AXIS = "batch axis"  # of a node's meta: where its value has a row a sequence, or None
+
+
 def product_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     """`(operand, weight)` if the node is the product of a row with a weight."""
-    return node.args[:2] if node.target is aten.linear.default else None  # pyrefly: ignore
+    if node.target not in (aten.linear.default, aten.mm.default):
+        return None
+    operand, weight = node.args[:2]
+    changes = operand.meta.get(BATCH_AXIS, 0), weight.meta.get(BATCH_AXIS)  # pyrefly: ignore
+    return (operand, weight) if changes == (0, None) else None  # pyrefly: ignore
+
+
+def is_other_product(node: fx.Node) -> bool:
+    """Whether the node multiplies a value of each sequence with a weight, in another way than that."""
+    if node.target not in _PRODUCTS or product_of(node) is not None:
+        return False
+    axes = {value.meta.get(BATCH_AXIS) for value in node.args[-2:]}  # pyrefly: ignore
+    return None in axes and len(axes) > 1
+
+
+_PRODUCTS = {aten.linear.default, aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default}

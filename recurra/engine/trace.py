@@ -24,7 +24,7 @@ from torch import Tensor, fx
 from ..cell import TIME, Cell
 from ..errors import TraceError
 from .known import known
-from .operations import DECOMPOSITIONS, product_of
+from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
 from .record import record
 
 aten = torch.ops.aten
@@ -60,6 +60,10 @@ class Step:
             if (product := product_of(node)) is not None:
                 groups.setdefault(product[0], []).append(node)
         return groups
+
+    def other_products(self) -> list[fx.Node]:
+        """Products of rows with weights that are not written `W v`."""
+        return [node for node in self.graph.nodes if is_other_product(node)]
 
     def operations(self) -> set[str]:
         return {str(n.target) for n in self.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
@@ -241,21 +245,43 @@ class _naming:
 
 
 def _simplify(graph: fx.Graph) -> fx.Graph:
-    """Write `x Wᵀ` and `b + x Wᵀ`, which torch spells with transposes, as one operation each."""
+    """Write `x Wᵀ`, `b + x Wᵀ` and `(W xᵀ)ᵀ`, which torch spells with transposes, as one operation each."""
     for node in list(graph.nodes):
-        scaled = bool(node.kwargs)  # addmm's factors, which no linear has
-        known = node.target in (aten.mm.default, aten.addmm.default) and not scaled
-        if known and node.args[-1].target is aten.t.default:
-            bias = node.args[0] if node.target is aten.addmm.default else None
+        if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:  # factors, which no sum has
+            continue
+        left, right = node.args[-2:]
+        turned, bias = transposed(right), node.args[0] if node.target is aten.addmm.default else None
+        if turned is None and bias is None:
+            continue
+        target, right = (aten.mm.default, right) if turned is None else (aten.linear.default, turned)
+        with graph.inserting_before(node):
+            product = graph.call_function(target, (left, right))
+            total = product if bias is None else graph.call_function(aten.add.Tensor, (product, bias))
+        product.meta, total.meta = dict(node.meta), dict(node.meta)
+        node.replace_all_uses_with(total)
+        graph.erase_node(node)
+    for node in list(graph.nodes):
+        product = transposed(node)
+        if product is not None and product.target is aten.linear.default:
             with graph.inserting_before(node):
-                product = graph.call_function(aten.linear.default, (node.args[-2], node.args[-1].args[0]))
-                total = product if bias is None else graph.call_function(aten.add.Tensor, (product, bias))
-            product.meta, total.meta = dict(node.meta), dict(node.meta)
-            node.replace_all_uses_with(total)
-            graph.erase_node(node)
+                turned = graph.call_function(aten.linear.default, product.args[::-1])
+            turned.meta = dict(node.meta)
+            node.replace_all_uses_with(turned)
     graph.eliminate_dead_code()
     graph.set_codegen(fx.CodeGen())  # plain positional arguments, one a placeholder
     return graph
+
+
+def transposed(node: fx.Node) -> fx.Node | None:
+    """The matrix of which a node is the transpose."""
+    if node.target is aten.t.default:
+        return node.args[0]  # pyrefly: ignore
+    if node.target is aten.permute.default:
+        axes = list(node.args[1])  # pyrefly: ignore
+        return node.args[0] if axes in ([1, 0], [-1, -2], [1, -2], [-1, 0]) else None  # pyrefly: ignore
+    if node.target is aten.transpose.int and node.meta["val"].dim() == 2:
+        return node.args[0] if node.args[1] % 2 != node.args[2] % 2 else None  # pyrefly: ignore
+    return None
 
 
 def _prune(graph: fx.Graph, inputs: int, weights: tuple[str, ...]) -> tuple[str, ...]:
@@ -292,9 +318,6 @@ def _for_any_batch(two: fx.Graph, three: fx.Graph) -> fx.Graph:
     if not batch.users:
         two.erase_node(batch)
     return two
-
-
-BATCH_AXIS = "batch axis"  # of a node's meta: where its value has a row a sequence, or None
 
 
 def _batch_axis(two: fx.Node, three: fx.Node) -> int | None:

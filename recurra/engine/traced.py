@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..cell import Cell
 from ..errors import TraceError
 from .known import known
-from .trace import BATCH_AXIS, Step, trace
+from .operations import BATCH_AXIS
+from .trace import Step, trace
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,19 @@ def reads_in_place(layer: rc.Recurrent, x: Tensor) -> bool:
     return made.forward_kernel.split(dense(*x.shape[:2]), x.shape[1]).in_place
 
 
+@pytest.fixture(params=[1, 2, 5])
+def threads(request: pytest.FixtureRequest):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.parametrize("units", [61, 160])
 def test_a_single_sequence_is_that_of_the_plain_loop(name: str, units: int):
-    """Outputs, final states and every gradient; small enough for one thread, and large enough for two."""
+    """Outputs, final states and every gradient, for threads that share the units."""
     torch.manual_seed(0)
     layer, x = rc.layer(name, 37, units, dtype=torch.float64), torch.randn(23, 1, 37, dtype=torch.float64)
     assert reads_in_place(layer, x)
