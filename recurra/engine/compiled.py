@@ -19,6 +19,7 @@ from torch.nn import Parameter
 from . import workspace
 from .cpu import Compiled
 from .layout import Layout, dense
+from .memory import whole
 from .modes import looked_at, unseen
 from .prepared import Ran
 from .replay import replay
@@ -52,7 +53,7 @@ class _Rows:
     def gather(self, value: Tensor) -> Tensor:
         """(T, B, n), or of a ragged batch (rows, n)."""
         if not self.ragged:
-            return value.contiguous()
+            return whole(value)
         return value.reshape(-1, value.shape[-1]).index_select(0, self.index)
 
     def scatter(self, rows: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ class _Rows:
         return full
 
     def sort(self, values: Sequence[Tensor]) -> list[Tensor]:
-        return [v[self.order] if self.ragged else v.contiguous() for v in values]
+        return [v[self.order] if self.ragged else whole(v) for v in values]
 
     def unsort(self, values: Sequence[Tensor]) -> list[Tensor]:
         return [v[self.back] for v in values] if self.ragged else list(values)

@@ -75,3 +75,8 @@ class Buffers:
 
     def width(self, name: str) -> int:
         return self._shelved[name][1][2] if name in self._shelved else self._whole[name].shape[-1]
+
+
+def whole(value: Tensor) -> Tensor:
+    """In one piece, and with the signs that its numbers have: a view may say that they are all turned."""
+    return value.contiguous().resolve_neg()

@@ -147,8 +147,10 @@ def transformed() -> bool:
 
 
 def must_be_seen(tensors: Sequence[Tensor]) -> bool:
-    """Whether somebody looks at the operations one by one, so that no short way may be taken."""
-    return compiled.watched(tensors) or _is_any_autocast_enabled() or _is_tracing() or transformed()
+    """Whether somebody looks at the operations one by one, or at tensors with other eyes (as if all signs were turned),
+    so that no short way may be taken."""
+    watched = compiled.watched(tensors) or any(map(Tensor.is_neg, tensors))
+    return watched or _is_any_autocast_enabled() or _is_tracing() or transformed()
 
 
 KIND = attrgetter("dtype", "device", "shape")  # what a tensor has to be like

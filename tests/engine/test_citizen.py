@@ -348,7 +348,7 @@ from engine.strange_cells import STRANGE
 torch.manual_seed(0)
 torch.set_num_threads(5)
 for cell_class in STRANGE[:2]:
-    for batch in (2, 40):
+    for batch in (1, 2, 40):
         cell = cell_class(40, 140).double()
         found = compare(cell, sequences(cell, 60, batch, torch.float64))
         assert found.backend == "compiled"
@@ -361,6 +361,28 @@ for cell_class in STRANGE[:2]:
 def test_fewer_threads_than_torch_was_told_to_use(limit: str):
     environment = os.environ | {"OMP_THREAD_LIMIT": limit, "PYTHONPATH": str(Path(__file__).parents[1])}
     subprocess.run([sys.executable, "-c", FEWER_THREADS], env=environment, check=True, timeout=120)
+
+
+def test_views_that_turn_all_signs(layer: rc.Recurrent):
+    """The imaginary part of what was conjugated lies in memory with the other sign."""
+
+    def turned(*shape: int) -> torch.Tensor:
+        value = torch.randn(*shape, dtype=torch.complex128).conj().imag
+        assert value.is_neg()
+        return value
+
+    def plain(value: torch.Tensor) -> torch.Tensor:
+        return value.resolve_neg().clone()
+
+    x, h, dy = turned(5, 2, 3), turned(1, 2, 4), turned(5, 2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, h)[0], layer(plain(x), plain(h))[0], rtol=0, atol=0)
+        torch.testing.assert_close(layer.step(x[0], h)[0], layer.step(plain(x[0]), plain(h))[0], rtol=0, atol=0)
+    ours, theirs = layer(x, h)[0], layer(plain(x), plain(h))[0]
+    weights = list(layer.parameters())
+    pairs = zip(torch.autograd.grad(ours, weights, dy), torch.autograd.grad(theirs, weights, plain(dy)), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 def test_the_backend_can_be_set_for_a_while():

@@ -10,6 +10,7 @@ from torch import Tensor
 from ...cell import TIME
 from ..cpu import Compiled
 from ..lowering import Unsupported
+from ..memory import whole
 from ..nodes import Node
 from ..plan import Plan
 from ..schedule import Schedule, schedule
@@ -186,15 +187,15 @@ class OnGpu:
         given: Mapping[str, Tensor],
         lengths: Tensor | None,
     ) -> dict[str, Tensor]:
-        bound = {"x": x.reshape(-1, x.shape[-1]).contiguous()}
+        bound = {"x": whole(x.reshape(-1, x.shape[-1]))}
         for name, mask in zip(self.plan.masks, masks, strict=True):
-            bound[name] = mask.reshape(-1, mask.shape[-1]).contiguous()
+            bound[name] = whole(mask.reshape(-1, mask.shape[-1]))
         for state, value in zip(self.plan.states, states, strict=True):
             slots = value.transpose(0, 1) if state.delays else value
-            bound[f"init:{state.name}"] = slots.contiguous()
+            bound[f"init:{state.name}"] = whole(slots)
         if TIME in self._names():
             bound[f"init:{TIME}"] = bound[f"init:{TIME}"].float()
-        bound |= {f"weight:{name}": weight.contiguous() for name, weight in given.items()}
+        bound |= {f"weight:{name}": whole(weight) for name, weight in given.items()}
         if lengths is not None:
             bound["lengths"] = lengths.to(x.device, torch.int32)
         return bound
@@ -274,11 +275,11 @@ class OnGpu:
         outputs = {"doutput": dy} | {f"d{n}": d for n, d in zip(self.plan.named.values(), dnamed, strict=True)}
         for name, value in outputs.items():
             width = self.plan.backward.buffers[name].width
-            bound[name] = room.zeros(width) if value is None else value.reshape(-1, width).contiguous()
+            bound[name] = room.zeros(width) if value is None else whole(value.reshape(-1, width))
         zeros = functools.cache(bound["x"].new_zeros)  # one for all whom nothing comes to
         unread = functools.cache(bound["x"].new_empty)
         for state, value in zip(self.plan.states, dfinals, strict=True):
-            final = zeros(state.shape(batch)) if value is None else value.contiguous()
+            final = zeros(state.shape(batch)) if value is None else whole(value)
             if state.delays:
                 final = self._spread(final, bound, steps, batch)
             bound[f"dfinal:{state.name}"] = final
