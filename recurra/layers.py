@@ -275,8 +275,14 @@ class Recurrent(nn.Module):
         return y, [scanned[k] for k in range(len(sheets))]
 
     def _scan(self, keep_trace: bool, cell: Cell, given: Sequences) -> Scanned:
-        in_pieces = self.checkpoint and not keep_trace
-        return scan_in_pieces(cell, given) if in_pieces else scan(cell, given, keep_trace)
+        if self.checkpoint and not keep_trace:
+            return scan_in_pieces(cell, given)
+        plain = not (keep_trace or given.masks or torch.compiler.is_compiling())
+        if plain and given.lengths is None and given.resets is None:
+            done = straight(cell, given.x, given.state)
+            if done is not None:
+                return Scanned(*done)
+        return scan(cell, given, keep_trace)
 
     def _stack(self, x: Tensor, run_layer: Any) -> Tensor:
         """Connect the layers in depth."""

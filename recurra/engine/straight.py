@@ -22,8 +22,8 @@ SERVED = {"cpu": {torch.float32, torch.float64}, "cuda": ON_CUDA}
 
 
 def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]] | None:
-    """The output (T, B, n) and the final states, each (1, B, size), as the given ones are; None where only the general
-    way will do."""
+    """The output (T, B, n) and the final states, each (1, B, size), or (B, size) if the given ones are; None where only
+    the general way will do."""
     given = (x,) if states is None else (x, *states)
     if must_be_seen(given):
         return None
@@ -36,7 +36,8 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
         return None
     if x.shape[2] != cell.input_size or not (states is None or _suit(states, cell, x)):
         return None
-    start = _start(parts, cell, x) if states is None else [state[0] for state in states]
+    alike = states is not None and states[0].dim() == 2
+    start = _start(parts, cell, x) if states is None else states if alike else [state[0] for state in states]
     found = _found(parts, cell, x, start)
     if found is None:
         return None
@@ -52,7 +53,7 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
         return ready(given)
     if isinstance(made, Compiled) or not made.obstacle(x.shape[1], x.device):
         y, *finals = compiled.scan(key, x, list(start), [], read, None)
-        return y, tuple(final[None] for final in finals[: len(start)])
+        return y, tuple(final if alike else final[None] for final in finals[: len(start)])
     return None
 
 
@@ -110,7 +111,8 @@ def _keep(there: dict, kinds: tuple, ready: Ready) -> None:
 
 def _suit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
     """Whether given states are what they should be."""
-    return list(map(KIND, states)) == [(x.dtype, x.device, (1, x.shape[1], spec.size)) for spec in cell.carried]
+    front = (x.shape[1],) if states[0].dim() == 2 else (1, x.shape[1])
+    return list(map(KIND, states)) == [(x.dtype, x.device, (*front, spec.size)) for spec in cell.carried]
 
 
 _KIND, _TRAINED, _WHOLE = attrgetter("dtype", "device"), attrgetter("requires_grad"), Tensor.contiguous

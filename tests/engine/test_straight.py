@@ -37,9 +37,20 @@ def flat(results: Any) -> list[Tensor]:
     return [results] if isinstance(results, Tensor) else [t for part in results for t in flat(part)]
 
 
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"batch_first": True},
+    {"initial": "learned"},
+    {"num_layers": 2},
+    {"bidirectional": True, "batch_first": True},
+    {"num_layers": 3, "depth": "graves", "bidirectional": True},
+    {"num_layers": 2, "bidirectional": "separate", "initial": "learned"},
+]
+
+
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "projection_lstm", "slstm", "scrn"])
 @pytest.mark.parametrize("shape", [(6, 2, 3), (1, 1, 3), (40, 5, 3)], ids=str)
-@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"initial": "learned"}], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @torch.no_grad()
 def test_it_gives_what_the_plain_loop_gives(name: str, shape: tuple[int, ...], options: dict, only_straight: None):
     model, x = layer(name, **options), drawn(*shape)
@@ -60,10 +71,9 @@ def test_it_gives_what_the_plain_loop_gives(name: str, shape: tuple[int, ...], o
         lambda model, x: model(x, lengths=[6, 4]),
         lambda model, x: model(x, resets=torch.zeros(6, 2, dtype=torch.bool)),
         lambda model, x: model(x, return_trace=True),
-        lambda model, x: model(x[:, 0]),
         lambda model, x: model(x[:0]),
     ],
-    ids=["lengths", "resets", "trace", "unbatched", "no steps"],
+    ids=["lengths", "resets", "trace", "no steps"],
 )
 @torch.no_grad()
 def test_everything_else_goes_the_general_way(call: Any):
@@ -82,10 +92,14 @@ def gradients(model: rc.Recurrent, x: Tensor, state: Any) -> list[Tensor | None]
 @pytest.mark.parametrize("name", ["lstm", "gru", "projection_lstm", "indrnn"])
 @pytest.mark.parametrize("given", [True, False], ids=["a state", "no state"])
 @pytest.mark.parametrize("frozen", [True, False], ids=["one frozen", "none frozen"])
-def test_gradients_are_those_of_the_plain_loop(name: str, given: bool, frozen: bool, only_straight: None):
-    model, x = layer(name, initial="learned"), drawn(7, 2, 3).requires_grad_(not frozen)
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=str)
+def test_gradients_are_those_of_the_plain_loop(
+    name: str, given: bool, frozen: bool, options: dict, only_straight: None
+):
+    model, x = layer(name, initial="learned", **options), drawn(7, 2, 3).requires_grad_(not frozen)
     next(model.parameters()).requires_grad_(not frozen)
-    state = tuple(drawn(1, 2, s.size).requires_grad_() for s in model.sheets[0].carried) if given else None
+    sheets = model.sheets
+    state = tuple(drawn(len(sheets), 2, s.size).requires_grad_() for s in sheets[0].carried) if given else None
     state = state[0] if given and len(state) == 1 else state
     found = gradients(model, x, state)
     with set_backend("reference"), pytest.MonkeyPatch.context() as restored:
