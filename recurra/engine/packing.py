@@ -8,7 +8,7 @@ given their places instead, and nothing of them is kept.
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import ShapeError
 from . import workspace
-from .nodes import Matrix
+from .nodes import Matrix, Vector
 from .render import Tables
 
 WORTH_THREADS = 1 << 18  # bytes that take longer to look at than it takes to wake a thread
@@ -91,13 +91,13 @@ class Packing:
         tiles = self.tiles(split)
         pieces = [_pieces(weights, lanes) for lanes in self.tables.packs]
         if split.in_place:
-            packs, vectors = pieces, [vector.of(weights).contiguous() for vector in self.tables.vectors]
-            listed = [ctypes.addressof(lanes) for lanes in pieces]
-        else:
-            packs, vectors = self._matrices(pieces, tiles, split.threads), self._vectors(weights)
-            listed = [pack.data_ptr() for pack in packs]
-        places = [vector.data_ptr() for vector in vectors]
-        return Packed(split, tiles, _listed(places), _listed(listed), (packs, vectors))
+            copies = [_copy(vector, weights) for vector in self.tables.vectors]
+            pairs = zip(self.tables.vectors, copies, strict=True)
+            places = _listed(_place(v, weights) if copy is None else copy.data_ptr() for v, copy in pairs)
+            return Packed(split, tiles, places, _listed(map(ctypes.addressof, pieces)), (pieces, copies))
+        packs, vectors = self._matrices(pieces, tiles, split.threads), self._vectors(weights)
+        places, listed = _listed(map(Tensor.data_ptr, vectors)), _listed(map(Tensor.data_ptr, packs))
+        return Packed(split, tiles, places, listed, (packs, vectors))
 
     def _check_shapes(self, weights: Mapping[str, Tensor]) -> None:
         """`.data` may be set to something else; beyond its end there would be other people's numbers."""
@@ -157,8 +157,19 @@ def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, int, int
     return (first, across, down, matrix.deep) if matrix.flipped else (first, down, across, matrix.deep)
 
 
-def _listed(addresses: Sequence[int]) -> tuple[bytes, int]:
-    content = struct.pack(f"{len(addresses) + 1}q", *addresses, 0)
+def _copy(vector: Vector, weights: Mapping[str, Tensor]) -> Tensor | None:
+    """Of numbers that do not lie side by side."""
+    apart = vector.col is not None or not weights[vector.weight].is_contiguous()
+    return vector.of(weights).contiguous() if apart else None
+
+
+def _place(vector: Vector, weights: Mapping[str, Tensor]) -> int:
+    weight = weights[vector.weight]
+    return weight.data_ptr() + vector.rows[0] * weight.element_size()
+
+
+def _listed(addresses: Iterable[int]) -> tuple[bytes, int]:
+    content = struct.pack(f"{len(listed := [*addresses, 0])}q", *listed)
     return content, address_of(content)
 
 
