@@ -106,6 +106,25 @@ def measure(cells: tuple[str, ...], size: tuple[int, ...], rounds: int) -> list[
     return [_row(name, kind, size, medians, counts[name], rates) for name in cells for kind in kinds]
 
 
+def products_alone(size: tuple[int, ...], rounds: int) -> dict:
+    """What torch.mm itself makes of an LSTM's products in training, all steps at once as no recurrence would allow: as
+    a share of the same 2048³ product, and so what is to be expected of any share above."""
+    steps, batch, inputs, units = size
+    operands, delta = torch.randn(steps * batch, inputs + units), torch.randn(steps * batch, 4 * units)
+    weights, recurrent = torch.randn(inputs + units, 4 * units), torch.randn(4 * units, units)
+
+    def products() -> None:
+        torch.mm(operands, weights)
+        torch.mm(delta, recurrent)
+        torch.mm(delta.t(), operands)
+
+    matrix, operations_of_matrix = matrix_job()
+    medians = interleaved({"products": products, "matrix": matrix}, rounds)
+    rate = operations_of_matrix / medians["matrix"]
+    needed = 2.0 * steps * batch * 4 * units * (2 * (inputs + units) + units)
+    return {"size": list(size), "share": needed / rate / medians["products"]}
+
+
 def _row(name: str, kind: str, size: tuple[int, ...], medians: dict, counts: tuple, rates: tuple[float, float]) -> dict:
     seconds = medians[name, "recurra", kind]
     twin = medians.get((name, "torch.nn", kind))
@@ -217,6 +236,7 @@ def main() -> None:
         print(f"\n(T, B, D, H) = {size}; load {os.getloadavg()[0]:.1f}", flush=True)
         rows += (found := measure((*zoo, *UNSEEN), size, given.rounds))
         print("\n".join(map(show, found)), flush=True)
+    alone = [products_alone(size, given.rounds) for size in SIZES]
     about: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
@@ -226,6 +246,8 @@ def main() -> None:
     }
     barriers.append(barrier_seconds(given.threads))
     about |= {"barrier seconds": barriers, "loops": against_loops(given.rounds), "step": step_seconds(given.rounds)}
+    about["products alone"] = alone
+    print("  an LSTM's products alone, all steps at once, by torch.mm:", *(f"{100 * a['share']:.0f} %" for a in alone))
     for loop in about["loops"]:
         print(f"  {loop['cell']:22} training", *(f"{r:.1f} × {n}" for n, r in loop["times faster than"].items()))
     print("  one streamed step:", *(f"{n} {1e6 * s:.0f} µs" for n, s in about["step"].items()))
