@@ -47,7 +47,7 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     if set(map(_KIND, read)) != {_KIND(x)}:
         return None
     if isinstance(made, Compiled) and not made.trains:
-        ready = Ready(made, dense(*x.shape[:2]), weights, read, start if states is None else ())
+        ready = ReadyBatch(made, dense(*x.shape[:2]), weights, read, start if states is None else ())
         if kinds is not None and (states is not None or parts.starts_alike):
             _keep(parts.ready, kinds, ready)
         return ready(given)
@@ -57,7 +57,7 @@ def straight(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Te
     return None
 
 
-class Ready:
+class ReadyBatch:
     """A whole batch without gradients: all that is known once the first one of its shape has come."""
 
     @unseen
@@ -103,7 +103,7 @@ def _start(parts: Known, cell: Cell, x: Tensor) -> Sequence[Tensor]:
     return start
 
 
-def _keep(there: dict, kinds: tuple, ready: Ready) -> None:
+def _keep(there: dict, kinds: tuple, ready: ReadyBatch) -> None:
     for oldest in list(there)[: 1 + len(there) - KEPT if len(there) >= KEPT else 0]:
         there.pop(oldest, None)
     there[kinds] = ready

@@ -250,7 +250,7 @@ def _simplify(graph: fx.Graph) -> fx.Graph:
         if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:  # factors, which no sum has
             continue
         left, right = node.args[-2:]
-        turned, bias = transposed(right), node.args[0] if node.target is aten.addmm.default else None
+        turned, bias = _transposed(right), node.args[0] if node.target is aten.addmm.default else None
         if turned is None and bias is None:
             continue
         target, right = (aten.mm.default, right) if turned is None else (aten.linear.default, turned)
@@ -261,7 +261,7 @@ def _simplify(graph: fx.Graph) -> fx.Graph:
         node.replace_all_uses_with(total)
         graph.erase_node(node)
     for node in list(graph.nodes):
-        product = transposed(node)
+        product = _transposed(node)
         if product is not None and product.target is aten.linear.default:
             with graph.inserting_before(node):
                 turned = graph.call_function(aten.linear.default, product.args[::-1])
@@ -272,7 +272,7 @@ def _simplify(graph: fx.Graph) -> fx.Graph:
     return graph
 
 
-def transposed(node: fx.Node) -> fx.Node | None:
+def _transposed(node: fx.Node) -> fx.Node | None:
     """The matrix of which a node is the transpose."""
     if node.target is aten.t.default:
         return node.args[0]  # pyrefly: ignore
