@@ -20,7 +20,7 @@ from .schedule import Schedule, schedule
 REALS = {torch.float32: "float", torch.float64: "double"}
 _HOME = os.getpid()  # the process whose threads exist; a forked child has none, and its OpenMP would wait for them
 
-# Below this many multiply-adds a call, waking threads takes longer than what they would share.
+# Below this much work a call, in multiply-adds, waking threads takes longer than what they would share.
 WORTH_THREADS = 400_000
 # Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
@@ -96,8 +96,8 @@ class Kernel:
         padded = [self._padded(node.width) for _, node in self.schedule.sums]
         self.sum_offsets = torch.tensor([sum(padded[:i]) for i in range(len(padded) + 1)], dtype=torch.int64)
         self.sums_stride = sum(padded)
-        self.work = self.schedule.multiplications()
-        self.deep = self.work >= DEEP * sum(lane.width for group in tables.groups for lane in group.lanes)
+        self.work, self.multiplications = self.schedule.work(), self.schedule.multiplications()
+        self.deep = self.multiplications >= DEEP * sum(lane.width for group in tables.groups for lane in group.lanes)
         dense = [
             at + i
             for at, (_, n) in zip(self.sum_offsets.tolist(), self.schedule.sums, strict=False)
@@ -117,7 +117,7 @@ class Kernel:
         if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False, alone)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
-        if few and self.work * rows < WORTH_MEETING:
+        if few and self.multiplications * rows < WORTH_MEETING:
             return Split(min(threads, rows), False, alone)
         return Split(threads, few, alone)
 

@@ -179,6 +179,7 @@ class _Writer:
             "  const int count = width - column < W ? int(width - column) : W;",
             *("  " + line for line in self.column),
             "  for (int64_t r = 0; r < rows; ++r) {",
+            *("    " + line for line in self._asked_ahead()),
             *("    " + line for line in self.row),
             "  }",
             *("  " + line for line in self._flushes()),
@@ -193,6 +194,11 @@ class _Writer:
             "int asks = 0;",
             *(["for (int64_t r = 0; r < rows; ++r) {", *("  " + row for row in rows), "}"] if rows else []),
         ]
+
+    def _asked_ahead(self) -> list[str]:
+        """Without products to be made meanwhile: the same row of the next step."""
+        bases = [] if self.group.lanes else self.touched
+        return [f"__builtin_prefetch(b{base} + n{base} + (i + r) * d{base} + column);" for base in bases]
 
     # ------------------------------------------------------------------------------------------ products
 
@@ -257,6 +263,8 @@ class _Writer:
             lag = f"s - {load.lag}" if load.lag else "s"
             self.setup.append(f"real* const b{base} = at(c, {buffer}, {lag}, {offset});")
             self.setup.append(f"const int64_t d{base} = c.buffers[{buffer}].stride;")
+            if not self.group.lanes:
+                self.setup.append(f"const int64_t n{base} = to_next(c, {buffer}, {lag}, b{base}, {offset});")
         return self.bases[key]
 
     def _read(self, node: Node) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from .nodes import TABLE, Builder, Matrix, Node, Vector, below
 from .plan import Buffer, Out, Program
 
+OPERATION = 8  # multiply-adds in the time of one operation of the equations, with the memory it reads
+
 
 @dataclass
 class Group:
@@ -48,6 +50,11 @@ class Schedule:
     def multiplications(self) -> int:
         """Multiply-adds a row."""
         return sum(m.wide * m.deep for g in self.groups for lane in g.lanes for m in lane.attr)
+
+    def work(self) -> int:
+        """What a row costs, in multiply-adds."""
+        equations = sum(len(group.body) * group.width for group in self.groups)
+        return self.multiplications() + OPERATION * equations
 
     def matrices(self) -> list[Matrix]:
         return [m for g in self.groups for lane in g.lanes for m in lane.attr]

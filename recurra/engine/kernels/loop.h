@@ -207,6 +207,11 @@ INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
   return (row >= 0 ? b.data + row * b.stride : b.before + (-1 - row) * b.stride) + c.offsets[offset];
 }
 
+// How far it is from a row of a step, of the steps up to `s`, to the same row of the next.
+INLINE int64_t to_next(const Call& c, int buffer, int64_t s, const real* here, int offset) {
+  return s + 1 < c.steps ? at(c, buffer, s + 1, offset) - here : 0;
+}
+
 INLINE real rowsum(const Call& c, int number, int64_t row) {
   real sum = 0;
   for (int64_t p = 0; p < c.rowsum_parts; ++p) sum += c.rowsums[(number * c.rowsum_parts + p) * c.rows + row];
