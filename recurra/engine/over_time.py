@@ -15,9 +15,6 @@ from .packing import address_of
 from .plan import Plan, Product
 from .render import products_source
 
-# Sums of more bytes than this a thread do not stay in its cache; then the system's own matrix product is as good.
-ROOMY = 3 << 20
-
 
 def runs(plan: Plan) -> list[list[Product]]:
     """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
@@ -57,26 +54,6 @@ class After:
         return self.buffers[first.buffer][:, first.offset : last.offset + last.width]
 
     # ------------------------------------------------------------------------------------------ matrices
-
-    def by_torch(self, run: list[Product]) -> Tensor:
-        """The gradient of a run's matrices as one product of torch's."""
-        delta, load, layout = self.delta(run), run[0].operand, self.layout
-        source = self.buffers[load.buffer]
-        columns = slice(load.offset, load.offset + run[0].matrix.deep)
-        if run[0].state is None:
-            return self._product(delta.t(), source[:, columns])
-        lag, rows = run[0].lag, layout.rows
-        before = self.before[load.buffer].view(-1, rows, source.shape[1])
-        if layout.active is not None:
-            return self._product(delta.t(), _earlier(source, before, lag, layout)[:, columns])
-        shift = min(lag, layout.steps) * rows
-        total = self._product(delta[shift:].t(), source[: layout.total - shift, columns])
-        for t in range(min(lag, layout.steps)):
-            total.addmm_(delta[t * rows : (t + 1) * rows].t(), before[lag - 1 - t][:, columns])
-        return total
-
-    def _product(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.mm(a, b, out=workspace.empty((a.shape[0], b.shape[1]), self.dtype))
 
     def stretches(self, run: list[Product]) -> list[int]:
         """Where the operand of each row of δ lies: (address, stride, first row of δ, rows), one after the other."""
@@ -163,17 +140,6 @@ class After:
                 total[slot[there], row[there]] += values[there, j]
 
 
-def _earlier(data: Tensor, before: Tensor, lag: int, layout: Layout) -> Tensor:
-    """For each row, that of the same sequence `lag` steps before."""
-    step = torch.repeat_interleave(layout.times, layout.counts)
-    row = torch.arange(layout.total) - layout.starts[step]
-    at = step - lag
-    early = (at < 0)[:, None]
-    there = data[layout.starts[at.clamp(min=0)] + row]
-    first = before.reshape(-1, data.shape[1])[(-1 - at).clamp(min=0) * layout.rows + row]
-    return torch.where(early, first, there)
-
-
 class OverTime:
     """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
 
@@ -183,10 +149,7 @@ class OverTime:
         whole = ctypes.c_int64
         self.library.sum_over_time.argtypes = [ctypes.c_char_p, whole, whole, ctypes.c_void_p, whole]
         self.library.sum_over_time.restype = None
-        self.deep = ctypes.c_int64.in_dll(self.library, "deep_rows").value
-        self.beside = ctypes.c_int64.in_dll(self.library, "beside_columns").value
-        vector = ctypes.c_int64.in_dll(self.library, "vector_width").value
-        self.tile = vector * ctypes.c_int64.in_dll(self.library, "tile_width").value
+        self.library.sum_room.argtypes, self.library.sum_room.restype = [ctypes.c_char_p, whole, whole], whole
         self.work = sum(p.matrix.wide * p.matrix.deep for run in grouped for p in run)  # multiplications a row
         self.shapes = [(sum(p.delta.width for p in run), run[0].matrix.deep) for run in grouped]
         self.groups: dict[tuple[str, int, int], list[int]] = {}  # runs of the same columns of δ
@@ -198,23 +161,16 @@ class OverTime:
         """All that can be done before the loop has run: when it has, what Python needs is no longer in the cache."""
         rows, size = after.layout.total, self.dtype.itemsize
         threads = threads_here() if self.work * rows >= WORTH_THREADS else 1
-        found: list[Tensor | None] = [None] * len(self.shapes)
-        gradients, alive, room = [], [], 0
+        found = [workspace.empty(shape, self.dtype) for shape in self.shapes]
+        gradients, alive = [], []
         for (buffer, low, high), members in self.groups.items():
-            columns = [self.shapes[i][1] for i in members]
-            if sum(columns) * (high - low) * size > ROOMY * threads:
-                continue
-            for i in members:
-                found[i] = workspace.empty(self.shapes[i], self.dtype)
             targets = self._targets(after, members, [found[i] for i in members], alive)
             address, stride = after.buffers.addresses[buffer] + low * size, after.buffers.width(buffer)
             gradients += [address, stride, high - low, rows, targets, len(members)]
-            room = max(room, self._room(high - low, columns, threads))
-        room = -(-room // 16) * 16
+        numbers, count = struct.pack(f"{len(gradients)}q", *gradients), len(self.groups)
+        room = self.library.sum_room(numbers, count, threads)
         place = workspace.empty((threads * room,), self.dtype)
-        numbers = struct.pack(f"{len(gradients)}q", *gradients)
-        arguments = (numbers, len(gradients) // 6, threads, place.data_ptr(), room)
-        return Ready(self.library, arguments, (place, alive), after, found)
+        return Ready(self.library, (numbers, count, threads, place.data_ptr(), room), (place, alive, after), found)
 
     def _targets(self, after: After, members: list[int], outs: list, alive: list) -> int:
         numbers = []
@@ -225,16 +181,6 @@ class OverTime:
         alive.append(struct.pack(f"{len(numbers)}q", *numbers))
         return address_of(alive[-1])
 
-    def _room(self, width: int, columns: list[int], threads: int) -> int:
-        """Numbers a thread needs: a tile of δ and all values for some rows, and its sums, as products.h shares them."""
-        shares = 1
-        while shares * shares * 4 <= threads and threads % (shares * 2) == 0:
-            shares *= 2
-        tiles, ranks = -(-width // self.tile), threads // shares
-        own = tiles if tiles < ranks else -(-tiles // ranks)
-        beside = sum(-(-c // self.beside) + 1 for c in columns) * self.beside
-        return self.deep * (self.tile + beside) + own * (sum(columns) + 8 * len(columns)) * self.tile
-
 
 @dataclass(frozen=True)
 class Ready:
@@ -243,12 +189,9 @@ class Ready:
     library: ctypes.CDLL
     arguments: tuple
     alive: tuple  # what the arguments point to
-    after: After
-    found: list[Tensor | None]  # None: torch's product is as good
+    found: list[Tensor]  # one a run, (columns of δ, columns of the operand)
 
     def __call__(self) -> list[Tensor]:
-        """One tensor a run, (columns of δ, columns of the operand)."""
-        if self.arguments[1]:
+        if self.found:
             self.library.sum_over_time(*self.arguments)
-        after = self.after
-        return [after.by_torch(after.runs[i]) if piece is None else piece for i, piece in enumerate(self.found)]
+        return self.found

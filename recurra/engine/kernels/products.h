@@ -234,6 +234,7 @@ extern "C" void pack(const Pack* packs, int64_t count, int64_t threads) {
 // by a power of two drive each other out). Each block is summed from zero, so rounding grows with the number of blocks.
 
 constexpr int DEEP = 128, BESIDE = 8 * ROWS;  // rows of a block, columns of values side by side
+constexpr int64_t HELD = 3 << 20;  // bytes of sums at a time
 static_assert(BESIDE * sizeof(real) % BYTES == 0, "whole vectors");
 
 struct Stretch {  // rows of values that meet those of δ from `first` on
@@ -327,17 +328,21 @@ struct Part {  // of a thread: tiles of δ, and of each target's columns every s
     const int64_t at = (t.columns + ROWS - 1) / ROWS * i / shares * ROWS;
     return at < t.columns ? at : t.columns;
   }
+  int64_t columns(const Gradient& g) const {
+    int64_t all = 0;
+    for (int64_t i = 0; i < g.count; ++i) all += high(g.targets[i]) - low(g.targets[i]);
+    return all;
+  }
+  int64_t beside(const Gradient& g) const {  // the same as they are laid side by side
+    int64_t all = 0;
+    for (int64_t i = 0; i < g.count; ++i) all += (high(g.targets[i]) - low(g.targets[i]) + BESIDE - 1) / BESIDE * BESIDE;
+    return all;
+  }
 };
 
 static void sum_part(const Gradient& g, const Part& part, real* room) {
-  int64_t columns = 0, beside = 0;
-  for (int64_t i = 0; i < g.count; ++i) {
-    const int64_t own = part.high(g.targets[i]) - part.low(g.targets[i]);
-    columns += own;
-    beside += (own + BESIDE - 1) / BESIDE * BESIDE;
-  }
-  real* const panel = room, *const values = panel + DEEP * COLUMNS * W, *const sums = values + DEEP * beside;
-  const int64_t tile_numbers = columns * COLUMNS * W;
+  real* const panel = room, *const values = panel + DEEP * COLUMNS * W, *const sums = values + DEEP * part.beside(g);
+  const int64_t tile_numbers = part.columns(g) * COLUMNS * W;
   for (int64_t i = 0; i < (part.last_tile - part.first_tile) * tile_numbers; i += W) *(vec*)(sums + i) = vec{};
   for (int64_t row = 0; row < g.rows; row += DEEP) {
     const int64_t rows = g.rows - row < DEEP ? g.rows - row : DEEP;
@@ -382,21 +387,47 @@ static void sum_part(const Gradient& g, const Part& part, real* room) {
   }
 }
 
-static void sum_some(const Gradient* gradients, int64_t count, int64_t me, int64_t threads, real* room) {
+// What a thread has of a gradient.
+static Part part_of(const Gradient* gradients, int64_t i, int64_t me, int64_t threads) {
   int64_t shares = 1;
   while (shares * shares * 4 <= threads && threads % (shares * 2) == 0) shares *= 2;
-  const int64_t ranks = threads / shares;
+  const int64_t ranks = threads / shares, tiles = (gradients[i].width + COLUMNS * W - 1) / (COLUMNS * W);
+  if (tiles < ranks) return {0, tiles, me, threads};
+  const int64_t rank = (me / shares + i) % ranks;  // not the same thread gets the odd tile of all
+  return {tiles * rank / ranks, tiles * (rank + 1) / ranks, me % shares, shares};
+}
+
+// Tiles of δ whose sums stay near while all rows pass by.
+static int64_t tiles_at_once(const Gradient& g, const Part& part) {
+  const int64_t tiles = part.last_tile - part.first_tile, held = HELD / (1 + part.columns(g) * COLUMNS * BYTES);
+  return share(tiles, held > 1 ? held : 1);
+}
+
+static void sum_some(const Gradient* gradients, int64_t count, int64_t me, int64_t threads, real* room) {
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t tiles = (gradients[i].width + COLUMNS * W - 1) / (COLUMNS * W);
-    const int64_t rank = (me / shares + i) % ranks;  // not the same thread gets the odd tile of all
-    const Part part = tiles < ranks ? Part{0, tiles, me, threads}
-                                    : Part{tiles * rank / ranks, tiles * (rank + 1) / ranks, me % shares, shares};
-    if (part.first_tile < part.last_tile) sum_part(gradients[i], part, room);
+    const Part part = part_of(gradients, i, me, threads);
+    for (Part some = part; some.first_tile < part.last_tile; some.first_tile = some.last_tile) {
+      some.last_tile = part.last_tile;
+      some.last_tile = some.first_tile + tiles_at_once(gradients[i], some);
+      sum_part(gradients[i], some, room);
+    }
   }
 }
 
-// `room` holds `stride` numbers for each thread: panels of δ and of values, and its part of the sums. If there are fewer
-// threads than were asked for, some do the work of two.
+// Numbers a thread needs: panels of δ and of values, and the sums.
+extern "C" int64_t sum_room(const Gradient* gradients, int64_t count, int64_t threads) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t me = 0; me < threads; ++me) {
+      const Part part = part_of(gradients, i, me, threads);
+      const int64_t sums = tiles_at_once(gradients[i], part) * part.columns(gradients[i]);
+      const int64_t needed = DEEP * (COLUMNS * W + part.beside(gradients[i])) + sums * COLUMNS * W;
+      most = needed > most ? needed : most;
+    }
+  return (most + 15) / 16 * 16;
+}
+
+// `room`: for each thread as much as `sum_room` says. If there are fewer threads than were asked for, some do the work of two.
 extern "C" void sum_over_time(const Gradient* gradients, int64_t count, int64_t threads, real* room, int64_t stride) {
 #ifdef _OPENMP
   if (threads > 1) {
@@ -457,5 +488,4 @@ extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threa
   return mixed;
 }
 
-extern "C" const int64_t deep_rows = DEEP, beside_columns = BESIDE;
 extern "C" const int64_t vector_width = W, tile_width = TILE, tile_rows = ROWS;
