@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
