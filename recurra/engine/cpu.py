@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from . import workspace
+from .cotangents import Cotangents
 from .gradients import Assembly
 from .hoist import Hoisted, hoisted
 from .kernel import Kernel, threads_here
 from .layout import Layout, dense
 from .memory import Buffers, Shelf, room
 from .modes import unseen
-from .over_time import After, OverTime, runs
+from .over_time import OverTime
 from .plan import Plan, Product
-from .prepared import Prepared, Ran
+from .prepared import Prepared, PreparedBackward, Ran, cotangents_of
 from .ways import Way, backward_way, forward_way
 
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
@@ -64,11 +65,11 @@ class Compiled:
 
     @functools.cached_property
     def runs(self) -> list[list[Product]]:
-        return runs(self.plan)
+        return self.summed.runs
 
     @functools.cached_property
     def summed(self) -> OverTime:
-        return OverTime(self.runs, self.dtype)
+        return OverTime(self.plan, self.dtype)
 
     @functools.cached_property
     def _assembly(self) -> Assembly:
@@ -211,63 +212,40 @@ class Compiled:
         wants_states: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
-        plan, buffers = self.plan, Buffers()
-        cotangents = {"doutput": dy} | {f"d{n}": d for n, d in zip(plan.named.values(), dnamed, strict=True)}
-        for state, final in zip(plan.states, dfinals, strict=True):
-            cotangents[f"dfinal:{state.name}"] = _spread(final, layout) if final is not None and state.delays else final
-        way = self._backward_way(layout, tuple(name for name, d in cotangents.items() if d is None))
+        plan, before = self.plan, [*map(_slots, states)]
+        finals = zip(plan.states, dfinals, strict=True)
+        spread = (_spread(d, layout) if d is not None and state.delays else d for state, d in finals)
+        cotangents = dict(zip(cotangents_of(plan), (dy, *dnamed, *spread), strict=True))
         given = dict(zip(self.weight_names, weights, strict=True))
-        self._put_inputs(buffers, x, masks)
-        before = self._put_forward(buffers, states, ran, layout)
-        buffers.lay_out(way.shelf, self._empty(way.shelf.numbers))
+        missing = tuple(name for name, cotangent in cotangents.items() if cotangent is None)
+        way = self._backward_way(layout, missing)
+        done = self._prepared_backward(layout, missing, way, given)(x, masks, before, ran, cotangents, given)
+        if not plan.needs_x and not wants_states:
+            return None, [], done.pieces
+        buffers = Buffers()
+        buffers.put("x", x)
+        buffers.lay_out(way.shelf, done.shelf)
         if "dx" in way.widths:
-            buffers.put("dx", workspace.empty((layout.total, way.widths["dx"]), self.dtype))
-        for name, value in (cotangents | way.zeros).items():
-            if value is not None:
-                buffers.put(name, value)
-        self._start_carries(buffers, dict(zip((s.name for s in plan.states), dfinals, strict=True)), layout)
-        after = After(plan, self.runs, buffers, before, given, layout)
-        over_time = self.summed.made_ready(after)
-        packed = way.kernel.pack(given, way.split)
-        sums = way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
-        pieces = [*over_time(), sums]
-        dstates = [after.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
-        return after.input(), dstates, pieces
+            buffers.put("dx", done.dx)
+        left = Cotangents(plan, self.runs, buffers, given, layout)
+        dx = left.input() if plan.needs_x else None
+        dstates = [left.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
+        return dx, dstates, done.pieces
+
+    def _prepared_backward(
+        self, layout: Layout, missing: tuple[str, ...], way: Way, weights: dict[str, Tensor]
+    ) -> PreparedBackward:
+        key = (self, "prepared", missing, threads_here())
+        if key not in layout.calls:
+            kept, sums = self._kept(layout), self.summed
+            layout.calls[key] = PreparedBackward(self.plan, way, kept, layout, sums, missing, weights)
+        return layout.calls[key]
 
     def _backward_way(self, layout: Layout, missing: tuple[str, ...]) -> Way:
         key = (self, missing, threads_here())
         if key not in layout.calls:
             layout.calls[key] = backward_way(self.plan, self.backward_kernel, layout, missing)
         return layout.calls[key]
-
-    @functools.cached_property
-    def _histories_read(self) -> list[tuple[str, str]]:
-        """The backward program's names for states of earlier steps, and the states."""
-        assert self.plan.backward is not None
-        return [(name, buffer.source) for name, buffer in self.plan.backward.buffers.items() if buffer.source]
-
-    def _put_forward(self, buffers: Buffers, states: Sequence[Tensor], ran: Ran, layout: Layout) -> dict[str, Tensor]:
-        """What the forward pass left, and what the states were before the first step."""
-        assert ran.kept is not None
-        buffers.lay_out(self._kept(layout), ran.kept)
-        buffers.put(self.plan.output, ran.y)
-        for name, value in zip(self.plan.named.values(), ran.named, strict=True):
-            buffers.put(name, value)
-        before = {s.name: _slots(value) for s, value in zip(self.plan.states, states, strict=True)}
-        for name, state in self._histories_read:
-            buffers.alias(name, state)
-        return {name: before[state] for name, state in self._histories_read}
-
-    def _start_carries(self, buffers: Buffers, dfinals: dict[str, Tensor | None], layout: Layout) -> None:
-        """A carry starts from the cotangent of the final state; that of a delayed one meets it on the way."""
-        for (name, lag), buffer in self.plan.carries.items():
-            state, final = next(s for s in self.plan.states if s.name == name), dfinals[name]
-            start, size = buffers.addresses[buffer], layout.rows * state.size * self.dtype.itemsize
-            if final is None or state.delays:
-                ctypes.memset(start, 0, (lag + 1) * size)
-                continue
-            for slot in range(lag + 1):
-                ctypes.memmove(start + slot * size, final.data_ptr(), size)
 
 
 def _slots(initial: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import ctypes
 import os
 import struct
 from array import array
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -153,8 +153,11 @@ class Kernel:
     # ------------------------------------------------------------------------------------------ the call
 
     def run(self, packed: Packed, layout: Layout, numbers: array) -> Tensor:
-        """Run the loop over time. Gives the sums over all rows, one after the other as in `schedule.sums`."""
-        sums = self.launch(packed, self.fixed(packed, layout), numbers)
+        """Run the loop over time. Gives the sums over all rows."""
+        return self.totals(self.launch(packed, self.fixed(packed, layout), numbers))
+
+    def totals(self, sums: Tensor | None) -> Tensor:
+        """The sums over all rows, one after the other as in `schedule.sums`, from what a call leaves of them."""
         if sums is None:
             return self.constants[:0]
         totals = sums[self.sums_stride : 2 * self.sums_stride]
@@ -230,12 +233,14 @@ FOUR, BEFORE = 4, 3  # numbers of a buffer, and which of them says where what wa
 class Binding:
     """What a call says of a kernel's buffers but for their addresses: four numbers each."""
 
-    def __init__(self, kernel: Kernel, tables: Mapping[str, Table], alike: Container[str] = ()):
-        """`alike`: buffers of one row that stands for all."""
+    def __init__(self, kernel: Kernel, tables: Mapping[str, Table], alike: Mapping[str, Tensor] | None = None):
+        """`alike`: buffers of one row that stands for all, which is always the same."""
         self.numbers, self.names, self.tables = array("q"), list(kernel.tables.buffers), dict(tables)
+        self.alike = alike or {}
         for name in self.names:
-            stride = 0 if name in alike else kernel.schedule.buffers[name].width
-            self.numbers.extend((0, stride, tables[name].pointer, 0))
+            row, stride = self.alike.get(name), kernel.schedule.buffers[name].width
+            address, stride = (0, stride) if row is None else (row.data_ptr(), 0)
+            self.numbers.extend((address, stride, tables[name].pointer, 0))
 
     def place(self, name: str) -> int:
         """Where among the numbers the address of a buffer is."""

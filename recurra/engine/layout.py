@@ -101,6 +101,19 @@ class Layout:
             self.calls["last", ring] = first + torch.arange(self.rows)
         return self.calls["last", ring]
 
+    def stretches(self, lag: int) -> Tensor:
+        """Where the rows lie that came `lag` steps before the rows from `first` on: (whether before the first step,
+        there from which row on, `first`, rows)."""
+        if ("stretches", lag) not in self.calls:
+            at = self.times - lag
+            rows = torch.where(at < 0, (-1 - at) * self.rows, self.starts[at.clamp(min=0)])
+            found = torch.stack([(at < 0).to(torch.int64), rows, self.starts, self.counts], 1)
+            if self.active is None and self.steps > lag:  # one after the other
+                rest = torch.tensor([[0, 0, lag * self.rows, self.total - lag * self.rows]])
+                found = torch.cat([found[:lag], rest])
+            self.calls["stretches", lag] = found.contiguous()
+        return self.calls["stretches", lag]
+
     def rows_at(self, step: int) -> slice:
         first = int(self.starts[step])
         return slice(first, first + int(self.counts[step]))

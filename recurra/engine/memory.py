@@ -16,6 +16,9 @@ def room(numbers: Any, size: int) -> Any:
     return (-(-numbers * size // LINE) * LINE + APART) // size
 
 
+Place = tuple[int, int]  # which of the addresses given to a call, and how many bytes further on
+
+
 class Shelf:
     """Where each of some buffers, given as (rows, width), begins in one piece of memory."""
 
@@ -25,6 +28,10 @@ class Shelf:
         for name, (rows, width) in shapes.items():
             self.places[name] = self.numbers, rows, width
             self.numbers += room(rows * width, dtype.itemsize)
+
+    def at(self, given: int) -> dict[str, Place]:
+        """Where its buffers lie if the piece of memory is that of the given address."""
+        return {name: (given, first * self.dtype.itemsize) for name, (first, _, _) in self.places.items()}
 
     def clear_gaps(self, piece: Tensor) -> None:
         """Zeros where no buffer lies: a result may not hold what was left in the memory."""

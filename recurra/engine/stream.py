@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ..cell import Cell
 from . import compiled
-from .again import BUFFERS, Again, Copy, Patch
+from .again import Copy, Loop, addresses
 from .cpu import Compiled
-from .kernel import BEFORE, Kernel, threads_here
+from .kernel import Kernel, threads_here
 from .known import known
 from .layout import dense
 from .modes import unseen
@@ -86,19 +86,20 @@ class Stream:
         buffers, states = kernel.schedule.buffers, [state.name for state in made.plan.states]
         rest = [name for name in kernel.tables.buffers if name not in ("x", *states)]
         self.like = [*map(torch.empty_like, self.start), *(x.new_empty(rows, buffers[name].width) for name in rest)]
-        place = {name: BUFFERS + way.binding.place(name) for name in ("x", *states, *rest)}
-        words = [place["x"], *(place[name] + BEFORE for name in states), *(place[name] for name in (*states, *rest))]
-        self.output, self.states, copies = [*states, *rest].index(made.plan.output), len(states), []
+        first, written = 1 + len(states), [*states, *rest]  # x, the states before; then what is written
+        where = {"x": (0, 0)} | {name: (first + i, 0) for i, name in enumerate(written)}
+        patches = addresses(way.binding, where, {name: 1 + i for i, name in enumerate(states)})
+        self.output, self.states, copies = written.index(made.plan.output), len(states), []
         if self.output < len(states):
             y = self.like[self.output][0].clone()
-            copies = [Copy(len(words), 1 + len(states) + self.output, 0, y.nbytes)]
+            copies = [Copy(first + len(written), 0, first + self.output, 0, y.nbytes)]
             self.output = len(self.like)
             self.like.append(y)
-        patches = [Patch(word, i) for i, word in enumerate(words)]
         self.packed = kernel.pack(weights, way.split)
         self.in_place = way.split.in_place and not kernel.pack.copied
-        again = Again(kernel, self.packed, layout, way.binding, len(words) + len(copies), patches, copies)
-        self.scratch, self.run, self.pack, self.alive = again.scratch, again.run, again.pack, again.alive
+        count = first + len(self.like)
+        loop = Loop(kernel, self.packed, layout, way.binding, count, patches, after=copies)
+        self.scratch, self.run, self.pack, self.alive = loop.scratch, loop.run, loop.pack, loop.alive
 
     def is_good(self) -> bool:
         """Whether the weights are where they were, and what was taken from them still holds."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from .kernel import Binding, Kernel
 from .layout import Layout, Table, dense
@@ -23,7 +22,6 @@ class Way:
     binding: Binding
     shelf: Shelf  # what only this call uses
     widths: dict[str, int]  # of what is given out
-    zeros: dict[str, Tensor]  # what is read where there is nothing
     ahead: "Way | None" = None  # of a kernel that runs before, over the rows of all steps at once
 
 
@@ -44,14 +42,14 @@ def forward_way(
     widths = {name: plan.forward.buffers[name].width for name in outputs}
     split, shelf = kernel.split(layout, layout.rows), Shelf(shapes, kernel.dtype)
     first = None if ahead is None else _way_ahead(ahead, dense(1, layout.total), split)
-    return Way(kernel, split, Binding(kernel, tables), shelf, widths, {}, first)
+    return Way(kernel, split, Binding(kernel, tables), shelf, widths, first)
 
 
 def _way_ahead(kernel: Kernel, layout: Layout, split: Split) -> Way:
     """`split`: of the loop. Threads that share the units there do so here: each makes what it will read."""
     binding = Binding(kernel, dict.fromkeys(kernel.schedule.buffers, layout.table("time")))
     own = Split(split.threads, True) if split.by_unit else kernel.split(layout, layout.rows)
-    return Way(kernel, own, binding, Shelf({}, kernel.dtype), {}, {})
+    return Way(kernel, own, binding, Shelf({}, kernel.dtype), {})
 
 
 def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str, ...]) -> Way:
@@ -78,7 +76,7 @@ def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str,
     tables |= dict.fromkeys(zeros, still)
     widths = {"dx": kernel.schedule.buffers["dx"].width} if "dx" in kernel.schedule.buffers else {}
     split = kernel.split(layout, layout.rows)
-    return Way(kernel, split, Binding(kernel, tables, zeros), Shelf(shapes, kernel.dtype), widths, zeros)
+    return Way(kernel, split, Binding(kernel, tables, zeros), Shelf(shapes, kernel.dtype), widths)
 
 
 def _place_rest(

@@ -237,14 +237,16 @@ constexpr int DEEP = 128, BESIDE = 8 * ROWS;  // rows of a block, columns of val
 constexpr int64_t HELD = 3 << 20;  // bytes of sums at a time
 static_assert(BESIDE * sizeof(real) % BYTES == 0, "whole vectors");
 
-struct Stretch {  // rows of values that meet those of δ from `first` on
-  const real* values;
-  int64_t stride, first, rows;
+struct Stretch {  // rows that meet those of δ from `first` on: `from` tells where they begin, in `values` or in what was before
+  int64_t early, from, first, rows;
 };
 
 struct Target {
   real* out;
   int64_t out_stride, columns;
+  const real* values;
+  const real* before;
+  int64_t stride;
   const Stretch* stretches;
   int64_t count;
 };
@@ -314,8 +316,8 @@ static void lay_values(const Target& t, int64_t row, int64_t rows, int64_t low, 
       const Stretch& p = t.stretches[q];
       const int64_t first = row > p.first ? row : p.first, end = p.first + p.rows;
       const int64_t last = row + rows < end ? row + rows : end;
-      if (first < last)
-        lay(p.values + (first - p.first) * p.stride + c, p.stride, last - first, columns, BESIDE / W, to + (first - row) * BESIDE);
+      const real* const values = (p.early ? t.before : t.values) + (p.from + first - p.first) * t.stride;
+      if (first < last) lay(values + c, t.stride, last - first, columns, BESIDE / W, to + (first - row) * BESIDE);
     }
   }
 }
@@ -414,29 +416,38 @@ static void sum_some(const Gradient* gradients, int64_t count, int64_t me, int64
   }
 }
 
+struct Summing {
+  const Gradient* gradients;
+  int64_t count, threads;
+  real* room;      // for each thread `stride` numbers
+  int64_t stride;
+};
+
 // Numbers a thread needs: panels of δ and of values, and the sums.
-extern "C" int64_t sum_room(const Gradient* gradients, int64_t count, int64_t threads) {
+extern "C" int64_t sum_room(const Summing* s) {
   int64_t most = 0;
-  for (int64_t i = 0; i < count; ++i)
-    for (int64_t me = 0; me < threads; ++me) {
-      const Part part = part_of(gradients, i, me, threads);
-      const int64_t sums = tiles_at_once(gradients[i], part) * part.columns(gradients[i]);
-      const int64_t needed = DEEP * (COLUMNS * W + part.beside(gradients[i])) + sums * COLUMNS * W;
+  for (int64_t i = 0; i < s->count; ++i)
+    for (int64_t me = 0; me < s->threads; ++me) {
+      const Gradient& g = s->gradients[i];
+      const Part part = part_of(s->gradients, i, me, s->threads);
+      const int64_t sums = tiles_at_once(g, part) * part.columns(g) * COLUMNS * W;
+      const int64_t needed = DEEP * (COLUMNS * W + part.beside(g)) + sums;
       most = needed > most ? needed : most;
     }
   return (most + 15) / 16 * 16;
 }
 
-// `room`: for each thread as much as `sum_room` says. If there are fewer threads than were asked for, some do the work of two.
-extern "C" void sum_over_time(const Gradient* gradients, int64_t count, int64_t threads, real* room, int64_t stride) {
+// If there are fewer threads than were asked for, some do the work of two.
+extern "C" void sum_over_time(const Summing* s) {
 #ifdef _OPENMP
-  if (threads > 1) {
-#pragma omp parallel for schedule(static, 1) num_threads((int)threads)
-    for (int64_t me = 0; me < threads; ++me) sum_some(gradients, count, me, threads, room + me * stride);
+  if (s->threads > 1) {
+#pragma omp parallel for schedule(static, 1) num_threads((int)s->threads)
+    for (int64_t me = 0; me < s->threads; ++me)
+      sum_some(s->gradients, s->count, me, s->threads, s->room + me * s->stride);
     return;
   }
 #endif
-  sum_some(gradients, count, 0, 1, room);
+  sum_some(s->gradients, s->count, 0, 1, s->room);
 }
 
 // ------------------------------------------------------------------------------------------ what weights hold
