@@ -25,6 +25,7 @@ from . import init
 from .errors import InputError, OptionError, UnknownNameError
 
 TIME = "t"
+RESERVED = "x", TIME  # what a step is given beside states and masks
 KNOWN = "_known"  # the attribute of a cell where the engine keeps what it knows of it
 
 
@@ -177,6 +178,9 @@ class Cell(nn.Module):
         super().__init__()
         self.input_size = positive_int("input_size", input_size)
         self.hidden_size = positive_int("hidden_size", hidden_size)
+        for name in self.states:
+            if name in RESERVED:
+                raise OptionError("states", repr(name), "other names: x is the input, t the time")
         sizes, delays = dict(sizes or {}), dict(delays or {})
         for name in (*sizes, *delays):
             if name not in self.states:
@@ -216,7 +220,7 @@ class Cell(nn.Module):
             raise InputError(name, rate, "a rate between 0 and 1")
         if each not in ("sequence", "step"):
             raise InputError("each", each, "'sequence' or 'step'")
-        if name in self.masks or name == TIME:
+        if name in (*self.masks, *self.states, *RESERVED):
             raise OptionError("mask", name, "a name not used before")
         self.masks[name] = Mask(self._width(size), rate, each)
 

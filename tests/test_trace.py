@@ -10,7 +10,7 @@ from torch import Tensor, fx, tanh
 
 import recurra as rc
 from recurra.engine.operations import MEANING
-from recurra.engine.trace import Step, derivative, lower, trace, with_output
+from recurra.engine.trace import OUTPUT, Step, derivative, lower, trace, with_output
 from recurra.errors import TraceError
 
 aten = torch.ops.aten
@@ -99,7 +99,7 @@ def test_a_step_reads_every_weight_and_names_every_state(case: Case):
     cell = case.cell()
     step = trace(cell)
     assert set(step.weights) == set(cell.weights()) - {"h_0"}
-    assert step.outputs == ("output", *(spec.name for spec in cell.carried))
+    assert step.outputs == (OUTPUT, *(spec.name for spec in cell.carried))
     assert trace(cell) is step
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..cell import TIME, State
 from .nodes import TABLE, Builder, Matrix, Node, Vector, _narrowed, below
-from .program import Buffer, Delta, Out, Plan, Product, Program
+from .program import D_OUTPUT, D_X, Buffer, Delta, Out, Plan, Product, Program
 from .values import Unsupported
 
 
@@ -44,7 +44,7 @@ class Reverse:
             if out.buffer in self.planner.new and out.buffer != TIME:
                 self._give(out.node, self.builder.load(f"head:{out.buffer}", width, offset=out.offset), width)
             if out.buffer == self.result.output:
-                self._give(out.node, self.builder.load("doutput", width, offset=out.offset), width)
+                self._give(out.node, self.builder.load(D_OUTPUT, width, offset=out.offset), width)
             if out.buffer in self.result.named.values():
                 self._give(out.node, self.builder.load(f"d{out.buffer}", width, offset=out.offset), width)
 
@@ -108,7 +108,7 @@ class Reverse:
         self.places: dict[Node, Delta] = {}
         widths: dict[str, int] = {}
         for delta, _ in sorted(self.deltas.items(), key=place):
-            buffer = f"delta{delta.width}"
+            buffer = f"delta:{delta.width}"
             self.places[delta] = Delta(buffer, widths.get(buffer, 0), delta.width)
             widths[buffer] = widths.get(buffer, 0) + delta.width
         self.delta_buffers = {name: Buffer(width, "time") for name, width in widths.items()}
@@ -117,7 +117,7 @@ class Reverse:
         outs = [Out(place.buffer, place.offset, delta) for delta, place in self.places.items()]
         self.carries = {key: f"carry:{key[0]}@{key[1]}" for key in self.plain if key[0] != "x"}
         for key, parts in self.plain.items():
-            buffer = "dx" if key[0] == "x" else self.carries[key]
+            buffer = D_X if key[0] == "x" else self.carries[key]
             pieces = _disjoint(self.builder, parts)
             if key[0] != "x":
                 pieces += self._rest(pieces, self.planner.states[key[0]].size)
@@ -227,10 +227,10 @@ class Reverse:
             buffers[f"dfinal:{state.name}"] = Buffer(state.size, "time" if state.delays else "sequence")
         for (name, lag), buffer in self.carries.items():
             buffers[buffer] = Buffer(self.planner.states[name].size, "carry", lag + 1)
-        buffers["doutput"] = Buffer(self.planner.cell.output_size, "time")
+        buffers[D_OUTPUT] = Buffer(self.planner.cell.output_size, "time")
         buffers |= {f"d{name}": forward[name] for name in self.result.named.values()}
         if ("x", 0) in self.plain:
-            buffers["dx"] = Buffer(self.planner.cell.input_size, "time")
+            buffers[D_X] = Buffer(self.planner.cell.input_size, "time")
         return buffers
 
 

@@ -7,6 +7,7 @@ from . import workspace
 from .layout import Layout
 from .memory import Buffers
 from .plan import Plan, Product
+from .program import D_X
 
 
 class Cotangents:
@@ -17,7 +18,7 @@ class Cotangents:
     ):
         """`given`: the weights."""
         self.plan, self.runs, self.buffers, self.given, self.layout = plan, runs, buffers, given, layout
-        self.dtype = next(iter(given.values())).dtype
+        self.dtype = buffers.given("x").dtype
 
     def _delta(self, run: list[Product]) -> Tensor:
         first, last = run[0].delta, run[-1].delta
@@ -26,8 +27,8 @@ class Cotangents:
     def input(self) -> Tensor | None:
         if not self.plan.needs_x:
             return None
-        width, fresh = self.buffers.width("x"), "dx" not in self.buffers
-        total = self._input_start(None if fresh else self.buffers["dx"], width)
+        width, fresh = self.buffers.width("x"), D_X not in self.buffers
+        total = self._input_start(None if fresh else self.buffers[D_X], width)
         for run in self.runs:
             if run[0].operand.buffer == "x":
                 stacked = torch.cat([p.matrix.of(self.given) for p in run])
@@ -45,7 +46,7 @@ class Cotangents:
         if given is not None:
             assert self.plan.backward is not None
             for out in self.plan.backward.outs:
-                if out.buffer == "dx":
+                if out.buffer == D_X:
                     covered |= set(range(out.offset, out.offset + out.node.width))
             for column in set(range(width)) - covered:
                 given[:, column] = 0

@@ -20,6 +20,7 @@ from .modes import unseen
 from .over_time import OverTime
 from .plan import Plan, Product
 from .prepared import Prepared, PreparedBackward, Ran, cotangents_of
+from .program import D_X
 from .ways import Way, backward_way, forward_way
 
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
@@ -225,8 +226,8 @@ class Compiled:
         buffers = Buffers()
         buffers.put("x", x)
         buffers.lay_out(way.shelf, done.shelf)
-        if "dx" in way.widths:
-            buffers.put("dx", done.dx)
+        if D_X in way.widths:
+            buffers.put(D_X, done.dx)
         left = Cotangents(plan, self.runs, buffers, given, layout)
         dx = left.input() if plan.needs_x else None
         dstates = [left.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]

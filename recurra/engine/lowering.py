@@ -39,7 +39,7 @@ class Equations:
     """One step as nodes: the results by name, and the function that makes their weights."""
 
     builder: Builder
-    outputs: dict[str, tuple[Node, ...]]  # "output", then the states
+    outputs: dict[str, tuple[Node, ...]]  # OUTPUT, then the states
     named: dict[str, tuple[Node, ...]]
     weights: tuple[str, ...]  # what the step reads of the cell, in the prologue's order
     hoisted: dict[str, tuple[int, ...]]  # what the prologue gives, by name: shape

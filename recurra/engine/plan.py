@@ -14,7 +14,7 @@ from .backward import Reverse
 from .lowering import Equations, equations
 from .nodes import Node, below
 from .program import Buffer, Delta, Out, Plan, Product, Program
-from .trace import Step
+from .trace import OUTPUT, Step
 from .values import Unsupported
 
 __all__ = ["Buffer", "Delta", "Out", "Plan", "Product", "Program", "plan"]
@@ -24,7 +24,7 @@ def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = 
     """Plan a cell's loop; raises `Unsupported` naming the operation that forces the reference engine."""
     step = equations(cell, traced)
     missing = [name for name in (s.name for s in cell.carried) if name != TIME and name not in step.outputs]
-    if missing or "output" not in step.outputs:
+    if missing or OUTPUT not in step.outputs:
         raise Unsupported(f"a new {(missing or ['output'])[0]} that depends on neither the input nor a state")
     if named and len(step.named) < len(traced.named):
         raise Unsupported("a named value that is no row of numbers of each sequence")
@@ -71,7 +71,7 @@ class _Planner:
         return tuple(made)
 
     def _forward_nodes(self) -> list[Node]:
-        roots = [n for segments in (*self.new.values(), self.step.outputs["output"]) for n in segments]
+        roots = [n for segments in (*self.new.values(), self.step.outputs[OUTPUT]) for n in segments]
         return below(roots)
 
     def _read_plainly(self, node: Node) -> bool:
@@ -83,11 +83,11 @@ class _Planner:
     def plan(self, train: bool, needs_x: bool) -> Plan:
         outs = [Out(name, at, node) for name, segments in self.new.items() for at, node in offsets(segments)]
         buffers = self._input_buffers()
-        y = self.step.outputs["output"]
-        output = next((n for n, s in self.new.items() if _same(s, y) and not self.states[n].delays), "output")
-        if output == "output":
-            outs += [Out("output", at, node) for at, node in offsets(y)]
-            buffers["output"] = Buffer(sum(n.width for n in y), "time")
+        y = self.step.outputs[OUTPUT]
+        output = next((n for n, s in self.new.items() if _same(s, y) and not self.states[n].delays), OUTPUT)
+        if output == OUTPUT:
+            outs += [Out(OUTPUT, at, node) for at, node in offsets(y)]
+            buffers[OUTPUT] = Buffer(sum(n.width for n in y), "time")
         names = {}
         for name, segments in self.named.items():
             names[name] = f"named:{name}"

@@ -15,6 +15,7 @@ from .layout import Layout, dense
 from .memory import Place, Shelf
 from .over_time import OverTime, Summing
 from .plan import Plan
+from .program import D_OUTPUT, D_X
 from .ways import Way
 
 _ADDRESS = Tensor.data_ptr
@@ -88,15 +89,15 @@ class PreparedBackward:
     ):
         """`missing`: cotangents that are not there, and so are zero."""
         self.way, self.dtype = way, way.kernel.dtype
-        self.dx = (layout.total, way.widths["dx"]) if "dx" in way.widths else (0,)
+        self.dx = (layout.total, way.widths[D_X]) if D_X in way.widths else (0,)
         self.cotangents = [name for name in cotangents_of(plan) if name not in missing]
         # Given are the lists of packed weights, x, the masks, the states before, what the forward pass left, the
         # cotangents that are there, the shelf, and dx.
         before = [f"before:{state.name}" for state in plan.states]
-        given = ["vectors", "packs", "x", *plan.masks, *before, plan.output, *plan.named.values(), "kept"]
-        given += [*self.cotangents, "shelf", "dx"]
+        given = ["=vectors", "=packs", "x", *plan.masks, *before, plan.output, *plan.named.values(), "=kept"]
+        given += [*self.cotangents, "=shelf", D_X]
         place = {name: i for i, name in enumerate(given)}
-        where = {name: (i, 0) for name, i in place.items()} | kept.at(place["kept"]) | way.shelf.at(place["shelf"])
+        where = {name: (i, 0) for name, i in place.items()} | kept.at(place["=kept"]) | way.shelf.at(place["=shelf"])
         histories = histories_read(plan)
         where |= {name: where[state] for name, state in histories.items()}
         early = {name: place[f"before:{state}"] for name, state in histories.items()}
@@ -156,7 +157,7 @@ class RanBackward(NamedTuple):
 def cotangents_of(plan: Plan) -> list[str]:
     """The names by which the backward program knows what comes in."""
     named, finals = (f"d{name}" for name in plan.named.values()), (f"dfinal:{s.name}" for s in plan.states)
-    return ["doutput", *named, *finals]
+    return [D_OUTPUT, *named, *finals]
 
 
 def histories_read(plan: Plan) -> dict[str, str]:

@@ -6,6 +6,8 @@ from ..cell import State
 from .lowering import Equations
 from .nodes import Builder, Load, Matrix, Node, Vector, below
 
+D_OUTPUT, D_X = "doutput:", "dx:"  # buffers of cotangents; no state has a colon in its name
+
 
 @dataclass(frozen=True)
 class Buffer:

@@ -27,6 +27,8 @@ from .known import known
 from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
 from .record import record
 
+OUTPUT = "output:"  # what a step gives; no state can have a name with a colon
+
 aten = torch.ops.aten
 
 
@@ -37,7 +39,7 @@ class Step:
     graph: fx.Graph
     inputs: tuple[str, ...]  # "x", "h", "h[3]" for a delayed state, "t", masks
     weights: tuple[str, ...]  # dotted names, as in Cell.weights()
-    outputs: tuple[str, ...]  # "output", then the states in order
+    outputs: tuple[str, ...]  # OUTPUT, then the states in order
     named: tuple[str, ...]  # local variables of step, in the order they were bound
 
     def node(self, name: str) -> fx.Node:
@@ -153,7 +155,7 @@ def _trace_at(cell: Cell, batch: int) -> Step:
         given = dict(zip(shapes, inputs, strict=True))
         with bound(cell, dict(zip(weights, tensors, strict=True))), _naming(cell) as names:
             returned = _call(cell, given)
-        outputs[:] = ["output", *(state.name for state in cell.carried if state.name != TIME)]
+        outputs[:] = [OUTPUT, *(state.name for state in cell.carried if state.name != TIME)]
         named[:] = list(names)
         return [*returned, *(names[name] for name in named)]
 

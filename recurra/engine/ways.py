@@ -11,6 +11,8 @@ from .layout import Layout, Table, dense
 from .memory import Shelf
 from .packing import Split
 from .plan import Plan
+from .program import D_OUTPUT, D_X
+from .trace import OUTPUT
 
 Shapes = dict[str, tuple[int, int]]  # buffer → (rows, width)
 
@@ -58,7 +60,7 @@ def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str,
     assert program is not None
     time, still = layout.table("time_back", 0, reach), layout.table("still", 0, reach)
     named = [*plan.named.values(), *(f"d{name}" for name in plan.named.values())]
-    tables = dict.fromkeys(("x", "output", "doutput", *plan.kept, *named), time)
+    tables = dict.fromkeys(("x", OUTPUT, D_OUTPUT, *plan.kept, *named), time)
     tables |= {name: time if each == "step" else still for name, each in plan.masks.items()}
     tables |= {f"dfinal:{s.name}": time if s.delays else still for s in plan.states}
     tables |= {
@@ -71,10 +73,10 @@ def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: tuple[str,
     for (state, lag), name in plan.carries.items():
         tables[name] = layout.table("carry_back", lag, reach)
         shapes[name] = ((lag + 1) * layout.rows, sizes[state])
-    _place_rest(kernel, layout, tables, shapes, ("dx",), time, still)
+    _place_rest(kernel, layout, tables, shapes, (D_X,), time, still)
     zeros = {name: torch.zeros(1, program.buffers[name].width, dtype=kernel.dtype) for name in missing}
     tables |= dict.fromkeys(zeros, still)
-    widths = {"dx": kernel.schedule.buffers["dx"].width} if "dx" in kernel.schedule.buffers else {}
+    widths = {D_X: kernel.schedule.buffers[D_X].width} if D_X in kernel.schedule.buffers else {}
     split = kernel.split(layout, layout.rows)
     return Way(kernel, split, Binding(kernel, tables, zeros), Shelf(shapes, kernel.dtype), widths)
 

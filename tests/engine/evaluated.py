@@ -16,6 +16,7 @@ from recurra.engine.gradients import Assembly
 from recurra.engine.nodes import TABLE, Load, Node
 from recurra.engine.over_time import runs
 from recurra.engine.plan import Plan, Program, plan
+from recurra.engine.program import D_OUTPUT, D_X
 from recurra.engine.reference import Sequences
 from recurra.engine.schedule import _Scheduler
 from recurra.engine.traced import _trace_apart
@@ -151,7 +152,7 @@ def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]
         state = [_last(spec, memory) for spec in made.states]
         memory.finals = {s.name: d for s, d in zip(made.states, dfinals, strict=True)}
         for t, row in enumerate(dy):
-            memory.rows["doutput", t] = row
+            memory.rows[D_OUTPUT, t] = row
         assert made.backward is not None
         # Each program has scratch of its own.
         memory.rows = {at: row for at, row in memory.rows.items() if not at[0].startswith("scratch:")}
@@ -188,8 +189,8 @@ def _after(made: Plan, memory: _Memory, back: _Run, names: list[str]) -> tuple[T
 
 def _of_x(made: Plan, memory: _Memory, t: int) -> Tensor:
     total = torch.zeros_like(memory.rows["x", t])
-    if ("dx", t) in memory.rows:
-        total += memory.rows["dx", t].nan_to_num(0.0)  # columns nobody wrote
+    if (D_X, t) in memory.rows:
+        total += memory.rows[D_X, t].nan_to_num(0.0)  # columns nobody wrote
     for product in made.products:
         if product.operand.buffer == "x":
             low, matrix = product.operand.offset, product.matrix

@@ -8,6 +8,7 @@ from torch import Tensor
 from ...cell import TIME
 from ..over_time import runs
 from ..plan import Plan, Product
+from ..program import D_X
 
 
 def ends_of(bound: Mapping[str, Tensor], steps: int, batch: int) -> Tensor:
@@ -47,8 +48,8 @@ class After:
     def input(self) -> Tensor:
         width = self.bound["x"].shape[1]
         total: Tensor | None = None
-        if "dx" in self.bound:
-            total = self.bound["dx"]
+        if D_X in self.bound:
+            total = self.bound[D_X]
             self._clear_untouched(total)
         for run in runs(self.plan):
             if run[0].operand.buffer != "x":
@@ -66,7 +67,7 @@ class After:
         assert self.plan.backward is not None
         written: set[int] = set()
         for out in self.plan.backward.outs:
-            if out.buffer == "dx":
+            if out.buffer == D_X:
                 written |= set(range(out.offset, out.offset + out.node.width))
         for column in set(range(dx.shape[1])) - written:
             dx[:, column] = 0

@@ -13,6 +13,7 @@ from ..lowering import Unsupported
 from ..memory import whole
 from ..nodes import Node
 from ..plan import Plan
+from ..program import D_OUTPUT
 from ..schedule import Schedule, schedule
 from . import stepwise_text, tiers
 from .after import After, ends_of
@@ -174,7 +175,7 @@ class OnGpu:
         return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
 
     def _output(self) -> str:
-        return f"hist:{self.plan.output}" if self.plan.output in self._names() else "output"
+        return f"hist:{self.plan.output}" if self.plan.output in self._names() else self.plan.output
 
     def _names(self) -> set[str]:
         return {state.name for state in self.plan.states}
@@ -272,7 +273,7 @@ class OnGpu:
     ) -> None:
         dy, dfinals, dnamed = cotangents
         assert self.plan.backward is not None
-        outputs = {"doutput": dy} | {f"d{n}": d for n, d in zip(self.plan.named.values(), dnamed, strict=True)}
+        outputs = {D_OUTPUT: dy} | {f"d{n}": d for n, d in zip(self.plan.named.values(), dnamed, strict=True)}
         for name, value in outputs.items():
             width = self.plan.backward.buffers[name].width
             bound[name] = room.zeros(width) if value is None else whole(value.reshape(-1, width))
