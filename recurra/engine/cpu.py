@@ -19,7 +19,8 @@ from .memory import Buffers, Shelf, room
 from .modes import unseen
 from .over_time import OverTime
 from .plan import Plan, Product
-from .prepared import Prepared, PreparedBackward, Ran, cotangents_of
+from .prepared import Prepared, Ran
+from .prepared_backward import PreparedBackward, cotangents_of
 from .program import D_X
 from .ways import Way, backward_way, forward_way
 
