@@ -23,7 +23,7 @@ from .kernel import Kernel, threads_here
 from .known import known
 from .layout import dense
 from .modes import unseen
-from .scan import KIND, Sequences, _setting, choose, must_be_seen
+from .scan import Sequences, _setting, choose, must_be_seen
 from .ways import forward_way
 
 
@@ -32,7 +32,7 @@ def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor
     given = (x, *states) if states else (x,)
     if torch.is_grad_enabled() or must_be_seen(given) or x.is_nested:
         return None
-    parts, kinds = known(cell), list(map(KIND, given))
+    parts, kinds = known(cell), list(map(_KIND, given))
     stream = parts.streams.get(x.shape)
     if stream is None or stream.kinds[0] != kinds[0] or not stream.is_good():
         stream = prepare(cell, x)
@@ -62,6 +62,7 @@ def prepare(cell: Cell, x: Tensor) -> "Stream | None":
 
 
 _VERSION, _ADDRESS, _WHOLE = attrgetter("_version"), Tensor.data_ptr, Tensor.contiguous
+_KIND = attrgetter("dtype", "is_cpu", "shape")  # what a tensor has to be like
 
 
 class Stream:
@@ -70,12 +71,13 @@ class Stream:
     def __init__(self, cell: Cell, made: Compiled, x: Tensor, weights: dict[str, Tensor]):
         self.weights = list(weights.values())
         self.versions, self.addresses = list(map(_VERSION, self.weights)), list(map(_ADDRESS, self.weights))
-        self.contiguous = all(map(Tensor.is_contiguous, self.weights))
+        self.matrices = [weight for weight in self.weights if weight.dim() > 1]  # others cannot be turned
+        self.contiguous = all(map(Tensor.is_contiguous, self.matrices))
         self.conditions = (_setting["backend"], threads_here())
         self.sample = _sample(made.forward_kernel, self.weights)
         self.sampled = self.sample()
         self.start = [s.contiguous()[None] for s in cell.initial_state(x.shape[0], x)]
-        self.kinds = list(map(KIND, (x, *self.start)))
+        self.kinds = list(map(_KIND, (x, *self.start)))
         self._lay_out(made, x, {name: weights[name] for name in made.weight_names})
 
     def _lay_out(self, made: Compiled, x: Tensor, weights: dict[str, Tensor]) -> None:
@@ -105,7 +107,7 @@ class Stream:
         """Whether the weights are where they were, and what was taken from them still holds."""
         return (
             list(map(_ADDRESS, self.weights)) == self.addresses
-            and all(map(Tensor.is_contiguous, self.weights)) is self.contiguous
+            and all(map(Tensor.is_contiguous, self.matrices)) is self.contiguous
             and (self.in_place or self._holds_the_same())
             and self.conditions == (_setting["backend"], threads_here())
         )
