@@ -17,7 +17,7 @@ from .kernel import Kernel, threads_here
 from .layout import Layout, dense
 from .memory import Buffers, Shelf, room
 from .modes import unseen
-from .over_time import OverTime
+from .over_time import OverTime, runs
 from .plan import Plan, Product
 from .prepared import Prepared, Ran
 from .prepared_backward import PreparedBackward, cotangents_of
@@ -67,11 +67,11 @@ class Compiled:
 
     @functools.cached_property
     def runs(self) -> list[list[Product]]:
-        return self.summed.runs
+        return runs(self.plan)
 
     @functools.cached_property
     def summed(self) -> OverTime:
-        return OverTime(self.plan, self.dtype)
+        return OverTime(self.plan, self.runs, self.dtype)
 
     @functools.cached_property
     def _assembly(self) -> Assembly:

@@ -38,8 +38,8 @@ def runs(plan: Plan) -> list[list[Product]]:
 class OverTime:
     """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
 
-    def __init__(self, plan: Plan, dtype: torch.dtype):
-        self.dtype, self.runs = dtype, runs(plan)
+    def __init__(self, plan: Plan, grouped: list[list[Product]], dtype: torch.dtype):
+        self.dtype, self.runs = dtype, grouped
         assert plan.backward is not None
         self.buffers = plan.forward.buffers | plan.backward.buffers
         self.library = build.load(products_source(REALS[dtype]))

@@ -24,9 +24,15 @@ def tiling_on(card: tuple[int, int], units: int, batch: int, name: str = "lstm",
     return tiling(schedule(planned.forward), 2, batch, *card, way)
 
 
-def on_gpu(name: str, train: bool = True) -> OnGpu:
+def on_gpu(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> OnGpu:
     cell = rc.layer(name, 6, 4).sheets[0]
-    return OnGpu(plan(cell, _trace_apart(cell), train=train, needs_x=train), torch.float32)
+    return OnGpu(plan(cell, _trace_apart(cell), train=train, needs_x=train), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_plan_for_the_card_asks_nothing_of_the_processor(dtype: torch.dtype):
+    made = on_gpu("lstm", dtype=dtype)
+    assert made.runs  # the processor has no kernel of this dtype to sum them with
 
 
 def test_weights_that_stay_on_the_chip_ask_for_one_kernel():
