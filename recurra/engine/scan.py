@@ -272,10 +272,10 @@ def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice:
             return _run(weights, given, keep_trace, choice)
     made = compiled.plan_of(choice.key)
     hoisted = made.prologue(weights)
-    wide = _all_of(made.dtype, hoisted)
-    states = _all_of(made.dtype, given.state)
-    masks = _all_of(made.dtype, [given.masks[name] for name in made.plan.masks])
     x = given.x.to(made.dtype)
+    wide = _all_like(x, hoisted)  # numbers that a step has written down are on no device yet
+    states = _all_like(x, given.state)
+    masks = _all_like(x, [given.masks[name] for name in made.plan.masks])
     if choice.backend == "replayed":
         results = replay(made.plan, x, states, masks, wide, given.lengths)
     else:
@@ -290,5 +290,5 @@ def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice:
     return Scanned(y, tuple(finals), {name: value.to(dtype) for name, value in named})
 
 
-def _all_of(dtype: torch.dtype, values: Sequence[Tensor]) -> list[Tensor]:
-    return [value if value.dtype == dtype else value.to(dtype) for value in values]
+def _all_like(x: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
+    return [v if v.dtype == x.dtype and v.device == x.device else v.to(x.device, x.dtype) for v in values]
