@@ -106,12 +106,23 @@ class _Reader:
     def _prologue(self) -> Callable[..., tuple[Tensor, ...]]:
         graph = fx.Graph()
         copies = {node: graph.placeholder(node.name) for node in self.step.placeholders()[len(self.step.inputs) :]}
-        for node in self.step.graph.nodes:
-            if node in self.meta and node not in copies:
-                copies[node] = graph.node_copy(node, lambda n: copies.get(n, 1))  # pyrefly: ignore
+        made: dict[str, fx.Node] = {}
+        nodes = [node for node in self.step.graph.nodes if node in self.meta and node not in copies]
+        shared = all(_gives_the_same(node.target) for node in nodes)
+        for node in nodes:
+            copy = graph.node_copy(node, lambda n: copies.get(n, 1))  # pyrefly: ignore
+            copies[node] = self._made_before(node, copy, made) if shared else copy
         graph.output([self._as_used(copies[node], node, shape) for node, shape in self.used.values()])
         graph.eliminate_dead_code()
         return fx.GraphModule(torch.nn.Module(), graph).forward
+
+    def _made_before(self, node: fx.Node, copy: fx.Node, made: dict[str, fx.Node]) -> fx.Node:
+        """The copy, or what is the same: each operation of torch's takes as long as a short loop."""
+        if node.target is aten.mul.Tensor and type(copy.args[1]) is int and copy.args[1] == 1:  # of 1 / τ
+            factor: Any = node.args[0]
+            if self.meta[factor].dtype == self.meta[node].dtype:
+                return copy.args[0]  # pyrefly: ignore
+        return made.setdefault(f"{node.target} {copy.args} {copy.kwargs}", copy)
 
     def _as_used(self, copied: fx.Node, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
         same = shape == tuple(self.meta[node].shape)
@@ -312,3 +323,10 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
         else:
             runs.append((place, place + 1, times))
     return runs
+
+
+def _gives_the_same(target: Any) -> bool:
+    """Whether an operation, done twice, gives the same twice, and leaves what it reads as it was."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return target is operator.getitem
+    return not target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
