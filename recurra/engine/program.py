@@ -72,5 +72,7 @@ class Plan:
     carries: dict[tuple[str, int], str]  # (state, lag) → the buffer its remaining cotangent is carried in
     needs_x: bool
 
-    def takes_row_maxima(self) -> bool:
-        return any(n.op == "rowsum" and n.attr == "max" for n in below([o.node for o in self.forward.outs]))
+    def pulls_through_row_maxima(self) -> bool:
+        """Whether a cotangent goes to the largest of a row, which is then looked for among its numbers."""
+        outs = [] if self.backward is None else [out.node for out in self.backward.outs]
+        return any(n.op == "eq" and any(a.op == "rowsum" and a.attr == "max" for a in n.args) for n in below(outs))

@@ -102,12 +102,23 @@ def _amin(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False)
     return reader.elementwise(plain("neg"), (highest,), {})
 
 
+def _powers(reader: Reader, value: Value, dims: Any) -> tuple[Value, Value]:
+    """`e^(v - m)`, none of them too large, and the `m` it takes: whatever it is, what is made of both is the same, so
+    that no derivative goes that way."""
+    highest = reader.elementwise(plain("stop"), (_amax(reader, value, dims, keepdim=True),), {})
+    return reader.elementwise(lambda b, v, m: b.make("exp", v - m), (value, highest), {}), highest
+
+
 def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    highest = _amax(reader, value, dims, keepdim=True)
-    shifted = reader.elementwise(plain("sub"), (value, highest), {})
-    total = row_sum(reader, reader.elementwise(plain("exp"), (shifted,), {}), dims, keepdim)
+    powers, highest = _powers(reader, value, dims)
+    total = row_sum(reader, powers, dims, keepdim)
     highest = highest.seen_as(total.shape)
     return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, highest), {})
+
+
+def _softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
+    powers, _ = _powers(reader, value, [dim])
+    return reader.elementwise(plain("div"), (powers, row_sum(reader, powers, [dim], keepdim=True)), {})
 
 
 def _log_softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
@@ -310,6 +321,7 @@ ROWS: dict[Any, Callable] = {
     aten.amax.default: _amax,
     aten.amin.default: _amin,
     aten.logsumexp.default: _logsumexp,
+    aten._softmax.default: _softmax,
     aten._log_softmax.default: _log_softmax,
     aten.linalg_vector_norm.default: _norm,
     aten.glu.default: _glu,

@@ -190,7 +190,20 @@ class OtherShapes(Cell):
         return tanh(c) + 0.2 * h
 
 
+class Competing(Cell):
+    """Units that share one of a row between them: its largest, a sum over it."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.b = self.affine("x", "h"), self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        a = self.a(x, h)
+        return 0.5 * h + torch.softmax(a, -1) * tanh(self.b(x, h)) + 0.1 * tanh(a.logsumexp(-1, keepdim=True))
+
+
 STRANGE = [
+    Competing,
     TwoChainedProducts,
     RowNormalised,
     FourStates,

@@ -26,23 +26,12 @@ from recurra.engine.reference import Sequences
 from recurra.engine.traced import _trace_apart
 
 
-class Competing(Cell):
-    """Units that share one of a row between them: its largest, a sum over it."""
-
-    def __init__(self, input_size: int, hidden_size: int):
-        super().__init__(input_size, hidden_size)
-        self.a, self.b = self.affine("x", "h"), self.affine("x", "h")
-
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        return h + torch.softmax(self.a(x, h), -1) * torch.tanh(self.b(x, h))
-
-
 def made(name: str, units: int) -> Cell:
     if name in rc.registry():
         return rc.layer(name, 5, units).sheets[0]
     if name.startswith("Random"):
         return random_cell(int(name.removeprefix("Random"))).cell_class(5, units)
-    return Competing(5, units) if name == "Competing" else getattr(strange_cells, name)(5, units)
+    return getattr(strange_cells, name)(5, units)
 
 
 def planned(cell: Cell) -> Plan:

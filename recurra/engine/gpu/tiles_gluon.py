@@ -401,10 +401,17 @@ def times(a, w):
 
 
 @gluon.jit
+def _largest(value, mask):
+    """Of each row; NaN if there is one."""
+    undefined_ones = L.max((mask & (value != value)).to(L.int32), 1)
+    return L.where(undefined_ones != 0, float("nan"), L.max(L.where(mask, value, float("-inf")), 1))
+
+
+@gluon.jit
 def across(value, mask, LARGEST: constexpr, BT: constexpr, U: constexpr, S: constexpr):
     """(BT, 1): the sum over this program's columns, or the largest of them."""
     if LARGEST:
-        return L.expand_dims(L.max(L.where(mask, value, float("-inf")), 1), 1)
+        return L.expand_dims(_largest(value, mask), 1)
     else:
         return L.expand_dims(L.sum(L.where(mask, value, 0.0), 1), 1)
 
@@ -438,7 +445,7 @@ def row_total(
         parts = L.load(at, mask=mask, other=0.0, cache_modifier=".cg")
         waiting = _missing(parts)
     if LARGEST:
-        total = L.max(L.where(mask, parts, float("-inf")), 1)
+        total = _largest(parts, mask)
     else:
         total = L.sum(parts, 1)
     return L.expand_dims(L.convert_layout(total, L.SliceLayout(1, _tile(BT, U, S))), 1)

@@ -187,9 +187,16 @@ def times(a, w):
 
 
 @triton.jit
+def _largest(value, mask):
+    """Of each row; NaN if there is one."""
+    undefined_ones = L.max((mask & (value != value)).to(L.int32), 1)
+    return L.where(undefined_ones != 0, float("nan"), L.max(L.where(mask, value, float("-inf")), 1))
+
+
+@triton.jit
 def across(value, mask, LARGEST: constexpr, BT: constexpr, U: constexpr, S: constexpr):
     if LARGEST:
-        return L.max(L.where(mask, value, float("-inf")), 1)[:, None]
+        return _largest(value, mask)[:, None]
     else:
         return L.sum(L.where(mask, value, 0.0), 1)[:, None]
 
@@ -227,7 +234,7 @@ def parts_total(place, first, batch, COUNT: constexpr, WIDE: constexpr, LARGEST:
     part = L.arange(0, WIDE)[None, :]
     there = (row < batch) & (part < COUNT)
     if LARGEST:
-        return L.max(L.load(place + row * COUNT + part, mask=there, other=float("-inf")), 1)[:, None]
+        return _largest(L.load(place + row * COUNT + part, mask=there, other=0.0), there)[:, None]
     else:
         return L.sum(L.load(place + row * COUNT + part, mask=there, other=0.0), 1)[:, None]
 
