@@ -79,7 +79,7 @@ class Reverse:
         elif node.op == "product":
             self._pull_product(node, self.builder.expand(g, node.width))
         elif node.op == "rowsum" and node.attr == "max":  # those that are equal share, as in torch
-            value = node.args[0]
+            value, self.result.seeks_largest = node.args[0], True
             highest = self.builder.make("eq", value, node)
             self._give(value, highest * (g / self.builder.rowsum(highest, value.width)), value.width)
         elif node.op == "rowsum":

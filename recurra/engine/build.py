@@ -24,6 +24,7 @@ from pathlib import Path
 from ..errors import RecurraError
 
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
+AS_WRITTEN = "-ffp-contract=off"  # what is written twice gives the same bits twice
 NATIVE = ("-march=native",)
 THREADS = ("-fopenmp",)
 
@@ -40,26 +41,26 @@ def compiler() -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-def load(source: str) -> ctypes.CDLL:
+def load(source: str, *options: str) -> ctypes.CDLL:
     """The library of this source, compiled if it is not on disk yet."""
-    return _load(source, folder())
+    return _load(source, options, folder())
 
 
 @functools.lru_cache(maxsize=256)
-def _load(source: str, where: Path) -> ctypes.CDLL:
-    path = where / f"{_key(source, where)}.so"
+def _load(source: str, options: tuple[str, ...], where: Path) -> ctypes.CDLL:
+    path = where / f"{_key(source, options, where)}.so"
     if not _intact(path):
         with _turn(path):
             if not _intact(path):
-                _compile(source, path)
+                _compile(source, options, path)
     return ctypes.CDLL(str(path))
 
 
 # ---------------------------------------------------------------------------------------------------- the key
 
 
-def _key(source: str, where: Path) -> str:
-    return hashlib.sha256("\0".join((source, *FLAGS, _target(where))).encode()).hexdigest()[:32]
+def _key(source: str, options: tuple[str, ...], where: Path) -> str:
+    return hashlib.sha256("\0".join((source, *FLAGS, *options, _target(where))).encode()).hexdigest()[:32]
 
 
 @functools.cache
@@ -155,13 +156,13 @@ def _write(path: Path, content: bytes) -> None:
 # ---------------------------------------------------------------------------------------------------- the compiler
 
 
-def _compile(source: str, path: Path) -> None:
+def _compile(source: str, options: tuple[str, ...], path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as workplace:
         text, library = Path(workplace) / "program.cpp", Path(workplace) / "program.so"
         text.write_text(source)
         complaints = ""
         for more in (NATIVE + THREADS, NATIVE, THREADS, ()):  # not every compiler knows every option
-            command = [compiler() or "", *FLAGS, *more, "-o", str(library), str(text)]
+            command = [compiler() or "", *FLAGS, *options, *more, "-o", str(library), str(text)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 break

@@ -18,7 +18,7 @@ from .layout import Layout, dense
 from .memory import Buffers, Shelf, room
 from .modes import unseen
 from .over_time import OverTime, runs
-from .plan import Plan, Product
+from .plan import Plan, Product, Program
 from .prepared import Prepared, Ran
 from .prepared_backward import PreparedBackward, cotangents_of
 from .program import D_X
@@ -35,9 +35,12 @@ class Compiled:
         self.weight_names = tuple(plan.equations.hoisted)
         self.histories = tuple(s.name for s in plan.states if s.name != plan.output)
 
+    def _kernel(self, program: Program, backward: bool) -> Kernel:
+        return Kernel(program, self.dtype, backward, as_written=self.plan.seeks_largest)
+
     @functools.cached_property
     def forward_kernel(self) -> Kernel:
-        return Kernel(self.plan.forward, self.dtype, backward=False)
+        return self._kernel(self.plan.forward, backward=False)
 
     @functools.cached_property
     def hoisted(self) -> Hoisted:
@@ -48,7 +51,7 @@ class Compiled:
         """For the products ahead of the loop, and for the loop."""
         programs = self.hoisted.ahead, self.hoisted.loop
         with ThreadPoolExecutor(2) as pool:
-            ahead, loop = pool.map(lambda program: Kernel(program, self.dtype, backward=False), programs)
+            ahead, loop = pool.map(lambda program: self._kernel(program, backward=False), programs)
         return ahead, loop
 
     def _worth_hoisting(self, layout: Layout) -> bool:
@@ -63,7 +66,7 @@ class Compiled:
     @functools.cached_property
     def backward_kernel(self) -> Kernel:
         assert self.plan.backward is not None
-        return Kernel(self.plan.backward, self.dtype, backward=True)
+        return self._kernel(self.plan.backward, backward=True)
 
     @functools.cached_property
     def runs(self) -> list[list[Product]]:

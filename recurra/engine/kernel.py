@@ -67,11 +67,12 @@ FIXED = (
 class Kernel:
     """A program, compiled for one dtype. Nothing in it depends on the batch or the length."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, backward: bool):
+    def __init__(self, program: Program, dtype: torch.dtype, backward: bool, as_written: bool = False):
+        """`as_written`: what backward computes again from what forward kept must come out as it did there."""
         self.schedule: Schedule = schedule(program)
         self.rendered: Rendered = render(self.schedule, backward)
         self.dtype, self.backward = dtype, backward
-        self.library = build.load(self.rendered.source(REALS[dtype]))
+        self.library = build.load(self.rendered.source(REALS[dtype]), *([build.AS_WRITTEN] if as_written else []))
         self.common = build.load(products_source(REALS[dtype]))
         self.vector = ctypes.c_int64.in_dll(self.common, "vector_width").value
         self.tile = ctypes.c_int64.in_dll(self.common, "tile_width").value

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ..cell import State
 from .lowering import Equations
-from .nodes import Builder, Load, Matrix, Node, Vector, below
+from .nodes import Builder, Load, Matrix, Node, Vector
 
 D_OUTPUT, D_X = "doutput:", "dx:"  # buffers of cotangents; no state has a colon in its name
 
@@ -71,8 +71,4 @@ class Plan:
     products: list[Product]
     carries: dict[tuple[str, int], str]  # (state, lag) → the buffer its remaining cotangent is carried in
     needs_x: bool
-
-    def pulls_through_row_maxima(self) -> bool:
-        """Whether a cotangent goes to the largest of a row, which is then looked for among its numbers."""
-        outs = [] if self.backward is None else [out.node for out in self.backward.outs]
-        return any(n.op == "eq" and any(a.op == "rowsum" and a.attr == "max" for a in n.args) for n in below(outs))
+    seeks_largest: bool = False  # the backward program looks for the largest of a row among its numbers

@@ -201,7 +201,7 @@ def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.d
         if key not in compiled.PLANS:
             try:
                 planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
-                if device == "cuda" and planned.pulls_through_row_maxima():  # where numbers are rounded on the way
+                if device == "cuda" and planned.seeks_largest:  # where numbers are rounded on the way
                     raise Unsupported("the derivative of a maximum over a row on the GPU")
                 compiled.PLANS[key] = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
             except Unsupported as reason:
