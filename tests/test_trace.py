@@ -172,7 +172,7 @@ class ReturnsNothing(Plain):
 @pytest.mark.parametrize("spoiled", [ReturnsTooMany, ReturnsTooFew, ReturnsNothing])
 def test_a_wrong_number_of_states_is_named(spoiled: type[rc.Cell]):
     cell = spoiled(3, 4)
-    message = rf"{spoiled.__name__}.step returned \d values, expected the {len(cell.states)} new states"
+    message = rf"^{spoiled.__name__}.step returned \d values, expected the {len(cell.states)} new states"
     with pytest.raises(TraceError, match=message):
         trace(cell)
     with pytest.raises(TraceError, match=message):

@@ -165,7 +165,8 @@ def _trace_at(cell: Cell, batch: int) -> Step:
         with torch.no_grad():
             graph = record(lambda *v: one_step(v[:count], v[count:]), [*stand_ins, *weights.values()])
     except TraceError as error:
-        raise TraceError(f"{type(cell).__name__}.step {error}") from error
+        step, said = f"{type(cell).__name__}.step", str(error)
+        raise TraceError(said if said.startswith(step) else f"{step} {said}") from error
     _simplify(graph)
     return Step(graph, tuple(shapes), _prune(graph, len(shapes), tuple(weights)), tuple(outputs), tuple(named))
 
