@@ -179,6 +179,41 @@ def test_a_wrong_number_of_states_is_named(spoiled: type[rc.Cell]):
         rc.Recurrent(spoiled, 3, 4)(torch.randn(2, 2, 3))
 
 
+class ReturnsWideState(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.cat([h, x], -1)
+
+
+class ReturnsOneNumber(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h)).sum(-1)
+
+
+class ReturnsNoBatch(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h)).sum(0)
+
+
+class ReturnsWideOutput(Plain):
+    def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([h, x], -1), tanh(self.a(x, h))
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "said"),
+    [
+        (ReturnsWideState, r"h as \(B, 7\), expected \(B, 4\)$"),
+        (ReturnsOneNumber, r"h as \(B\), expected \(B, 4\)$"),
+        (ReturnsNoBatch, r"h as \(B\), expected \(B, 4\)$"),
+        (ReturnsWideOutput, r"output as \(B, 7\), expected \(B, 4\); .* initialise it with output_size=7$"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_a_wrong_shape_is_named(spoiled: type[rc.Cell], said: str, backend: str):
+    with rc.set_backend(backend), pytest.raises(TraceError, match=rf"^{spoiled.__name__}.step returned {said}"):
+        rc.Recurrent(spoiled, 3, 4)(torch.randn(1, 2, 3))
+
+
 def test_a_step_may_use_the_batch_size_itself():
     class MakesZeros(Plain):
         def step(self, x: Tensor, h: Tensor) -> Tensor:

@@ -191,7 +191,15 @@ def with_output(cell: Cell, returned: Any) -> list[Tensor]:
             f"{type(cell).__name__}.step returned {len(values)} values, expected the {count} new states "
             f"{cell.states}, or the output and then those"
         )
-    return values if len(values) == count + 1 else [values[0], *values]
+    values = values if len(values) == count + 1 else [values[0], *values]
+    sizes = {state.name: state.size for state in cell.carried if state.name != TIME}
+    for name, value in zip((*sizes, "output"), (*values[1:], values[0]), strict=True):
+        size = sizes.get(name, cell.output_size)
+        if value.shape[1:] != (size,) and (size, value.dim()) != (1, 1):
+            shape = ", ".join(["B", *map(str, value.shape[1:])])
+            hint = "" if name in sizes else f"; to put that out, initialise it with output_size={value.shape[-1]}"
+            raise TraceError(f"{type(cell).__name__}.step returned {name} as ({shape}), expected (B, {size}){hint}")
+    return values
 
 
 class bound:
