@@ -3,7 +3,7 @@
 import pytest
 import torch
 from engine.compare import compare, pulled, results, sequences
-from engine.strange_cells import STRANGE
+from engine.strange_cells import STRANGE, TiedAndPlain
 
 import recurra as rc
 from recurra.cell import Cell, registry
@@ -50,7 +50,7 @@ def test_lengths_resets_and_traces(cell_class: type[Cell]):
         ({"lengths": lengths}, False),
         ({"resets": resets}, False),
         ({"lengths": lengths, "resets": resets}, False),
-        ({"lengths": lengths}, cell_class is not STRANGE[6]),  # a named value there has no rows
+        ({"lengths": lengths}, cell_class is not TiedAndPlain),  # a named value there has no rows
     ):
         found = compare(cell, sequences(cell, 8, 5, torch.float64, **more), keep_trace)
         assert found.backend == "compiled"
