@@ -3,7 +3,7 @@
 import pytest
 import torch
 from engine.compare import compare, pulled, results, sequences
-from engine.strange_cells import STRANGE, TiedAndPlain
+from engine.strange_cells import STRANGE, Delays, Pieces, RowNormalised, TiedAndPlain, TwoChainedProducts
 
 import recurra as rc
 from recurra.cell import Cell, registry
@@ -81,7 +81,7 @@ def test_weights_that_outgrow_the_cache(name: str, ragged: bool, batch: int, thr
 
 
 def test_lengths_of_zero_give_the_initial_state():
-    cell = STRANGE[3](4, 6).double()
+    cell = Delays(4, 6).double()
     for lengths in (torch.tensor([0, 3, 2]), torch.tensor([0, 0, 0])):
         found = compare(cell, sequences(cell, 3, 3, torch.float64, lengths=lengths))
         assert found.values < EXACT
@@ -90,7 +90,7 @@ def test_lengths_of_zero_give_the_initial_state():
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("batch", [1, 2, 40])
-@pytest.mark.parametrize("cell_class", [STRANGE[0], STRANGE[1], STRANGE[4]])
+@pytest.mark.parametrize("cell_class", [TwoChainedProducts, RowNormalised, Pieces])
 def test_any_number_of_threads_sharing_the_batch_or_the_units(cell_class: type[Cell], batch: int, threads: int):
     cell = cell_class(40, 100).double()
     given = sequences(cell, 12, batch, torch.float64)
@@ -106,7 +106,7 @@ def test_any_number_of_threads_sharing_the_batch_or_the_units(cell_class: type[C
 
 @pytest.mark.parametrize("threads", [2, 3, 5])
 @pytest.mark.parametrize("batch", [2, 61], ids=["sharing the units", "sharing the batch"])
-@pytest.mark.parametrize("cell_class", [STRANGE[0], STRANGE[1], STRANGE[3]])
+@pytest.mark.parametrize("cell_class", [TwoChainedProducts, RowNormalised, Delays])
 def test_who_does_what_changes_no_bit(
     cell_class: type[Cell], batch: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
@@ -133,7 +133,7 @@ def test_one_long_sequence_among_short_ones():
     assert layout.spans(bounds, backward=False)[:, 1].tolist()[0] == 50
     assert layout.spans(bounds, backward=True)[0].tolist() == [0, 50]
     assert layout.spans(bounds, backward=True)[-1].tolist() == [45, 50]
-    cell = STRANGE[3](40, 140).double()
+    cell = Delays(40, 140).double()
     torch.set_num_threads(2)
     try:
         lengths = torch.tensor([5] * 20 + [50] + [5] * 19)

@@ -344,10 +344,10 @@ def test_a_forked_child_runs_on_one_thread():
 FEWER_THREADS = """
 import torch
 from engine.compare import compare, sequences
-from engine.strange_cells import STRANGE
+from engine.strange_cells import RowNormalised, TwoChainedProducts
 torch.manual_seed(0)
 torch.set_num_threads(5)
-for cell_class in STRANGE[:2]:
+for cell_class in (TwoChainedProducts, RowNormalised):
     for batch in (1, 2, 40):
         cell = cell_class(40, 140).double()
         found = compare(cell, sequences(cell, 60, batch, torch.float64))
