@@ -223,8 +223,8 @@ class Compiled:
         cotangents = dict(zip(cotangents_of(plan), (dy, *dnamed, *spread), strict=True))
         given = dict(zip(self.weight_names, weights, strict=True))
         missing = tuple(name for name, cotangent in cotangents.items() if cotangent is None)
-        way = self._backward_way(layout, missing)
-        done = self._prepared_backward(layout, missing, way, given)(x, masks, before, ran, cotangents, given)
+        call = self._prepared_backward(layout, missing, given)
+        way, done = call.way, call(x, masks, before, ran, cotangents, given)
         if not plan.needs_x and not wants_states:
             return None, [], done.pieces
         buffers = Buffers()
@@ -238,18 +238,13 @@ class Compiled:
         return dx, dstates, done.pieces
 
     def _prepared_backward(
-        self, layout: Layout, missing: tuple[str, ...], way: Way, weights: dict[str, Tensor]
+        self, layout: Layout, missing: tuple[str, ...], weights: dict[str, Tensor]
     ) -> PreparedBackward:
-        key = (self, "prepared", missing, threads_here())
+        key = (self, "backward", missing, threads_here())
         if key not in layout.calls:
+            way = backward_way(self.plan, self.backward_kernel, layout, missing)
             kept, sums = self._kept(layout), self.summed
             layout.calls[key] = PreparedBackward(self.plan, way, kept, layout, sums, missing, weights)
-        return layout.calls[key]
-
-    def _backward_way(self, layout: Layout, missing: tuple[str, ...]) -> Way:
-        key = (self, missing, threads_here())
-        if key not in layout.calls:
-            layout.calls[key] = backward_way(self.plan, self.backward_kernel, layout, missing)
         return layout.calls[key]
 
 

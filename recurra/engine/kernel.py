@@ -153,23 +153,11 @@ class Kernel:
 
     # ------------------------------------------------------------------------------------------ the call
 
-    def run(self, packed: Packed, layout: Layout, numbers: array) -> Tensor:
-        """Run the loop over time. Gives the sums over all rows."""
-        return self.totals(self.launch(packed, self.fixed(packed, layout), numbers))
-
-    def totals(self, sums: Tensor | None) -> Tensor:
-        """The sums over all rows, one after the other as in `schedule.sums`, from what a call leaves of them."""
-        if sums is None:
-            return self.constants[:0]
-        totals = sums[self.sums_stride : 2 * self.sums_stride]
-        return totals if self.dense_sums is None else totals[self.dense_sums]
-
-    def launch(self, packed: Packed, fixed: "Fixed", numbers: array) -> Tensor | None:
-        """Run, each buffer given as four numbers: address, stride, where its table is, where what was before is."""
-        sums, places = None, [0, 0, 0]
-        if fixed.sums:
-            sums = torch.zeros(fixed.sums, dtype=self.dtype)
-            places[0] = sums.data_ptr()
+    def run(self, packed: Packed, layout: Layout, numbers: array) -> None:
+        """Run the loop of a program that sums nothing over all rows. Each buffer is given as four numbers: address,
+        stride, where its table is, where what was before is."""
+        fixed, places = self.fixed(packed, layout), [0, 0, 0]
+        assert not fixed.sums
         if fixed.rowsums:
             rowsums = torch.empty(fixed.rowsums, dtype=self.dtype)
             places[1] = rowsums.data_ptr()
@@ -178,7 +166,13 @@ class Kernel:
             places[2] = board.data_ptr()
         lists = packed.vector_list[1], packed.pack_list[1]
         self.library.run(_SIX.pack(numbers.buffer_info()[0], *lists, *places) + fixed.numbers)
-        return sums
+
+    def totals(self, sums: Tensor | None) -> Tensor:
+        """The sums over all rows, one after the other as in `schedule.sums`, from what a call leaves of them."""
+        if sums is None:
+            return self.constants[:0]
+        totals = sums[self.sums_stride : 2 * self.sums_stride]
+        return totals if self.dense_sums is None else totals[self.dense_sums]
 
     def fixed(self, packed: Packed, layout: Layout) -> "Fixed":
         found = layout.calls.get((self, packed.split))

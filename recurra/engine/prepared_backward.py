@@ -41,12 +41,12 @@ class PreparedBackward:
         """`missing`: cotangents that are not there, and so are zero."""
         self.way, self.dtype = way, way.kernel.dtype
         self.dx = (layout.total, way.widths[D_X]) if D_X in way.widths else (0,)
-        self.cotangents = [name for name in cotangents_of(plan) if name not in missing]
+        cotangents = [name for name in cotangents_of(plan) if name not in missing]
         # Given are the lists of packed weights, x, the masks, the states before, what the forward pass left, the
         # cotangents that are there, the shelf, and dx.
         before = [f"before:{state.name}" for state in plan.states]
         given = ["=vectors", "=packs", "x", *plan.masks, *before, plan.output, *plan.named.values(), "=kept"]
-        given += [*self.cotangents, "=shelf", D_X]
+        given += [*cotangents, "=shelf", D_X]
         place = {name: i for i, name in enumerate(given)}
         where = {name: (i, 0) for name, i in place.items()} | kept.at(place["=kept"]) | way.shelf.at(place["=shelf"])
         histories = histories_read(plan)
