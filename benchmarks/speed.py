@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from unseen_cells import UNSEEN  # pyrefly: ignore
 
 import recurra as rc
-from recurra.engine import compiled
-from recurra.engine.scan import Sequences, choose, set_backend
+from recurra.engine import torch_op
+from recurra.engine.dispatch import Sequences, choose, set_backend
 
 SIZES = ((256, 64, 128, 256), (50, 16, 512, 512), (100, 32, 64, 128), (784, 16, 1, 128), (256, 1, 128, 256))
 AFTER = "gru(reset_after=True)"
@@ -63,7 +63,7 @@ def _products(layer: rc.Recurrent, x: Tensor) -> list[tuple[int, int, bool]]:
     choice = choose(cell, given)
     if not choice.key:
         return []
-    plan = compiled.PLANS[choice.key].plan
+    plan = torch_op.PLANS[choice.key].plan
     return [(p.matrix.wide, p.matrix.deep, p.operand.buffer == "x") for p in plan.products]
 
 

@@ -8,7 +8,7 @@ from speed_gpu import jobs_of, milliseconds  # pyrefly: ignore
 from torch import Tensor, nn
 
 import recurra as rc
-from recurra.engine.gpu import tiers
+from recurra.engine.gpu import select
 
 SIZES = (
     (512, 64, 32, 32),
@@ -41,7 +41,7 @@ def error(module: nn.Module, x: Tensor, way: str) -> float:
         y.backward(torch.linspace(-1, 1, y.numel(), device=y.device).view_as(y).to(y.dtype))
         return [y.detach().float(), *(p.grad.float() for p in module.parameters() if p.grad is not None)]
 
-    with tiers.only(way):
+    with select.only(way):
         found = results()
     with rc.set_backend("reference"):
         wanted = results()
@@ -57,7 +57,7 @@ def main() -> None:
             with torch.device("cuda"):
                 module = rc.layer(name, inputs, units).to(torch.bfloat16)
             for way in ("alone", "together") if size in SMALL else ("together", "by steps"):
-                with tiers.only(way):
+                with select.only(way):
                     forward, training = timed(module, x)
                 wrong = error(module, x[:5], way)
                 print(f"{name:6}{size!s:26}{way:18}{forward:12.3f} / {training:9.3f}   {wrong:.1e}", flush=True)

@@ -8,9 +8,9 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from recurra.engine import build
-from recurra.engine.kernel import FIXED
-from recurra.engine.render import Rendered, Tables
+from recurra.engine.cpu import compiler
+from recurra.engine.cpu.codegen import Rendered, Tables
+from recurra.engine.cpu.kernel import FIXED
 
 Job = Callable[[], object]
 
@@ -69,7 +69,7 @@ def barrier_seconds(threads: int, rounds: int = 20_000) -> float:
         "static void step(const Call& c, int64_t, int64_t, int64_t, int64_t me, int64_t threads, real*)"
         " { meet(c, me, threads); }"
     )
-    library = build.load(Rendered(body, Tables()).source("float"))
+    library = compiler.load(Rendered(body, Tables()).source("float"))
     active, bounds, spans = torch.ones(rounds, dtype=torch.int64), torch.tensor([0, 1]), torch.tensor([0, rounds])
     known = {"steps": rounds, "threads": threads, "by_unit": 1, "parts": 1, "rows": 1, "rowsum_parts": 1}
     known |= {"active": active.data_ptr(), "bounds": bounds.data_ptr(), "spans": spans.data_ptr()}

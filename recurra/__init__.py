@@ -16,15 +16,15 @@ if TYPE_CHECKING:  # the names below once more, for type checkers and editors
     from . import init as init
     from . import inspect as inspect
     from . import models as models
-    from . import questions as questions
+    from . import problem as problem
     from . import reservoir as reservoir
     from . import train as train
     from .cell import Cell as Cell
     from .cell import register as register
     from .cell import registry as registry
     from .dynamics import DynamicalSystem as DynamicalSystem
+    from .engine.dispatch import set_backend as set_backend
     from .engine.explain import explain as explain
-    from .engine.scan import set_backend as set_backend
     from .errors import RecurraError as RecurraError
     from .estimators import Forecaster as Forecaster
     from .estimators import LanguageModelEstimator as LanguageModelEstimator
@@ -53,8 +53,8 @@ if TYPE_CHECKING:  # the names below once more, for type checkers and editors
     from .modifiers import VariationalDropout as VariationalDropout
     from .modifiers import WeightDrop as WeightDrop
     from .modifiers import Zoneout as Zoneout
-    from .questions import Question as Question
-    from .questions import ask as ask
+    from .problem import Question as Question
+    from .problem import ask as ask
     from .readout import Readout as Readout
     from .reservoir import EchoStateNetwork as EchoStateNetwork
 
@@ -62,11 +62,11 @@ __version__ = "0.1.0"
 
 #: room → the public names in it; those of the first row are rooms themselves
 _PLACES = {
-    "": "cells compare data dynamics estimators init inspect models questions reservoir train",
+    "": "cells compare data dynamics estimators init inspect models problem reservoir train",
     "cell": "Cell register registry",
     "dynamics": "DynamicalSystem",
     "engine.explain": "explain",
-    "engine.scan": "set_backend",
+    "engine.dispatch": "set_backend",
     "errors": "RecurraError",
     "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger",
     "inspect": "diagram report",
@@ -75,7 +75,7 @@ _PLACES = {
     "layers": "Recurrent Trace layer",
     "models": "CRF HMM NARX TDNN BaldiBRNN ClockworkRNN ELMo HierarchicalRNN ScalarMix",
     "modifiers": "LayerNorm RecurrentDropout VariationalDropout WeightDrop Zoneout",
-    "questions": "Question ask",
+    "problem": "Question ask",
     "readout": "Readout",
     "reservoir": "EchoStateNetwork",
 }

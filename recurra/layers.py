@@ -17,20 +17,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
 from .cell import Cell, find, positive_int
-from .engine.abreast import abreast, joined
 from .engine.checkpoint import scan_in_pieces
+from .engine.dispatch import Scanned, Sequences, scan
+from .engine.fast_path import straight
+from .engine.parallel_directions import abreast, joined
 from .engine.reference import valid_steps
-from .engine.scan import Scanned, Sequences, scan
-from .engine.straight import straight
 from .engine.stream import step
 from .engine.trace import first_parameter
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
 from .init import Initialiser
+from .layer_arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
+from .layer_states import States, packed, shape_of, unpacked
 from .modifiers import Modifier, modify
 from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
-from .states import States, packed, shape_of, unpacked
 
 __all__ = ["Recurrent", "Trace", "layer"]
 

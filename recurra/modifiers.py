@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from .arguments import probability
 from .cell import Affine, Cell, Regulariser
 from .engine.operations import product_of
 from .engine.trace import Step, trace
 from .errors import InputError, OptionError, UnknownNameError
+from .layer_arguments import probability
 
 aten = torch.ops.aten
 OUTSIDE = "outside"  # marks a node that comes after the equations, between them and what the step returns

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 import torch
 
-from recurra.engine.scan import set_backend
+from recurra.engine.dispatch import set_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

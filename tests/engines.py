@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recurra.engine.scan import set_backend
+from recurra.engine.dispatch import set_backend
 
 ENGINES = ["reference", pytest.param("auto", marks=pytest.mark.slow)]
 

@@ -9,12 +9,12 @@ from engines import ENGINES
 from helpers import assert_close
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layers import flat
+from layers.test_layers import flat
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine.scan import set_backend
-from recurra.states import is_one_tensor
+from recurra.engine.dispatch import set_backend
+from recurra.layer_states import is_one_tensor
 
 NAMES = ["rnn", "lstm", "gru", "vanilla_lstm", "delay_rnn", "scrn", "projection_lstm", "indrnn", "leaky_rnn"]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from recurra.cli import bench, cells, compare, demo, embed, evaluate, export, fit, generate, info, inspect, predict
-from recurra.cli.guard import Guarded, on_surprise, on_terminate, on_warning
+from recurra.cli.error_handling import Guarded, on_surprise, on_terminate, on_warning
 
 app = typer.Typer(
     name="recurra",

@@ -34,7 +34,7 @@ def bench(
     The first run of a cell compiles it, which is not timed.
     """
     from recurra.cell import find
-    from recurra.cli import show
+    from recurra.cli import printing
     from recurra.cli.devices import checked
 
     find(cell)
@@ -42,7 +42,7 @@ def bench(
     sizes = Sizes(steps, batch, input_size, hidden_size)
     found = measured(cell, sizes, seconds, device)
     if json:
-        show.as_json({"cell": cell, "device": device, "sizes": vars(sizes), "milliseconds": found})
+        printing.as_json({"cell": cell, "device": device, "sizes": vars(sizes), "milliseconds": found})
     else:
         _print(cell, sizes, device, found)
 

@@ -23,7 +23,7 @@ def cells(
 
     [dim]recurra cells lstm --diagram lstm.svg[/]
     """
-    from recurra.cli import show
+    from recurra.cli import printing
     from recurra.errors import OptionError
 
     if name is None:
@@ -32,13 +32,13 @@ def cells(
                 "--latex" if latex else "--diagram", "no cell", "the name of a cell, `recurra cells` lists them"
             )
         found = listed(input_size, hidden_size)
-        show.as_json(found) if json else _print_list(found)
+        printing.as_json(found) if json else _print_list(found)
         return
     about = described(name, input_size, hidden_size)
     if diagram is not None:
         _draw(name, diagram)
     if json:
-        show.as_json(about)
+        printing.as_json(about)
     elif latex:
         sys.stdout.write(about["latex"] + "\n")
     else:
@@ -120,7 +120,7 @@ def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from recurra.cli.show import facts
+    from recurra.cli.printing import facts
 
     console = Console(highlight=False)
     also = f" (also {', '.join(about['also'])})" if about["also"] else ""

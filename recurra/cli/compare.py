@@ -103,7 +103,7 @@ def compare_command(
     """
     from recurra.cli.settings import flags_of
     from recurra.compare.settings import Comparison
-    from recurra.questions.settings import settings_of
+    from recurra.problem.settings import settings_of
 
     chosen = settings_of(Comparison, settings, flags_of(context, Comparison))
     more = {"modules": tuple(modules or ()), "fresh": fresh, "report": report}
@@ -114,11 +114,11 @@ def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = 
     """Compare, with progress on standard error and the leaderboard on standard output."""
     from rich.console import Console
 
-    from recurra.cli import show
-    from recurra.cli.guard import command_line
+    from recurra.cli import printing
+    from recurra.cli.error_handling import command_line
     from recurra.compare import Stopped, compare
 
-    aside = show.aside()
+    aside = printing.aside()
     try:
         board = compare({"source": data, **asking}, **own, console=aside)
     except Stopped as stopped:
@@ -126,7 +126,7 @@ def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = 
         aside.print(f"  {command_line().replace(' --fresh', '')}", soft_wrap=True, markup=False)
         raise typer.Exit(128 + int(stopped.signum)) from None
     if as_json:
-        show.as_json(board.to_json())
+        printing.as_json(board.to_json())
         return
     Console().print(board)
     for one in board.standings:
@@ -135,4 +135,4 @@ def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = 
     models = board.folder / "models"
     aside.print(f"The models are in {models}.", soft_wrap=True, markup=False)
     if board.report is not None:
-        aside.print(f"The report is {show.place(board.report)}; open it in a browser.", soft_wrap=True)
+        aside.print(f"The report is {printing.place(board.report)}; open it in a browser.", soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.guard import writing
+from recurra.cli.error_handling import writing
 from recurra.cli.options import OUTPUT, Data, Json, Model
 
 
@@ -24,7 +24,7 @@ def embed(
 
     For clustering, for search, or as features of another model.
     """
-    from recurra.cli import hidden, models, show, tables
+    from recurra.cli import embeddings, models, printing, tables
     from recurra.errors import UnknownNameError
 
     pools = {"final": "last", "mean": "mean", "max": "max"}
@@ -32,7 +32,7 @@ def embed(
         raise UnknownNameError("--pool", repr(pool), pools)
     tables.check_suffix(out, (".npz",))
     held = models.load(model)
-    names, found = hidden.vectors(held, data, pools[pool])
+    names, found = embeddings.vectors(held, data, pools[pool])
     if out is not None and out.suffix.lower() == ".npz":
         _npz(out, names, found)
     else:
@@ -40,7 +40,9 @@ def embed(
         columns = {key: names, **{f"h{k}": found[:, k].tolist() for k in range(found.shape[1])}}
         tables.put(columns, out, json)
     if out is not None:
-        show.aside().print(f"{len(names):,} vectors of {found.shape[1]} numbers in {show.place(out)}.", soft_wrap=True)
+        printing.aside().print(
+            f"{len(names):,} vectors of {found.shape[1]} numbers in {printing.place(out)}.", soft_wrap=True
+        )
 
 
 def _npz(path: Path, names: list[str], found) -> None:

@@ -20,13 +20,13 @@ def evaluate(
     The file should be one the model has not learned from. A forecast is judged on the last steps of the file, as many
     as were held out, and beside naive forecasts.
     """
-    from recurra.cli import models, show
-    from recurra.cli.judge import judged
+    from recurra.cli import models, printing
+    from recurra.cli.scores import judged
 
     held = models.load(model)
     found, count = judged(held, data, windows)
     if json:
         content = {"model": str(model), "data": data, "task": held.task, "metric": held.metric}
-        show.as_json(content | {"score": found.get(held.metric), "measures": found, "count": count})
+        printing.as_json(content | {"score": found.get(held.metric), "measures": found, "count": count})
         return
-    show.measures(found, held.metric, show.Console(highlight=False))
+    printing.measures(found, held.metric, printing.Console(highlight=False))

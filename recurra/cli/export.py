@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.guard import writing
+from recurra.cli.error_handling import writing
 from recurra.cli.options import Model
 
 
@@ -19,7 +19,7 @@ def export(
 
     The file is run in onnxruntime beside the model, at sizes the export never saw, and appears only if both agree.
     """
-    from recurra.cli import models, show
+    from recurra.cli import models, printing
     from recurra.errors import InputError
 
     held = models.load(model)
@@ -31,4 +31,4 @@ def export(
     with writing(path):
         held.estimator.export(path)
     size = path.stat().st_size
-    show.aside().print(f"{show.place(path)}, {size / 1e3:,.0f} kB, checked in onnxruntime.", soft_wrap=True)
+    printing.aside().print(f"{printing.place(path)}, {size / 1e3:,.0f} kB, checked in onnxruntime.", soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recurra.cli.guard import command_line
+from recurra.cli.error_handling import command_line
 from recurra.cli.options import (
     NETWORK,
     OUTPUT,
@@ -88,27 +88,27 @@ def fit(
     [dim]recurra fit sensors.csv --target label --cell gru[/]
     """
     from recurra.cli.settings import FitSettings, flags_of
-    from recurra.questions.settings import settings_of
+    from recurra.problem.settings import settings_of
 
     _fit(data, settings_of(FitSettings, settings, flags_of(context, FitSettings)), force, json)
 
 
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cell import find
-    from recurra.cli import models, show
+    from recurra.cli import models, printing
     from recurra.cli.devices import checked
-    from recurra.cli.watch import Watch
+    from recurra.cli.training_progress import Watch
     from recurra.errors import RecurraError
-    from recurra.questions import ask, keep
+    from recurra.problem import ask, keep
     from recurra.train.checkpoint import Checkpoints
-    from recurra.train.errors import Interrupted
-    from recurra.train.surroundings import surrounded
+    from recurra.train.fit_context import surrounded
+    from recurra.train.fit_errors import Interrupted
 
-    console = show.aside()
+    console = printing.aside()
     find(chosen.cell)
     checked(chosen.device or "auto")
     question = ask(source, **chosen.asking())
-    show.facts(question.facts, console)
+    printing.facts(question.facts, console)
     estimator: Any = question.estimator(chosen.cell, **chosen.fitting())
     folder = Path(chosen.out) if chosen.out else Path(f"{_stem(source)}-{chosen.cell}")
     run = _prepared(folder, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
@@ -132,13 +132,13 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     shutil.rmtree(run)
     count = models.weights(estimator)
     if as_json:
-        show.as_json(_summary(folder, question, chosen.cell, count, estimator, watch.seconds, measures))
+        printing.as_json(_summary(folder, question, chosen.cell, count, estimator, watch.seconds, measures))
         return
     epochs = len(estimator.history_)
     learned = f"{count:,} weights, {epochs} epoch{'s' if epochs > 1 else ''}, {watch.seconds:.1f} s"
     console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
-    show.measures(measures, question.metric, console)
-    console.print(f"\nThe model is in {show.place(folder)}. Next:", soft_wrap=True)
+    printing.measures(measures, question.metric, console)
+    console.print(f"\nThe model is in {printing.place(folder)}. Next:", soft_wrap=True)
     for line in _next(question, folder, source):
         console.print(f"  {line}", soft_wrap=True, markup=False)
 

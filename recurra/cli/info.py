@@ -15,10 +15,10 @@ EXTRAS = {"text": "tokenizers", "elmo": "h5py", "onnx": "onnxruntime", "tune": "
 
 def info(json: Json = False) -> None:
     """Versions, devices, compiler and cache: what to send with a question."""
-    from recurra.cli import show
+    from recurra.cli import printing
 
     found = about_this_machine()
-    show.as_json(found) if json else _print(found)
+    printing.as_json(found) if json else _print(found)
 
 
 def about_this_machine() -> dict[str, Any]:
@@ -26,7 +26,7 @@ def about_this_machine() -> dict[str, Any]:
     import torch
 
     import recurra
-    from recurra.engine.build import compiler, folder
+    from recurra.engine.cpu.compiler import find_compiler, folder
 
     cache = folder()
     sizes = _sizes(cache)
@@ -38,7 +38,7 @@ def about_this_machine() -> dict[str, Any]:
         "extras": {extra: _version(name) for extra, name in EXTRAS.items()},
         "cpu": {"name": _processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "gpus": [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
-        "compiler": _compiler(compiler()),
+        "compiler": _compiler(find_compiler()),
         "cache": {
             "folder": str(cache),
             "kernels": sum(path.suffix == ".so" for path in sizes),
@@ -83,7 +83,7 @@ def _compiler(path: str | None) -> str | None:
 def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from recurra.cli.show import facts
+    from recurra.cli.printing import facts
 
     def versions(packages: dict[str, str | None]) -> str:
         return ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.guard import writing
+from recurra.cli.error_handling import writing
 from recurra.cli.options import OUTPUT, Data, Model
 
 
@@ -22,8 +22,8 @@ def inspect(
     The page needs nothing from outside: it opens in any browser, without a network.
     """
     import recurra as rc
-    from recurra.cli import models, show
-    from recurra.cli.sight import in_sight
+    from recurra.cli import models, printing
+    from recurra.cli.network_input import in_sight
 
     held = models.load(model)
     network, seen = in_sight(held, data, sequences)
@@ -31,7 +31,7 @@ def inspect(
     cell = held.estimator.get_params()["cell"]
     settings = {name: value for name, value in held.estimator.get_params().items() if value is not None}
     title = f"{model.name}: {cell}, to {held.task}" if held.task != "language" else f"{model.name}: {cell}, a text"
-    console = show.aside()
+    console = printing.aside()
     with console.status("Looking…"), writing(path):
         rc.report(network, seen, path, title=title, history=held.estimator.history_, settings=settings)
-    console.print(f"The page is {show.place(path)}. Open it in a browser.", soft_wrap=True)
+    console.print(f"The page is {printing.place(path)}. Open it in a browser.", soft_wrap=True)

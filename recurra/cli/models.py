@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from recurra.estimators import storage
-from recurra.questions import TASKS, Found, ask, kept, read_again
-from recurra.questions.question import estimator_kind
+from recurra.problem import TASKS, Found, ask, kept, read_again
+from recurra.problem.problem import estimator_kind
 
 #: what an estimator that was saved alone is judged by
 USUAL = {

@@ -28,12 +28,12 @@ def predict(
     A class or a number for every sequence; the steps after the end of every series, with an interval; a tag for every
     word; the likeliest next characters of every line of a text.
     """
-    from recurra.cli import answers, models, show, tables
+    from recurra.cli import models, prediction_columns, printing, tables
 
     tables.check_suffix(out)
     held = models.load(model)
-    columns = answers.columns(held, data, proba=proba, horizon=horizon, interval=interval, future=future)
+    columns = prediction_columns.columns(held, data, proba=proba, horizon=horizon, interval=interval, future=future)
     tables.put(columns, out, json)
     if out is not None:
         count = len(next(iter(columns.values())))
-        show.aside().print(f"{count:,} rows in {show.place(out)}.", soft_wrap=True)
+        printing.aside().print(f"{count:,} rows in {printing.place(out)}.", soft_wrap=True)

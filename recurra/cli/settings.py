@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from pydantic import Field, PositiveInt
 
-from recurra.questions.settings import Asking, SettingsError
+from recurra.problem.settings import Asking, SettingsError
 
 
 class FitSettings(Asking):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from recurra.cli.guard import writing
-from recurra.cli.show import _plain, as_json
+from recurra.cli.error_handling import writing
+from recurra.cli.printing import _plain, as_json
 from recurra.errors import UnknownNameError
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".feather")

@@ -5,8 +5,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from recurra.compare.ledger import Row
 from recurra.compare.plan import Entrant
+from recurra.compare.run_folder import Row
 
 
 class Quiet:

@@ -6,14 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from recurra.compare.attend import Long, Tell, Watch, probe
 from recurra.compare.baselines import baseline
-from recurra.compare.ledger import Folder, Row, read_json, write_json
+from recurra.compare.fit_monitor import Long, Tell, Watch, probe
 from recurra.compare.plan import Entrant
+from recurra.compare.run_folder import Folder, Row, read_json, write_json
 from recurra.compare.sizes import Blank, equal_size, parameters
 from recurra.compare.worker import Duty
-from recurra.questions import Question, ask, keep
-from recurra.train.surroundings import surrounded
+from recurra.problem import Question, ask, keep
+from recurra.train.fit_context import surrounded
 
 
 class Fitting:

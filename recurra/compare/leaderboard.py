@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from recurra.compare.ledger import Row
+from recurra.compare.run_folder import Row
 
 #: metrics shown as a share of a hundred
 SHARES = ("accuracy", "f1")

@@ -8,13 +8,13 @@ import numpy as np
 
 from recurra.compare.fitting import network_of
 from recurra.compare.leaderboard import Leaderboard
-from recurra.compare.ledger import Folder, Row
 from recurra.compare.plan import Rules
+from recurra.compare.run_folder import Folder, Row
 from recurra.data.sequences import SequenceSet
 from recurra.inspect import report
 from recurra.inspect.subject import Sample
-from recurra.questions import Question
-from recurra.questions.question import estimator_kind
+from recurra.problem import Question
+from recurra.problem.problem import estimator_kind
 
 COMPARED = 4  # models whose gradients are drawn beside each other
 SEEN = 8  # sequences, or characters of text a hundredfold

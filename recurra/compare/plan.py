@@ -41,7 +41,7 @@ class Entrant:
 class Rules:
     """Everything a result depends on, besides the cell and the seed."""
 
-    ask: dict[str, Any]  # arguments of `recurra.questions.ask`
+    ask: dict[str, Any]  # arguments of `recurra.problem.ask`
     budget: Budget = "parameters"
     hidden_size: int = 32  # of the reference cell, or of every cell where time is what they share
     epochs: int | None = None  # None: as many as the estimator takes by itself

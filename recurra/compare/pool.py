@@ -8,8 +8,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from recurra.compare.errors import WorkerError
 from recurra.compare.plan import Entrant
+from recurra.compare.run_errors import WorkerError
 from recurra.compare.worker import GRACE, Duty, work
 
 

@@ -17,16 +17,16 @@ from rich.text import Text
 from recurra.cell import positive_int
 from recurra.compare.baselines import baselines_of
 from recurra.compare.display import Quiet, display
-from recurra.compare.errors import KeyboardStopped, Stopped
 from recurra.compare.leaderboard import Leaderboard
-from recurra.compare.ledger import Folder, Ledger, Row, write_json
 from recurra.compare.plan import DOZEN, REFERENCE, Budget, Entrant, Rules, chosen_cells, default_folder, entrants
 from recurra.compare.pool import Pool
-from recurra.compare.shared import SharedLedger, import_optuna, open_storage
+from recurra.compare.run_errors import KeyboardStopped, Stopped
+from recurra.compare.run_folder import Folder, Ledger, Row, write_json
+from recurra.compare.shared_run import SharedLedger, import_optuna, open_storage
 from recurra.compare.sizes import Blank
 from recurra.compare.worker import Duty
 from recurra.errors import InputError
-from recurra.questions import Question, ask
+from recurra.problem import Question, ask
 from recurra.train.interrupt import Interrupt
 
 LOOK = 0.5  # seconds until the next look for signals and for what other machines did
@@ -57,7 +57,7 @@ def compare(
 
     The processes import the script that calls this, so there it stands below `if __name__ == "__main__":`.
 
-    ask_arguments  a file, or the arguments of `recurra.questions.ask` as a dict with `source`.
+    ask_arguments  a file, or the arguments of `recurra.problem.ask` as a dict with `source`.
     cells          names, families ("gru-family") or "all"; a sequence, or a text with commas.
     budget         "parameters": every cell gets the units at which it has as many parameters as an LSTM of
                    `hidden_size`; "time": every cell trains for `seconds`.

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from recurra.questions.settings import Asking
+from recurra.problem.settings import Asking
 
 
 class Comparison(Asking):

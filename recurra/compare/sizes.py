@@ -10,7 +10,7 @@ from recurra.compare.plan import REFERENCE, Rules
 from recurra.errors import InputError, UnknownNameError
 from recurra.models.tagging import Tagger
 from recurra.train import randomness
-from recurra.train.sources import OPTIMIZERS
+from recurra.train.fit_arguments import OPTIMIZERS
 
 WIDEST = 1 << 14
 NEAR = 4  # units to either side of the best size, where a cell does not take every number

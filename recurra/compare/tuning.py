@@ -7,18 +7,18 @@ tried before and on nothing else, so a search that was interrupted goes on as if
 from dataclasses import replace
 from typing import Any
 
-from recurra.compare.attend import Tell, Watch
-from recurra.compare.ledger import Folder, Row, read_json, write_json
+from recurra.compare.fit_monitor import Tell, Watch
 from recurra.compare.plan import Entrant
-from recurra.compare.shared import import_optuna
+from recurra.compare.run_folder import Folder, Row, read_json, write_json
+from recurra.compare.shared_run import import_optuna
 from recurra.compare.sizes import Blank, equal_size
 from recurra.compare.worker import Duty
 from recurra.errors import InputError
-from recurra.questions import Question
-from recurra.questions.held_out import draw
-from recurra.questions.series import starts_of
-from recurra.train.errors import NonFiniteError
-from recurra.train.surroundings import surrounded
+from recurra.problem import Question
+from recurra.problem.holdout import draw
+from recurra.problem.series import starts_of
+from recurra.train.fit_context import surrounded
+from recurra.train.fit_errors import NonFiniteError
 
 HELD, HELD_TEXT = 0.25, 0.1
 

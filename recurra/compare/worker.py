@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from recurra.compare.ledger import Folder, Row
 from recurra.compare.plan import Entrant, Rules
+from recurra.compare.run_folder import Folder, Row
 
 GRACE = 30.0  # seconds in which an orphan may save what it has
 

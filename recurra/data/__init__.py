@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from recurra.data import tasks
 from recurra.data.batching import Batches, BatchSource, Streams, collate
-from recurra.data.errors import DataError
+from recurra.data.data_errors import DataError
 from recurra.data.japanese_vowels import japanese_vowels
 from recurra.data.sequences import Batch, Example, SequenceSet
 

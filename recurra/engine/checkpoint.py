@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..cell import Cell
+from .dispatch import scan
 from .reference import Scanned, Sequences
-from .scan import scan
 
 
 def scan_in_pieces(cell: Cell, given: Sequences) -> Scanned:

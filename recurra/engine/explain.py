@@ -6,14 +6,14 @@ from typing import Any
 from torch import Tensor
 
 from ..cell import Cell
-from . import compiled
-from .cpu import Compiled
+from . import torch_op
+from .cpu.executor import Compiled
+from .cpu.kernel import Kernel
+from .dispatch import Choice, Sequences, choose
 from .gpu.describe import described
-from .gpu.run import OnGpu
-from .kernel import Kernel
-from .nodes import Node
-from .plan import Buffer
-from .scan import Choice, Sequences, choose
+from .gpu.runner import OnGpu
+from .ir.nodes import Node
+from .plan.planner import Buffer
 
 
 def explain(layer: Any, x: Tensor, source: bool = False) -> str:
@@ -38,11 +38,11 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     masks = cell.draw_masks(steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
-    made = compiled.PLANS[choice.key] if choice.key else None
+    made = torch_op.PLANS[choice.key] if choice.key else None
     if isinstance(made, OnGpu):
         lines += described(made, batch, x.device, source)
     elif choice.key:
-        lines += _planned(compiled.PLANS[choice.key], choice, source)
+        lines += _planned(torch_op.PLANS[choice.key], choice, source)
     return "\n".join(lines)
 
 

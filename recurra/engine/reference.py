@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..cell import TIME, Cell, State
 from .trace import bound, with_output
-from .traced import Graph, traced_step
+from .traced_step import Graph, traced_step
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from ..cell import Cell
-from . import compiled
-from .again import Copy, Loop, addresses
-from .cpu import Compiled
-from .kernel import Kernel, threads_here
-from .known import known
-from .layout import dense
-from .modes import unseen
-from .scan import Sequences, _setting, choose, must_be_seen
-from .ways import forward_way
+from . import torch_op
+from .cell_cache import known
+from .cpu.call_template import Copy, Loop, addresses
+from .cpu.executor import Compiled
+from .cpu.kernel import Kernel, threads_here
+from .cpu.launch_plan import forward_way
+from .cpu.layout import dense
+from .dispatch import Sequences, _setting, choose, must_be_seen
+from .torch_modes import unseen
 
 
 def step(cell: Cell, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]] | None:
@@ -49,7 +49,7 @@ def prepare(cell: Cell, x: Tensor) -> "Stream | None":
     if not x.is_cpu or x.shape[1:] != (cell.input_size,) or cell.masks or any(s.delays for s in cell.carried):
         return None
     choice = choose(cell, Sequences(x[None], cell.initial_state(x.shape[0], x), {}))
-    made = compiled.PLANS.get(choice.key)
+    made = torch_op.PLANS.get(choice.key)
     if choice.backend != "compiled" or not isinstance(made, Compiled) or made.dtype != x.dtype:
         return None
     if "x" not in made.forward_kernel.tables.buffers:  # a cell that does not look at its input

@@ -23,7 +23,7 @@ from torch import Tensor, fx
 
 from ..cell import TIME, Cell
 from ..errors import TraceError
-from .known import known
+from .cell_cache import known
 from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
 from .record import record
 

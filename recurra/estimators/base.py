@@ -19,8 +19,8 @@ from recurra.data.batching import Batches, collate
 from recurra.data.sequences import SequenceSet, Task
 from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.estimators import inputs, storage
-from recurra.estimators.exporting import Standalone, write
 from recurra.estimators.network import POOLS, SequenceNetwork
+from recurra.estimators.onnx_file import Standalone, write
 from recurra.estimators.scaling import Scaling
 from recurra.train import randomness
 from recurra.train.fit import fit as train

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recurra.estimators.exporting import tensor, write
+from recurra.estimators.onnx_file import tensor, write
 from recurra.estimators.windows import LEAST
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from recurra.cell import Cell, positive_int
 from recurra.data.batching import Batches
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError, ShapeError
-from recurra.estimators import forecast_files
+from recurra.estimators import forecast_storage
 from recurra.estimators.backtest import Backtest, compare, ends, symmetric
 from recurra.estimators.base import whole
 from recurra.estimators.calibration import at_levels, corrected, corrections
@@ -319,7 +319,7 @@ class Forecaster(BaseEstimator):
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors`: weights, scalings, and the end of every series."""
         check_is_fitted(self, "network_")
-        forecast_files.save(self, folder)
+        forecast_storage.save(self, folder)
 
     def export(self, path: str | Path) -> Path:
         """Write one ONNX file: `past` (T, B) as the data is, `lengths` (B,) → quantiles (B, horizon, Q).
@@ -336,7 +336,7 @@ class Forecaster(BaseEstimator):
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The forecaster that `save` wrote, ready to go on. A cell of one's own must be registered by then."""
-        return forecast_files.load(cls, folder)
+        return forecast_storage.load(cls, folder)
 
 
 def _set(inputs: list[np.ndarray], wanted: np.ndarray) -> SequenceSet:

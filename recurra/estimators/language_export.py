@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from recurra.errors import OptionError
-from recurra.estimators.exporting import write
+from recurra.estimators.onnx_file import write
 from recurra.models.language import LanguageModel
 
 

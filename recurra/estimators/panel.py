@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from recurra.data.readers.cadence import CALENDARS, DAY, Cadence
+from recurra.data.readers.frequency import CALENDARS, DAY, Cadence
 from recurra.errors import InputError, ShapeError
 from recurra.estimators import inputs
 
@@ -104,7 +104,7 @@ def _unit(data: Any) -> str:
     import pyarrow as pa
 
     from recurra.data.readers.layout import TIME_NAMES
-    from recurra.data.readers.survey import is_dated
+    from recurra.data.readers.table_scan import is_dated
 
     schema = data.schema if isinstance(data, pa.Table) else pa.table(data).schema
     kinds = {name.lower(): schema.field(name).type for name in schema.names}

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from recurra.engine.reference import valid_steps
 from recurra.errors import OptionError
-from recurra.estimators.exporting import put
+from recurra.estimators.onnx_file import put
 from recurra.interop.onnx.check import SIZES, Session, difference
-from recurra.interop.onnx.errors import ExportError
+from recurra.interop.onnx.export_errors import ExportError
 from recurra.interop.onnx.graph import Graph
 from recurra.interop.onnx.module import module_model
 from recurra.models.tagging import Tagger

@@ -11,7 +11,7 @@ from .gates import GateActivity, gate_activity
 from .gradients import GradientFlow, gradient_flow
 from .health import Finding, Health, Monitor, health
 from .jacobians import JacobianSpectrum, jacobian_spectrum
-from .memory import MemoryCurve, memory_curve
+from .memory_curve import MemoryCurve, memory_curve
 from .report import report
 from .spectra import WeightSpectrum, weight_spectrum
 

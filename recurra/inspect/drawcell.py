@@ -4,7 +4,7 @@ import re
 
 from ..cell import Cell
 from .cellgraph import Part, parts_of
-from .layered import Way, place
+from .graph_layout import Way, place
 from .svg import Canvas, text_width
 
 ROW, GAP = 52.0, 44.0

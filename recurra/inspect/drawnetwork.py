@@ -7,7 +7,7 @@ from torch import nn
 from ..cell import TIME, Cell
 from ..engine.latex import symbol
 from ..layers import Recurrent
-from .listen import two_ways
+from .step_recorder import two_ways
 from .svg import Canvas
 
 WIDE, HIGH, STEP, RISE = 100.0, 46.0, 160.0, 92.0

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..errors import InputError, UnknownNameError
 from . import figures
-from .listen import Heard
 from .result import Result, table
+from .step_recorder import Heard
 from .subject import Sample, Subject
 
 if TYPE_CHECKING:

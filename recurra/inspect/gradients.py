@@ -20,8 +20,8 @@ from ..errors import InputError, ShapeError
 from ..ragged import reverse
 from . import figures
 from .bound import bound_curve, step_bound
-from .listen import Heard
 from .result import Result, table
+from .step_recorder import Heard
 from .subject import Sample, Subject
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from torch import Tensor
 from ..engine.trace import trace
 from . import figures
 from .gradients import gradient_flow
-from .listen import Heard
 from .result import Result
+from .step_recorder import Heard
 from .subject import Sample, Subject
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from ..cell import Cell
 from ..dynamics.system import DynamicalSystem
 from ..engine.reference import advance
 from ..engine.trace import bound
-from ..engine.traced import Graph, traced_step
+from ..engine.traced_step import Graph, traced_step
 from ..errors import InputError
 from . import figures
-from .listen import Heard
 from .result import Result, table
+from .step_recorder import Heard
 from .subject import Subject
 
 if TYPE_CHECKING:

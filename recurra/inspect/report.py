@@ -11,18 +11,18 @@ from torch import nn
 
 from ..cell import Cell
 from ..errors import InputError
-from . import figures, standings
+from . import figures, leaderboard_figure
 from .diagram import diagram
 from .exponents import lyapunov
 from .gates import gate_activity
 from .gradients import GradientFlow, gradient_flow
 from .health import Health, Monitor, health
 from .jacobians import jacobian_spectrum
-from .listen import cells_of
 from .mathml import cell_mathml
-from .memory import memory_curve
+from .memory_curve import memory_curve
 from .page import Block, Section, drawing, listing, mathematics, picture, write_page
 from .spectra import weight_spectrum
+from .step_recorder import cells_of
 from .subject import Sample, module_of, sample
 
 History = Sequence[Mapping[str, Any]]
@@ -58,7 +58,7 @@ def report(
     found = _Report(first, data, models, before)
     history = history if history is not None else _history_of(first)
     sections = [
-        standings.leaderboard(leaderboard),
+        leaderboard_figure.leaderboard(leaderboard),
         found.overview(),
         _training(_histories(history), monitor),
         found.gradients(),

@@ -15,8 +15,8 @@ from torch import Tensor
 from ..cell import Affine, Cell
 from . import figures
 from .jacobians import plane, system_of
-from .listen import cells_of
 from .result import Result, table
+from .step_recorder import cells_of
 from .subject import module_of
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from torch.nn.utils.rnn import pad_sequence
 from ..cell import Cell
 from ..data.batching import BatchSource, collate
 from ..data.sequences import Batch, SequenceSet
-from ..engine.scan import Sequences, scan
+from ..engine.dispatch import Sequences, scan
 from ..errors import InputError, ShapeError
 from ..interop.torch import accelerate
 from ..layers import Recurrent
-from .listen import Listener
+from .step_recorder import Listener
 
 
 @dataclass(frozen=True)

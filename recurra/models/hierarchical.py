@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..cell import Cell, find, positive_int
-from ..engine.scan import Sequences, scan
+from ..engine.dispatch import Sequences, scan
 from ..errors import InputError, OptionError, UnknownNameError
 from ..ragged import check_lengths
 from .common import time_major

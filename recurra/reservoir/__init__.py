@@ -1,9 +1,9 @@
 """Echo state networks: a fixed random recurrent network, and a readout that is all there is to learn."""
 
-from .errors import EchoStateWarning, SeriesWarning
 from .matrices import Weights, draw, spectral_radius
 from .network import EchoStateNetwork
 from .readout import RecursiveLeastSquares, Ridge
+from .reservoir_warnings import EchoStateWarning, SeriesWarning
 
 __all__ = [
     "EchoStateNetwork",

@@ -10,7 +10,7 @@ import functools
 import numpy as np
 from scipy import sparse
 
-from ..engine.build import BuildError, compiler, load
+from ..engine.cpu.compiler import BuildError, find_compiler, load
 
 MOSTLY_FULL = 0.5  # share of entries above which a plain matrix product is quicker
 
@@ -140,7 +140,7 @@ def _plain(W: np.ndarray | sparse.csr_array, leak: np.ndarray, h: np.ndarray, dr
 
 @functools.cache
 def _compiled() -> ctypes._CFuncPtr | None:  # pyrefly: ignore
-    if compiler() is None:
+    if find_compiler() is None:
         return None
     try:
         function = load(SOURCE).reservoir

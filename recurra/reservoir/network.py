@@ -14,9 +14,9 @@ from ..cell import Cell
 from ..dynamics.echo import judge
 from ..errors import InputError, OptionError, ShapeError
 from . import options
-from .errors import EchoStateWarning
 from .matrices import Weights
 from .member import Member
+from .reservoir_warnings import EchoStateWarning
 from .series import as_array, check_length, check_targets, delayed, is_one, series, warn_constant_inputs
 
 WATCHED = 600  # steps of the input on which the echo property is tested

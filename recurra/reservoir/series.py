@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from ..errors import InputError, ShapeError
-from .errors import SeriesWarning
+from .reservoir_warnings import SeriesWarning
 
 
 def is_one(X: Any) -> bool:

@@ -6,7 +6,11 @@ from recurra.train.checkpoint import Checkpoints, load_weights
 from recurra.train.cost import CostError
 from recurra.train.dekf import DEKF
 from recurra.train.errata import Errata, Erratum, errata
-from recurra.train.errors import (
+from recurra.train.evaluate import evaluate
+from recurra.train.evolino import Evolino, EvolinoCell
+from recurra.train.evolve_cells import Evolution, Language, Trial, evolve_cells
+from recurra.train.fit import fit
+from recurra.train.fit_errors import (
     CheckpointError,
     CheckpointWarning,
     Interrupted,
@@ -17,19 +21,15 @@ from recurra.train.errors import (
     OutOfMemoryError,
     RankError,
 )
-from recurra.train.evaluate import evaluate
-from recurra.train.evolino import Evolino, EvolinoCell
-from recurra.train.evolve_cells import Evolution, Language, Trial, evolve_cells
-from recurra.train.fit import fit
 from recurra.train.genome import Genome, lstm_genome, rnn_genome
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
 from recurra.train.original_lstm_rule import OriginalLSTMRule
 from recurra.train.progress import learn, watched
-from recurra.train.report import Bar, JsonLines
 from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
+from recurra.train.run_log import Bar, JsonLines
 from recurra.train.schedule import constant, cosine, exponential, linear
 
 __all__ = [

@@ -22,8 +22,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from recurra.errors import InputError
-from recurra.train.errors import CheckpointError, CheckpointWarning, MismatchError
-from recurra.train.processes import Processes
+from recurra.train.distributed import Processes
+from recurra.train.fit_errors import CheckpointError, CheckpointWarning, MismatchError
 from recurra.train.tensorfile import load_tensors, load_tree, read_json, save_tensors, save_tree, sync, write_json
 
 FORMAT = 1

@@ -20,8 +20,8 @@ from recurra.cell import positive_int
 from recurra.errors import InputError
 from recurra.train.cost import check_cost
 from recurra.train.learner import Learner, Wanted, positive, wanted
-from recurra.train.machine import Machine
 from recurra.train.sensitivity import Sensitivity, exact, snap1
+from recurra.train.step_function import Machine
 
 
 class DEKF(Learner):

@@ -10,14 +10,14 @@ from torch import nn
 
 from recurra.data.batching import BatchSource
 from recurra.data.sequences import Batch, SequenceSet
-from recurra.train.errors import NonFiniteError
-from recurra.train.health import culprit
-from recurra.train.memory import MicroBatches, joined
+from recurra.train.distributed import Processes
+from recurra.train.finite_checks import culprit
+from recurra.train.fit_arguments import source_of
+from recurra.train.fit_errors import NonFiniteError
+from recurra.train.micro_batches import MicroBatches, joined
 from recurra.train.objective import Loss, Objective, objective, with_next
 from recurra.train.precision import Precision, choose_device
-from recurra.train.processes import Processes
 from recurra.train.randomness import undisturbed
-from recurra.train.sources import source_of
 
 
 def evaluate(

@@ -19,8 +19,8 @@ from recurra.engine.trace import trace
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.readout import Readout
 from recurra.train.learner import Learner, Predictor, positive
-from recurra.train.machine import Machine
 from recurra.train.searches import CMA, Search, SubPopulations
+from recurra.train.step_function import Machine
 
 
 class EvolinoCell(Cell):

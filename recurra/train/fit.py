@@ -11,16 +11,16 @@ from recurra.data.batching import BatchSource
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError, OptionError
 from recurra.train.checkpoint import Checkpoints
+from recurra.train.distributed import Processes
+from recurra.train.fit_arguments import OptimizerLike, optimizer_of, source_of
+from recurra.train.fit_context import surroundings
 from recurra.train.interrupt import Interrupt
 from recurra.train.loop import Loop
 from recurra.train.objective import Loss, Objective, objective
 from recurra.train.precision import Precision, choose_device
-from recurra.train.processes import Processes
-from recurra.train.report import Bar, JsonLines, watched
 from recurra.train.run import Callback, FitResult, Progress, Run
+from recurra.train.run_log import Bar, JsonLines, watched
 from recurra.train.schedule import Schedule, pace
-from recurra.train.sources import OptimizerLike, optimizer_of, source_of
-from recurra.train.surroundings import surroundings
 
 
 def fit(

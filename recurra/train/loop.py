@@ -23,7 +23,10 @@ from recurra.data.sequences import Batch
 from recurra.errors import InputError
 from recurra.train import checkpoint, randomness
 from recurra.train.checkpoint import Checkpoints, Snapshot
-from recurra.train.errors import (
+from recurra.train.distributed import Processes
+from recurra.train.evaluate import means
+from recurra.train.finite_checks import bad_gradient, culprit, finite
+from recurra.train.fit_errors import (
     CheckpointError,
     CheckpointWarning,
     Interrupted,
@@ -32,13 +35,10 @@ from recurra.train.errors import (
     NonFiniteError,
     RankError,
 )
-from recurra.train.evaluate import means
-from recurra.train.health import bad_gradient, culprit, finite
 from recurra.train.interrupt import Interrupt
-from recurra.train.memory import MicroBatches, joined
+from recurra.train.micro_batches import MicroBatches, joined
 from recurra.train.objective import Objective, with_next
 from recurra.train.precision import Precision
-from recurra.train.processes import Processes
 from recurra.train.run import Callback, Event, FitResult, Progress, Run, restore_states, states_of
 from recurra.train.schedule import Pace
 from recurra.train.tensorfile import detached

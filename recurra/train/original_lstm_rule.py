@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from recurra.cell import Cell
 from recurra.cells.greff import LSTMNFG
 from recurra.cells.lstm import LSTM, OriginalLSTM, VanillaLSTM
-from recurra.engine.scan import Sequences, scan
+from recurra.engine.dispatch import Sequences, scan
 from recurra.errors import InputError
 from recurra.train.learner import Learner, Optimizer, Wanted, positive, resolve_optimizer, wanted
-from recurra.train.machine import Machine
 from recurra.train.objective import Loss
+from recurra.train.step_function import Machine
 
 SERVED = (LSTM, VanillaLSTM, OriginalLSTM, LSTMNFG)
 

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from recurra.errors import InputError
 from recurra.train.learner import Learner, Optimizer, Wanted, positive, resolve_optimizer, wanted
-from recurra.train.machine import Machine
 from recurra.train.objective import Loss
 from recurra.train.sensitivity import Sensitivity, exact, snap1
+from recurra.train.step_function import Machine
 
 
 class RTRL(Learner):

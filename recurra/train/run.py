@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from recurra.train.errors import CheckpointError
+from recurra.train.fit_errors import CheckpointError
 from recurra.train.tensorfile import decode, encode
 
 Event = Literal["start", "step", "epoch", "save failed", "end"]

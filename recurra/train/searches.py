@@ -10,7 +10,7 @@ from torch import Tensor
 from recurra.cell import positive_int
 from recurra.errors import OptionError
 from recurra.train.learner import positive
-from recurra.train.machine import Machine
+from recurra.train.step_function import Machine
 
 
 class Search(Protocol):

@@ -18,7 +18,7 @@ from recurra.cell import TIME, Cell
 from recurra.engine.operations import MEANING
 from recurra.engine.trace import Step, trace
 from recurra.train.cost import check_cost
-from recurra.train.machine import Machine
+from recurra.train.step_function import Machine
 
 aten = torch.ops.aten
 

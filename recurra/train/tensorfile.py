@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from recurra.errors import InputError
-from recurra.train.errors import CheckpointError, MismatchError
+from recurra.train.fit_errors import CheckpointError, MismatchError
 
 STRUCTURE = "structure"
 MARKS = {"tensor", "dict", "tuple", "float"}  # a JSON object with one of these as its only key is not a plain dict

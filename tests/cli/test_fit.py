@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from questions import files
+from problem import files
 
 import recurra as rc
 

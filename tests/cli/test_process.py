@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from questions import files
+from problem import files
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from questions import files
+from problem import files
 
 import recurra as rc
-from recurra.questions import read_again
+from recurra.problem import read_again
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -10,8 +10,8 @@ import recurra as rc
 from recurra.compare.baselines import BASELINES, baseline, baselines_of
 from recurra.compare.baselines.sequences import summaries
 from recurra.errors import UnknownNameError
-from recurra.questions import ask
-from recurra.questions.question import TASKS
+from recurra.problem import ask
+from recurra.problem.problem import TASKS
 
 
 def judged(question, name: str, seed: int = 0) -> float:

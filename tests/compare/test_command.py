@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from recurra.cli import app
 from recurra.compare.settings import Comparison
 from recurra.errors import InputError, UnknownNameError
-from recurra.questions.settings import settings_of
+from recurra.problem.settings import settings_of
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ["--cells", "rnn", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--hidden-size", "4", "--no-report"]

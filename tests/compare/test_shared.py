@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from recurra.compare.ledger import Folder
 from recurra.compare.plan import Entrant
-from recurra.compare.shared import SILENT, SharedLedger, open_storage
+from recurra.compare.run_folder import Folder
+from recurra.compare.shared_run import SILENT, SharedLedger, open_storage
 from recurra.errors import InputError
 
 WANTED = [Entrant(name, seed) for seed in range(2) for name in ("lstm", "gru")]

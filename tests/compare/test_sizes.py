@@ -7,7 +7,7 @@ from compare.data import tagged, turns, waves
 from recurra.compare.plan import Rules, chosen_cells
 from recurra.compare.sizes import Blank, equal_size, matching_size, parameters
 from recurra.errors import InputError
-from recurra.questions import ask
+from recurra.problem import ask
 
 CLOSE = 0.03
 

@@ -14,7 +14,7 @@ from recurra.compare.sizes import Blank
 from recurra.compare.tuning import _settings, _space, _study, search, validated
 from recurra.compare.worker import Duty
 from recurra.errors import InputError, OptionError
-from recurra.questions import ask
+from recurra.problem import ask
 
 
 def duty(file: object, folder: Path, **rules) -> Duty:

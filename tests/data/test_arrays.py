@@ -13,7 +13,14 @@ import torch
 from scipy.io import savemat
 
 from recurra.data import Streams, read, read_hdf5, read_idx, read_mat, read_npy, read_npz
-from recurra.data.errors import DataError, EmptyFileError, FormatError, MissingValueError, SizeError, UnseenLabelError
+from recurra.data.data_errors import (
+    DataError,
+    EmptyFileError,
+    FormatError,
+    MissingValueError,
+    SizeError,
+    UnseenLabelError,
+)
 from recurra.errors import UnknownNameError
 
 

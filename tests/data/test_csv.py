@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from recurra.data import read, read_csv
-from recurra.data.errors import (
+from recurra.data.data_errors import (
     DataError,
     EmptyFileError,
     EncodingError,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from recurra.data import DataError, SequenceSet
-from recurra.data.errors import MissingColumnError
+from recurra.data.data_errors import MissingColumnError
 from recurra.data.stores import Flat, offsets, window
 from recurra.errors import InputError, LengthsError, ShapeError, UnknownNameError
 

@@ -5,7 +5,7 @@ import torch
 
 from recurra.data import Batches, japanese_vowels, read, read_conll, read_mat, read_text, read_wav, tasks
 from recurra.data.batching import collate, generator
-from recurra.data.errors import EncodingError, FormatError, UnseenLabelError
+from recurra.data.data_errors import EncodingError, FormatError, UnseenLabelError
 from recurra.data.sequences import IGNORE
 
 pytestmark = pytest.mark.shared_data

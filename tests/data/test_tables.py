@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from recurra.data import Batches, Streams, from_table, read, read_arrow, read_jsonl, read_parquet
-from recurra.data.errors import (
+from recurra.data.data_errors import (
     EmptyFileError,
     EncodingError,
     FormatError,

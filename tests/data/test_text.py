@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from recurra.data import format_of, read, read_conll, read_conllu, read_dat, read_text, read_ts
-from recurra.data.errors import (
+from recurra.data.data_errors import (
     DataError,
     EmptyFileError,
     EncodingError,

@@ -11,7 +11,7 @@ from scipy.io import wavfile
 from scipy.signal import stft
 
 from recurra.data import LogMel, read, read_wav
-from recurra.data.errors import DataError, EmptyFileError, FormatError, SizeError
+from recurra.data.data_errors import DataError, EmptyFileError, FormatError, SizeError
 from recurra.data.readers.wav import Sound
 from recurra.errors import InputError
 

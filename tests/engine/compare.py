@@ -7,7 +7,7 @@ from torch import Tensor
 
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
-from recurra.engine.scan import Scanned, Sequences, choose, scan
+from recurra.engine.dispatch import Scanned, Sequences, choose, scan
 
 
 @dataclass(frozen=True)

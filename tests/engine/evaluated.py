@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recurra.cell import TIME, Cell
-from recurra.engine.gradients import Assembly
-from recurra.engine.nodes import TABLE, Load, Node
-from recurra.engine.over_time import runs
-from recurra.engine.plan import Plan, Program, plan
-from recurra.engine.program import D_OUTPUT, D_X
+from recurra.engine.cpu.weight_grads import runs
+from recurra.engine.ir.nodes import TABLE, Load, Node
+from recurra.engine.plan.epilogue import Assembly
+from recurra.engine.plan.planner import Plan, Program, plan
+from recurra.engine.plan.program import D_OUTPUT, D_X
+from recurra.engine.plan.schedule import _Scheduler
 from recurra.engine.reference import Sequences
-from recurra.engine.schedule import _Scheduler
-from recurra.engine.traced import _trace_apart
+from recurra.engine.traced_step import _trace_apart
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.cell import TIME
-from recurra.engine import build
-from recurra.engine.scan import EngineWarning
+from recurra.engine.cpu import compiler
+from recurra.engine.dispatch import EngineWarning
 from recurra.errors import OptionError
 
 Named = dict[str, Tensor]
@@ -316,15 +316,15 @@ def _streamed(layer: rc.Recurrent, case: Case, asked: Given) -> Named:
 
 @contextmanager
 def _circumstances(case: Case) -> Iterator[None]:
-    before, compiler = torch.get_num_threads(), build.compiler
+    before, found = torch.get_num_threads(), compiler.find_compiler
     torch.set_num_threads(case.threads)
     if case.replayed:
-        build.compiler = _no_compiler  # pyrefly: ignore
+        compiler.find_compiler = _no_compiler  # pyrefly: ignore
     try:
         yield
     finally:
         torch.set_num_threads(before)
-        build.compiler = compiler
+        compiler.find_compiler = found
 
 
 def _no_compiler() -> None:

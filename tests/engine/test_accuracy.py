@@ -11,8 +11,8 @@ from engine.compare import pulled, results, sequences
 import recurra as rc
 from recurra.cell import registry
 from recurra.engine import reference
+from recurra.engine.dispatch import choose, scan
 from recurra.engine.reference import Sequences
-from recurra.engine.scan import choose, scan
 
 SOME = ["lstm", "gru", "rnn", "leaky_rnn", "mgu", "projection_lstm", "scrn", "delay_rnn", "lem"]
 

@@ -7,9 +7,9 @@ from engine.strange_cells import STRANGE, Delays, Pieces, RowNormalised, TiedAnd
 
 import recurra as rc
 from recurra.cell import Cell, registry
-from recurra.engine import compiled
-from recurra.engine.layout import Layout, dense
-from recurra.engine.scan import choose, scan
+from recurra.engine import torch_op
+from recurra.engine.cpu.layout import Layout, dense
+from recurra.engine.dispatch import choose, scan
 
 ON_THE_REFERENCE = {"unitary_rnn"}  # complex numbers
 EXACT = 1e-12
@@ -70,7 +70,7 @@ def test_weights_that_outgrow_the_cache(name: str, ragged: bool, batch: int, thr
     torch.set_num_threads(threads)
     try:
         given = sequences(cell, 4, batch, torch.float64, lengths=lengths)
-        found, made = compare(cell, given), compiled.PLANS[choose(cell, given).key]
+        found, made = compare(cell, given), torch_op.PLANS[choose(cell, given).key]
         kernels = [made.forward_kernel, made.backward_kernel]
         assert all(kernel.far(kernel.split(dense(4, batch), batch)) for kernel in kernels)
     finally:
@@ -111,7 +111,7 @@ def test_who_does_what_changes_no_bit(
     cell_class: type[Cell], batch: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Threads help each other out, more of them than there are processors; what they add up does not depend on it."""
-    monkeypatch.setattr("recurra.engine.kernel.WORTH_HELP", 1)
+    monkeypatch.setattr("recurra.engine.cpu.kernel.WORTH_HELP", 1)
     cell = cell_class(40, 140)
     lengths = torch.randint(1, 150, (batch,))
     given = sequences(cell, 150, batch, torch.float32, lengths=lengths)
@@ -163,6 +163,6 @@ def test_nan_and_infinity_pass_through(name: str, bad: float):
     with torch.no_grad():
         given.x[1, 1, 0] = bad
     with torch.no_grad():
-        expected, found = rc.engine.reference.scan(cell, given), rc.engine.scan.scan(cell, given)
+        expected, found = rc.engine.reference.scan(cell, given), rc.engine.dispatch.scan(cell, given)
     for one, other in ((found.y, expected.y), *zip(found.state, expected.state, strict=True)):
         torch.testing.assert_close(one, other, equal_nan=True, rtol=1e-5, atol=1e-6)

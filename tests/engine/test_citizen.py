@@ -17,8 +17,8 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 import recurra as rc
-from recurra.engine import compiled
-from recurra.engine.scan import choose, set_backend
+from recurra.engine import torch_op
+from recurra.engine.dispatch import choose, set_backend
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_opcheck(layer: rc.Recurrent, lengths: tuple[int, ...] | None):
     cell = layer.sheets[0]
     given = sequences(cell, 5, 2, torch.float64)
     key = choose(cell, given).key
-    weights = [w.detach().requires_grad_() for w in compiled.PLANS[key].prologue(cell.weights())]
+    weights = [w.detach().requires_grad_() for w in torch_op.PLANS[key].prologue(cell.weights())]
     ends = None if lengths is None else torch.tensor(lengths)
     torch.library.opcheck(torch.ops.recurra.scan.default, (key, given.x, list(given.state), [], weights, ends))
 

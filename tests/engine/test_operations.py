@@ -10,8 +10,8 @@ from engine.compare import compare, sequences
 from torch import Tensor, sigmoid, tanh
 
 from recurra.cell import Cell
+from recurra.engine.dispatch import choose, set_backend
 from recurra.engine.explain import explain
-from recurra.engine.scan import choose, set_backend
 
 OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "softmax": lambda a, b, h, g: torch.softmax(3 * a, -1) + 0.3 * tanh(b),
@@ -225,7 +225,7 @@ def test_a_product_with_a_mask(each: str):
 
 
 def test_a_maximum_over_units_that_threads_share(monkeypatch: pytest.MonkeyPatch):
-    from recurra.engine import kernel
+    from recurra.engine.cpu import kernel
 
     monkeypatch.setattr(kernel, "WORTH_THREADS", 0)
     threads = torch.get_num_threads()
@@ -251,7 +251,7 @@ def test_nan_and_infinity_pass_through_a_maximum():
 
 
 def compare_values(cell: Cell, given) -> Tensor:
-    from recurra.engine.scan import scan
+    from recurra.engine.dispatch import scan
 
     with set_backend("compiled"), torch.no_grad():
         return scan(cell, given).y

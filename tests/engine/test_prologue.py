@@ -6,7 +6,7 @@ from engine.compare import compare, sequences
 from torch import Tensor, nn, tanh
 
 import recurra as rc
-from recurra.engine.lowering import equations
+from recurra.engine.ir.lowering import equations
 from recurra.engine.trace import trace
 
 

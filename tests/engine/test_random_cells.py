@@ -13,9 +13,10 @@ from engine.evaluated import evaluate
 from engine.random_cases import Outcome, apart, run
 from engine.random_cells import RandomCell, random_cell
 
-from recurra.engine import nodes, reference
-from recurra.engine.nodes import Row
-from recurra.engine.values import Unsupported
+from recurra.engine import reference
+from recurra.engine.ir import nodes
+from recurra.engine.ir.nodes import Row
+from recurra.engine.ir.values import Unsupported
 
 EXACT = 1e-9
 

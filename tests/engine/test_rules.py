@@ -7,7 +7,7 @@ from engine.compare import compare, sequences
 from torch import Tensor
 
 from recurra.cell import Cell
-from recurra.engine.nodes import TABLE, Builder, Node, below
+from recurra.engine.ir.nodes import TABLE, Builder, Node, below
 
 INSIDE = {"log": (0.1, 3.0), "sqrt": (0.1, 3.0), "rsqrt": (0.1, 3.0), "pow": (0.1, 3.0), "log1p": (-0.9, 3.0)}
 ATTRIBUTES = {"pow": 1.7, "clamp": (-0.5, 0.8)}
@@ -151,7 +151,7 @@ def test_single_precision_functions_over_their_whole_range(function):
     with torch.no_grad():
         given = sequences(cell, 1, x.shape[1], torch.float32)
         given = type(given)(x, tuple(torch.zeros_like(s) for s in given.state), {})
-        from recurra.engine.scan import scan
+        from recurra.engine.dispatch import scan
 
         found, exact = scan(cell, given).y, function(x.double())
     finite = exact.float().isfinite()

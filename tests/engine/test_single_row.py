@@ -9,10 +9,10 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.cells.plain import RNN
-from recurra.engine import build
-from recurra.engine.packing import _Piece
-from recurra.engine.render import products_source
-from recurra.engine.scan import Sequences, choose, set_backend
+from recurra.engine.cpu import compiler
+from recurra.engine.cpu.codegen import products_source
+from recurra.engine.cpu.packing import _Piece
+from recurra.engine.dispatch import Sequences, choose, set_backend
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -46,7 +46,7 @@ def test_products_where_the_weights_are(how: str, dtype: type, depth: int, width
     random = np.random.default_rng(depth * width)
     rows = [random.standard_normal(d).astype(dtype) for d in (depth, 3, depth)]
     matrices = [[lying(random.standard_normal((width, len(r))).astype(dtype), how) for r in rows] for _ in range(2)]
-    library = build.load(products_source("float" if dtype is np.float32 else "double"))
+    library = compiler.load(products_source("float" if dtype is np.float32 else "double"))
     vector, block = (ctypes.c_int64.in_dll(library, name).value for name in ("vector_width", "tile_rows"))
     segments = (_Segment * 3)(*((None if i == 1 else r.ctypes.data, len(r), len(r)) for i, r in enumerate(rows)))
     size = np.dtype(dtype).itemsize
@@ -78,8 +78,8 @@ CELLS = ["lstm", "vanilla_lstm", "gru", "rnn", "mgu", "projection_lstm", "full_g
 
 
 def reads_in_place(layer: rc.Recurrent, x: Tensor) -> bool:
-    from recurra.engine.compiled import PLANS
-    from recurra.engine.layout import dense
+    from recurra.engine.cpu.layout import dense
+    from recurra.engine.torch_op import PLANS
 
     cell = layer.sheets[0]
     made = PLANS[choose(cell, Sequences(x, cell.initial_state(1, x), cell.draw_masks(len(x), 1, x))).key]

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine import kernel
-from recurra.engine.known import known
-from recurra.engine.scan import set_backend
+from recurra.engine.cell_cache import known
+from recurra.engine.cpu import kernel
+from recurra.engine.dispatch import set_backend
 from recurra.errors import DeviceError, DtypeError, ShapeError
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine import kernel
-from recurra.engine.compiled import PLANS
-from recurra.engine.layout import dense
-from recurra.engine.scan import Sequences, choose, set_backend
+from recurra.engine.cpu import kernel
+from recurra.engine.cpu.layout import dense
+from recurra.engine.dispatch import Sequences, choose, set_backend
+from recurra.engine.torch_op import PLANS
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -196,8 +196,8 @@ def test_steps_in_several_threads():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weight_gradients_for_any_number_of_threads(threads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernel, "threads_here", lambda: threads)
-    monkeypatch.setattr("recurra.engine.over_time.threads_here", lambda: threads)
-    monkeypatch.setattr("recurra.engine.over_time.WORTH_THREADS", 0)
+    monkeypatch.setattr("recurra.engine.cpu.weight_grads.threads_here", lambda: threads)
+    monkeypatch.setattr("recurra.engine.cpu.weight_grads.WORTH_THREADS", 0)
     torch.manual_seed(0)
     layer, x = rc.layer("lstm", 50, 41, dtype=dtype), torch.randn(31, 9, 50, dtype=dtype)
     cotangent = torch.randn(31, 9, 41, dtype=dtype)
@@ -248,7 +248,7 @@ def test_sums_that_outgrow_the_cache_are_made_some_at_a_time(threads: int):
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([5, 1, 3, 5, 2])])
 def test_products_with_x_may_leave_the_loop(lengths: Tensor | None, monkeypatch: pytest.MonkeyPatch):
-    from recurra.engine.cpu import Compiled
+    from recurra.engine.cpu.executor import Compiled
 
     monkeypatch.setattr(Compiled, "_worth_hoisting", lambda *_: True)
     for name in ("lstm", "gru", "scrn"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn, sigmoid, tanh
 import recurra as rc
 from recurra.errors import InputError
 from recurra.inspect.cellgraph import parts_of
-from recurra.inspect.layered import place
+from recurra.inspect.graph_layout import place
 from recurra.inspect.mathml import cell_mathml, mathml
 from recurra.inspect.notation import parse
 

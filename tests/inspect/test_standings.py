@@ -1,6 +1,6 @@
 """The leaderboard of a report: all scores drawn, who is far off only listed."""
 
-from recurra.inspect.standings import leaderboard
+from recurra.inspect.leaderboard_figure import leaderboard
 
 ROWS = [
     {"cell": "gru", "test accuracy": "98.0 ± 1.0 %", "units": "38", "scores": [97.0, 99.0]},

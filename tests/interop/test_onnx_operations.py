@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.engine.nodes import TABLE
+from recurra.engine.ir.nodes import TABLE
 from recurra.interop.onnx.graph import IR_VERSION, OPSET, Graph
 from recurra.interop.onnx.operations import ONNX
 

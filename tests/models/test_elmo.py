@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cells.transcriptions.elmo import elmo_layers
 from engines import either_engine, on_either_engine  # noqa: F401
-from transcriptions.elmo import elmo_layers
 
 import recurra as rc
 from recurra.errors import InputError, ShapeError, UnknownNameError

@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 import recurra as rc
 from recurra.data import read_conll, read_conllu
-from recurra.data.errors import EncodingError, RaggedRowError
-from recurra.engine.scan import set_backend
+from recurra.data.data_errors import EncodingError, RaggedRowError
+from recurra.engine.dispatch import set_backend
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.models import Tagger, accuracy, entity_scores, read_vectors
 from recurra.models.tagging.features import CharCNN, CharRNN
 from recurra.models.tagging.schemes import SchemeError, violation
 from recurra.models.tagging.vectors import VectorsError
 from recurra.models.tagging.vocabulary import LabelError
-from recurra.train.errors import CheckpointError
+from recurra.train.fit_errors import CheckpointError
 
 SENTENCES = [["The", "old", "man", "walked", "home"], ["Rain", "fell"], ["He", "saw", "the", "red", "house", "again"]]
 TAGS = [["B-NP", "I-NP", "I-NP", "B-VP", "B-NP"], ["B-NP", "B-VP"], ["B-NP", "B-VP", "B-NP", "I-NP", "I-NP", "O"]]

@@ -11,7 +11,7 @@ from train import runs
 from train.worker import Net, train
 
 from recurra.train import checkpoint
-from recurra.train.processes import Processes
+from recurra.train.distributed import Processes
 
 
 def to_the_end(folder: Path, options: dict, start=runs.start) -> dict:

@@ -6,9 +6,9 @@ from typing import Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recurra.data.errors import FormatError
+from recurra.data.data_errors import FormatError
 from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.opening import existing
+from recurra.data.readers.open_files import existing
 from recurra.data.readers.sources import ParquetSource, Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet

@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 import torch
 
-from recurra.data.errors import EmptyFileError, FormatError, RaggedRowError
+from recurra.data.data_errors import EmptyFileError, FormatError, RaggedRowError
 from recurra.data.readers.labels import Encoder, classes_of, vocabulary_of
-from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.open_files import existing, lines
 from recurra.data.sequences import IGNORE, SequenceSet
 from recurra.data.stores import Flat, offsets
 from recurra.errors import UnknownNameError

@@ -9,9 +9,9 @@ from typing import Unpack
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from recurra.data.errors import FormatError, RaggedRowError
+from recurra.data.data_errors import FormatError, RaggedRowError
 from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
-from recurra.data.readers.opening import existing, likely_size, lines, open_arrow
+from recurra.data.readers.open_files import existing, likely_size, lines, open_arrow
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet

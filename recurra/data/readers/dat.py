@@ -6,9 +6,9 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
-from recurra.data.errors import EmptyFileError, FormatError, RaggedRowError
+from recurra.data.data_errors import EmptyFileError, FormatError, RaggedRowError
 from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.open_files import existing, lines
 from recurra.data.readers.sources import TableSource
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet

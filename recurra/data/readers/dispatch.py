@@ -5,8 +5,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from recurra.data.errors import FormatError
-from recurra.data.readers.opening import BOM, ZIP, existing, head, opened_zip
+from recurra.data.data_errors import FormatError
+from recurra.data.readers.open_files import BOM, ZIP, existing, head, opened_zip
 from recurra.data.sequences import SequenceSet
 from recurra.errors import UnknownNameError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.errors import DataError, EmptyFileError, FormatError, SizeError
-from recurra.data.readers.opening import existing
+from recurra.data.data_errors import DataError, EmptyFileError, FormatError, SizeError
+from recurra.data.readers.open_files import existing
 from recurra.data.sequences import SequenceSet
 
 #: bytes one sequence may declare to hold; a file of a few bytes can declare any number

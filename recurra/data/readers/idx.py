@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.errors import DataError, FormatError, SizeError
-from recurra.data.readers.opening import existing, read_bytes
+from recurra.data.data_errors import DataError, FormatError, SizeError
+from recurra.data.readers.open_files import existing, read_bytes
 from recurra.data.sequences import SequenceSet
 from recurra.data.stores import Cast
 

@@ -10,9 +10,9 @@ from typing import IO, Unpack
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from recurra.data.errors import FormatError
+from recurra.data.data_errors import FormatError
 from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.opening import existing, likely_size, lines, open_arrow, text_blocks
+from recurra.data.readers.open_files import existing, likely_size, lines, open_arrow, text_blocks
 from recurra.data.readers.sources import Source, TableSource, spooled
 from recurra.data.readers.tables import sequences_of
 from recurra.data.sequences import SequenceSet

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recurra.data.errors import EmptyFileError, FormatError, SizeError
-from recurra.data.readers.opening import existing
+from recurra.data.data_errors import EmptyFileError, FormatError, SizeError
+from recurra.data.readers.open_files import existing
 from recurra.data.sequences import SequenceSet
 from recurra.data.stores import Cast
 from recurra.errors import UnknownNameError

@@ -10,12 +10,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from recurra.data.errors import FormatError, MissingValueError
+from recurra.data.data_errors import FormatError, MissingValueError
 from recurra.data.readers.labels import UNKNOWN, Encoder, classes_of, vocabulary_of
 from recurra.data.readers.layout import Layout
-from recurra.data.readers.rewrite import fill
+from recurra.data.readers.sort_and_fill import fill
 from recurra.data.readers.sources import Source
-from recurra.data.readers.survey import Place, strings
+from recurra.data.readers.table_scan import Place, strings
 from recurra.data.sequences import SequenceSet, Task
 from recurra.data.stores import Store
 from recurra.errors import ShapeError

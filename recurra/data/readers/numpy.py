@@ -7,9 +7,9 @@ import torch
 from numpy.lib import format as npy_format
 from torch import Tensor
 
-from recurra.data.errors import EmptyFileError, FormatError, MissingValueError, SizeError
+from recurra.data.data_errors import EmptyFileError, FormatError, MissingValueError, SizeError
 from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.opening import existing, opened_zip
+from recurra.data.readers.open_files import existing, opened_zip
 from recurra.data.sequences import SequenceSet, Task
 from recurra.data.stores import Cast, Flat, Store, offsets
 

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from recurra.data.errors import EmptyFileError, EncodingError, FormatError, TimestampError
+from recurra.data.data_errors import EmptyFileError, EncodingError, FormatError, TimestampError
 from recurra.data.readers.labels import Encoder, classes_of
 from recurra.data.readers.layout import Layout
 from recurra.data.readers.nested import from_nested
-from recurra.data.readers.rewrite import rewritten
+from recurra.data.readers.sort_and_fill import rewritten
 from recurra.data.readers.sources import Source, TableSource
-from recurra.data.readers.survey import Place, Survey, instants, strings
+from recurra.data.readers.table_scan import Place, Survey, instants, strings
 from recurra.data.sequences import SequenceSet
 from recurra.data.stores import Flat, Store
 from recurra.errors import LengthsError

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from recurra.data.errors import EmptyFileError, FormatError
+from recurra.data.data_errors import EmptyFileError, FormatError
 from recurra.data.readers.labels import Encoder, vocabulary_of
-from recurra.data.readers.opening import existing, lines, text_blocks
+from recurra.data.readers.open_files import existing, lines, text_blocks
 from recurra.data.sequences import SequenceSet
 from recurra.data.stores import Cast, Flat, offsets
 from recurra.errors import InputError, UnknownNameError

@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.errors import DataError, EmptyFileError, FormatError, MissingValueError, RaggedRowError
+from recurra.data.data_errors import DataError, EmptyFileError, FormatError, MissingValueError, RaggedRowError
 from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.opening import existing, lines
+from recurra.data.readers.open_files import existing, lines
 from recurra.data.sequences import SequenceSet
 
 

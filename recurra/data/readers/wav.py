@@ -12,10 +12,10 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from recurra.data.errors import EmptyFileError, FormatError, SizeError
+from recurra.data.data_errors import EmptyFileError, FormatError, SizeError
 from recurra.data.readers.labels import Encoder, classes_of
 from recurra.data.readers.mel import LogMel
-from recurra.data.readers.opening import DAMAGED_ZIP, ZIP, existing, opened_zip
+from recurra.data.readers.open_files import DAMAGED_ZIP, ZIP, existing, opened_zip
 from recurra.data.sequences import SequenceSet
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE

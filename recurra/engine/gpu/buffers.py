@@ -1,9 +1,9 @@
 """What a program's buffers are called outside it, and which of them are carried from step to step."""
 
 from ...cell import TIME
-from ..nodes import Node
-from ..plan import Plan
-from ..schedule import Schedule
+from ..ir.nodes import Node
+from ..plan.planner import Plan
+from ..plan.schedule import Schedule
 
 
 class Buffers:

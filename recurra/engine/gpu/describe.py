@@ -2,11 +2,11 @@
 
 import torch
 
-from ..schedule import Schedule
-from .run import OnGpu
-from .stepwise import Steps
-from .tiling import Tiling, is_x
-from .window import STEPS
+from ..plan.schedule import Schedule
+from .persistent.tiling import Tiling, is_x
+from .runner import OnGpu
+from .stepwise.graphs import STEPS
+from .stepwise.run import Steps
 
 PLACES = {
     "registers": "its weights stay in registers",

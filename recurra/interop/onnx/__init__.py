@@ -11,7 +11,7 @@
 | 7 | `write.py` | a file that appears only if both agree |
 """
 
-from .errors import ExportError, MissingPackageError
+from .export_errors import ExportError, MissingPackageError
 from .write import export
 
 __all__ = ["ExportError", "MissingPackageError", "export"]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from ...engine.scan import set_backend
+from ...engine.dispatch import set_backend
 from ...engine.trace import first_parameter
+from ...layer_states import is_one_tensor
 from ...layers import Recurrent
-from ...states import is_one_tensor
-from .errors import ExportError, package
+from .export_errors import ExportError, package
 from .layer import state_tensors
 
 SIZES = ((1, 4), (9, 1), (14, 3))  # (T, B)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import package
+from .export_errors import package
 
 OPSET = 18
 IR_VERSION = 9  # what a runtime of the last years reads

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ...cell import State
 from ...engine.trace import first_parameter
+from ...layer_states import is_one_tensor
 from ...layers import Recurrent
-from ...states import is_one_tensor
 from .graph import IR_VERSION, OPSET, Graph
 from .loop import Ragged, scan
 

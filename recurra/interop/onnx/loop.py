@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ...cell import Cell, State
-from ...engine.lowering import Unsupported
-from ...engine.nodes import Node, below
-from ...engine.plan import Plan, plan
+from ...engine.ir.lowering import Unsupported
+from ...engine.ir.nodes import Node, below
+from ...engine.plan.planner import Plan, plan
 from ...engine.trace import trace
-from ...engine.traced import apart
+from ...engine.traced_step import apart
 from ...errors import TraceError
-from .errors import ExportError
+from .export_errors import ExportError
 from .graph import Graph
 from .real import real_form
 from .render import Renderer

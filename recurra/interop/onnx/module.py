@@ -19,9 +19,9 @@ from torch.utils._pytree import tree_map
 
 from ...engine.trace import first_parameter
 from ...errors import InputError, LengthsError
+from ...layer_states import packed
 from ...layers import Recurrent
-from ...states import packed
-from .errors import ExportError, package
+from .export_errors import ExportError, package
 from .graph import OPSET, Graph
 from .layer import LayerGraph
 

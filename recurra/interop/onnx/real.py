@@ -11,7 +11,7 @@ from ...cell import Cell
 from ...cells.unitary import UnitaryRNN, as_real
 from ...engine.trace import trace_equations
 from ...modifiers import LayerNorm
-from .errors import ExportError
+from .export_errors import ExportError
 
 
 class RealUnitaryRNN(Cell):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from ...engine.nodes import Node
+from ...engine.ir.nodes import Node
 from .graph import Graph
 from .operations import ONNX
 

@@ -13,7 +13,7 @@ from ...engine.trace import first_parameter
 from ...errors import DtypeError, InputError
 from ...layers import Recurrent
 from .check import TOLERANCE, check_layer, check_module
-from .errors import ExportError
+from .export_errors import ExportError
 from .layer import layer_model
 from .module import arguments_of, module_model
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...engine.build import BuildError, compiler, load
-from ...engine.scan import _setting, transformed
+from ...engine.cpu.compiler import BuildError, find_compiler, load
+from ...engine.dispatch import _setting, transformed
 from . import chain as plain
 from .chain import IGNORE, Chain
 
@@ -37,7 +37,7 @@ class _Chain(ctypes.Structure):
 
 @functools.cache
 def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
-    if compiler() is None:
+    if find_compiler() is None:
         return None
     try:
         library = load(f"#define REAL {REALS[dtype]}\n" + SOURCE.read_text(encoding="utf-8"))

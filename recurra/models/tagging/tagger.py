@@ -213,14 +213,14 @@ class Tagger(nn.Module):
 
     def save(self, folder: str | Path) -> None:
         """Write options, vocabulary and weights to a folder; `Tagger.load` reads it."""
-        from .files import save_tagger  # it knows taggers, not the other way round
+        from .tagger_storage import save_tagger  # it knows taggers, not the other way round
 
         save_tagger(self, folder)
 
     @staticmethod
     def load(folder: str | Path, extra_inputs: TokenVectors | None = None) -> "Tagger":
         """The tagger of a folder, ready to tag."""
-        from .files import load_tagger
+        from .tagger_storage import load_tagger
 
         return load_tagger(folder, extra_inputs)
 

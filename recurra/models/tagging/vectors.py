@@ -42,7 +42,7 @@ def read_vectors(path: str | Path, words: Container[str] | None = None) -> TextV
 
     Words may hold spaces, as some do in GloVe's largest file. A word that comes twice keeps its first vector.
     """
-    from ...data.readers.opening import existing, lines  # a room below this one: how any file is opened
+    from ...data.readers.open_files import existing, lines  # a room below this one: how any file is opened
 
     path, width, header = existing(path), 0, False
     kept: dict[str, list[float]] = {}

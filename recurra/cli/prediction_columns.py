@@ -1,0 +1,115 @@
+"""A model's answers as columns."""
+
+from datetime import datetime
+from datetime import time as midnight
+from typing import Any
+
+import numpy as np
+
+from recurra.cli.models import Model
+from recurra.errors import InputError, OptionError
+
+
+def columns(
+    model: Model, source: str, *, proba: bool, horizon: int | None, interval: float, future: str | None
+) -> dict[str, Any]:
+    """Name → values, all of one length."""
+    if model.task == "forecast":
+        return _forecast(model, source, horizon, interval, future)
+    for name, given in (("--horizon", horizon), ("--future", future)):
+        if given is not None:
+            raise OptionError(name, given, f"no such thing for a model to {model.task}")
+    if model.task == "classify":
+        return _classes(model, source, proba)
+    if proba and model.task == "regress":
+        raise OptionError("--proba", "given", "a model of classes or tags; this one answers with numbers")
+    if model.task == "regress":
+        return _numbers(model, source)
+    return _tags(model, source, proba) if model.task == "tag" else _next(model, source)
+
+
+def _id(model: Model) -> str:
+    return model.reading.get("id") or "sequence"
+
+
+def _classes(model: Model, source: str, proba: bool) -> dict[str, Any]:
+    found, classes = model.read(source), model.estimator.classes_
+    probabilities = model.estimator.predict_proba(found.X)
+    best = probabilities.argmax(axis=1)
+    table = {
+        _id(model): found.names,
+        "prediction": classes[best].tolist(),
+        "probability": probabilities.max(axis=1).tolist(),
+    }
+    if proba:
+        table |= {f"p({name})": probabilities[:, k].tolist() for k, name in enumerate(classes.tolist())}
+    return table
+
+
+def _numbers(model: Model, source: str) -> dict[str, Any]:
+    found = model.read(source)
+    answers = np.asarray(model.estimator.predict(found.X))
+    if answers.ndim == 1:
+        return {_id(model): found.names, "prediction": answers.tolist()}
+    many = {f"prediction {k}": answers[:, k].tolist() for k in range(answers.shape[1])}
+    return {_id(model): found.names, **many}
+
+
+def _forecast(model: Model, source: str, horizon: int | None, interval: float, future: str | None) -> dict[str, Any]:
+    known = model.reading.get("known", ())
+    if known and future is None:
+        steps = horizon or model.estimator.horizon
+        raise InputError("--future", "nothing", f"a file with {', '.join(known)} for the {steps} steps to forecast")
+    table = model.read(source).X
+    ahead = _future(model, future) if future else None
+    points = model.estimator.predict(horizon, table, ahead)
+    bounds = model.estimator.predict_interval(horizon, interval, table, ahead)
+    named = {"unique_id": model.reading.get("id") or "series", "ds": model.reading.get("time") or "step"}
+    found = {named.get(name, name): points.column(name).to_pylist() for name in points.column_names if name != "y"}
+    if model.reading.get("unit") == "date":
+        found[named["ds"]] = _days(found[named["ds"]])
+    percent = f"{100 * interval:g}%"
+    return found | {
+        "prediction": points.column("y").to_pylist(),
+        f"lower {percent}": bounds.column("lower").to_pylist(),
+        f"upper {percent}": bounds.column("upper").to_pylist(),
+    }
+
+
+def _days(times: list[datetime]) -> list[Any]:
+    """Times that are all midnights, as days."""
+    return [time.date() for time in times] if all(time.time() == midnight() for time in times) else times
+
+
+def _future(model: Model, source: str) -> Any:
+    """Columns known in advance, with a stand-in for the one that is to be forecast."""
+    from recurra.problem import read_again
+
+    known = model.reading["known"]
+    if not known:
+        raise OptionError("--future", source, "no file: this model knows no columns in advance")
+    return read_again(source, {**model.reading, "target": known[0], "known": known[1:], "static": []}).X.rename_columns(
+        {"y": known[0]}
+    )
+
+
+def _tags(model: Model, source: str, proba: bool) -> dict[str, Any]:
+    sentences = model.read(source).X
+    tags = model.estimator.predict(sentences)
+    places = [
+        (k, word, tag)
+        for k, pair in enumerate(zip(sentences, tags, strict=True))
+        for word, tag in zip(*pair, strict=True)
+    ]
+    table = {name: [place[k] for place in places] for k, name in enumerate(("sentence", "word", "tag"))}
+    if proba:
+        found = np.concatenate(model.estimator.predict_proba(sentences))
+        table |= {f"p({name})": found[:, k].tolist() for k, name in enumerate(model.estimator.classes_.tolist())}
+    return table
+
+
+def _next(model: Model, source: str) -> dict[str, Any]:
+    lines = [line for line in model.read(source).X.splitlines() if line.strip()]
+    found = model.estimator.predict_proba(lines)
+    tokens = np.asarray(model.estimator.tokens_)[found.argmax(axis=1)]
+    return {"text": lines, "next": tokens.tolist(), "probability": found.max(axis=1).tolist()}

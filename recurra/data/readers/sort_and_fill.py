@@ -1,0 +1,80 @@
+"""Tables put in order and their gaps closed, in memory: what `sort` and `missing` ask for."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recurra.data.data_errors import MissingValueError
+from recurra.data.readers.layout import Layout
+from recurra.data.readers.table_scan import strings
+
+ROW = "#row"  # where a row stood before the table was rewritten
+
+
+def rewritten(table: pa.Table, layout: Layout, file: str | Path) -> tuple[pa.Table, np.ndarray]:
+    """The table as the layout asks for it, and the row each of its rows was before."""
+    table = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
+    if layout.sort:
+        table = _sorted(table, layout)
+    if layout.missing == "drop":
+        table = _dropped(table)
+    rows = table.column(ROW).to_numpy()
+    table = table.drop_columns([ROW])
+    if layout.missing == "fill":
+        table = _filled(table, layout, file)
+    return table, rows
+
+
+def _sorted(table: pa.Table, layout: Layout) -> pa.Table:
+    """Sequences in the order they first appear in, each in order of time; ties keep the file's order."""
+    keys = [(ROW, "ascending")]
+    if layout.time:
+        keys.insert(0, (layout.time, "ascending"))
+    if layout.id:
+        codes = _codes(table, layout)
+        table = table.append_column("#sequence", pa.array(codes))
+        keys.insert(0, ("#sequence", "ascending"))
+    ordered = table.sort_by(keys)
+    return ordered.drop_columns(["#sequence"]) if layout.id else ordered
+
+
+def _codes(table: pa.Table, layout: Layout) -> np.ndarray:
+    column = strings(table.column(layout.id).combine_chunks())
+    return column.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+
+
+def _dropped(table: pa.Table) -> pa.Table:
+    keep = np.ones(table.num_rows, dtype=bool)
+    for column in table.columns:
+        keep &= ~column.is_null(nan_is_null=pa.types.is_floating(column.type)).to_numpy()
+    return table.filter(pa.array(keep))
+
+
+def _filled(table: pa.Table, layout: Layout, file: str | Path) -> pa.Table:
+    begins = np.zeros(table.num_rows, dtype=bool)
+    begins[:1] = True
+    if layout.id:
+        codes = _codes(table, layout)
+        begins[1:] |= codes[1:] != codes[:-1]
+    for name in dict.fromkeys((*(layout.features or ()), *(layout.target or ()))):
+        position = table.schema.get_field_index(name)
+        values = pc.cast(table.column(name), pa.float64()).to_numpy()
+        closed = fill(values, begins)
+        if np.isnan(closed).any():
+            raise MissingValueError(file, "a sequence without a single value", "a value to fill with", column=name)
+        table = table.set_column(position, name, pa.array(closed))
+    return table
+
+
+def fill(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The last value of the sequence carried forward; before its first value, that one."""
+    ends = np.append(begins[1:], True)
+    forward = _carried(values, begins)
+    return _carried(forward[::-1], ends[::-1])[::-1]
+
+
+def _carried(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    known = np.where(np.isnan(values) & ~begins, 0, np.arange(len(values)))
+    return values[np.maximum.accumulate(known)]

@@ -1,0 +1,156 @@
+"""One pass over a long table: where its sequences begin, and the first thing that is wrong with it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recurra.data.data_errors import FormatError, MissingValueError, TimestampError, UnseenLabelError
+from recurra.data.readers.frequency import Cadence
+from recurra.data.readers.layout import Layout
+
+Place = Callable[[int], int]  # the line of the file on which a row of the table stands
+
+
+@dataclass
+class Survey:
+    """What is known of a table after its rows went by, batch after batch."""
+
+    layout: Layout
+    file: str | Path
+    place: Place
+    rows: int = 0
+    starts: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)  # the first of every sequence
+    distinct: set[str] = field(default_factory=set)
+    constant: bool = True
+    _seen: set[str] = field(default_factory=set)
+    _cadence: Cadence | None = None
+    _last_time: int | None = None
+    _last_label: str | None = None
+
+    def feed(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._check_gaps(batch)
+        begins = self._split(batch)  # (rows,) bool: whether a sequence begins here
+        if self.layout.time:
+            self._check_times(batch.column(self.layout.time), begins)
+        if self.layout.label:
+            self._collect_labels(batch.column(self.layout.label), begins)
+        self.rows += batch.num_rows
+
+    def _check_gaps(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            gap = column.is_null(nan_is_null=pa.types.is_floating(column.type))
+            position = pc.index(gap, True).as_py()
+            if position >= 0:
+                policy = 'a value; or missing="drop" or "fill"' if self.layout.missing == "error" else "a value"
+                raise MissingValueError(self.file, "nothing", policy, self.place(self.rows + position), name)
+
+    def _split(self, batch: pa.RecordBatch) -> np.ndarray:
+        begins = np.zeros(batch.num_rows, dtype=bool)
+        if self.layout.id is None:
+            begins[0] = self.rows == 0
+            self.starts += [0] if self.rows == 0 else []
+            return begins
+        column = strings(batch.column(self.layout.id)).dictionary_encode()
+        codes, names = column.indices.to_numpy(), column.dictionary.to_pylist()
+        begins[1:] = codes[1:] != codes[:-1]
+        begins[0] = not self.names or names[codes[0]] != self.names[-1]
+        for position in np.flatnonzero(begins).tolist():
+            self._begin(names[codes[position]], self.rows + position)
+        return begins
+
+    def _begin(self, name: str, row: int) -> None:
+        if name in self._seen:
+            expected = "the rows of a sequence together; or sort=True"
+            raise FormatError(
+                self.file, f"more rows of {name!r} after another", expected, self.place(row), self.layout.id
+            )
+        self._seen.add(name)
+        self.names.append(name)
+        self.starts.append(row)
+
+    def _check_times(self, column: pa.Array, begins: np.ndarray) -> None:
+        times, within = instants(column), ~begins[1:]
+        first = self.rows  # row of times[0]
+        if self._last_time is not None:
+            times, within, first = np.append(self._last_time, times), ~begins, first - 1
+        self._last_time = int(times[-1])
+        backwards = np.flatnonzero(within & (np.diff(times) <= 0))
+        if len(backwards):
+            self._refuse_order(column, times, int(backwards[0]), first)
+        if not self.layout.irregular:
+            self._cadence = self._cadence or Cadence(dated=is_dated(column.type))
+            broken = self._cadence.feed(times, within)
+            if broken is not None:
+                self._refuse_step(column, times, broken, first, within)
+
+    def _refuse_order(self, column: pa.Array, times: np.ndarray, pair: int, first: int) -> None:
+        line, name = self.place(first + pair + 1), self.layout.time
+        before, after = (written(time, column.type) for time in times[pair : pair + 2])
+        if before == after:
+            raise TimestampError(self.file, f"{after} twice in a sequence", "one row for a moment", line, name)
+        raise TimestampError(self.file, f"{after} after {before}", "rows in order of time; or sort=True", line, name)
+
+    def _refuse_step(self, column: pa.Array, times: np.ndarray, pair: int, first: int, within: np.ndarray) -> None:
+        line, steps = self.place(first + pair + 1), np.diff(times)
+        usual = int(steps[within][0])
+        got = f"a step of {duration(int(steps[pair]), column.type)} among steps of {duration(usual, column.type)}"
+        raise TimestampError(self.file, got, "evenly spaced steps; or irregular=True", line, self.layout.time)
+
+    def _collect_labels(self, column: pa.Array, begins: np.ndarray) -> None:
+        encoded = strings(column).dictionary_encode()
+        codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+        self._check_known(codes, names)
+        self.distinct.update(names)
+        self.labels += [names[code] for code in codes[begins].tolist()]
+        changes = (codes[1:] != codes[:-1]) & ~begins[1:]
+        carried = not begins[0] and names[codes[0]] != self._last_label
+        self.constant = self.constant and not changes.any() and not carried
+        self._last_label = names[codes[-1]]
+
+    def _check_known(self, codes: np.ndarray, names: list[str]) -> None:
+        known = self.layout.classes
+        for code, name in enumerate(names):
+            if known is not None and name not in known:
+                row = self.rows + int(np.flatnonzero(codes == code)[0])
+                raise UnseenLabelError.among(self.file, name, known, self.place(row), self.layout.label)
+
+
+def strings(column: pa.Array) -> pa.Array:
+    """Any column as text; dictionaries are unpacked."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def instants(column: pa.Array) -> np.ndarray:
+    """Timestamps as int64: microseconds, or the column's own numbers when it holds whole ones."""
+    if pa.types.is_floating(column.type):
+        return np.round(column.to_numpy(zero_copy_only=False) * 1e6).astype(np.int64)
+    if is_dated(column.type):
+        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+        column = pc.cast(column, pa.timestamp("us", zone), safe=False)
+    return pc.cast(column, pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def is_dated(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def written(time: int, kind: pa.DataType) -> str:
+    if is_dated(kind):
+        return str(np.datetime64(int(time), "us").astype("datetime64[s]"))
+    return str(time / 1e6 if pa.types.is_floating(kind) else time)
+
+
+def duration(step: int, kind: pa.DataType) -> str:
+    if is_dated(kind):
+        return str(np.timedelta64(step, "us").item())
+    return str(step / 1e6 if pa.types.is_floating(kind) else step)

@@ -1,0 +1,353 @@
+"""A schedule → C++: one function a group, one loop over the groups of a step. No size is written into the text, so one
+binary serves every batch, length and width; what a call must provide instead is listed in `Tables`."""
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..ir.nodes import TABLE, Load, Matrix, Node, Vector
+from ..plan.schedule import Group, Schedule
+
+KERNELS = Path(__file__).parent / "kernels"
+LITERALS = {0.0: "0", 1.0: "1", -1.0: "-1", 2.0: "2", 0.5: "0.5"}
+
+
+@dataclass
+class Tables:
+    """What the generated code reads by number."""
+
+    buffers: dict[str, int] = field(default_factory=dict)
+    offsets: dict[Hashable, int] = field(default_factory=dict)
+    constants: dict[float, int] = field(default_factory=dict)
+    vectors: dict[Vector, int] = field(default_factory=dict)
+    packs: list[list[tuple[Matrix, ...]]] = field(default_factory=list)  # each: lanes × segments
+    groups: list[Group] = field(default_factory=list)  # packs of group g: pack_group[i] == g
+    pack_group: list[int] = field(default_factory=list)
+    lags: list[int] = field(default_factory=list)  # at which the batch may be smaller
+
+
+def number(table: dict, key: Any) -> int:
+    return table.setdefault(key, len(table))
+
+
+@dataclass
+class Rendered:
+    body: str
+    tables: Tables
+
+    def source(self, real: str) -> str:
+        return _text(real, "loop.h") + self.body
+
+
+def products_source(real: str) -> str:
+    """What all programs of a dtype share: the products, and the packing of weights for them."""
+    return _text(real, "products.h")
+
+
+def _text(real: str, name: str) -> str:
+    return "\n".join((f"#define REAL {real}", *((KERNELS / n).read_text() for n in ("vectors.h", name))))
+
+
+def render(schedule: Schedule, shrinking: bool) -> Rendered:
+    """`shrinking`: the program runs backward in time, where a sequence may have no row at the step before."""
+    tables = Tables(groups=schedule.groups)
+    if shrinking:
+        tables.lags = sorted({load.lag for load in _loads(schedule) if load.lag} | {1})
+    parts = [_Writer(group, i, schedule, tables, shrinking).function() for i, group in enumerate(schedule.groups)]
+    return Rendered("\n".join([*parts, _step(schedule, tables)]), tables)
+
+
+def _loads(schedule: Schedule) -> list[Load]:
+    operands = [a for g in schedule.groups for lane in g.lanes for a in lane.args]
+    return [n.attr for n in (*operands, *(n for g in schedule.groups for n in g.body)) if n.op == "load"]
+
+
+def _step(schedule: Schedule, tables: Tables) -> str:
+    """All groups of one step; backward, rows are cut where sequences begin."""
+    lines = [
+        "static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads,"
+        " real* sums) {"
+    ]
+    count = len(tables.lags)
+    lines.append(f"  int64_t cuts[{count + 1}]; int pieces = 0;")
+    lines += [
+        f"  if (c.active[s - {lag}] > (pieces ? cuts[pieces - 1] : low) && c.active[s - {lag}] < high)"
+        f" cuts[pieces++] = c.active[s - {lag}];"
+        for lag in reversed(tables.lags)  # longer ago means later in the sequence: fewer rows
+    ]
+    lines.append("  cuts[pieces++] = high;")
+    index = 0
+    for level in schedule.levels:
+        for _ in level:
+            lines += _tiles(schedule.groups[index], index)
+            index += 1
+        lines.append("  if (threads > 1) meet(c, me, threads);")
+    return "\n".join([*lines, "}"])
+
+
+def _tiles(group: Group, index: int) -> list[str]:
+    """All tiles of a group, or those that fall to a thread. Each is one thread's alone, but for the sums of rows: they
+    would depend on who added what."""
+
+    def of(first: str, last: str) -> str:
+        return (
+            "for (int p = 0; p < pieces; ++p)"
+            f" group_{index}(c, s, p ? cuts[p - 1] : low, cuts[p], {first}, {last}, me, sums);"
+        )
+
+    own = of("tiles * me / threads", "tiles * (me + 1) / threads")
+    return [
+        "  {",
+        f"    const int64_t vectors = (c.widths[{index}] + W - 1) / W, tile = c.tiles[{index}];",
+        "    const int64_t tiles = (vectors + tile - 1) / tile;",
+        *(
+            [f"    {own}"]
+            if group.rowsums
+            else [
+                "    if (c.helping) {",
+                "      const Tiles dealt(c, tiles, me, threads, c.far && s & 1);",
+                f"      for (int64_t first, last; dealt.take(first, last);) {of('first', 'last')}",
+                "    } else {",
+                f"      {own}",
+                "    }",
+            ]
+        ),
+        "  }",
+    ]
+
+
+class _Writer:
+    """The function of one group."""
+
+    def __init__(self, group: Group, index: int, schedule: Schedule, tables: Tables, shrinking: bool):
+        self.group, self.index, self.schedule, self.tables, self.shrinking = group, index, schedule, tables, shrinking
+        self.names: dict[Node, str] = {}
+        self.counter = itertools.count()
+        self.bases: dict[tuple[str, int, int], int] = {}
+        self.setup: list[str] = []  # before the loops
+        self.column: list[str] = []  # once a vector of columns
+        self.row: list[str] = []  # once a row
+        self.last: list[str] = []  # after the loops
+        self.touched: dict[int, None] = {}  # bases of the rows that the equations read or write
+
+    def function(self) -> str:
+        self._name_lanes()
+        for node in self.group.body:
+            self._node(node)
+        self._results()
+        products, g = self._products(), self.index
+        head = (
+            f"static void group_{g}(const Call& c, int64_t s, int64_t low, int64_t high, int64_t first, int64_t last,"
+            " int64_t me, real* sums) {"
+        )
+        lines = [
+            head,
+            f"  const int64_t width = c.widths[{g}], tile = c.tiles[{g}], vectors = (width + W - 1) / W;",
+            *("  " + line for line in self.setup),
+            "  const bool back = c.far && s & 1;  // what the last step read last is still in the cache",
+            "  for (int64_t q = first; q < last; ++q) {",
+            "    const int64_t j = back ? first + last - 1 - q : q;",
+            "    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile;",
+            "    for (int64_t lot = low, end; lot < high; lot = end) {",
+            "      end = lot + lot_of(c, high - lot);",
+            *("      " + line for line in products),
+            *("      " + line for line in self._block_by_block(self._equations())),
+            "    }",
+            "  }",
+            *("  " + line for line in self.last),
+            "}",
+        ]
+        return "\n".join(lines)
+
+    def _block_by_block(self, lines: list[str]) -> list[str]:
+        """For each few rows of a lot: `i` and on, whose sums are `here`."""
+        lanes = len(self.group.lanes)
+        return [
+            "for (int64_t i = lot, turn = 0, rows; i < end; i += rows, ++turn) {",
+            "  rows = block(end - i);",
+            *([f"  real* const here = sum + turn * {lanes} * wide * ROWS * W;"] if lanes else []),
+            *("  " + line for line in lines),
+            "}",
+        ]
+
+    def _equations(self) -> list[str]:
+        return [
+            "for (int64_t u = 0; u < wide; ++u) {",
+            "  const int64_t column = (j * tile + u) * W;",
+            "  const int count = width - column < W ? int(width - column) : W;",
+            *("  " + line for line in self.column),
+            "  for (int64_t r = 0; r < rows; ++r) {",
+            *("    " + line for line in self._asked_ahead()),
+            *("    " + line for line in self.row),
+            "  }",
+            *("  " + line for line in self._flushes()),
+            "}",
+        ]
+
+    def _asked_for(self) -> list[str]:
+        """Where the rows lie that the equations will read and write: they come while the products are made."""
+        rows = [f"asked[asks++] = b{base} + (i + r) * d{base} + j * tile * W;" for base in self.touched]
+        return [
+            f"const real* asked[{max(1, len(rows))} * ROWS];",
+            "int asks = 0;",
+            *(["for (int64_t r = 0; r < rows; ++r) {", *("  " + row for row in rows), "}"] if rows else []),
+        ]
+
+    def _asked_ahead(self) -> list[str]:
+        """Without products to be made meanwhile: the same row of the next step."""
+        bases = [] if self.group.lanes else self.touched
+        return [f"__builtin_prefetch(b{base} + n{base} + (i + r) * d{base} + column);" for base in bases]
+
+    # ------------------------------------------------------------------------------------------ products
+
+    def _name_lanes(self) -> None:
+        """Where the sums of each lane will lie."""
+        for at, lane in enumerate(lane for _, alike in self.group.classes() for lane in alike):
+            self.names[lane] = f"*(const vec*)(here + (({at} * wide + u) * ROWS + r) * W)"
+
+    def _products(self) -> list[str]:
+        lines, at = [], 0
+        for operands, lanes in self.group.classes():
+            pack = len(self.tables.packs)
+            self.tables.packs.append([lane.attr for lane in lanes])
+            self.tables.pack_group.append(self.index)
+            lines += self._class(pack, operands, len(lanes), at)
+            at += len(lanes)
+        return [f"alignas(64) real sum[LOT * {at} * TILE * W];", *lines] if at else []
+
+    def _class(self, pack: int, operands: tuple[Node, ...], lanes: int, at: int) -> list[str]:
+        """Lanes of the same operands, span by span. While the last span is worked on, what the equations need comes."""
+        depth = f"depth_{pack}"
+        segments, depths = [], []
+        for q, operand in enumerate(operands):
+            place = operand if operand.op == "load" else self.schedule_load(operand)
+            base, load = self._base(place), place.attr
+            length = f"c.offsets[{number(self.tables.offsets, ('depth', pack, q))}]"
+            rows = f"b{base} + i * d{base}"
+            if self.shrinking and load.lag:
+                rows = f"i < c.active[s - {load.lag}] ? {rows} : nullptr"
+            segments.append(f"{{{rows}, d{base}, {length}}}")
+            depths.append(length)
+        self.setup.append(f"const int64_t {depth} = {' + '.join(depths)}, span_{pack} = span_of(c, {depth});")
+        asked = (
+            f"k + span_{pack} >= {depth} ? during(asked, asks, wide, span_{pack}) : Asked{{}}" if at == 0 else "Asked{}"
+        )
+        block = [
+            *(self._asked_for() if at == 0 else []),
+            f"const Segment segments[] = {{{', '.join(segments)}}};",
+            f"products(c, segments, {depth}, k, c.packs[{pack}], Tile{{j * tile, wide, width, {lanes}}}, int(rows),"
+            f" turn, back, {asked}, here + {at} * wide * ROWS * W);",
+        ]
+        every_span = f"for (int64_t k = 0; k < {depth}; k += span_{pack})"
+        return [every_span, *("  " + line for line in self._block_by_block(block))]
+
+    def schedule_load(self, operand: Node) -> Node:
+        """Where an earlier group stored the operand."""
+        for group in self.schedule.groups:
+            for out in group.stores:
+                if out.node is operand:
+                    return operand.builder.load(out.buffer, operand.width, offset=out.offset)
+        raise AssertionError("operands of products are stored")
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def _base(self, node: Node) -> int:
+        load: Load = node.attr
+        key = (load.buffer, load.lag, load.offset)
+        if key not in self.bases:
+            base = self.bases[key] = len(self.bases)
+            buffer = number(self.tables.buffers, load.buffer)
+            offset = number(self.tables.offsets, ("offset", load.buffer, load.offset))
+            lag = f"s - {load.lag}" if load.lag else "s"
+            self.setup.append(f"real* const b{base} = at(c, {buffer}, {lag}, {offset});")
+            self.setup.append(f"const int64_t d{base} = c.buffers[{buffer}].stride;")
+            if not self.group.lanes:
+                self.setup.append(f"const int64_t n{base} = to_next(c, {buffer}, {lag}, b{base}, {offset});")
+        return self.bases[key]
+
+    def _read(self, node: Node) -> str:
+        base = self._base(node)
+        address = f"b{base} + (i + r) * d{base}"
+        if node.width > 1:
+            self.touched[base] = None
+        value = f"splat(*({address}))" if node.width == 1 < self.group.width else f"load({address} + column, count)"
+        return f"i < c.active[s - 1] ? vec{{}} : {value}" if node.attr.start else value
+
+    def _constant(self, value: float) -> str:
+        if value in LITERALS:
+            return f"real({LITERALS[value]})"
+        return f"c.constants[{number(self.tables.constants, value)}]"
+
+    def _node(self, node: Node) -> None:
+        name = f"v{next(self.counter)}"
+        if node.op == "const":
+            self.column.append(f"const vec {name} = splat({self._constant(node.attr)});")
+        elif node.op == "weight":
+            vector = f"c.vectors[{number(self.tables.vectors, node.attr)}]"
+            wide = node.width > 1 or self.group.width == 1
+            value = f"load({vector} + column, count)" if wide else f"splat(*{vector})"
+            self.column.append(f"const vec {name} = {value};")
+        elif node.op == "lane" and node not in self.group.loads:
+            self.row.append(f"const vec {name} = {self.names[node]};")
+        else:
+            self.row.append(f"const vec {name} = {self._expression(node)};")
+        self.names[node] = name
+
+    def _expression(self, node: Node) -> str:
+        if node in self.group.loads:
+            return self._read(self.group.loads[node])
+        if node.op == "load":
+            return self._read(node)
+        if node.op == "rowsum":
+            slot = self.schedule.rowsums.index(node)
+            return f"splat({'rowmax' if node.attr == 'max' else 'rowsum'}(c, {slot}, i + r))"
+        if node.op == "expand":
+            return self.names[node.args[0]]
+        args = [self.names[a] for a in node.args]
+        if node.op == "clamp":
+            return self._clamped(args[0], *node.attr)
+        attr = self._constant(node.attr) if node.attr is not None else ""
+        return TABLE[node.op].cpp.format(*args, attr=attr)
+
+    def _clamped(self, x: str, low: float | None, high: float | None) -> str:
+        inner = x
+        if low is not None:
+            bound = self._constant(low)
+            inner = f"pick({x} < splat({bound}), splat({bound}), {x})"
+        if high is not None:
+            bound = self._constant(high)
+            inner = f"pick({x} > splat({bound}), splat({bound}), {inner})"
+        return inner
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def _results(self) -> None:
+        for out in self.group.stores:
+            base = self._base(out.node.builder.load(out.buffer, out.node.width, offset=out.offset))
+            self.touched[base] = None
+            self.row.append(f"store(b{base} + (i + r) * d{base} + column, {self.names[out.node]}, count);")
+        for q, node in self.group.sums:
+            self.column.append(f"vec total_{q} = {{}};")
+            self.row.append(f"total_{q} += {self.names[node]};")
+        for node in self.group.rowsums:
+            self._row_sum(self.schedule.rowsums.index(node), self.names[node.args[0]], node.attr == "max")
+
+    def _row_sum(self, slot: int, value: str, largest: bool) -> None:
+        """Of a row, the largest value; or its vectors added up, and at the end what is in the one that is left."""
+        address, every_row = (
+            f"(c.rowsums + ({slot} * c.rowsum_parts + me) * c.rows)",
+            "for (int64_t i = low; i < high; ++i)",
+        )
+        if largest:
+            self.setup.append(f"{every_row} {address}[i] = -__builtin_inf();")
+            self.row.append(f"{address}[i + r] = larger({address}[i + r], largest({value}, count));")
+            return
+        self.setup.append(f"real* const p{slot} = row_vectors(c, {len(self.schedule.rowsums)}, {slot}, me);")
+        self.setup.append(f"{every_row} *(vec*)(p{slot} + i * W) = vec{{}};")
+        self.row.append(f"add_to(p{slot} + (i + r) * W, only({value}, count));")
+        self.last.append(f"{every_row} {address}[i] = across(*(const vec*)(p{slot} + i * W));")
+
+    def _flushes(self) -> list[str]:
+        return [f"add_to(sums + c.sum_offsets[{q}] + column, total_{q});" for q, _ in self.group.sums]

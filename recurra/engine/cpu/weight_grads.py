@@ -1,0 +1,103 @@
+"""What is left when the backward loop is done: products over the rows of all steps at once."""
+
+import ctypes
+from array import array
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..plan.planner import Plan, Product
+from . import allocator, compiler
+from .arena import Place
+from .call_template import OWN, Again, Patch
+from .codegen import products_source
+from .kernel import REALS, WORTH_THREADS, threads_here
+from .layout import Layout
+
+WORD, HEAD, GRADIENT = 8, 5, 6  # bytes of a word; words of `Summing` and of `Gradient` in kernels/products.h
+
+
+def runs(plan: Plan) -> list[list[Product]]:
+    """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
+    groups: dict[object, list[Product]] = {}
+    for product in plan.products:
+        groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
+    found: list[list[Product]] = []
+    for products in groups.values():
+        last: Product | None = None
+        for product in sorted(products, key=lambda p: p.delta.offset):
+            if last is not None and last.delta.offset + last.delta.width == product.delta.offset:
+                found[-1].append(product)
+            else:
+                found.append([product])
+            last = product
+    return found
+
+
+class OverTime:
+    """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
+
+    def __init__(self, plan: Plan, grouped: list[list[Product]], dtype: torch.dtype):
+        self.dtype, self.runs = dtype, grouped
+        assert plan.backward is not None
+        self.buffers = plan.forward.buffers | plan.backward.buffers
+        self.library = compiler.load(products_source(REALS[dtype]))
+        self.library.sum_room.argtypes, self.library.sum_room.restype = [ctypes.c_void_p], ctypes.c_int64
+        self.work = sum(p.matrix.wide * p.matrix.deep for run in self.runs for p in run)  # multiplications a row
+        self.shapes = [(sum(p.delta.width for p in run), run[0].matrix.deep) for run in self.runs]
+        self.groups: dict[tuple[str, int, int], list[int]] = {}  # runs of the same columns of δ
+        for i, run in enumerate(self.runs):
+            first, last = run[0].delta, run[-1].delta
+            self.groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
+
+
+class Summing(Again):
+    """All of them for one layout. After the addresses that are `given` come those of the results, and of room."""
+
+    def __init__(
+        self, sums: OverTime, layout: Layout, where: Mapping[str, Place], before: Mapping[str, int], given: int
+    ):
+        """`where` the buffers lie, and which of the given addresses tells what was `before` those of states."""
+        self.dtype, self.shapes = sums.dtype, sums.shapes
+        self.alive: list[object] = [sums.library]  # what the words point to
+        self.threads = threads_here() if sums.work * layout.total >= WORTH_THREADS else 1
+        gradients, targets, patches = [], [], []
+        first_target = HEAD + GRADIENT * len(sums.groups)
+        for (buffer, low, high), members in sums.groups.items():
+            word = HEAD + len(gradients)
+            patches += [self._patch(word, where[buffer], low)]
+            patches += [Patch(word + 4, OWN, (first_target + len(targets)) * WORD)]
+            gradients += [0, sums.buffers[buffer].width, high - low, layout.total, 0, len(members)]
+            for i in members:
+                word, product, deep = first_target + len(targets), sums.runs[i][0], sums.shapes[i][1]
+                load = product.operand
+                patches += [Patch(word, given + i), self._patch(word + 3, where[load.buffer], load.offset)]
+                if product.state is not None:
+                    patches += [self._patch(word + 4, (before[load.buffer], 0), load.offset)]
+                stretches = layout.stretches(0 if product.state is None else product.lag)
+                targets += [0, deep, deep, 0, 0, sums.buffers[load.buffer].width, stretches.data_ptr(), len(stretches)]
+                self.alive.append(stretches)
+        head, rest = [0, len(sums.groups), self.threads, 0, 0], [*gradients, *targets]
+        head[4] = self.room = _room(sums.library, head, rest, patches)
+        patches += [Patch(3, given + len(sums.runs))]
+        super().__init__(sums.library.sum_over_time, head, rest, given + len(sums.runs) + 1, patches)
+
+    def _patch(self, word: int, place: Place, column: int) -> Patch:
+        return Patch(word, place[0], place[1] + column * self.dtype.itemsize)
+
+    def results(self) -> tuple[Tensor, ...]:
+        """Empty: one tensor a run, (columns of δ, columns of the operand), and the room."""
+        room = allocator.empty((self.threads * self.room,), self.dtype)
+        return *(allocator.empty(shape, self.dtype) for shape in self.shapes), room
+
+
+def _room(library: ctypes.CDLL, head: list[int], rest: list[int], patches: list[Patch]) -> int:
+    """Numbers that a thread needs."""
+    words = array("q", [*head, *rest])
+    own, _ = words.buffer_info()
+    words[0] = own + HEAD * WORD
+    for patch in patches:
+        if patch.given == OWN:
+            words[patch.word] = own + patch.offset
+    return library.sum_room(ctypes.c_void_p(own))

@@ -1,0 +1,354 @@
+"""Run a plan on a GPU: what is made before the loop, the kernel, and the products left for after it."""
+
+import functools
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cell import TIME
+from ..cpu.arena import whole
+from ..cpu.executor import Compiled
+from ..ir.lowering import Unsupported
+from ..ir.nodes import Node
+from ..plan.planner import Plan
+from ..plan.program import D_OUTPUT
+from ..plan.schedule import Schedule, schedule
+from . import select
+from .epilogue import After, ends_of
+from .persistent.codegen import render
+from .persistent.kernel_builder import Kind
+from .persistent.launch import Loop, loaded, processors, shared_memory
+from .persistent.tiling import Tiling, tiling
+from .stepwise import codegen
+from .stepwise.run import Steps
+
+FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
+
+
+class OnGpu:
+    """A plan with its kernels, rendered and compiled when first used."""
+
+    def __init__(self, plan: Plan, dtype: torch.dtype):
+        self.plan, self.dtype = plan, dtype
+        self.shared = Compiled(plan, dtype)  # the bookkeeping of weights is the same on every device
+        self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
+        self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
+        self.runs = self.shared.runs if plan.backward is not None else []
+        self.loops: dict[Any, Loop | Steps] = {}  # by what is asked for
+        self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
+        self.by_steps: dict[tuple[bool, str], Steps] = {}
+        self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
+
+    @property
+    def trains(self) -> bool:
+        return self.plan.backward is not None
+
+    @functools.cached_property
+    def forward_schedule(self) -> Schedule:
+        return schedule(self.plan.forward)
+
+    @functools.cached_property
+    def backward_schedule(self) -> Schedule:
+        assert self.plan.backward is not None
+        return schedule(self.plan.backward)
+
+    @functools.cache  # noqa: B019 - plans live as long as the process
+    def obstacle(self, batch: int, device: torch.device) -> str:
+        """Why these kernels cannot run for a batch; empty if they can."""
+        try:
+            for backward in (False, True) if self.trains else (False,):
+                self.loop(backward, batch, False, device)
+        except Unsupported as reason:
+            return f"the GPU's kernels do not take {reason}"
+        return "" if batch * self._widest < 2**31 else "a step has too many numbers"
+
+    @functools.cached_property
+    def _widest(self) -> int:
+        return max(b.width for b in self.forward_schedule.buffers.values())
+
+    def tiling(self, backward: bool, batch: int, device: torch.device) -> Tiling | None:
+        chosen = self.backward_schedule if backward else self.forward_schedule
+        size, way = self.dtype.itemsize, select.forced()
+        if device.type != "cpu":
+            return tiling(chosen, size, batch, processors(device), shared_memory(device), way)
+        alone = tiling(chosen, size, batch, 1, 0, "alone") if way == "alone" else None
+        wide = max([8, *(group.width for group in chosen.groups)])
+        return alone or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
+
+    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop | Steps:
+        asked = (backward, batch, ragged, _precision(self.dtype), device, select.forced())
+        if asked not in self.loops:
+            self.loops[asked] = self._chosen_loop(*asked[:-1])
+        return self.loops[asked]
+
+    def why_by_steps(self, backward: bool, batch: int, device: torch.device) -> str:
+        """What speaks for a loop step by step; empty: one kernel runs all steps."""
+        if (backward, batch, device) in self.refused:
+            return "the card did not take all programs of one kernel at once"
+        shape = self.tiling(backward, batch, device)
+        reason = select.why_by_steps(shape, batch, device, "backward" if backward else "forward")
+        if reason or shape is None:
+            return reason
+        try:
+            self._one_kernel(backward, shape, False, _precision(self.dtype), device)
+        except Unsupported as missing:
+            return f"one kernel for all steps does not take {missing}"
+        return ""
+
+    def way(self, batch: int, device: torch.device) -> str:
+        """How a loop forward runs, in a few words."""
+        by_kernel = isinstance(self.loop(False, batch, False, device), Loop)
+        return "one kernel runs all steps" if by_kernel else "products and one kernel at each step"
+
+    def _chosen_loop(
+        self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device
+    ) -> Loop | Steps:
+        if self.why_by_steps(backward, batch, device):
+            return self._by_steps(backward, precision)
+        shape = self.tiling(backward, batch, device)
+        assert shape is not None
+        return self._one_kernel(backward, shape, ragged, precision, device)
+
+    def _one_kernel(self, *key: Any) -> Loop:
+        if key not in self.rendered:
+            self.rendered[key] = self._new_loop(*key)
+        return self.rendered[key]
+
+    def _new_loop(self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device) -> Loop:
+        chosen = self.backward_schedule if backward else self.forward_schedule
+        bits, interpreted = 8 * self.dtype.itemsize, device.type == "cpu"
+        by_warp = not interpreted and torch.cuda.get_device_capability(device) >= (9, 0)
+        kind = Kind(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
+        rendered = render(chosen, self.plan, shape, kind)
+        return Loop(rendered, shape, loaded(rendered.text).kernel)
+
+    def _by_steps(self, backward: bool, precision: str) -> Steps:
+        if (backward, precision) not in self.by_steps:
+            chosen = self.backward_schedule if backward else self.forward_schedule
+            made = codegen.render(chosen, self.plan, backward, self.trains, self.dtype)
+            self.by_steps[backward, precision] = Steps(made, loaded(made.text), backward, self.dtype)
+        return self.by_steps[backward, precision]
+
+    def _refuse(self, *loop: Any) -> None:
+        """From now on, this loop runs step by step."""
+        self.refused.add(loop)
+        self.loops = {asked: known for asked, known in self.loops.items() if (*asked[:2], asked[4]) != loop}
+
+    # ------------------------------------------------------------------------------------------ forward
+
+    def forward(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+    ) -> list[Tensor]:
+        """[y, final states, named values, histories of the states that are not y, what else backward needs]."""
+        steps, batch = x.shape[:2]
+        given = dict(zip(self.weight_names, weights, strict=True))
+        loop = self.loop(False, batch, lengths is not None, x.device)
+        bound = self._inputs(x, states, masks, given, lengths)
+        room = _Room(self, x, steps * batch, loop.rendered.exchanged)
+        if loop.rendered.lanes:
+            of_input = torch.cat([_of_input(lane, given, bound["x"]) for lane, _ in loop.rendered.lanes])
+            bound["pre"] = bound["x"] @ of_input.t()
+        for state in self.plan.states:
+            name = f"hist:{state.name}"
+            if self.trains or state.delays or name == self._output() or name in loop.rendered.arguments:
+                bound[name] = room.rows(name, state.size)
+            bound[f"final:{state.name}"] = x.new_empty(batch, state.size)
+        room.fill_rest(bound, loop, self.forward_schedule, batch)
+        for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
+            if f"hist:{state.name}" in loop.rendered.exchanged:
+                bound[f"init:{state.name}"] = bound[f"init:{state.name}"] * 1.0
+        try:
+            loop(bound, steps, batch)
+        except select.Refused:
+            self._refuse(False, batch, x.device)
+            return self.forward(x, states, masks, weights, lengths)
+        finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
+        y = bound[self._output()]
+        rest = [bound[name] for name in self.plan.named.values()]
+        kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
+        return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
+
+    def _output(self) -> str:
+        return f"hist:{self.plan.output}" if self.plan.output in self._names() else self.plan.output
+
+    def _names(self) -> set[str]:
+        return {state.name for state in self.plan.states}
+
+    def _inputs(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        given: Mapping[str, Tensor],
+        lengths: Tensor | None,
+    ) -> dict[str, Tensor]:
+        bound = {"x": whole(x.reshape(-1, x.shape[-1]))}
+        for name, mask in zip(self.plan.masks, masks, strict=True):
+            bound[name] = whole(mask.reshape(-1, mask.shape[-1]))
+        for state, value in zip(self.plan.states, states, strict=True):
+            slots = value.transpose(0, 1) if state.delays else value
+            bound[f"init:{state.name}"] = whole(slots)
+        if TIME in self._names():
+            bound[f"init:{TIME}"] = bound[f"init:{TIME}"].float()
+        bound |= {f"weight:{name}": whole(weight) for name, weight in given.items()}
+        if lengths is not None:
+            bound["lengths"] = lengths.to(x.device, torch.int32)
+        return bound
+
+    def _final(self, state: Any, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
+        if not state.delays and state.name != TIME:
+            return bound[f"final:{state.name}"]
+        ends, start = ends_of(bound, steps, batch), bound[f"init:{state.name}"]
+        if state.name == TIME:
+            if self.trains:
+                time = torch.arange(1, steps + 1, device=start.device)[:, None]
+                bound[f"hist:{TIME}"].copy_((start.view(1, batch) + time).reshape(-1, 1))
+            return (start + ends[:, None]).to(self.dtype)
+        history = bound[f"hist:{state.name}"]
+        row = torch.arange(batch, device=history.device)
+        values = []
+        for j in range(state.depth):
+            t = ends - 1 - j
+            there = history.view(steps, batch, -1)[t.clamp(min=0), row]
+            before = start[(-1 - t).clamp(min=0), row]
+            values.append(torch.where((t >= 0)[:, None], there, before))
+        return torch.stack(values, 1)
+
+    # ------------------------------------------------------------------------------------------ backward
+
+    def backward(
+        self,
+        cotangents: tuple[Tensor | None, Sequence[Tensor | None], Sequence[Tensor | None]],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        """[the cotangent of x, or nothing, those of the states if wanted, and pieces of those of the weights]."""
+        steps, batch = x.shape[:2]
+        given = dict(zip(self.weight_names, weights, strict=True))
+        loop = self.loop(True, batch, lengths is not None, x.device)
+        if lengths is not None:  # nothing of the padding, be it infinite, reaches a gradient
+            running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
+            x = x.masked_fill(~running[..., None], 0.0)
+        bound = self._inputs(x, states, masks, given, lengths)
+        room = _Room(self, x, steps * batch, loop.rendered.exchanged)
+        self._bind_results(bound, results)
+        self._bind_cotangents(bound, cotangents, steps, batch, room, wants_states)
+        room.fill_rest(bound, loop, self.backward_schedule, batch)
+        try:
+            loop(bound, steps, batch)
+        except select.Refused:
+            self._refuse(True, batch, x.device)
+            return self.backward(cotangents, x, states, masks, weights, lengths, results, wants_states)
+        after = After(self.plan, bound, given, steps, batch)
+        dx = after.input() if self.plan.needs_x else x.new_empty(0)
+        dstates = [
+            after.initial(s.name, d) for s, d in zip(self.plan.states, cotangents[1], strict=True) if wants_states
+        ]
+        sums = bound["sums"].sum(0).to(self.dtype) if "sums" in bound else x.new_empty(0)
+        return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(after.over_time, self.runs), sums]
+
+    def _bind_results(
+        self, bound: dict[str, Tensor], results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]
+    ) -> None:
+        y, named, kept = results
+        flat = y.reshape(-1, y.shape[-1])
+        bound[self._output()] = flat
+        histories = [f"hist:{name}" for name in self.histories]
+        bound |= dict(zip([*histories, *self.plan.kept], kept, strict=True))
+        bound |= {n: v.reshape(-1, v.shape[-1]) for n, v in zip(self.plan.named.values(), named, strict=True)}
+
+    def _bind_cotangents(
+        self, bound: dict[str, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room", wants_states: bool
+    ) -> None:
+        dy, dfinals, dnamed = cotangents
+        assert self.plan.backward is not None
+        outputs = {D_OUTPUT: dy} | {f"d{n}": d for n, d in zip(self.plan.named.values(), dnamed, strict=True)}
+        for name, value in outputs.items():
+            width = self.plan.backward.buffers[name].width
+            bound[name] = room.zeros(width) if value is None else whole(value.reshape(-1, width))
+        zeros = functools.cache(bound["x"].new_zeros)  # one for all whom nothing comes to
+        unread = functools.cache(bound["x"].new_empty)
+        for state, value in zip(self.plan.states, dfinals, strict=True):
+            final = zeros(state.shape(batch)) if value is None else whole(value)
+            if state.delays:
+                final = self._spread(final, bound, steps, batch)
+            bound[f"dfinal:{state.name}"] = final
+            start = (batch, state.size)
+            bound[f"dinit:{state.name}"] = bound["x"].new_zeros(start) if wants_states else unread(start)
+
+    def _spread(self, final: Tensor, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
+        """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
+        spread = final.new_zeros(steps, batch, final.shape[2])
+        ends, row = ends_of(bound, steps, batch), torch.arange(batch, device=final.device)
+        for j in range(final.shape[1]):
+            t = ends - 1 - j
+            spread[t.clamp(min=0), row] += torch.where((t >= 0)[:, None], final[:, j], 0.0)
+        return spread.view(steps * batch, -1)
+
+
+def _own(rows: Tensor, steps: int) -> Tensor:
+    """The same memory as (T, B, n); not a view, so that an operation in place is as allowed as on any output."""
+    shape = (steps, rows.shape[0] // steps, rows.shape[1])
+    whole = torch.empty(0, dtype=rows.dtype, device=rows.device)
+    return whole.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
+
+
+def _precision(dtype: torch.dtype) -> str:
+    """32-bit numbers multiplied as torch multiplies them: shortened where that is allowed, in three products if not."""
+    return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
+
+
+class _Room:
+    """Memory for what the loop writes."""
+
+    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: Set[str]):
+        self.made, self.like, self.count, self.exchanged = made, like, rows, exchanged
+
+    def rows(self, name: str, width: int, dtype: torch.dtype | None = None) -> Tensor:
+        dtype = dtype or self.made.dtype
+        if name in self.exchanged:
+            return torch.full((self.count, width), -1, dtype=FULL[dtype], device=self.like.device).view(dtype)
+        return torch.empty((self.count, width), dtype=dtype, device=self.like.device)
+
+    def zeros(self, width: int) -> Tensor:
+        return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
+
+    def fill_rest(self, bound: dict[str, Tensor], loop: Loop | Steps, schedule: Schedule, batch: int) -> None:
+        """Bind every argument that is not bound yet."""
+        for name in loop.rendered.arguments:
+            if name in bound:
+                continue
+            if name == "sums":
+                total = sum(node.width for _, node in schedule.sums)
+                bound[name] = torch.zeros(loop.tiles(batch), total, dtype=loop.summed_in, device=self.like.device)
+            elif name == "rowsums":
+                assert isinstance(loop, Loop)
+                bound[name] = self.rows(name, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
+            else:
+                dtype = torch.float32 if name.startswith("carry:") else None
+                bound[name] = self.rows(name, schedule.buffers[name].width, dtype)
+
+
+def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """The matrix of a lane that multiplies x."""
+    parts = [
+        (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == "x"
+    ]
+    if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
+        return parts[0][1].of(given)
+    whole = x.new_zeros(lane.width, x.shape[1])
+    for offset, matrix in parts:
+        whole[:, offset : offset + matrix.deep] += matrix.of(given)
+    return whole

@@ -1,0 +1,332 @@
+"""A traced step → nodes: what leaves the loop over time, and what stays in it, as rows of numbers.
+
+Whatever depends on weights alone becomes the *prologue*, run once a call by torch (which also differentiates it).
+Moving numbers about (split, slice, cat) disappears: a value is a tuple of segments, a product of a concatenation is a
+sum of products with columns of the weight, a piece of a product is a product with rows of the weight.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.node import map_aggregate, map_arg
+
+from ...cell import Cell
+from ..trace import Step, lower
+from .nodes import Builder, Node, Vector
+from .ops_elementwise import ELEMENTWISE, OF_TRUTHS
+from .ops_matmul import PRODUCTS
+from .ops_reduce import PIECES, ROWS
+from .ops_view import VIEWS
+from .values import BATCH, Hoisted, Shape, Unsupported, Value, boundaries, broadcast, count, row, shown
+
+aten = torch.ops.aten
+
+# What happens to each sequence by itself: of a weight that is repeated for all of them, it is done once.
+LAID_OUT = {*VIEWS, aten.repeat.default}
+APART = {*LAID_OUT, *ELEMENTWISE}
+NARROW = (torch.bfloat16, torch.float16)  # computed in float32 and rounded at the end: casts on the way are none
+
+__all__ = ["Equations", "Unsupported", "equations"]
+
+
+@dataclass(frozen=True)
+class Equations:
+    """One step as nodes: the results by name, and the function that makes their weights."""
+
+    builder: Builder
+    outputs: dict[str, tuple[Node, ...]]  # OUTPUT, then the states
+    named: dict[str, tuple[Node, ...]]
+    weights: tuple[str, ...]  # what the step reads of the cell, in the prologue's order
+    hoisted: dict[str, tuple[int, ...]]  # what the prologue gives, by name: shape
+    prologue: Callable[..., tuple[Tensor, ...]]
+
+
+def equations(cell: Cell, step: Step) -> Equations:
+    """A traced step of the cell as nodes. Raises `Unsupported` naming what the engines cannot take."""
+    try:
+        return _Reader(cell, step).read()
+    except Unsupported:
+        simpler = lower(step)  # takes seconds, so it is not asked for what is known here anyway
+        if simpler is step:
+            raise
+        return _Reader(cell, simpler).read()
+
+
+class _Reader:
+    def __init__(self, cell: Cell, step: Step):
+        self.cell, self.step, self.builder = cell, step, Builder()
+        self.values: dict[fx.Node, Any] = {}
+        self.meta: dict[fx.Node, Any] = {}  # of what depends on weights alone
+        self.repeated: dict[fx.Node, int] = {}  # of these, those that torch repeats along an axis for every sequence
+        self.known: dict[str, fx.Node] = {}  # what a Hoisted's name stands for
+        self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}
+        like = step.node("x").meta["val"]
+        self.batch, self.dtype = like.shape[0], like.dtype
+
+    def read(self) -> Equations:
+        placeholders = self.step.placeholders()
+        for node, name in zip(placeholders, self.step.inputs, strict=False):
+            self.values[node] = row(self._input(name, node))
+        for node in placeholders[len(self.step.inputs) :]:
+            like = node.meta["val"]  # on the "meta" device, torch would import its compiler for this
+            self.meta[node] = torch.zeros(like.shape, dtype=like.dtype)
+        for node in self.step.graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+        names = (*self.step.outputs, *self.step.named)
+        results = [(name, self._result(node)) for name, node in zip(names, self.step.results(), strict=True)]
+        first = len(self.step.outputs)
+        return Equations(
+            self.builder,
+            {name: segments for name, segments in results[:first] if segments is not None},
+            {name: segments for name, segments in results[first:] if segments is not None},
+            self.step.weights,
+            {name: shape for name, (_, shape) in self.used.items()},
+            self._prologue(),
+        )
+
+    def _input(self, name: str, node: fx.Node) -> Node:
+        """`h[3]` is the state h of three steps before; a plain state that of one step before."""
+        width = node.meta["val"].shape[1]
+        base, _, delay = name.partition("[")
+        if any(state.name == base for state in self.cell.carried):
+            return self.builder.load(base, width, lag=int(delay.rstrip("]")) if delay else 1)
+        return self.builder.load(name, width)
+
+    def _result(self, node: fx.Node) -> tuple[Node, ...] | None:
+        value = self._resolved_row(self._operand(node))
+        is_row = isinstance(value, Value) and value.shape in ((BATCH,), (BATCH, value.width))
+        return value.segments if is_row else None
+
+    def _prologue(self) -> Callable[..., tuple[Tensor, ...]]:
+        graph = fx.Graph()
+        copies = {node: graph.placeholder(node.name) for node in self.step.placeholders()[len(self.step.inputs) :]}
+        made: dict[str, fx.Node] = {}
+        nodes = [node for node in self.step.graph.nodes if node in self.meta and node not in copies]
+        shared = all(_gives_the_same(node.target) for node in nodes)
+        for node in nodes:
+            copy = graph.node_copy(node, lambda n: copies.get(n, 1))  # pyrefly: ignore
+            copies[node] = self._made_before(node, copy, made) if shared else copy
+        graph.output([self._as_used(copies[node], node, shape) for node, shape in self.used.values()])
+        graph.eliminate_dead_code()
+        return fx.GraphModule(torch.nn.Module(), graph).forward
+
+    def _made_before(self, node: fx.Node, copy: fx.Node, made: dict[str, fx.Node]) -> fx.Node:
+        """The copy, or what is the same: each operation of torch's takes as long as a short loop."""
+        if node.target is aten.mul.Tensor and type(copy.args[1]) is int and copy.args[1] == 1:  # of 1 / τ
+            factor: Any = node.args[0]
+            if self.meta[factor].dtype == self.meta[node].dtype:
+                return copy.args[0]  # pyrefly: ignore
+        return made.setdefault(f"{node.target} {copy.args} {copy.kwargs}", copy)
+
+    def _as_used(self, copied: fx.Node, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+        same = shape == tuple(self.meta[node].shape)
+        return copied if same else copied.graph.call_function(aten.reshape.default, (copied, list(shape)))
+
+    # ------------------------------------------------------------------------------------------ one operation
+
+    def _call(self, node: fx.Node) -> None:
+        parents = node.all_input_nodes
+        still = [parent for parent in parents if parent in self.meta]
+        if len(still) == len(parents) and not any(parent in self.repeated for parent in parents):
+            self.meta[node] = self._run_once(node)
+            return
+        sizes = [parent for parent in parents if self.values.get(parent) == BATCH]
+        same = still and len(still) + len(sizes) == len(parents)
+        if same and node.target in (LAID_OUT if sizes else APART) and isinstance(node.meta.get("val"), Tensor):
+            self._repeat(node)
+            return
+        given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
+        self.values[node] = self._read(node, *given)
+        self._check(node, self.values[node])
+
+    def _run_once(self, node: fx.Node) -> Any:
+        """What an operation gives of weights alone, as if there were one sequence."""
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.meta.get(n, 1))
+        if "device" in kwargs:
+            kwargs = kwargs | {"device": "cpu"}
+        return node.target(*args, **kwargs)  # pyrefly: ignore
+
+    def _repeat(self, node: fx.Node) -> None:
+        """A weight repeated for every sequence, before the loop: there it is once."""
+        self.meta[node] = self._run_once(node)
+        once, often = tuple(self.meta[node].shape), tuple(node.meta["val"].shape)
+        axes = [axis for axis, sizes in enumerate(zip(once, often, strict=False)) if sizes == (1, self.batch)]
+        if len(axes) != 1 or often != (*once[: axes[0]], self.batch, *once[axes[0] + 1 :]):
+            raise Unsupported(f"{node.target} of a weight repeated for every sequence")
+        self.repeated[node] = axes[0]
+
+    def _read(self, node: fx.Node, args: tuple, kwargs: dict) -> Any:
+        like = node.meta.get("val")  # none where a modifier wrote the node
+        if node.target is aten.sym_size.int:
+            return BATCH
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if node.target in PRODUCTS:
+            return PRODUCTS[node.target](self, *args, **kwargs)
+        for table in (ROWS, VIEWS):
+            if node.target in table:
+                return table[node.target](self, *map(self._resolved_row, args), **kwargs)
+        if node.target in OF_TRUTHS and isinstance(like, Tensor) and like.dtype is torch.bool:
+            return self.elementwise(OF_TRUTHS[node.target], args, kwargs)
+        if node.target in ELEMENTWISE:
+            return self.elementwise(ELEMENTWISE[node.target], args, kwargs)
+        raise Unsupported(f"{node.target}")
+
+    def _check(self, node: fx.Node, value: Any) -> None:
+        """That torch saw the same row, and in the precision everything is computed in."""
+        like = node.meta.get("val")
+        if not isinstance(value, Value) or not isinstance(like, Tensor):
+            return
+        if tuple(like.shape) != tuple(self.batch if size == BATCH else size for size in value.shape):
+            raise Unsupported(f"{node.target} that gives shape {tuple(like.shape)}")
+        if like.is_floating_point() and like.dtype != self.dtype and self.dtype not in NARROW:
+            raise Unsupported(f"{like.dtype} inside a cell of {self.dtype}")
+
+    def _resolve(self, argument: Any) -> Any:
+        return self._operand(argument) if isinstance(argument, fx.Node) else argument
+
+    def _operand(self, node: fx.Node) -> Any:
+        if node in self.values:
+            return self.values[node]
+        meta = self.meta[node]
+        if not isinstance(meta, Tensor):
+            return meta
+        name = self.step.weights[self._weight_index(node)] if node.op == "placeholder" else f"={node.name}"
+        self.known[name] = node
+        return Hoisted(name, tuple(BATCH if i == self.repeated.get(node) else n for i, n in enumerate(meta.shape)))
+
+    def _weight_index(self, node: fx.Node) -> int:
+        return self.step.placeholders().index(node) - len(self.step.inputs)
+
+    def _resolved_row(self, argument: Any) -> Any:
+        """A weight with a row for every sequence is a row as any other."""
+        is_row = isinstance(argument, Hoisted) and BATCH in argument.shape
+        return self.value(argument) if is_row else argument
+
+    def _use(self, weight: Hoisted, shape: tuple[int, ...]) -> str:
+        """The name under which the prologue gives the weight in this shape."""
+        node = self.known[weight.name]
+        own = tuple(self.meta[node].shape)
+        name = weight.name if own == shape else f"={node.name}:{'x'.join(map(str, shape))}"
+        self.used[name] = (node, shape)
+        return name
+
+    def matrix(self, weight: Hoisted) -> Hoisted:
+        """A weight as the matrix of a product: one for all sequences, whatever is in front."""
+        *front, rows, cols = weight.shape
+        if not isinstance(rows, int) or not isinstance(cols, int) or count(front) != 1:
+            raise Unsupported(f"a matrix product with a weight of shape {shown(weight.shape)}")
+        return Hoisted(self._use(weight, (rows, cols)), (rows, cols))
+
+    def value(self, argument: Any) -> Value:
+        """Anything a row can be combined with, as a row."""
+        if isinstance(argument, Value):
+            return argument
+        if isinstance(argument, (int, float)):
+            return Value((self.builder.const(argument),), ())
+        if isinstance(argument, Hoisted):
+            width = count(argument.shape)
+            own = argument.shape if argument.shape in ((), (1, width)) else (width,)
+            return Value((self.builder.weight(Vector(self._use(argument, own), (0, width))),), argument.shape)  # pyrefly: ignore
+        raise Unsupported(f"{argument!r} as an operand")
+
+    def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value:
+        if BATCH in args:
+            raise Unsupported("the number of sequences as a number")
+        self._check_weights(args)
+        values = [self.value(a) if isinstance(a, (Value, Hoisted)) else a for a in args]
+        rows = [v for v in values if isinstance(v, Value)]
+        shape = broadcast([v.shape for v in rows])
+        if count(shape) > max(v.width for v in rows):
+            raise Unsupported(f"an operation of every number of a row with every other, {shown(shape)} in all")
+        values = [self.spread(v, shape) if isinstance(v, Value) and v.width > 1 else v for v in values]
+        made = []
+        for piece in self.aligned([v for v in values if isinstance(v, Value)]):
+            parts = iter(piece)
+            made.append(op(self.builder, *(next(parts) if isinstance(v, Value) else v for v in values), **kwargs))
+        return Value(tuple(made), shape)
+
+    def _check_weights(self, args: tuple) -> None:
+        """That no matrix of weights makes a row as long as itself."""
+        widest = max((a.width for a in args if isinstance(a, Value)), default=1)
+        for a in args:
+            matrix = isinstance(a, Hoisted) and len([n for n in a.shape if n not in (1, BATCH)]) > 1
+            if matrix and count(a.shape) > widest:
+                raise Unsupported(f"a weight of shape {shown(a.shape)} outside a matrix product")
+
+    def spread(self, value: Value, shape: Shape) -> Value:
+        """The numbers of a row over a shape that has more of them, as torch broadcasts."""
+        if broadcast([value.shape, shape]) != shape:
+            raise Unsupported(f"a row {shown(value.shape)} expanded to {shown(shape)}")
+        if value.width == count(shape):
+            return value.seen_as(shape)
+        if value.width == 1:
+            return Value((self.builder.expand(value.segments[0], count(shape)),), shape)
+        runs = _runs(_places(value.shape, shape))
+        if len(runs) > PIECES:
+            raise Unsupported(f"a row {shown(value.shape)} expanded to {shown(shape)}")
+        return Value(tuple(s for run in runs for s in self._run(value, *run)), shape)
+
+    def _run(self, value: Value, low: int, high: int, times: int) -> tuple[Node, ...]:
+        segments = self.cut(value, low, high).segments
+        return segments if times == 1 else (self.builder.expand(segments[0], times),)
+
+    def of_each_step(self, node: Node) -> Node:
+        """A mask drawn once a sequence as a value of this step: products are taken of rows of all steps."""
+        mask = self.cell.masks.get(node.attr.buffer) if node.op == "load" else None
+        return self.builder.make("stop", node) if mask is not None and mask.each == "sequence" else node
+
+    def aligned(self, values: Sequence[Value]) -> list[list[Node]]:
+        """Cut the values at each other's boundaries: one list of nodes a piece. Width 1 goes with every piece."""
+        cuts = sorted({c for v in values if v.width > 1 for c in boundaries(v)})
+        if not cuts:
+            return [[v.segments[0] for v in values]]
+        ends = {boundaries(v)[-1] for v in values if v.width > 1}
+        if len(ends) > 1:
+            raise Unsupported(f"an operation between widths {sorted(ends)}")
+        return [[self.piece(v, low, high) for v in values] for low, high in pairwise(cuts)]
+
+    def piece(self, value: Value, low: int, high: int) -> Node:
+        if value.width == 1:
+            return value.segments[0]
+        for (first, last), segment in zip(pairwise(boundaries(value)), value.segments, strict=True):
+            if first <= low and high <= last:
+                return self.builder.cut(segment, low - first, high - first)
+        raise AssertionError("a piece lies within one segment")
+
+    def cut(self, value: Value, low: int, high: int) -> Value:
+        inner = [c for c in boundaries(value) if low < c < high]
+        if value.width == 1:
+            return value
+        return row(*(self.piece(value, a, b) for a, b in pairwise([low, *inner, high])))
+
+
+def _places(shape: Shape, wide: Shape) -> list[int]:
+    """Which number of a row of one shape is behind each number of a wider one."""
+    own, all_of_them = ([1 if size == BATCH else int(size) for size in sizes] for sizes in (shape, wide))
+    return torch.arange(count(shape)).reshape(own).expand(all_of_them).flatten().tolist()
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
+    """`(low, high, times)`: numbers that follow each other, or one of them several times."""
+    runs: list[tuple[int, int, int]] = []
+    for place, same in groupby(places):
+        times = len(list(same))
+        if times == 1 and runs and runs[-1][1:] == (place, 1):
+            runs[-1] = (runs[-1][0], place + 1, 1)
+        else:
+            runs.append((place, place + 1, times))
+    return runs
+
+
+def _gives_the_same(target: Any) -> bool:
+    """Whether an operation, done twice, gives the same twice, and leaves what it reads as it was."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return target is operator.getitem
+    return not target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags

@@ -1,0 +1,115 @@
+"""The plan of a cell: a program for one step forward, one for one step backward, and what is left for after the loop.
+
+A program says what to store where, as nodes over buffers; it knows nothing of threads, tiles or devices. The backward
+program is again the program of a recurrent cell, run from the last step to the first: its carried states are the
+cotangents of the pre-activations (δ), whose products with the weights open the next step, and what else flows back to a
+state. Gradients of matrices, and of x, leave the loop: they are products over all steps at once.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from ...cell import TIME, Cell
+from ..ir.lowering import Equations, equations
+from ..ir.nodes import Node, below
+from ..ir.values import Unsupported
+from ..trace import OUTPUT, Step
+from .autodiff import Reverse
+from .program import Buffer, Delta, Out, Plan, Product, Program
+
+__all__ = ["Buffer", "Delta", "Out", "Plan", "Product", "Program", "plan"]
+
+
+def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = False) -> Plan:
+    """Plan a cell's loop; raises `Unsupported` naming the operation that forces the reference engine."""
+    step = equations(cell, traced)
+    missing = [name for name in (s.name for s in cell.carried) if name != TIME and name not in step.outputs]
+    if missing or OUTPUT not in step.outputs:
+        raise Unsupported(f"a new {(missing or ['output'])[0]} that depends on neither the input nor a state")
+    if named and len(step.named) < len(traced.named):
+        raise Unsupported("a named value that is no row of numbers of each sequence")
+    return _Planner(cell, step, named).plan(train, needs_x)
+
+
+def offsets(segments: Iterable[Node]) -> list[tuple[int, Node]]:
+    found, at = [], 0
+    for segment in segments:
+        found.append((at, segment))
+        at += segment.width
+    return found
+
+
+class _Planner:
+    def __init__(self, cell: Cell, step: Equations, named: bool):
+        self.cell, self.step, self.builder = cell, step, step.builder
+        self.states = {state.name: state for state in cell.carried}
+        self.masks = {name: mask.each for name, mask in cell.masks.items()}
+        self.new = {name: step.outputs[name] for name in self.states if name != TIME}
+        if TIME in self.states:
+            self.new[TIME] = (self.builder.load(TIME, 1, lag=1) + 1.0,)
+        self._cut_states()
+        self.named = dict(step.named) | self.new if named else {}
+
+    def _cut_states(self) -> None:
+        """Cut every new state where a piece of the old one is read, so that both have the same pieces. A product with
+        all of it reads no piece."""
+        for _ in range(8):
+            before = self.new
+            self.new = {name: self._cut(name, segments) for name, segments in before.items()}
+            if before == self.new:
+                return
+        raise Unsupported("states read in too many overlapping pieces")
+
+    def _cut(self, state: str, segments: tuple[Node, ...]) -> tuple[Node, ...]:
+        loads = [n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == state]
+        reads = [n for n in loads if n.width < self.states[state].size or self._read_plainly(n)]
+        edges = {e for n in reads for e in (n.attr.offset, n.attr.offset + n.width)}
+        made: list[Node] = []
+        for first, node in offsets(segments):
+            inner = sorted({e - first for e in edges if first < e < first + node.width})
+            made += [self.builder.cut(node, a, b) for a, b in pairwise([0, *inner, node.width])]
+        return tuple(made)
+
+    def _forward_nodes(self) -> list[Node]:
+        roots = [n for segments in (*self.new.values(), self.step.outputs[OUTPUT]) for n in segments]
+        return below(roots)
+
+    def _read_plainly(self, node: Node) -> bool:
+        """Whether something else than a product reads this."""
+        return any(node in user.args for user in self._forward_nodes() if user.op != "product")
+
+    # ------------------------------------------------------------------------------------------ forward
+
+    def plan(self, train: bool, needs_x: bool) -> Plan:
+        outs = [Out(name, at, node) for name, segments in self.new.items() for at, node in offsets(segments)]
+        buffers = self._input_buffers()
+        y = self.step.outputs[OUTPUT]
+        output = next((n for n, s in self.new.items() if _same(s, y) and not self.states[n].delays), OUTPUT)
+        if output == OUTPUT:
+            outs += [Out(OUTPUT, at, node) for at, node in offsets(y)]
+            buffers[OUTPUT] = Buffer(sum(n.width for n in y), "time")
+        names = {}
+        for name, segments in self.named.items():
+            names[name] = f"named:{name}"
+            outs += [Out(names[name], at, node) for at, node in offsets(segments)]
+            buffers[names[name]] = Buffer(sum(n.width for n in segments), "time")
+        forward = Program(self.builder, outs, buffers=buffers)
+        for node in below([o.node for o in outs]):
+            if node.op == "product" and node.args[0].op in ("weight", "const"):
+                raise Unsupported("a matrix product of a weight with a weight inside the loop")
+        result = Plan(
+            self.step, tuple(self.states.values()), self.masks, forward, None, output, names, (), [], {}, needs_x
+        )
+        return Reverse(self, result).run() if train else result
+
+    def _input_buffers(self) -> dict[str, Buffer]:
+        buffers = {"x": Buffer(self.cell.input_size, "time")}
+        for name, each in self.masks.items():
+            buffers[name] = Buffer(self.cell.masks[name].size, "time" if each == "step" else "sequence")
+        for state in self.states.values():
+            buffers[state.name] = Buffer(state.size, "state", state.depth)
+        return buffers
+
+
+def _same(a: tuple[Node, ...], b: tuple[Node, ...]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

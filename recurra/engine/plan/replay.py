@@ -1,0 +1,94 @@
+"""The plan as torch operations, step by step: for machines without a compiler, and for derivatives of derivatives."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..ir.nodes import TABLE, Node, below
+from .planner import Plan
+
+
+def replay(
+    plan: Plan,
+    x: Tensor,
+    states: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    lengths: Tensor | None,
+) -> list[Tensor]:
+    """[y (T, B, n), final states, named values (T, B, n)], as the compiled operation gives them."""
+    step = _Step(plan, dict(zip(plan.equations.hoisted, weights, strict=True)))
+    rings = {s.name: list(v.unbind(1)) if s.delays else [v] for s, v in zip(plan.states, states, strict=True)}
+    outs: dict[str, list[Tensor]] = {name: [] for name in (plan.output, *plan.named.values())}
+    running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths.to(x.device)
+    if running is not None:  # nothing of the padding, be it infinite, reaches a gradient
+        x = x.masked_fill(~running[..., None], 0.0)
+    for t, row in enumerate(x.unbind(0)):
+        kinds = plan.masks.items()
+        drawn = {n: m[t] if each == "step" else m for (n, each), m in zip(kinds, masks, strict=True)}
+        results = step({"x": row, **drawn}, rings)
+        for name, ring in rings.items():
+            new = results[name]
+            if running is not None:
+                new = torch.where(running[t][:, None], new, ring[0])
+                older = [torch.where(running[t][:, None], a, b) for a, b in pairwise(ring)]
+            else:
+                older = ring[:-1]
+            rings[name] = [new, *older]
+        for name, rows in outs.items():
+            value = results[name]
+            rows.append(value if running is None else torch.where(running[t][:, None], value, torch.zeros_like(value)))
+    finals = [torch.stack(rings[s.name], 1) if s.delays else rings[s.name][0] for s in plan.states]
+    return [torch.stack(outs[plan.output]), *finals, *(torch.stack(outs[name]) for name in plan.named.values())]
+
+
+class _Step:
+    """One step: the nodes of the forward program, evaluated in order."""
+
+    def __init__(self, plan: Plan, weights: dict[str, Tensor]):
+        wanted = {*(s.name for s in plan.states), plan.output, *plan.named.values()}
+        self.outs = [o for o in plan.forward.outs if o.buffer in wanted]
+        self.nodes = below([o.node for o in self.outs])
+        self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
+        self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
+
+    def __call__(self, inputs: dict[str, Tensor], rings: dict[str, list[Tensor]]) -> dict[str, Tensor]:
+        values = dict(self.fixed)
+        like = inputs["x"]
+        for node in self.nodes:
+            if node not in values:
+                values[node] = self._value(node, values, inputs, rings, like)
+        parts: dict[str, list[tuple[int, Tensor]]] = {}
+        for out in self.outs:
+            value = values[out.node].expand(like.shape[0], out.node.width)
+            parts.setdefault(out.buffer, []).append((out.offset, value))
+        return {
+            name: torch.cat([v for _, v in sorted(found, key=lambda p: p[0])], 1) if len(found) > 1 else found[0][1]
+            for name, found in parts.items()
+        }
+
+    def _value(self, node: Node, values: dict, inputs: dict, rings: dict, like: Tensor) -> Tensor:
+        if node.op == "const":
+            return like.new_full((1, 1), node.attr)
+        if node.op == "load":
+            at = node.attr
+            source = rings[at.buffer][at.lag - 1] if at.lag else inputs[at.buffer]
+            return source[:, at.offset : at.offset + node.width]
+        args = [values[a] for a in node.args]
+        if node.op == "product":
+            return F.linear(args[0].expand(like.shape[0], -1), self.matrices[node])
+        if node.op == "rowsum" and node.attr == "max":
+            return args[0].amax(1, keepdim=True)
+        if node.op == "rowsum":
+            return args[0].expand(-1, node.args[0].width).sum(1, keepdim=True)
+        if node.op == "expand":
+            return args[0].expand(-1, node.width)
+        if node.op == "stop":
+            return args[0].detach()
+        function: Callable[..., Tensor] = TABLE[node.op].torch
+        if node.op == "clamp":
+            return function(args[0], *node.attr)
+        return function(*args, node.attr) if node.op == "pow" else function(*args)

@@ -1,0 +1,221 @@
+"""A program → its schedule: levels that follow each other, each of groups that are "products, then one fused loop".
+
+Products that are added up become one *lane* (one accumulator). A level ends where a product or a row sum needs values
+of other columns. Everything is computed as late as possible, so that little has to wait in memory; what is cheap is
+computed again rather than stored and loaded.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, below
+from .planner import Buffer, Out, Program
+
+OPERATION = 8  # multiply-adds in the time of one operation of the equations, with the memory it reads
+
+
+@dataclass
+class Group:
+    """One fused loop over `width` columns, after the products it needs."""
+
+    level: int
+    width: int
+    lanes: list[Node] = field(default_factory=list)
+    stores: list[Out] = field(default_factory=list)
+    sums: list[tuple[int, Node]] = field(default_factory=list)  # (number of the sum, what is summed over rows)
+    rowsums: list[Node] = field(default_factory=list)  # whose sum over columns this group makes
+    body: list[Node] = field(default_factory=list)  # in the order they are computed
+    loads: dict[Node, Node] = field(default_factory=dict)  # computed by an earlier group → where it was stored
+
+    def classes(self) -> list[tuple[tuple[Node, ...], list[Node]]]:
+        """Lanes by what they multiply: those with the same operands run through one loop."""
+        found: dict[tuple[Node, ...], list[Node]] = {}
+        for lane in self.lanes:
+            found.setdefault(lane.args, []).append(lane)
+        return list(found.items())
+
+
+@dataclass
+class Schedule:
+    levels: list[list[Group]]
+    buffers: dict[str, Buffer]
+    sums: list[tuple[Vector, Node]]
+    rowsums: list[Node]  # numbered
+
+    @property
+    def groups(self) -> list[Group]:
+        return [group for level in self.levels for group in level]
+
+    def multiplications(self) -> int:
+        """Multiply-adds a row."""
+        return sum(m.wide * m.deep for g in self.groups for lane in g.lanes for m in lane.attr)
+
+    def work(self) -> int:
+        """What a row costs, in multiply-adds."""
+        equations = sum(len(group.body) * group.width for group in self.groups)
+        return self.multiplications() + OPERATION * equations
+
+    def matrices(self) -> list[Matrix]:
+        return [m for g in self.groups for lane in g.lanes for m in lane.attr]
+
+
+def schedule(program: Program) -> Schedule:
+    return _Scheduler(program).run()
+
+
+class _Scheduler:
+    def __init__(self, program: Program):
+        self.builder: Builder = program.builder
+        roots = [o.node for o in program.outs] + [n for _, n in program.sums]
+        fused = _fuse(self.builder, roots)
+        self.outs = [Out(o.buffer, o.offset, fused[o.node]) for o in program.outs]
+        self.sums = [(vector, fused[node]) for vector, node in program.sums]
+        self.buffers = dict(program.buffers)
+        self.roots = [o.node for o in self.outs] + [n for _, n in self.sums]
+        self.nodes = below(self.roots)
+        self.level = self._levels()
+        self.rowsums = [n for n in self.nodes if n.op == "rowsum"]
+        self.stored: dict[Node, Node] = {}  # → the load that reads it back
+        for out in self.outs:
+            if not out.node.is_leaf:
+                self.stored.setdefault(out.node, self.builder.load(out.buffer, out.node.width, offset=out.offset))
+
+    # ------------------------------------------------------------------------------------------ levels
+
+    def _levels(self) -> dict[Node, int]:
+        soonest: dict[Node, int] = {}
+        for node in self.nodes:
+            later = (soonest[a] + self._distance(a, node) for a in node.args if not a.is_leaf)
+            soonest[node] = max(later, default=0)
+        users: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            for arg in node.args:
+                users.setdefault(arg, []).append(node)
+        latest = dict(soonest)
+        for node in reversed(self.nodes):
+            if node in users:
+                latest[node] = min(latest[u] - self._distance(node, u) for u in users[node])
+        return latest
+
+    def _distance(self, arg: Node, user: Node) -> int:
+        if user.op in ("lane", "rowsum"):
+            return 1
+        return int(arg.width == 1 < user.width and _holds_lane(arg))
+
+    def _home(self, node: Node) -> tuple[int, int]:
+        return self.level[node], node.width
+
+    # ------------------------------------------------------------------------------------------ groups
+
+    def run(self) -> Schedule:
+        for node in self.nodes:
+            if node.op == "lane":
+                for operand in node.args:
+                    if operand.op != "load":
+                        self._store(operand)
+        groups, count = self._groups(), -1
+        while count != len(self.stored):  # storing one value may ask for another
+            count = len(self.stored)
+            groups = self._groups()
+        levels = sorted({group.level for group in groups})
+        return Schedule(
+            [[g for g in groups if g.level == level] for level in levels], self.buffers, self.sums, self.rowsums
+        )
+
+    def _store(self, node: Node) -> Node:
+        if node not in self.stored:
+            name = f"scratch:{len(self.stored)}"
+            self.buffers[name] = Buffer(node.width, "scratch")
+            self.stored[node] = self.builder.load(name, node.width)
+            self.outs.append(Out(name, 0, node))
+        return self.stored[node]
+
+    def _groups(self) -> list[Group]:
+        found: dict[tuple[int, int], Group] = {}
+
+        def at(level: int, width: int) -> Group:
+            return found.setdefault((level, width), Group(level, width))
+
+        for out in self.outs:
+            at(*self._home(out.node)).stores.append(out)
+        for number, (_, node) in enumerate(self.sums):
+            at(*self._home(node)).sums.append((number, node))
+        for node in self.rowsums:
+            at(self.level[node] - 1, node.args[0].width).rowsums.append(node)
+        for group in found.values():
+            targets = [o.node for o in group.stores] + [n for _, n in group.sums] + [n.args[0] for n in group.rowsums]
+            self._fill(group, targets)
+        return [found[key] for key in sorted(found)]
+
+    def _fill(self, group: Group, targets: Iterable[Node]) -> None:
+        todo, seen = list(targets), set()
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.is_leaf or node.op == "rowsum":
+                continue
+            if self._home(node) != (group.level, group.width) and self._from_memory(node, group):
+                group.loads[node] = self.stored[node]
+            elif node.op == "lane":
+                group.lanes.append(node)
+            else:
+                todo.extend(node.args)
+        group.body = sorted(seen, key=lambda n: n.index)
+        group.lanes.sort(key=lambda n: n.index)
+
+    def _from_memory(self, node: Node, group: Group) -> bool:
+        """Whether a group loads what an earlier one computed; what it must load is stored from now on."""
+        if self.level[node] >= group.level:
+            return False
+        dear = node.op == "lane" or (node.is_elementwise and TABLE[node.op].costly and node.width > 1)
+        if dear:
+            self._store(node)
+        return node in self.stored
+
+
+def _holds_lane(node: Node) -> bool:
+    return node.op == "lane" or (node.op != "rowsum" and any(_holds_lane(a) for a in node.args))
+
+
+def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
+    """Rewrite sums that hold products: their products become one lane."""
+    nodes = below(roots)
+    uses = Counter(arg for node in nodes for arg in node.args) + Counter(roots)
+    inner = {n for n in nodes if n.op == "add" for n in n.args if n.op == "add" and uses[n] == 1}
+    done: dict[Node, Node] = {}
+
+    def terms(node: Node) -> list[Node]:
+        return [t for a in node.args for t in (terms(a) if a in inner else [a])]
+
+    for node in nodes:
+        if node in inner or (node.op == "product" and uses[node] == 1 and _only_in_sum(node, nodes)):
+            continue
+        if node.op == "product":
+            done[node] = builder.lane([(done[node.args[0]], node.attr)])
+        elif node.op == "add":
+            parts = terms(node)
+            products = [p for p in parts if p not in done]
+            rest = [done[p] for p in parts if p in done]
+            rest = [builder.lane([(done[p.args[0]], p.attr) for p in alike]) for alike in _by_width(products)] + rest
+            total = rest[0]
+            for more in rest[1:]:
+                total = total + more
+            done[node] = total
+        else:
+            done[node] = node if node.is_leaf else builder.remade(node, tuple(done[a] for a in node.args))
+    return done
+
+
+def _by_width(products: list[Node]) -> list[list[Node]]:
+    """One accumulator holds products of one width; a single number is added to a row of many afterwards."""
+    found: dict[int, list[Node]] = {}
+    for product in products:
+        found.setdefault(product.width, []).append(product)
+    return list(found.values())
+
+
+def _only_in_sum(product: Node, nodes: list[Node]) -> bool:
+    return any(product in node.args for node in nodes if node.op == "add")

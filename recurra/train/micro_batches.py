@@ -1,0 +1,100 @@
+"""A batch that does not fit is taken in halves, quarters, at most sixteenths; the gradient stays that of the whole."""
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from recurra.data.sequences import Batch
+from recurra.train import randomness
+from recurra.train.fit_errors import OutOfMemoryError
+from recurra.train.objective import lane_dimension, per_step
+from recurra.train.tensorfile import map_tensors
+
+HALVINGS = 4
+Result = TypeVar("Result")
+logger = logging.getLogger("recurra.train")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Both allocators of torch, and Python's own."""
+    if isinstance(error, OutOfMemoryError):
+        return False
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+class MicroBatches:
+    """Into how many parts batches are cut; it only ever grows, so a run pays for a lesson once."""
+
+    def __init__(self, parts: int = 1):
+        self.parts = parts
+
+    def fitting(self, action: Callable[[], Result], batch_size: int) -> Result:
+        """What `action` gives, tried again with smaller parts, and the same random numbers, until it fits."""
+        before = randomness.capture()
+        while True:
+            try:
+                return action()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                problem = error.with_traceback(None)  # whose frames hold the tensors that did not fit
+            self.halve(batch_size, problem)
+            logger.warning("out of memory; batches of %d are now taken in %d parts", batch_size, self.parts)
+            randomness.restore(before)
+
+    def halve(self, batch_size: int, error: BaseException) -> None:
+        """Twice as many parts, or the end of the means."""
+        if self.parts >= min(2**HALVINGS, batch_size):
+            raise OutOfMemoryError(
+                f"a batch of {batch_size} sequences does not fit into memory, not even in {self.parts} parts: {error}; "
+                "use a smaller batch_size, shorter sequences (Streams with a smaller chunk), a smaller model, "
+                'or precision="bfloat16"'
+            ) from error
+        self.parts *= 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def split(self, batch: Batch, state: Any) -> list[tuple[Batch, Any]]:
+        """Parts of a batch along its sequences, each with its part of the state."""
+        size = len(batch)
+        if self.parts == 1:
+            return [(batch, state)]
+        bounds = [size * k // self.parts for k in range(self.parts + 1)]
+        spans = [(a, b) for a, b in pairwise(bounds) if b > a]
+        return [(_part(batch, a, b), _state_part(state, size, a, b)) for a, b in spans]
+
+
+def joined(states: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """The state of the whole batch from those of its parts."""
+    if len(states) == 1 or states[0] is None:
+        return states[0]
+    leaves = [_leaves(state) for state in states]
+    columns = iter(list(zip(*leaves, strict=True)))
+
+    def glue(tensor: Tensor) -> Tensor:
+        return torch.cat(next(columns), dim=lane_dimension(tensor, sizes[0]))
+
+    return map_tensors(glue, states[0])
+
+
+def _leaves(tree: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    map_tensors(found.append, tree)
+    return found
+
+
+def _part(batch: Batch, start: int, stop: int) -> Batch:
+    targets = batch.targets[:, start:stop] if per_step(batch) else batch.targets[start:stop]
+    resets = None if batch.resets is None else batch.resets[:, start:stop]
+    inputs, lengths, ids = batch.inputs[:, start:stop], batch.lengths[start:stop], batch.ids[start:stop]
+    return Batch(inputs, targets, lengths, ids, resets, batch.carried)
+
+
+def _state_part(state: Any, size: int, start: int, stop: int) -> Any:
+    return map_tensors(lambda tensor: tensor.narrow(lane_dimension(tensor, size), start, stop - start), state)

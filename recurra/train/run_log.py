@@ -1,0 +1,122 @@
+"""What a run says while it runs: one JSON line an event, and a bar where someone is watching."""
+
+import errno
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from recurra.train.fit_errors import LogWarning
+from recurra.train.run import Event, Run
+
+
+class JsonLines:
+    """A log with one JSON object a line. A resumed run cuts off what it will repeat, so each step appears once."""
+
+    def __init__(self, path: str | Path):
+        self.path, self.started, self.failed, self._keep = Path(path), time.monotonic(), False, 0
+
+    def __call__(self, event: Event, run: Run, /) -> None:
+        progress = run.progress
+        record: dict[str, Any] = {"event": event, "step": progress.step, "epoch": progress.epoch}
+        match event:
+            case "start":
+                self._open()
+                weights = sum(p.numel() for p in run.model.parameters())
+                record |= {
+                    "device": str(run.device),
+                    "precision": run.precision,
+                    "processes": run.processes,
+                    "weights": weights,
+                }
+            case "step":
+                record |= {"loss": run.loss, "norm": run.norm, "rate": run.rates[0]}
+            case "epoch":
+                record |= progress.history[-1]
+            case "save failed":
+                record |= {"message": run.message}
+            case "end":
+                record |= {"stopped": progress.stopped}
+        record["seconds"] = round(time.monotonic() - self.started, 3)
+        self._append(json.dumps(record) + "\n")
+
+    def _open(self) -> None:
+        """Cut off what comes after the checkpoint; a file shorter than that lost its end in a crash and stays."""
+        if self.path.exists() and self.path.stat().st_size > self._keep:
+            self._try(lambda: os.truncate(self.path, self._keep))
+
+    def _append(self, line: str) -> None:
+        def write() -> None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "ab", buffering=0) as file:
+                before, data = file.tell(), line.encode()
+                if file.write(data) < len(data):  # the disk took a part and has no room for more
+                    file.truncate(before)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        self._try(write)
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """A log that cannot be written is no reason to end a run; it is said once."""
+        try:
+            action()
+        except OSError as error:
+            if not self.failed:
+                warnings.warn(
+                    f"{self.path}: the log cannot be written ({error}); the run goes on", LogWarning, stacklevel=2
+                )
+            self.failed = True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"bytes": self.path.stat().st_size if self.path.exists() else 0}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._keep = int(state["bytes"])
+
+
+class Bar:
+    """A progress bar on the terminal: loss, steps a second, time left."""
+
+    def __init__(self):
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+        )
+        self.bar = Progress(*columns, console=Console(stderr=True))
+        self.task: TaskID | None = None
+        self.first, self.since = 0, 0.0
+
+    def __call__(self, event: Event, run: Run, /) -> None:
+        step = run.progress.step
+        if event == "start":
+            weights = sum(p.numel() for p in run.model.parameters())
+            where = f"{run.device}, {run.precision}" + (f", {run.processes} processes" if run.processes > 1 else "")
+            self.bar.console.print(f"{type(run.model).__name__}: {weights:,} weights on {where}", highlight=False)
+            self.task = self.bar.add_task("epoch 1", total=run.total_steps, completed=step, figures="")
+            self.first, self.since = step, time.monotonic()
+            self.bar.start()
+        elif self.task is None:
+            return
+        elif event == "step":
+            rate = (step - self.first) / max(time.monotonic() - self.since, 1e-9)
+            title, figures = f"epoch {run.progress.epoch + 1}/{run.epochs}", f"loss {run.loss:.4g}  {rate:.3g} steps/s"
+            self.bar.update(self.task, completed=step, description=title, figures=figures)
+        elif event == "epoch":
+            record = run.progress.history[-1]
+            figures = "  ".join(f"{name} {value:.4g}" for name, value in record.items() if isinstance(value, float))
+            self.bar.console.print(f"epoch {record['epoch'] + 1}: {figures}", highlight=False)
+        elif event == "end":
+            self.bar.stop()
+
+
+def watched() -> bool:
+    return sys.stderr.isatty()

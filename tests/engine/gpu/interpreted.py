@@ -1,0 +1,107 @@
+"""The GPU's kernels in Triton's interpreter, for cells named on the command line: equal to the plain loop, or an error.
+
+    TRITON_INTERPRET=1 python tests/engine/gpu/interpreted.py "by steps" lstm gru Delays lstm:150 Random17 …
+
+Triton must hear of its interpreter before it is imported, so this is a program of its own. Of the one kernel for all
+steps, one program computes all columns here, for the interpreter runs programs one after another; that programs find
+each other is tested on a card. Kernels of single steps have any number of programs; a layer of 150 has two a row.
+"""
+
+import sys
+import warnings
+
+import torch
+from engine import strange_cells
+from engine.random_cells import random_cell
+from torch import Tensor
+
+import recurra as rc
+from recurra.cell import TIME, Cell
+from recurra.engine import reference
+from recurra.engine.gpu import select
+from recurra.engine.gpu.runner import OnGpu
+from recurra.engine.gpu.stepwise import graphs
+from recurra.engine.ir.lowering import Unsupported
+from recurra.engine.plan.planner import Plan, plan
+from recurra.engine.reference import Sequences
+from recurra.engine.traced_step import _trace_apart
+
+
+def made(name: str, units: int) -> Cell:
+    if name in rc.registry():
+        return rc.layer(name, 5, units).sheets[0]
+    if name.startswith("Random"):
+        return random_cell(int(name.removeprefix("Random"))).cell_class(5, units)
+    return getattr(strange_cells, name)(5, units)
+
+
+def planned(cell: Cell) -> Plan:
+    """With every named value, unless one of them is a constant, which no compiled engine names."""
+    step = _trace_apart(cell)
+    try:
+        return plan(cell, step, train=True, needs_x=True, named=True)
+    except Unsupported:
+        return plan(cell, step, train=True, needs_x=True)
+
+
+@torch.no_grad()
+def without_gradients(cell: Cell, x: Tensor, states: list, masks: dict, lengths: Tensor | None) -> list[Tensor]:
+    """The output and the final states, by kernels that keep nothing for a backward pass."""
+    made = OnGpu(plan(cell, _trace_apart(cell), train=False, needs_x=False), torch.float32)
+    weights = [w.detach().float() for w in made.prologue(cell.weights())]
+    return made.forward(x, states, [masks[n] for n in made.plan.masks], weights, lengths)
+
+
+def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
+    x = torch.randn(steps, batch, cell.input_size, requires_grad=True)
+    states = [
+        fresh if spec.name == TIME else (0.3 * torch.randn_like(fresh)).requires_grad_()
+        for spec, fresh in zip(cell.carried, cell.initial_state(batch, x), strict=True)
+    ]
+    lengths = torch.tensor([steps, 2, 1]).repeat(batch)[:batch] if ragged else None
+    masks = cell.draw_masks(steps, batch, x)
+    expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths), keep_trace=True)
+    made = OnGpu(planned(cell), torch.float32)
+    hoisted = made.prologue(cell.weights())
+    weights = [w.detach().float() for w in hoisted]
+    given = [masks[n] for n in made.plan.masks], weights, lengths
+    with torch.no_grad():
+        y, *rest = made.forward(x, states, *given)
+    count = len(states) + len(made.plan.named)
+    finals, named, kept = rest[: len(states)], rest[len(states) : count], rest[count:]
+    torch.testing.assert_close(without_gradients(cell, x, states, masks, lengths), [y, *finals], rtol=1e-6, atol=1e-6)
+    assert expected.trace is not None
+    pulled = [expected.y, *expected.state, *(expected.trace[name] for name in made.plan.named)]
+    torch.testing.assert_close([y, *finals, *named], pulled, rtol=1e-5, atol=1e-5)
+
+    cotangents = [torch.randn_like(v) if v.requires_grad else None for v in pulled]
+    wanted = [x, *(s for s in states if s.requires_grad), *cell.parameters()]
+    pairs = [(v, c) for v, c in zip(pulled, cotangents, strict=True) if c is not None]
+    truth = torch.autograd.grad([v for v, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True)
+    parts = cotangents[0], cotangents[1 : 1 + len(states)], cotangents[1 + len(states) :]
+    with torch.no_grad():
+        found = made.backward(parts, x, states, *given, (y, named, kept), True)
+        dx, dstates = found[0], found[1 : 1 + len(states)]
+        dweights = made.gradients(found[1 + len(states) :], given[1])
+    through = [(h, d) for h, d in zip(hoisted, dweights, strict=True) if h.requires_grad]
+    of_parameters = torch.autograd.grad(
+        [h for h, _ in through], list(cell.parameters()), [d for _, d in through], allow_unused=True
+    )
+    mine = [dx, *(d for d, s in zip(dstates, states, strict=True) if s.requires_grad), *of_parameters]
+    for a, b in zip(mine, truth, strict=True):
+        if b is not None:
+            assert a is not None
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()) + 1e-6)
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy's word for what where() drops
+    graphs.STEPS = 2  # so that five steps are windows of two, two and one
+    tier, *cases = sys.argv[1:]
+    for case in cases:
+        name, _, units = case.partition(":")
+        for ragged in (False, True):
+            torch.manual_seed(0)
+            print(case, "ragged" if ragged else "", flush=True)
+            with select.only(tier):
+                check(made(name, int(units or 6)), ragged, steps=5, batch=11 if units else 3)

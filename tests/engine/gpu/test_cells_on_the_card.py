@@ -1,0 +1,91 @@
+"""Every cell on a CUDA device: as near to float64 as the plain loop in the same dtype, forward and every gradient."""
+
+import pytest
+import torch
+from engine.gpu.accuracy import drawn, error, in_float64, inferred, results
+from engine.strange_cells import STRANGE
+
+import recurra as rc
+from recurra.cell import Cell
+from recurra.engine.dispatch import Sequences
+from recurra.engine.gpu import select
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+COMPLEX = {"unitary_rnn"}
+WAYS = ["alone", "together"]  # of the programs of one kernel
+ITS_OWN_WEIGHTS_ARE_LESS_EXACT = {"orthogonal_rnn"}  # torch's factorisation has no 16-bit form
+CASES = [*(n for n in sorted(rc.registry()) if n not in COMPLEX), *STRANGE]
+# What a sum of a few rounded numbers may cost either engine: below it, twice the other's error says nothing.
+FLOOR = {torch.float32: 8e-7, torch.bfloat16: 4e-3, torch.float16: 1e-3}
+
+
+def made(case: str | type[Cell], dtype: torch.dtype) -> Cell:
+    torch.manual_seed(7)
+    cell = case(24, 40) if isinstance(case, type) else rc.layer(case, 24, 40).sheets[0]
+    return cell.cuda().to(dtype)
+
+
+def check(case: str | type[Cell], dtype: torch.dtype, steps: int, batch: int, ragged: bool) -> None:
+    cell = made(case, dtype)
+    lengths = torch.randint(1, steps + 1, (batch,)) if ragged else None
+    compare(cell, drawn(cell, steps, batch, lengths.cuda() if lengths is not None else None))
+
+
+def compare(cell: Cell, given: Sequences) -> None:
+    dtype = given.x.dtype
+    ran, found = results(cell, given, "auto")
+    for name, value in inferred(cell, given).items():
+        assert error(value, found[name].double()) <= FLOOR[dtype], name
+    _, plain = results(cell, given, "reference")
+    _, truth = results(cell.double(), in_float64(given), "reference")
+    assert ran == "compiled"
+    for name, value in truth.items():
+        lone = 4 if value.numel() == 1 else 1  # a single number's error is a draw, not an average
+        allowed = 2 * error(plain[name], value) + lone * FLOOR[dtype]
+        assert error(found[name], value) <= allowed, name
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_float32(case: str | type[Cell], ragged: bool, way: str):
+    with select.only(way):
+        check(case, torch.float32, 20, 19, ragged)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", [c for c in CASES if c not in ITS_OWN_WEIGHTS_ARE_LESS_EXACT])
+def test_bfloat16(case: str | type[Cell], way: str):
+    with select.only(way):
+        check(case, torch.bfloat16, 20, 19, False)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", ["lstm", "gru", "mgu", "rnn", "projection_lstm"])
+@pytest.mark.parametrize("batch", [1, 33, 200, 700])
+def test_float16_in_batches_of_any_size(case: str, batch: int, way: str):
+    with select.only(way):
+        check(case, torch.float16, 9, batch, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    ("batch", "units"), [(16, 768), (64, 256), (64, 128), (8, 512), (128, 1024), (100, 264), (130, 2048)]
+)
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
+def test_sizes_that_are_cut_in_different_tiles(name: str, batch: int, units: int, dtype: torch.dtype):
+    torch.manual_seed(2)
+    cell = rc.layer(name, 16, units).sheets[0].cuda().to(dtype)
+    compare(cell, drawn(cell, 4, batch))
+
+
+@pytest.mark.parametrize("units", [1, 7, 130, 520])
+def test_widths_that_are_no_multiple_of_anything(units: int):
+    torch.manual_seed(2)
+    cell = rc.layer("lstm", 3, units).sheets[0].cuda()
+    given = drawn(cell, 6, 5)
+    _, found = results(cell, given, "auto")
+    _, truth = results(cell.double(), in_float64(given), "reference")
+    for name, value in truth.items():
+        assert error(found[name], value) < 2e-6, name

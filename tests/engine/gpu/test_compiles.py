@@ -1,0 +1,164 @@
+"""Kernels for a GPU become its machine code on any computer: nothing is run, but nothing is left to chance either."""
+
+import re
+
+import pytest
+import torch
+from engine.strange_cells import FourStates, OneForAll, RowNormalised, TwoChainedProducts
+
+import recurra as rc
+from recurra.cell import Cell
+from recurra.engine.gpu.persistent.codegen import Rendered, render
+from recurra.engine.gpu.persistent.kernel_builder import Kind
+from recurra.engine.gpu.persistent.launch import loaded
+from recurra.engine.gpu.persistent.tiling import Tiling, tiling
+from recurra.engine.gpu.stepwise import codegen
+from recurra.engine.gpu.stepwise.stages import Stepwise
+from recurra.engine.plan.planner import plan
+from recurra.engine.plan.schedule import schedule
+from recurra.engine.traced_step import _trace_apart
+
+triton = pytest.importorskip("triton")
+HOPPER, PROCESSORS, SHARED = 90, 132, 232_448  # of an H200
+NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+
+
+def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int, way: str) -> tuple[Rendered, Tiling]:
+    planned = plan(cell, _trace_apart(cell), train=True, needs_x=False)
+    program = planned.backward if backward else planned.forward
+    assert program is not None
+    order = schedule(program)
+    shape = tiling(order, dtype.itemsize, batch, PROCESSORS, SHARED, way)
+    assert shape is not None
+    kind = Kind(backward, True, True, bits=8 * dtype.itemsize, precision="x3" if dtype == torch.float32 else "tf32")
+    return render(order, planned, shape, kind), shape
+
+
+def assembled(made: Rendered, warps: int, dtype: torch.dtype):
+    """What Triton makes of a kernel for a Hopper card."""
+    from triton.backends.compiler import GPUTarget
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    module = loaded(made.text)
+    types = {f"a{i}": f"*{_number(argument, dtype)}" for i, argument in enumerate(made.arguments)}
+    aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
+    source = GluonASTSource(module.kernel, types | dict.fromkeys(("steps", "batch", "tiles"), "i32"), {}, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", HOPPER, 32), options={"num_warps": warps})
+
+
+def _number(argument: str, dtype: torch.dtype) -> str:
+    if argument == "lengths":
+        return "i32"
+    return "fp32" if argument in ("sums", "rowsums") or argument.startswith("carry:") else NAMES[dtype]
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize(
+    ("make", "dtype", "batch"),
+    [
+        (lambda: rc.layer("lstm", 16, 64).sheets[0], torch.bfloat16, 16),
+        (lambda: rc.layer("lstm", 16, 256).sheets[0], torch.float32, 64),
+        (lambda: rc.layer("gru", 16, 768).sheets[0], torch.bfloat16, 16),
+        (lambda: rc.layer("rnn", 16, 50).sheets[0], torch.bfloat16, 3),  # rows that are no whole sixteen bytes
+        (lambda: RowNormalised(16, 64), torch.float32, 20),
+        (lambda: TwoChainedProducts(16, 64), torch.bfloat16, 20),
+        (lambda: FourStates(16, 64), torch.bfloat16, 20),
+    ],
+    ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "two products", "four states"],
+)
+def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool):
+    made, shape = rendered(make(), backward, dtype, batch, "together")
+    code = assembled(made, shape.warps, dtype)
+    assert len(code.asm["cubin"]) > 0
+    assert "mma.sync" in code.asm["ptx"]
+    waits_by_warp = "ld.relaxed.gpu" in code.asm["ptx"]
+    assert waits_by_warp == ("inline_asm" in made.text)
+    assert code.metadata.shared <= SHARED
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize(
+    ("make", "dtype", "batch"),
+    [
+        (lambda: rc.layer("gru", 16, 128).sheets[0], torch.float32, 64),
+        (lambda: rc.layer("lstm", 16, 64).sheets[0], torch.bfloat16, 64),
+        (lambda: rc.layer("rnn", 16, 5).sheets[0], torch.float32, 200),
+        (lambda: RowNormalised(16, 50), torch.float32, 20),
+    ],
+    ids=["gru", "lstm", "few columns", "row normalisation"],
+)
+def test_kernels_whose_programs_wait_for_nobody(make, dtype: torch.dtype, batch: int, backward: bool):
+    made, shape = rendered(make(), backward, dtype, batch, "alone")
+    assert shape.alone
+    assert not made.exchanged
+    code = assembled(made, shape.warps, dtype)
+    assert "fma.rn.f32" in code.asm["ptx"]
+    assert "mma.sync" not in code.asm["ptx"]
+
+
+@pytest.mark.parametrize("way", ["alone", "together"])
+def test_a_number_for_a_whole_row_becomes_a_state(way: str):
+    """Operations on numbers that all columns share are done once, and spread out where they are written."""
+    made, shape = rendered(OneForAll(9, 17), False, torch.float32, 5, way)
+    assert len(assembled(made, shape.warps, torch.float32).asm["cubin"]) > 0
+
+
+def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> list:
+    """What Triton makes of the kernels of a step."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module, codes = loaded(made.text), []
+    for stage in made.stages:
+        kinds = ["fp32" if made.shelves[name].wide else NAMES[dtype] for name in stage.arguments]
+        types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {
+            "table": "*i64",
+            "clock": "*i32",
+            "ends": "*i32",
+        }
+        aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
+        signature = types | dict.fromkeys(("k", "turn", "batch"), "i32")
+        source = ASTSource(getattr(module, stage.name), signature, {}, aligned)
+        codes.append(triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 4}))
+    return codes
+
+
+@pytest.mark.parametrize("capability", [75, 80, 90])
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (lambda: rc.layer("gru", 16, 768).sheets[0], torch.bfloat16),
+        (lambda: RowNormalised(16, 300), torch.float32),
+        (lambda: FourStates(16, 64), torch.float32),
+    ],
+    ids=["gru", "row normalisation", "four states"],
+)
+def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.dtype, capability: int):
+    planned = plan(make(), _trace_apart(make()), train=True, needs_x=True)
+    for backward, program in enumerate((planned.forward, planned.backward)):
+        assert program is not None
+        made = codegen.render(schedule(program), planned, bool(backward), True, dtype)
+        for code in assembled_stages(made, dtype, capability):
+            assert len(code.asm["cubin"]) > 0
+            assert "atom." not in code.asm["ptx"]  # sums in no particular order would differ from run to run
+            assert "red.global" not in code.asm["ptx"]
+
+
+def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
+    planned = plan(cell := rc.layer("lstm", 16, 256).sheets[0], _trace_apart(cell), train=True, needs_x=True)
+    assert planned.backward is not None
+    for backward, program in ((False, planned.forward), (True, planned.backward)):
+        made = codegen.render(schedule(program), planned, backward, True, torch.bfloat16)
+        (code,) = assembled_stages(made, torch.bfloat16, HOPPER)
+        assert "st.global.b16" not in code.asm["ptx"]
+        assert len(re.findall(r"ld\.global\.b16", code.asm["ptx"])) <= 4  # the biases: a number is enough for a thread
+
+
+def test_gates_share_one_product_forward_and_their_cotangents_one_backward():
+    planned = plan(cell := rc.layer("lstm", 16, 64).sheets[0], _trace_apart(cell), train=True, needs_x=True)
+    assert planned.backward is not None
+    shapes = []
+    for backward, program in ((False, planned.forward), (True, planned.backward)):
+        stages = codegen.render(schedule(program), planned, backward, True, torch.bfloat16).stages
+        shapes.append([[(p.deep, p.wide) for p in stage.products] for stage in stages])
+    assert shapes == [[[(64, 256)]], [[(256, 64)]]]

@@ -1,0 +1,80 @@
+"""Quick versions of what `benchmarks/learning.py` measures on many seeds."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import recurra as rc
+from benchmarks.proofs.counting import Together, _network, largest_n
+from benchmarks.proofs.evolution import evolino
+from benchmarks.proofs.original_rule import original
+from benchmarks.proofs.reber import Judge, fewer_symbols, reber
+from recurra.data import tasks
+from recurra.engine.dispatch import set_backend
+from recurra.train import BPTT, Predictor
+
+
+@pytest.mark.slow
+def test_the_original_rule_adds_over_a_hundred_steps() -> None:
+    with set_backend("auto"):
+        row = original("adding", seed=1, minutes=1)
+    assert row["wrong"] <= 3  # of 2,560
+    assert row["sequences"] <= 40_000  # 74,000 in 1997
+
+
+@pytest.mark.slow
+def test_the_original_rule_with_a_forget_gate_follows_an_endless_stream() -> None:
+    with set_backend("auto"):
+        assert reber("lstm", seed=1, minutes=2, symbols=300_000)["accuracy"] >= 0.98
+
+
+@pytest.mark.slow
+def test_the_filter_needs_few_symbols() -> None:
+    with set_backend("auto"):
+        row = fewer_symbols("dekf", seed=0, minutes=2)
+    assert row["accuracy"] >= 0.98
+    assert row["symbols"] <= 20_000  # the gradient rule needs more than 150,000
+
+
+def test_guessing_is_right_in_half_of_the_outer_predictions() -> None:
+    """The measure of the two tests above, of a network that has learned nothing."""
+    torch.manual_seed(0)
+    assert Judge(seed=0, length=600)(Predictor(rc.layer("lstm", 7, 8), 7)) < 0.7
+
+
+def test_seeds_side_by_side_learn_as_each_would_alone() -> None:
+    task, seeds = tasks.anbn(high=4), (3, 8)
+    together = Together([_network(seed) for seed in seeds], rate=0.2)
+    alone = [BPTT(_network(seed), "binary_cross_entropy", "adam", 0.2, clip=1.0) for seed in seeds]
+    for batch in task.batches(5, 4, seed=0).epoch(0):
+        given = batch.inputs.double(), task.legal(batch).double(), batch.mask
+        losses = together.step(*given)
+        assert losses.tolist() == pytest.approx([learner.step(*given) for learner in alone], abs=1e-12)
+    for model, learner in zip(together.networks(), alone, strict=True):
+        for p, q in zip(model.parameters(), learner.model.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("down", "expected"), [(1.0, 1000), (1.021, 24)])
+def test_how_far_a_counter_made_by_hand_counts(down: float, expected: int) -> None:
+    """One cell counts a up and b down, the other knows the b. Where b counts 2.1 % more, 24 are half an a ahead."""
+    model, one = _network(0), 0.001
+    assert largest_n(model, 0.0) == 0
+    cell: Any = model.layer.sheets[0]
+    head: Any = model.head
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        for gate in (cell.i, cell.o):
+            gate.b.fill_(50.0)  # open
+        cell.g.U.copy_(torch.tensor([[0.0, one, -down * one], [0.5, 0.0, -50.0]]))  # S, a, b
+        head.V.copy_(torch.tensor([[0.0, 1.0], [1.0, 0.0], [-3.0 / one, -1.0]]))  # a, b, T
+        head.b.copy_(torch.tensor([0.0, -one / 2, 0.0]))
+    with set_backend("auto"):
+        assert largest_n(model, 0.0) == expected
+
+
+@pytest.mark.slow
+def test_three_sines_are_generated() -> None:
+    assert evolino("sines", seed=0, minutes=1)["nrmse"] <= 0.1
