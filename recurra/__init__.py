@@ -96,7 +96,7 @@ def _imported(name: str) -> Any:
     if not name.startswith("_"):
         if find_spec(f".{name}", __name__):  # a room
             return import_module(f".{name}", __name__)
-        if name in (layers := import_module(".named", __name__)).__all__:  # a layer for every cell
+        if name in (layers := import_module(".named_layers", __name__)).__all__:  # a layer for every cell
             return getattr(layers, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
