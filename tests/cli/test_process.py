@@ -72,7 +72,7 @@ def test_errors_end_with_2_and_without_a_traceback(tmp_path):
 @pytest.mark.slow
 def test_what_was_not_foreseen_ends_with_1_and_a_paragraph(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
-        "import recurra.questions as q\ndef broken(*args, **more): raise ZeroDivisionError('a bug')\nq.ask = broken\n",
+        "import recurra.problem as q\ndef broken(*args, **more): raise ZeroDivisionError('a bug')\nq.ask = broken\n",
         encoding="utf-8",
     )
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{ROOT}"}

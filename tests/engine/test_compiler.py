@@ -19,7 +19,7 @@ y = layer(x)[0]
 y.sum().backward()
 with rc.engine.dispatch.set_backend("reference"):
     assert torch.allclose(y, layer(x)[0], atol=1e-6)
-print(rc.engine.build.folder())
+print(rc.engine.cpu.compiler.folder())
 """
 
 
