@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from .extensions import PROVIDERS
+
 if TYPE_CHECKING:  # the names below once more, for type checkers and editors
     from . import cells as cells
     from . import compare as compare
@@ -20,8 +22,8 @@ if TYPE_CHECKING:  # the names below once more, for type checkers and editors
     from . import reservoir as reservoir
     from . import train as train
     from .cell import Cell as Cell
-    from .cell import register as register
-    from .cell import registry as registry
+    from .cells import register as register
+    from .cells import registry as registry
     from .dynamics import DynamicalSystem as DynamicalSystem
     from .engine.dispatch import set_backend as set_backend
     from .engine.explain import explain as explain
@@ -63,7 +65,8 @@ __version__ = "0.1.0"
 #: room → the public names in it; those of the first row are rooms themselves
 _PLACES = {
     "": "cells compare data dynamics estimators init inspect models problem reservoir train",
-    "cell": "Cell register registry",
+    "cell": "Cell",
+    "cells": "register registry",
     "dynamics": "DynamicalSystem",
     "engine.explain": "explain",
     "engine.dispatch": "set_backend",
@@ -79,6 +82,15 @@ _PLACES = {
     "readout": "Readout",
     "reservoir": "EchoStateNetwork",
 }
+#: methods that a class of an earlier room takes from a later one, and where they are defined
+PROVIDERS.update(
+    {
+        "modified_step": f"{__name__}.engine.trace",
+        "equations": f"{__name__}.engine.latex",
+        "to_torch": f"{__name__}.interop.torch",
+        "export": f"{__name__}.interop.onnx",
+    }
+)
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 

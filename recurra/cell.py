@@ -14,7 +14,6 @@ Keyword-only arguments ask for more: `t`, the time index since the sequence bega
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from . import init
 from .errors import InputError, OptionError, UnknownNameError
+from .extensions import implementation
 
 TIME = "t"
 RESERVED = "x", TIME  # what a step is given beside states and masks
@@ -303,23 +303,17 @@ class Cell(nn.Module):
 
     # ------------------------------------------------------------------------------------------ conveniences
 
-    # The two methods below reach down into the engine, which stands on this file: hence the imports inside.
-
     def forward(self, x: Tensor, *states: Any, **extras: Tensor) -> Any:
         """`step`, with the cell's modifiers applied."""
         if not self.modifiers:
             return self.step(x, *states, **extras)
-        from .engine.trace import modified_step
-
-        return modified_step(self, x, *states, **extras)
+        return implementation("modified_step")(self, x, *states, **extras)
 
     @_OnClassAndInstance
     def equations(self_or_class) -> str:
         """The cell's equations as LaTeX, derived from `step` itself."""
-        from .engine.latex import equations
-
         cell = self_or_class if isinstance(self_or_class, Cell) else self_or_class(3, 4)
-        return equations(cell)
+        return implementation("equations")(cell)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
@@ -339,7 +333,7 @@ def _delays(delays: Sequence[int]) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------------------------------------------- the registry
 
-_REGISTRY: dict[str, type[Cell]] = {}
+REGISTRY: dict[str, type[Cell]] = {}  # name → class; `recurra/cells/__init__.py` fills it and looks names up
 _C = TypeVar("_C", bound=type[Cell])
 
 
@@ -348,24 +342,9 @@ def register(*names: str) -> Callable[[_C], _C]:
 
     def decorate(cell_class: _C) -> _C:
         for name in names:
-            if name in registry():
-                raise InputError("name", repr(name), f"a name not taken yet; it is {_REGISTRY[name].__name__}'s")
-            _REGISTRY[name] = cell_class
+            if name in REGISTRY:
+                raise InputError("name", repr(name), f"a name not taken yet; it is {REGISTRY[name].__name__}'s")
+            REGISTRY[name] = cell_class
         return cell_class
 
     return decorate
-
-
-def registry() -> Mapping[str, type[Cell]]:
-    """All known cells: name → class, read-only."""
-    from . import cells  # noqa: F401  (the zoo, which stands on this file, is known to all who ask)
-
-    return MappingProxyType(_REGISTRY)
-
-
-def find(name: str) -> type[Cell]:
-    """The class registered under `name`; the error proposes the nearest name."""
-    known = registry()
-    if name not in known:
-        raise UnknownNameError("cell", repr(name), known)
-    return known[name]

@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from .cell import Cell, find, positive_int
+from .cell import Cell, positive_int
+from .cells import find
 from .errors import InputError, nearest
 from .init import Initialiser
 

@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .cell import Cell, find, positive_int
+from .cell import Cell, positive_int
+from .cells import find
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, scan
 from .engine.fast_path import straight
@@ -26,6 +27,7 @@ from .engine.reference import valid_steps
 from .engine.stream import step
 from .engine.trace import first_parameter
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
+from .extensions import implementation
 from .init import Initialiser
 from .layer_arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
 from .layer_states import States, packed, shape_of, unpacked
@@ -364,15 +366,11 @@ class Recurrent(nn.Module):
 
     def to_torch(self) -> nn.Module:
         """The torch.nn module with the same equations and weights; an error says why where there is none."""
-        from .interop.torch import to_torch
-
-        return to_torch(self)
+        return implementation("to_torch")(self)
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Write the layer as an ONNX file for any batch and any length, checked in onnxruntime."""
-        from .interop.onnx import export
-
-        return export(self, path)
+        return implementation("export")(self, path)
 
     def extra_repr(self) -> str:
         extras = {"bidirectional": False, "dropout": 0.0, "depth": "stack", "initial": "zeros", "batch_first": False}

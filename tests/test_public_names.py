@@ -29,7 +29,8 @@ assert recurra.layer("mgu", 3, 4).cell_class is recurra.cells.MGU
 """
 
 ZOO_BY_THE_SIDE_DOOR = """
-from recurra.cell import Cell, find, register
+from recurra.cell import Cell
+from recurra.cells import find, register
 from recurra.errors import InputError
 try:
     register("lstm")(Cell)

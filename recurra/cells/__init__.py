@@ -1,16 +1,42 @@
-"""The zoo: every cell of the survey and its descendants, one family a file.
+"""All built-in cells, one family a file, and the registry that finds a cell class by its name.
 
-Importing it imports every file in this folder, so a new cell is known as soon as its class is written and registered.
+Importing this package imports every file in it: a new cell is registered as soon as its class is written.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
+from types import MappingProxyType
 
-from ..cell import registry
+from ..cell import REGISTRY, Cell
+from ..cell import register as register
+from ..errors import UnknownNameError
 
 for _family in iter_modules(__path__):
     import_module(f"{__name__}.{_family.name}")
 
-_classes = {cell_class.__name__: cell_class for cell_class in registry().values()}
+
+def registry() -> Mapping[str, type[Cell]]:
+    """All registered cells, the user's own included.
+
+    **Returns** a read-only mapping: name → class. A class registered under two names stands there twice.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.registry()["gru"].__name__
+        'GRU'
+    """
+    return MappingProxyType(REGISTRY)
+
+
+def find(name: str) -> type[Cell]:
+    """The class registered under `name`; an unknown name raises an error that proposes the nearest one."""
+    if name not in REGISTRY:
+        raise UnknownNameError("cell", repr(name), REGISTRY)
+    return REGISTRY[name]
+
+
+_classes = {cell_class.__name__: cell_class for cell_class in REGISTRY.values()}
 globals().update(_classes)
 __all__ = sorted(_classes)  # pyrefly: ignore

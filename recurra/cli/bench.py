@@ -33,7 +33,7 @@ def bench(
 
     The first run of a cell compiles it, which is not timed.
     """
-    from recurra.cell import find
+    from recurra.cells import find
     from recurra.cli import printing
     from recurra.cli.devices import checked
 

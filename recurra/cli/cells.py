@@ -59,7 +59,7 @@ def listed(input_size: int, hidden_size: int) -> list[dict[str, Any]]:
 def described(name: str, input_size: int, hidden_size: int) -> dict[str, Any]:
     """One cell, with its equations."""
     from recurra import registry
-    from recurra.cell import find
+    from recurra.cells import find
     from recurra.cli.equations import written
 
     kind = find(name)

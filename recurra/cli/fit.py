@@ -94,7 +94,7 @@ def fit(
 
 
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
-    from recurra.cell import find
+    from recurra.cells import find
     from recurra.cli import models, printing
     from recurra.cli.devices import checked
     from recurra.cli.training_progress import Watch

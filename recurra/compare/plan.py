@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from recurra.cell import positive_int, registry
+from recurra.cell import positive_int
+from recurra.cells import registry
 from recurra.errors import InputError, OptionError, UnknownNameError
 
 Budget = Literal["parameters", "time"]

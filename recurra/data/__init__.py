@@ -7,28 +7,28 @@ model. Readers are imported when first used, since they need more than torch.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from recurra.data import tasks
-from recurra.data.batching import Batches, BatchSource, Streams, collate
-from recurra.data.data_errors import DataError
-from recurra.data.japanese_vowels import japanese_vowels
-from recurra.data.sequences import Batch, Example, SequenceSet
+from . import tasks
+from .batching import Batches, BatchSource, Streams, collate
+from .data_errors import DataError
+from .japanese_vowels import japanese_vowels
+from .sequences import Batch, Example, SequenceSet
 
 if TYPE_CHECKING:
-    from recurra.data.readers.arrow import from_table, read_arrow, read_parquet
-    from recurra.data.readers.conll import read_conll, read_conllu
-    from recurra.data.readers.csv import read_csv
-    from recurra.data.readers.dat import read_dat
-    from recurra.data.readers.dispatch import format_of, read
-    from recurra.data.readers.hdf5 import read_hdf5
-    from recurra.data.readers.idx import read_idx
-    from recurra.data.readers.jsonl import read_jsonl
-    from recurra.data.readers.layout import Layout
-    from recurra.data.readers.mat import read_mat
-    from recurra.data.readers.mel import LogMel
-    from recurra.data.readers.numpy import read_npy, read_npz
-    from recurra.data.readers.text import read_sentences, read_text, read_text_folder
-    from recurra.data.readers.ts import read_ts
-    from recurra.data.readers.wav import read_wav
+    from .readers.arrow import from_table, read_arrow, read_parquet
+    from .readers.conll import read_conll, read_conllu
+    from .readers.csv import read_csv
+    from .readers.dat import read_dat
+    from .readers.dispatch import format_of, read
+    from .readers.hdf5 import read_hdf5
+    from .readers.idx import read_idx
+    from .readers.jsonl import read_jsonl
+    from .readers.layout import Layout
+    from .readers.mat import read_mat
+    from .readers.mel import LogMel
+    from .readers.numpy import read_npy, read_npz
+    from .readers.text import read_sentences, read_text, read_text_folder
+    from .readers.ts import read_ts
+    from .readers.wav import read_wav
 
 #: public name → module under `readers`
 _READERS = {

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from recurra.data.sequences import IGNORE, Batch, SequenceSet
-from recurra.data.stores import offsets
-from recurra.errors import InputError, ShapeError
+from ..errors import InputError, ShapeError
+from .sequences import IGNORE, Batch, SequenceSet
+from .stores import offsets
 
 
 class BatchSource(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from recurra.errors import InputError, nearest
+from ..errors import InputError, nearest
 
 
 class DataError(InputError):

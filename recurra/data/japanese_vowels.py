@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from recurra.errors import UnknownNameError
+from ..errors import UnknownNameError
 
 Split = Literal["train", "test"]
 

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from recurra.data.stores import Columns, Rows, Spans, Store, window
-from recurra.errors import InputError, LengthsError, ShapeError, UnknownNameError
+from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
+from .stores import Columns, Rows, Spans, Store, window
 
 Task = Literal["classification", "regression", "tagging", "transduction", "forecasting", "next_step", "language"]
 

@@ -15,7 +15,8 @@ from torch._C import _is_any_autocast_enabled, _is_tracing
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
-from ..cell import Cell, registry
+from ..cell import Cell
+from ..cells import registry
 from ..errors import TraceError, UnknownNameError
 from . import reference, torch_op
 from .cell_cache import Known, known, weights_of

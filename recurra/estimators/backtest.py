@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recurra.estimators.metrics import coverage, crps, naive, naive_error, smape
+from .metrics import coverage, crps, naive, naive_error, smape
 
 
 @dataclass(frozen=True)

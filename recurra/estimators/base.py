@@ -14,19 +14,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: ignore  (its stubs are older)
 from torch import Tensor, nn
 
-from recurra.cell import Cell
-from recurra.data.batching import Batches, collate
-from recurra.data.sequences import SequenceSet, Task
-from recurra.errors import InputError, ShapeError, UnknownNameError
-from recurra.estimators import inputs, storage
-from recurra.estimators.network import POOLS, SequenceNetwork
-from recurra.estimators.onnx_file import Standalone, write
-from recurra.estimators.scaling import Scaling
-from recurra.train import randomness
-from recurra.train.fit import fit as train
-from recurra.train.precision import choose_device
-from recurra.train.schedule import Schedule, constant, cosine
-from recurra.train.tensorfile import load_tensors
+from ..cell import Cell
+from ..data.batching import Batches, collate
+from ..data.sequences import SequenceSet, Task
+from ..errors import InputError, ShapeError, UnknownNameError
+from ..train import randomness
+from ..train.fit import fit as train
+from ..train.precision import choose_device
+from ..train.schedule import Schedule, constant, cosine
+from ..train.tensorfile import load_tensors
+from . import inputs, storage
+from .network import POOLS, SequenceNetwork
+from .onnx_file import Standalone, write
+from .scaling import Scaling
 
 ENOUGH = 1000  # sequences from which on a tenth of them can judge the training
 TOGETHER = 256  # sequences answered at a time

@@ -8,9 +8,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from recurra.errors import InputError
-from recurra.estimators import inputs, storage
-from recurra.estimators.base import SequenceEstimator
+from ..errors import InputError
+from . import inputs, storage
+from .base import SequenceEstimator
 
 
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):

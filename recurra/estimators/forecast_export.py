@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recurra.estimators.onnx_file import tensor, write
-from recurra.estimators.windows import LEAST
+from .onnx_file import tensor, write
+from .windows import LEAST
 
 if TYPE_CHECKING:
-    from recurra.estimators.forecaster import Forecaster
+    from .forecaster import Forecaster
 
 
 def export(model: "Forecaster", path: str | Path) -> Path:

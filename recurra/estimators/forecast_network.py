@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from recurra.cell import Cell
-from recurra.layers import Recurrent
-from recurra.readout import Readout
+from ..cell import Cell
+from ..layers import Recurrent
+from ..readout import Readout
 
 
 class ForecastNetwork(nn.Module):

@@ -9,20 +9,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from recurra.cell import Cell, positive_int
-from recurra.data.batching import Batches
-from recurra.data.sequences import SequenceSet
-from recurra.errors import InputError, ShapeError
-from recurra.estimators import forecast_storage
-from recurra.estimators.backtest import Backtest, compare, ends, symmetric
-from recurra.estimators.base import whole
-from recurra.estimators.calibration import at_levels, corrected, corrections
-from recurra.estimators.forecast_network import ForecastNetwork, QuantileLoss
-from recurra.estimators.linear import MOST, History, fit_linear
-from recurra.estimators.panel import Panel, known_future, panel, times_after, written_times
-from recurra.estimators.windows import Origin, Windows, thinned, width
-from recurra.train import randomness
-from recurra.train.fit import fit as train
+from ..cell import Cell, positive_int
+from ..data.batching import Batches
+from ..data.sequences import SequenceSet
+from ..errors import InputError, ShapeError
+from ..train import randomness
+from ..train.fit import fit as train
+from . import forecast_storage
+from .backtest import Backtest, compare, ends, symmetric
+from .base import whole
+from .calibration import at_levels, corrected, corrections
+from .forecast_network import ForecastNetwork, QuantileLoss
+from .linear import MOST, History, fit_linear
+from .panel import Panel, known_future, panel, times_after, written_times
+from .windows import Origin, Windows, thinned, width
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 TOGETHER = 256  # windows answered at a time
@@ -328,7 +328,7 @@ class Forecaster(BaseEstimator):
         `known` (T', B, F) holds them from the first value to the last step ahead. Scaling and calibration are inside;
         names and levels are in the metadata. It is checked in onnxruntime before it appears.
         """
-        from recurra.estimators.forecast_export import export
+        from .forecast_export import export
 
         check_is_fitted(self, "network_")
         return export(self, path)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from recurra.data.sequences import SequenceSet, Task
-from recurra.errors import InputError, ShapeError, UnknownNameError
+from ..data.sequences import SequenceSet, Task
+from ..errors import InputError, ShapeError, UnknownNameError
 
 WORD_COLUMNS = ("word", "token")
 TAG_COLUMNS = ("tag", "tags", "label", "labels")
@@ -62,7 +62,7 @@ def arrow(X: Any) -> Any:
 
 def _without_index(table: Any) -> Any:
     """pandas sends the labels of rows along; only names and times of sequences mean anything here."""
-    from recurra.data.readers.layout import ID_NAMES, TIME_NAMES
+    from ..data.readers.layout import ID_NAMES, TIME_NAMES
 
     sent = (table.schema.pandas_metadata or {}).get("index_columns", [])
     labels = [name for name in sent if isinstance(name, str) and name.lower() not in (*ID_NAMES, *TIME_NAMES)]
@@ -84,7 +84,7 @@ def _plain_text(table: Any) -> Any:
 
 def is_table(X: Any) -> bool:
     """A long table: it has named columns, and one of them tells sequences apart."""
-    from recurra.data.readers.layout import ID_NAMES
+    from ..data.readers.layout import ID_NAMES
 
     return any(str(name).lower() in ID_NAMES for name in column_names(X))
 
@@ -100,7 +100,7 @@ def column_names(X: Any) -> list[Any]:
 
 def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     """The sequences of a long table; `target` names the column of labels or numbers, if it has an unusual name."""
-    from recurra.data.readers.arrow import from_table as read
+    from ..data.readers.arrow import from_table as read
 
     if task == "classification":
         return read(X, label=target, task="classification") if target else read(X, task="classification")
@@ -109,7 +109,7 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
 
 def from_bare_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
     """The sequences of a long table without regard to targets: its `columns`, or all that hold numbers."""
-    from recurra.data.readers.arrow import from_table as read
+    from ..data.readers.arrow import from_table as read
 
     found = read(X, task="next_step", features=columns) if columns else read(X, task="next_step")
     names = columns or found.features
@@ -201,7 +201,7 @@ def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
             if not isinstance(sentence, (Sequence, np.ndarray)) or isinstance(sentence, str):
                 raise InputError(f"X[{place}]", type(sentence).__name__, "a sentence: a list of words")
         return X, y
-    from recurra.data.readers.layout import ID_NAMES
+    from ..data.readers.layout import ID_NAMES
 
     names = {str(name).lower(): str(name) for name in column_names(X)}
     words = next((names[name] for name in WORD_COLUMNS if name in names), None)

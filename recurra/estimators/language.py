@@ -9,15 +9,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from recurra.cell import Cell
-from recurra.errors import InputError
-from recurra.estimators import inputs, storage
-from recurra.estimators.base import whole
-from recurra.models.language import LanguageModel, NextToken
-from recurra.models.language.vocabulary import build_vocabulary, vocabulary_from
-from recurra.train import randomness
-from recurra.train.fit import fit as train
-from recurra.train.tensorfile import load_tensors
+from ..cell import Cell
+from ..errors import InputError
+from ..models.language import LanguageModel, NextToken
+from ..models.language.vocabulary import build_vocabulary, vocabulary_from
+from ..train import randomness
+from ..train.fit import fit as train
+from ..train.tensorfile import load_tensors
+from . import inputs, storage
+from .base import whole
 
 
 class LanguageModelEstimator(BaseEstimator):
@@ -135,7 +135,7 @@ class LanguageModelEstimator(BaseEstimator):
 
         The vocabulary is in the metadata. It is checked in onnxruntime before it appears.
         """
-        from recurra.estimators.language_export import export
+        from .language_export import export
 
         check_is_fitted(self, "model_")
         return export(self.model_, path)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from recurra.errors import OptionError
-from recurra.estimators.onnx_file import write
-from recurra.models.language import LanguageModel
+from ..errors import OptionError
+from ..models.language import LanguageModel
+from .onnx_file import write
 
 
 def export(model: LanguageModel, path: str | Path) -> Path:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recurra.estimators.metrics import naive
+from .metrics import naive
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, np.inf)  # times the number of windows; the last leaves the naive forecast
 FOLDS = 4

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.cell import Cell
-from recurra.layers import Recurrent
-from recurra.readout import Readout
+from ..cell import Cell
+from ..layers import Recurrent
+from ..readout import Readout
 
 
 def mean_of_steps(y: Tensor, lengths: Tensor) -> Tensor:

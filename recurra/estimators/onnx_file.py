@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recurra.errors import InputError
+from ..errors import InputError
 
 if TYPE_CHECKING:
-    from recurra.estimators.scaling import Scaling
+    from .scaling import Scaling
 
 
 def write(module: nn.Module, path: str | Path, example: Any, facts: dict[str, Any]) -> Path:
     """A module as a file that is checked in onnxruntime and holds the facts, as JSON, in its metadata; else none."""
-    from recurra.interop.onnx import export
-    from recurra.interop.onnx.export_errors import package
+    from ..interop.onnx import export
+    from ..interop.onnx.export_errors import package
 
     path = Path(path)
     with _draft(path) as draft:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from recurra.data.readers.frequency import CALENDARS, DAY, Cadence
-from recurra.errors import InputError, ShapeError
-from recurra.estimators import inputs
+from ..data.readers.frequency import CALENDARS, DAY, Cadence
+from ..errors import InputError, ShapeError
+from . import inputs
 
 
 @dataclass
@@ -89,7 +89,7 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
 
 def _read(data: Any, columns: tuple[str, ...]) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str]:
     """Columns of a long table as (T, columns), series by series; their names, and their times where there are any."""
-    from recurra.data.readers.arrow import from_table
+    from ..data.readers.arrow import from_table
 
     found = from_table(data, task="transduction", features=columns, target=columns[0])
     values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
@@ -103,8 +103,8 @@ def _unit(data: Any) -> str:
     """What the column of times holds, which the reader finds by its name or by its type."""
     import pyarrow as pa
 
-    from recurra.data.readers.layout import TIME_NAMES
-    from recurra.data.readers.table_scan import is_dated
+    from ..data.readers.layout import TIME_NAMES
+    from ..data.readers.table_scan import is_dated
 
     schema = data.schema if isinstance(data, pa.Table) else pa.table(data).schema
     kinds = {name.lower(): schema.field(name).type for name in schema.names}

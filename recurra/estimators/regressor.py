@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array
 
-from recurra.estimators import inputs
-from recurra.estimators.base import SequenceEstimator
-from recurra.estimators.scaling import Scaling
+from . import inputs
+from .base import SequenceEstimator
+from .scaling import Scaling
 
 
 class SequenceRegressor(RegressorMixin, SequenceEstimator):

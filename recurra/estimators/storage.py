@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from recurra.cell import Cell, registry
+from recurra.cell import Cell
+from recurra.cells import registry
 from recurra.errors import InputError, OptionError, UnknownNameError, nearest
 from recurra.train.tensorfile import read_json, save_tensors
 

@@ -9,15 +9,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from recurra.cell import Cell
-from recurra.data.batching import Batches
-from recurra.errors import InputError
-from recurra.estimators import inputs, storage
-from recurra.estimators.base import whole
-from recurra.models.tagging import Tagger, Vocabulary, accuracy, entity_scores
-from recurra.train import randomness
-from recurra.train.fit import fit as train
-from recurra.train.tensorfile import load_tensors
+from ..cell import Cell
+from ..data.batching import Batches
+from ..errors import InputError
+from ..models.tagging import Tagger, Vocabulary, accuracy, entity_scores
+from ..train import randomness
+from ..train.fit import fit as train
+from ..train.tensorfile import load_tensors
+from . import inputs, storage
+from .base import whole
 
 Sentences = list[list[str]]
 
@@ -128,7 +128,7 @@ class SequenceTagger(BaseEstimator):
         The vocabulary is in the metadata; `tagger_.encode` gives the numbers. It is checked in onnxruntime before it
         appears.
         """
-        from recurra.estimators.tagger_export import export
+        from .tagger_export import export
 
         check_is_fitted(self, "tagger_")
         return export(self.tagger_, path)

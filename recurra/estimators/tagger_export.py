@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recurra.engine.reference import valid_steps
-from recurra.errors import OptionError
-from recurra.estimators.onnx_file import put
-from recurra.interop.onnx.check import SIZES, Session, difference
-from recurra.interop.onnx.export_errors import ExportError
-from recurra.interop.onnx.graph import Graph
-from recurra.interop.onnx.module import module_model
-from recurra.models.tagging import Tagger
-from recurra.models.tagging.chain import IGNORE
-from recurra.models.tagging.features import CharCNN, CharRNN
-from recurra.models.tagging.outputs import HiddenMarkov, RandomField
-from recurra.models.tagging.vocabulary import PADDING, UNKNOWN
+from ..engine.reference import valid_steps
+from ..errors import OptionError
+from ..interop.onnx.check import SIZES, Session, difference
+from ..interop.onnx.export_errors import ExportError
+from ..interop.onnx.graph import Graph
+from ..interop.onnx.module import module_model
+from ..models.tagging import Tagger
+from ..models.tagging.chain import IGNORE
+from ..models.tagging.features import CharCNN, CharRNN
+from ..models.tagging.outputs import HiddenMarkov, RandomField
+from ..models.tagging.vocabulary import PADDING, UNKNOWN
+from .onnx_file import put
 
 TOLERANCE = 1e-5  # of the largest score
 

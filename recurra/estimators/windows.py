@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from recurra.estimators.linear import History
-from recurra.estimators.metrics import naive
-from recurra.estimators.panel import Panel
-from recurra.estimators.scaling import Scaling
+from .linear import History
+from .metrics import naive
+from .panel import Panel
+from .scaling import Scaling
 
 T = TypeVar("T")
 LEAST = 0.1  # the least spread of a window, in that of its series: stillness is not blown up

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from ..cell import Cell, find
+from ..cell import Cell
+from ..cells import find
 from ..errors import InputError
 from .drawcell import draw_cell
 from .drawnetwork import draw_folded, draw_unfolded, levels_of

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..cell import Cell, find, positive_int
+from ..cell import Cell, positive_int
+from ..cells import find
 from ..engine.dispatch import Sequences, scan
 from ..errors import InputError, OptionError, UnknownNameError
 from ..ragged import check_lengths

@@ -6,7 +6,7 @@ import pytest
 from cases import Case, every_name
 
 import recurra as rc
-from recurra.cell import find
+from recurra.cells import find
 from recurra.errors import InputError, UnknownNameError
 
 ZOO = {

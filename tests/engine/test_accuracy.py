@@ -9,7 +9,7 @@ import torch
 from engine.compare import pulled, results, sequences
 
 import recurra as rc
-from recurra.cell import registry
+from recurra.cells import registry
 from recurra.engine import reference
 from recurra.engine.dispatch import choose, scan
 from recurra.engine.reference import Sequences

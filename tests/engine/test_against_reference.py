@@ -6,7 +6,8 @@ from engine.compare import compare, pulled, results, sequences
 from engine.strange_cells import STRANGE, Delays, Pieces, RowNormalised, TiedAndPlain, TwoChainedProducts
 
 import recurra as rc
-from recurra.cell import Cell, registry
+from recurra.cell import Cell
+from recurra.cells import registry
 from recurra.engine import torch_op
 from recurra.engine.cpu.layout import Layout, dense
 from recurra.engine.dispatch import choose, scan

@@ -6,12 +6,12 @@ from typing import Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recurra.data.data_errors import FormatError
-from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.open_files import existing
-from recurra.data.readers.sources import ParquetSource, Source, TableSource, spooled
-from recurra.data.readers.tables import sequences_of
-from recurra.data.sequences import SequenceSet
+from ..data_errors import FormatError
+from ..sequences import SequenceSet
+from .layout import Layout, LayoutOptions
+from .open_files import existing
+from .sources import ParquetSource, Source, TableSource, spooled
+from .tables import sequences_of
 
 #: bytes a row group may take up when decoded
 GROUP = 512 << 20

@@ -7,12 +7,12 @@ from typing import Literal, get_args
 
 import torch
 
-from recurra.data.data_errors import EmptyFileError, FormatError, RaggedRowError
-from recurra.data.readers.labels import Encoder, classes_of, vocabulary_of
-from recurra.data.readers.open_files import existing, lines
-from recurra.data.sequences import IGNORE, SequenceSet
-from recurra.data.stores import Flat, offsets
-from recurra.errors import UnknownNameError
+from ...errors import UnknownNameError
+from ..data_errors import EmptyFileError, FormatError, RaggedRowError
+from ..sequences import IGNORE, SequenceSet
+from ..stores import Flat, offsets
+from .labels import Encoder, classes_of, vocabulary_of
+from .open_files import existing, lines
 
 Unseen = Literal["error", "ignore"]
 

@@ -9,13 +9,13 @@ from typing import Unpack
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from recurra.data.data_errors import FormatError, RaggedRowError
-from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
-from recurra.data.readers.open_files import existing, likely_size, lines, open_arrow
-from recurra.data.readers.sources import Source, TableSource, spooled
-from recurra.data.readers.tables import sequences_of
-from recurra.data.sequences import SequenceSet
-from recurra.numerals import is_number
+from ...numerals import is_number
+from ..data_errors import FormatError, RaggedRowError
+from ..sequences import SequenceSet
+from .layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
+from .open_files import existing, likely_size, lines, open_arrow
+from .sources import Source, TableSource, spooled
+from .tables import sequences_of
 
 #: bytes above which a file is turned into a memory-mapped table instead of being held in memory
 IN_MEMORY = 128 << 20

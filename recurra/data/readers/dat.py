@@ -6,13 +6,13 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
-from recurra.data.data_errors import EmptyFileError, FormatError, RaggedRowError
-from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.open_files import existing, lines
-from recurra.data.readers.sources import TableSource
-from recurra.data.readers.tables import sequences_of
-from recurra.data.sequences import SequenceSet
-from recurra.numerals import is_number
+from ...numerals import is_number
+from ..data_errors import EmptyFileError, FormatError, RaggedRowError
+from ..sequences import SequenceSet
+from .layout import Layout, LayoutOptions
+from .open_files import existing, lines
+from .sources import TableSource
+from .tables import sequences_of
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 Rows = list[tuple[int, list[float]]]

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from recurra.data.data_errors import FormatError
-from recurra.data.readers.open_files import BOM, ZIP, existing, head, opened_zip
-from recurra.data.sequences import SequenceSet
-from recurra.errors import UnknownNameError
+from ...errors import UnknownNameError
+from ..data_errors import FormatError
+from ..sequences import SequenceSet
+from .open_files import BOM, ZIP, existing, head, opened_zip
 
 #: format → module and reader; a module is imported when a file needs it
 READERS: dict[str, tuple[str, str]] = {

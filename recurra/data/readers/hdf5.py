@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import DataError, EmptyFileError, FormatError, SizeError
-from recurra.data.readers.open_files import existing
-from recurra.data.sequences import SequenceSet
+from ..data_errors import DataError, EmptyFileError, FormatError, SizeError
+from ..sequences import SequenceSet
+from .open_files import existing
 
 #: bytes one sequence may declare to hold; a file of a few bytes can declare any number
 LIMIT = 1 << 30

@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import DataError, FormatError, SizeError
-from recurra.data.readers.open_files import existing, read_bytes
-from recurra.data.sequences import SequenceSet
-from recurra.data.stores import Cast
+from ..data_errors import DataError, FormatError, SizeError
+from ..sequences import SequenceSet
+from ..stores import Cast
+from .open_files import existing, read_bytes
 
 LIMIT = 4 << 30
 UBYTE = 0x08

@@ -10,12 +10,12 @@ from typing import IO, Unpack
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from recurra.data.data_errors import FormatError
-from recurra.data.readers.layout import Layout, LayoutOptions
-from recurra.data.readers.open_files import existing, likely_size, lines, open_arrow, text_blocks
-from recurra.data.readers.sources import Source, TableSource, spooled
-from recurra.data.readers.tables import sequences_of
-from recurra.data.sequences import SequenceSet
+from ..data_errors import FormatError
+from ..sequences import SequenceSet
+from .layout import Layout, LayoutOptions
+from .open_files import existing, likely_size, lines, open_arrow, text_blocks
+from .sources import Source, TableSource, spooled
+from .tables import sequences_of
 
 IN_MEMORY = 128 << 20
 BLOCK = 16 << 20  # bytes parsed at a time; an object may be as long as this

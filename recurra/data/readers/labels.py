@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import UnseenLabelError
+from ..data_errors import UnseenLabelError
 
 UNKNOWN = "<unk>"
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
 
-from recurra.data.data_errors import FormatError, MissingColumnError
-from recurra.data.sequences import Task
-from recurra.errors import InputError, OptionError, UnknownNameError, nearest
+from ...errors import InputError, OptionError, UnknownNameError, nearest
+from ..data_errors import FormatError, MissingColumnError
+from ..sequences import Task
 
 Missing = Literal["error", "drop", "fill"]
 

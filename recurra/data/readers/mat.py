@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recurra.data.data_errors import EmptyFileError, FormatError, SizeError
-from recurra.data.readers.open_files import existing
-from recurra.data.sequences import SequenceSet
-from recurra.data.stores import Cast
-from recurra.errors import UnknownNameError
+from ...errors import UnknownNameError
+from ..data_errors import EmptyFileError, FormatError, SizeError
+from ..sequences import SequenceSet
+from ..stores import Cast
+from .open_files import existing
 
 LIMIT = 1 << 30
 

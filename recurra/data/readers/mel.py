@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from recurra.errors import InputError
+from ...errors import InputError
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import FormatError, MissingValueError
-from recurra.data.readers.labels import UNKNOWN, Encoder, classes_of, vocabulary_of
-from recurra.data.readers.layout import Layout
-from recurra.data.readers.sort_and_fill import fill
-from recurra.data.readers.sources import Source
-from recurra.data.readers.table_scan import Place, strings
-from recurra.data.sequences import SequenceSet, Task
-from recurra.data.stores import Store
-from recurra.errors import ShapeError
-from recurra.numerals import is_number
+from ...errors import ShapeError
+from ...numerals import is_number
+from ..data_errors import FormatError, MissingValueError
+from ..sequences import SequenceSet, Task
+from ..stores import Store
+from .labels import UNKNOWN, Encoder, classes_of, vocabulary_of
+from .layout import Layout
+from .sort_and_fill import fill
+from .sources import Source
+from .table_scan import Place, strings
 
 
 def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str | Path, place: Place) -> SequenceSet:

@@ -7,11 +7,11 @@ import torch
 from numpy.lib import format as npy_format
 from torch import Tensor
 
-from recurra.data.data_errors import EmptyFileError, FormatError, MissingValueError, SizeError
-from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.open_files import existing, opened_zip
-from recurra.data.sequences import SequenceSet, Task
-from recurra.data.stores import Cast, Flat, Store, offsets
+from ..data_errors import EmptyFileError, FormatError, MissingValueError, SizeError
+from ..sequences import SequenceSet, Task
+from ..stores import Cast, Flat, Store, offsets
+from .labels import Encoder, classes_of
+from .open_files import existing, opened_zip
 
 #: bytes an array inside an .npz may declare to hold
 LIMIT = 16 << 30

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from recurra.data.data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
+from ..data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
 
 GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)

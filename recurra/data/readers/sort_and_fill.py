@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recurra.data.data_errors import MissingValueError
-from recurra.data.readers.layout import Layout
-from recurra.data.readers.table_scan import strings
+from ..data_errors import MissingValueError
+from .layout import Layout
+from .table_scan import strings
 
 ROW = "#row"  # where a row stood before the table was rewritten
 

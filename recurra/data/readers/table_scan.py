@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recurra.data.data_errors import FormatError, MissingValueError, TimestampError, UnseenLabelError
-from recurra.data.readers.frequency import Cadence
-from recurra.data.readers.layout import Layout
+from ..data_errors import FormatError, MissingValueError, TimestampError, UnseenLabelError
+from .frequency import Cadence
+from .layout import Layout
 
 Place = Callable[[int], int]  # the line of the file on which a row of the table stands
 

@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import EmptyFileError, EncodingError, FormatError, TimestampError
-from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.layout import Layout
-from recurra.data.readers.nested import from_nested
-from recurra.data.readers.sort_and_fill import rewritten
-from recurra.data.readers.sources import Source, TableSource
-from recurra.data.readers.table_scan import Place, Survey, instants, strings
-from recurra.data.sequences import SequenceSet
-from recurra.data.stores import Flat, Store
-from recurra.errors import LengthsError
+from ...errors import LengthsError
+from ..data_errors import EmptyFileError, EncodingError, FormatError, TimestampError
+from ..sequences import SequenceSet
+from ..stores import Flat, Store
+from .labels import Encoder, classes_of
+from .layout import Layout
+from .nested import from_nested
+from .sort_and_fill import rewritten
+from .sources import Source, TableSource
+from .table_scan import Place, Survey, instants, strings
 
 #: bytes of numbers up to which a table in memory is turned into one tensor at once
 EAGER = 256 << 20

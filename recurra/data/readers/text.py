@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 import torch
 
-from recurra.data.data_errors import EmptyFileError, FormatError
-from recurra.data.readers.labels import Encoder, vocabulary_of
-from recurra.data.readers.open_files import existing, lines, text_blocks
-from recurra.data.sequences import SequenceSet
-from recurra.data.stores import Cast, Flat, offsets
-from recurra.errors import InputError, UnknownNameError
+from ...errors import InputError, UnknownNameError
+from ..data_errors import EmptyFileError, FormatError
+from ..sequences import SequenceSet
+from ..stores import Cast, Flat, offsets
+from .labels import Encoder, vocabulary_of
+from .open_files import existing, lines, text_blocks
 
 Level = Literal["character", "word"]
 

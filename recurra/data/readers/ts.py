@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import DataError, EmptyFileError, FormatError, MissingValueError, RaggedRowError
-from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.open_files import existing, lines
-from recurra.data.sequences import SequenceSet
+from ..data_errors import DataError, EmptyFileError, FormatError, MissingValueError, RaggedRowError
+from ..sequences import SequenceSet
+from .labels import Encoder, classes_of
+from .open_files import existing, lines
 
 
 def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceSet:

@@ -12,11 +12,11 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from recurra.data.data_errors import EmptyFileError, FormatError, SizeError
-from recurra.data.readers.labels import Encoder, classes_of
-from recurra.data.readers.mel import LogMel
-from recurra.data.readers.open_files import DAMAGED_ZIP, ZIP, existing, opened_zip
-from recurra.data.sequences import SequenceSet
+from ..data_errors import EmptyFileError, FormatError, SizeError
+from ..sequences import SequenceSet
+from .labels import Encoder, classes_of
+from .mel import LogMel
+from .open_files import DAMAGED_ZIP, ZIP, existing, opened_zip
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 STREAMED = 0xFFFFFFFF  # the size a recorder writes that could not go back to fill it in

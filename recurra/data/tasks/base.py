@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from recurra.data.batching import generator
-from recurra.data.sequences import Batch, SequenceSet, Task
-from recurra.errors import InputError, OptionError, UnknownNameError, nearest
+from ...errors import InputError, OptionError, UnknownNameError, nearest
+from ..batching import generator
+from ..sequences import Batch, SequenceSet, Task
 
 _TASKS: dict[str, type["CanonicalTask"]] = {}
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from recurra.data.sequences import IGNORE, Batch
-from recurra.data.tasks import scores
-from recurra.data.tasks.base import CanonicalTask, check_sizes, integers, one_hot, register, whole
-from recurra.errors import InputError
+from ...errors import InputError
+from ..sequences import IGNORE, Batch
+from . import scores
+from .base import CanonicalTask, check_sizes, integers, one_hot, register, whole
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from recurra.data.sequences import IGNORE, Batch
-from recurra.data.tasks import scores
-from recurra.data.tasks.base import CanonicalTask, check_sizes, one_hot, register, whole
+from ..sequences import IGNORE, Batch
+from . import scores
+from .base import CanonicalTask, check_sizes, one_hot, register, whole
 
 SYMBOLS = ("B", "T", "S", "X", "P", "V", "E")
 Edges = list[dict[str, int]]

@@ -8,13 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from recurra.data.batching import collate, generator
-from recurra.data.readers.idx import read_idx
-from recurra.data.sequences import Batch, SequenceSet
-from recurra.data.stores import Permuted
-from recurra.data.tasks import scores
-from recurra.data.tasks.base import CanonicalTask, one_hot, register
-from recurra.errors import InputError, UnknownNameError
+from ...errors import InputError, UnknownNameError
+from ..batching import collate, generator
+from ..readers.idx import read_idx
+from ..sequences import Batch, SequenceSet
+from ..stores import Permuted
+from . import scores
+from .base import CanonicalTask, one_hot, register
 
 
 @register("sequential_mnist")

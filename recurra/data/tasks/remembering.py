@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recurra.data.sequences import Batch
-from recurra.data.tasks import scores
-from recurra.data.tasks.base import CanonicalTask, check_sizes, integers, one_hot, register, uniform, whole
-from recurra.errors import InputError
+from ...errors import InputError
+from ..sequences import Batch
+from . import scores
+from .base import CanonicalTask, check_sizes, integers, one_hot, register, uniform, whole
 
 
 @register("adding")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from recurra.data.sequences import IGNORE
+from ..sequences import IGNORE
 
 
 def mse(outputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> float:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recurra.data.sequences import Batch
-from recurra.data.tasks import scores
-from recurra.data.tasks.base import CanonicalTask, check_sizes, register, uniform, whole
-from recurra.data.tasks.delay_equation import mackey_glass_series
-from recurra.errors import InputError
+from ...errors import InputError
+from ..sequences import Batch
+from . import scores
+from .base import CanonicalTask, check_sizes, register, uniform, whole
+from .delay_equation import mackey_glass_series
 
 FREQUENCIES = (0.2, 0.311, 0.42, 0.51, 0.74)  # radians a step (Schmidhuber et al. 2007)
 

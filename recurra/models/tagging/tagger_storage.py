@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ...cell import registry
+from ...cells import registry
 from ...errors import InputError
 from .features import TokenVectors
 from .tagger import Tagger
