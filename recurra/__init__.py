@@ -85,7 +85,7 @@ _PLACES = {
 #: methods that a class of an earlier room takes from a later one, and where they are defined
 PROVIDERS.update(
     {
-        "modified_step": f"{__name__}.engine.trace",
+        "bind_step": f"{__name__}.engine.traced_step",
         "equations": f"{__name__}.engine.latex",
         "to_torch": f"{__name__}.interop.torch",
         "export": f"{__name__}.interop.onnx",

@@ -307,7 +307,7 @@ class Cell(nn.Module):
         """`step`, with the cell's modifiers applied."""
         if not self.modifiers:
             return self.step(x, *states, **extras)
-        return implementation("modified_step")(self, x, *states, **extras)
+        return implementation("bind_step")(self)(x, states, extras)[0]
 
     @_OnClassAndInstance
     def equations(self_or_class) -> str:

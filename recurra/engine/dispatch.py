@@ -28,7 +28,7 @@ from .plan.planner import plan
 from .plan.replay import replay
 from .reference import Scanned, Sequences
 from .split_at_resets import without_resets
-from .traced_step import _trace_apart, apart
+from .traced_step import clean_context, trace_in_clean_context
 
 __all__ = ["Choice", "EngineWarning", "Scanned", "Sequences", "choose", "scan", "set_backend"]
 
@@ -192,10 +192,10 @@ for _fact in (_key, _plain_attributes):
 
 def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
     try:
-        step = _trace_apart(cell)
+        step = trace_in_clean_context(cell)
     except TraceError as reason:
         return f"!{reason}"
-    with apart():
+    with clean_context():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
         text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
         flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''}"

@@ -1,7 +1,7 @@
 """The operations a step may consist of, one table row each: what the engines must know, and what LaTeX must print.
 
 `MEANING` maps each torch operation a traced step may hold to its kind and its LaTeX template. `DECOMPOSITIONS` rewrites
-composite functions (softplus, layer_norm, …) and derivatives into elementary rows.
+composite functions (softplus, layer_norm, …) into elementary rows.
 """
 
 from dataclasses import dataclass
@@ -125,26 +125,14 @@ DECOMPOSITIONS = get_decompositions(
         aten.addmm,
         aten.rsub,
         aten.softplus,
-        aten.softplus_backward,
         aten.log_sigmoid_forward,
-        aten.log_sigmoid_backward,
         aten.silu,
-        aten.silu_backward,
         aten.gelu,
-        aten.gelu_backward,
         aten.elu,
-        aten.elu_backward,
         aten.leaky_relu,
-        aten.leaky_relu_backward,
         aten.hardtanh,
-        aten.hardtanh_backward,
-        aten.tanh_backward,
-        aten.sigmoid_backward,
-        aten.threshold_backward,
         aten.native_layer_norm,
-        aten.native_layer_norm_backward,
         aten._softmax,
-        aten._softmax_backward_data,
     ]
 )
 

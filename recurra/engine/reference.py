@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..cell import TIME, Cell, State
 from .trace import bound, with_output
-from .traced_step import Graph, traced_step
+from .traced_step import BoundStep, step_function
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Scanned:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences, one step at a time."""
-    step = traced_step(cell) if cell.modifiers or keep_trace else None
+    step = step_function(cell) if cell.modifiers or keep_trace else None  # found before the cell's tensors are replaced
     # the compiler sees by itself that derived weights do not change with time
     with nullcontext() if torch.compiler.is_compiling() else bound(cell, cell.derived()):
-        return _loop(cell, given, keep_trace, Graph(step, cell.weights()) if step else None)
+        return _loop(cell, given, keep_trace, BoundStep(step, cell.weights()) if step else None)
 
 
-def _loop(cell: Cell, given: Sequences, keep_trace: bool, graph: Graph | None) -> Scanned:
+def _loop(cell: Cell, given: Sequences, keep_trace: bool, graph: BoundStep | None) -> Scanned:
     steps, batch = given.x.shape[:2]
     x, state, masks = _without_padding(given), given.state, _unbind_masks(cell, given.masks, steps)
     fresh = cell.initial_state(batch, given.x) if given.resets is not None else ()
@@ -70,7 +70,7 @@ def _loop(cell: Cell, given: Sequences, keep_trace: bool, graph: Graph | None) -
 
 
 def advance(
-    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], graph: Graph | None = None
+    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], graph: BoundStep | None = None
 ) -> tuple[Tensor, tuple[Tensor, ...], dict[str, Tensor]]:
     """One step with its bookkeeping: delay lines move on, the time index counts.
 

@@ -1,9 +1,8 @@
-"""One step of a cell → a small graph, and its derivative.
+"""One step of a cell → a small graph.
 
 `trace(cell)` runs `step` once on stand-in tensors and writes down what it did: a torch.fx graph over the operations
 listed in operations.py, whose inputs are what the step reads (x, states, masks, weights) and whose outputs are what it
-returns, followed by every local variable it named. `derivative(step)` is the same for the step's vjp; torch does the
-calculus.
+returns, followed by every local variable it named. The derivative is taken later, by plan/autodiff.py.
 
 The step is traced at two batch sizes and the graphs are compared. Where they differ by the batch size itself, the graph
 reads it from x; any other difference means the step branched on a shape, and is an error rather than a graph that is
@@ -16,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx
@@ -71,11 +69,12 @@ class Step:
         return {str(n.target) for n in self.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
 
     def function(self) -> Callable[..., tuple[Tensor, ...]]:
-        """The graph as a Python function of its placeholders."""
-        return fx.GraphModule(torch.nn.Module(), self.graph).forward
-
-
-_FUNCTIONS: WeakKeyDictionary[Step, Callable] = WeakKeyDictionary()
+        """The graph as a Python function of its placeholders. It keeps none of the stand-in tensors alive."""
+        graph = fx.Graph()
+        graph.output(graph.graph_copy(self.graph, {}))
+        for node in graph.nodes:
+            node.meta = {}
+        return fx.GraphModule(torch.nn.Module(), graph).forward
 
 
 def trace(cell: Cell) -> Step:
@@ -109,28 +108,6 @@ def first_parameter(module: torch.nn.Module) -> Tensor:
         if found is not _NOTHING:
             return found
     return _NOTHING
-
-
-def modified_step(cell: Cell, x: Tensor, *states: Any, **extras: Tensor) -> tuple[Tensor, ...]:
-    """What `step` would return had the modifiers been written into it, its output in front."""
-    return run(cell, x, states, extras)[0]
-
-
-def run(
-    cell: Cell, x: Tensor, states: tuple, extras: dict[str, Tensor], weights: dict[str, Tensor] | None = None
-) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Run the traced graph: `(output, *new states)` and every named value."""
-    step = trace(cell)
-    if step not in _FUNCTIONS:
-        _FUNCTIONS[step] = step.function()
-    given = {"x": x, **extras}
-    for state, value in zip(cell.carried, states, strict=False):
-        views = value if isinstance(value, (tuple, list)) else (value,)
-        given.update(zip(_views(state), views, strict=True))
-    weights = cell.weights() if weights is None else weights
-    results = _FUNCTIONS[step](*(given[name] for name in step.inputs), *(weights[name] for name in step.weights))
-    count = len(step.outputs)
-    return results[:count], dict(zip(step.named, results[count:], strict=True))
 
 
 def _views(state: Any) -> tuple[str, ...]:
@@ -350,7 +327,7 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
     raise TraceError(f"step holds {two} for 2 sequences and {three} for 3: it folds the batch into another size")
 
 
-# ---------------------------------------------------------------------------------------------------- derivative
+# ---------------------------------------------------------------------------------------------------- lowering
 
 
 def lower(step: Step) -> Step:
@@ -364,29 +341,6 @@ def lower(step: Step) -> Step:
         return _elementary(lambda *values: list(function(*values)), *_examples(step, batch))
 
     return replace(step, graph=_for_any_batch(at(2), at(3)))
-
-
-def derivative(step: Step) -> fx.Graph:
-    """The step's vjp. Placeholders: inputs, weights, a cotangent per output; results: one per input and weight."""
-    function, count = step.function(), len(step.outputs)
-
-    def pull_back(*values: Tensor) -> list[Tensor]:
-        primals, cotangents = values[:-count], values[-count:]
-        smooth = [i for i, value in enumerate(primals) if value.is_floating_point()]  # a permutation has no derivative
-
-        def outputs(*moved: Tensor) -> tuple[Tensor, ...]:
-            given = dict(enumerate(primals)) | dict(zip(smooth, moved, strict=True))
-            return tuple(function(*given.values())[:count])
-
-        pull = torch.func.vjp(outputs, *(primals[i] for i in smooth))[1]
-        found = dict(zip(smooth, pull(cotangents), strict=True))
-        return [found[i] if i in found else torch.zeros_like(value) for i, value in enumerate(primals)]
-
-    def at(batch: int) -> fx.Graph:
-        examples = _examples(step, batch)
-        return _elementary(pull_back, *examples, *(torch.zeros_like(v) for v in function(*examples)[:count]))
-
-    return _for_any_batch(at(2), at(3))
 
 
 def _elementary(function: Callable, *examples: Tensor) -> fx.Graph:

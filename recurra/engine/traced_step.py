@@ -1,7 +1,10 @@
-"""A traced step as a function the plain loop can run: it knows the modifiers and the names, which `Cell.step` does not.
+"""Runs a traced step as a Python function, with the cell's modifiers applied and its named values returned.
 
-The graph is found apart from whatever surrounds the call. Under vmap, jvp, functional_call or autocast the cell's
-weights are not plain tensors, or its operations not the plain ones, and a graph traced then would be wrong ever after.
+`bind_step(cell)` gives the function for the weights of one call. The plain loop, `Cell.forward` of a modified cell,
+learners and measurements all use it.
+
+The step is traced in a clean context. Under vmap, jvp, functional_call or autocast the cell's weights are not plain
+tensors, and a graph traced from them would be wrong for every later call.
 """
 
 import copy
@@ -18,87 +21,110 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..cell import Cell
 from ..errors import TraceError
+from . import caches
 from .cell_cache import known
 from .operations import BATCH_AXIS
 from .trace import Step, trace
 
+MAX_FUNCTIONS = 256  # step functions kept; the one used longest ago goes first
+
 
 @dataclass(frozen=True)
-class Traced:
-    """A traced step as a function of its inputs and weights."""
+class StepFunction:
+    """A traced step as a function of its inputs, then its weights; it returns the outputs, then the named values."""
 
     function: Callable[..., tuple[Tensor, ...]]
     inputs: tuple[str, ...]
     weights: tuple[str, ...]
     outputs: int
     named: tuple[str, ...]
-    rows: dict[str, int]  # the named values that have a row a sequence: along which axis. A τ per unit has none
+    batch_axes: dict[str, int]  # of the named values with one row per sequence; a time constant per unit has none
 
 
 @dataclass(frozen=True)
-class Graph:
-    """A traced step with the weights of one call: `(output, *new states)` and every named value, row by row."""
+class BoundStep:
+    """A step function with the weights of one call."""
 
-    step: Traced
+    step: StepFunction
     weights: dict[str, Tensor]
 
-    def __call__(self, x: Tensor, states: Sequence[Any], extras: dict[str, Tensor]) -> tuple[Any, dict[str, Tensor]]:
-        views = [v for state in states for v in (state if isinstance(state, tuple) else (state,))]
+    def __call__(
+        self, x: Tensor, states: Sequence[Any], extras: dict[str, Tensor]
+    ) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """`(output, *new states)`, and every named value as `(B, …)`.
+
+        `states` holds one tensor per state, or a tuple with one tensor per delay; `extras` the masks and the time.
+        """
+        views = [view for state in states for view in (state if isinstance(state, (tuple, list)) else (state,))]
         given = dict(zip(self.step.inputs, (x, *views), strict=False)) | extras
         results = self.step.function(
             *(given[name] for name in self.step.inputs), *(self.weights[name] for name in self.step.weights)
         )
         values = zip(self.step.named, results[self.step.outputs :], strict=True)
-        rows = self.step.rows
-        named = {n: v.movedim(rows[n], 0) if n in rows else v.expand(x.shape[0], *v.shape) for n, v in values}
+        axes = self.step.batch_axes
+        named = {n: v.movedim(axes[n], 0) if n in axes else v.expand(x.shape[0], *v.shape) for n, v in values}
         return results[: self.step.outputs], {n: v[:, None] if v.dim() == 1 else v for n, v in named.items()}
 
 
-_TRACED: dict[str, Traced] = {}  # by the graph's own text: cells with the same equations share an entry
+_FUNCTIONS: dict[str, StepFunction] = {}  # graph text → function, least recently used first; equal cells share one
+caches.register("step functions", _FUNCTIONS.clear, _FUNCTIONS.__len__)
 
 
-def traced_step(cell: Cell) -> Traced:
-    """The cell's step, modifiers applied, as a function that also gives its named values."""
-    return _TRACED[_text(cell)]
+def step_function(cell: Cell) -> StepFunction:
+    """The cell's step, modifiers applied."""
+    return _FUNCTIONS[_key(cell)]
 
 
-def _text(cell: Cell) -> str:
-    """The key of the cell's traced step."""
+def bind_step(cell: Cell, weights: dict[str, Tensor] | None = None) -> BoundStep:
+    """The cell's step, modifiers applied, with these weights (its own by default)."""
+    return BoundStep(step_function(cell), cell.weights() if weights is None else weights)
+
+
+def _key(cell: Cell) -> str:
+    """The key of the cell's step function, which is made where there is none."""
     notes = known(cell).notes
-    if "text" not in notes:
-        step = _trace_apart(cell)
-        notes["text"] = f"{step.inputs}{step.weights}{step.outputs}{step.named}{step.graph}"
-        if notes["text"] not in _TRACED:
-            _TRACED[notes["text"]] = _as_function(step)
-    return notes["text"]
+    key = notes.get("step function")
+    if key not in _FUNCTIONS:
+        step = trace_in_clean_context(cell)
+        axes = _batch_axes(step)
+        key = f"{step.inputs}{step.weights}{step.outputs}{step.named}{axes}{step.graph}"
+        if key not in _FUNCTIONS:
+            _FUNCTIONS[key] = StepFunction(
+                step.function(), step.inputs, step.weights, len(step.outputs), step.named, axes
+            )
+            if len(_FUNCTIONS) > MAX_FUNCTIONS:
+                del _FUNCTIONS[next(iter(_FUNCTIONS))]
+        notes["step function"] = key
+    _FUNCTIONS[key] = _FUNCTIONS.pop(key)
+    return key
 
 
-# What torch.compiler.assume_constant_result sets: this is a fact about the cell, and the compiler need not look into
-# how it is found. Calling that would import the compiler with recurra.
-_text._dynamo_marked_constant = True  # pyrefly: ignore
+# What torch.compiler.assume_constant_result sets: torch.compile takes the key as a constant of the cell and does not
+# trace how it is found. Calling the decorator would import the compiler together with recurra.
+_key._dynamo_marked_constant = True  # pyrefly: ignore
 
 
-def _trace_apart(cell: Cell) -> Step:
-    """Trace a copy on plain tensors, apart from whatever surrounds this call: transforms, modes, autocast."""
-    with apart():
+def trace_in_clean_context(cell: Cell) -> Step:
+    """Trace a copy of the cell on plain tensors, outside of active transforms, modes and autocast."""
+    with clean_context():
         plain = {
             id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             for tensor in (*cell.parameters(), *cell.buffers())
         }
-        return trace(_copied(cell, plain))
+        return trace(_copy_with(cell, plain))
 
 
-def _copied(cell: Cell, instead: dict[int, Tensor]) -> Cell:
-    """With other tensors for some of its own."""
+def _copy_with(cell: Cell, tensors: dict[int, Tensor]) -> Cell:
+    """A copy of the cell in which `tensors`, by the id of the original, replace its own."""
     try:
-        return copy.deepcopy(cell, instead)  # pyrefly: ignore
-    except RuntimeError as error:  # a tensor that was computed from a parameter, and put where a parameter was
+        return copy.deepcopy(cell, tensors)  # pyrefly: ignore
+    except RuntimeError as error:  # deepcopy takes leaves only
         raise TraceError(f"{type(cell).__name__} has a tensor that is the result of a computation: {error}") from error
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """Apart from transforms, modes, autocast and the random numbers: a dropped weight is drawn while tracing, too."""
+def clean_context() -> Iterator[None]:
+    """Leave active transforms, modes and autocast. The random state is restored: tracing draws dropout masks."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with (
         torch.random.fork_rng(devices),
@@ -112,24 +138,20 @@ def apart() -> Iterator[None]:
         yield
 
 
-def _as_function(step: Step) -> Traced:
-    named = zip(step.named, step.results()[len(step.outputs) :], strict=True)
-    axes = ((name, node.meta[BATCH_AXIS] if BATCH_AXIS in node.meta else _first(node, step)) for name, node in named)
-    rows = {name: axis for name, axis in axes if axis is not None}
-    return Traced(step.function(), step.inputs, step.weights, len(step.outputs), step.named, rows)
+def _batch_axes(step: Step) -> dict[str, int]:
+    """The batch axis of each named value that has one."""
+    values = zip(step.named, step.results()[len(step.outputs) :], strict=True)
+    axes = {name: node.meta[BATCH_AXIS] if BATCH_AXIS in node.meta else _axis(node, step) for name, node in values}
+    return {name: axis for name, axis in axes.items() if axis is not None}
 
 
-def _first(node: fx.Node, step: Step) -> int | None:
-    """The first axis, if what a modifier wrote is computed from something that differs between sequences."""
-    return 0 if _has_rows(node, step) else None
-
-
-def _has_rows(node: fx.Node, step: Step) -> bool:
+def _axis(node: fx.Node, step: Step) -> int | None:
+    """The batch axis of a node that a modifier added: 0 where it depends on an input, else None."""
     inputs, seen, stack = set(step.placeholders()[: len(step.inputs)]), set(), [node]
     while stack:
         current = stack.pop()
         if current in inputs:
-            return True
+            return 0
         stack += [source for source in current.all_input_nodes if source not in seen]
         seen.update(current.all_input_nodes)
-    return False
+    return None

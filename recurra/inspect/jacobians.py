@@ -15,7 +15,7 @@ from ..cell import Cell
 from ..dynamics.system import DynamicalSystem
 from ..engine.reference import advance
 from ..engine.trace import bound
-from ..engine.traced_step import Graph, traced_step
+from ..engine.traced_step import bind_step
 from ..errors import InputError
 from . import figures
 from .result import Result, table
@@ -161,7 +161,7 @@ def system_of(cell: Cell) -> DynamicalSystem:
     """`DynamicalSystem.of`, with the cell's modifiers in force."""
     if not cell.modifiers:
         return DynamicalSystem.of(cell)
-    graph = Graph(traced_step(cell), cell.weights())
+    graph = bind_step(cell)
     shapes = [torch.Size(spec.shape(1)[1:]) for spec in cell.carried]
     sizes = [shape.numel() for shape in shapes]
 

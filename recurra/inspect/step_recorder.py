@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..cell import TIME, Cell
 from ..engine import reference
 from ..engine.dispatch import set_backend
-from ..engine.traced_step import Graph, traced_step
+from ..engine.traced_step import BoundStep, bind_step
 from ..errors import InputError
 from ..layers import Recurrent
 from ..ragged import reverse
@@ -62,7 +62,7 @@ class Listener:
         self.heard = {id(heard.cell): heard for heard in cells_of(model)}
         if not self.heard:
             raise InputError("model", type(model).__name__, "a model with a recurrent layer or cell inside")
-        self.graphs: dict[int, Graph] = {}
+        self.graphs: dict[int, BoundStep] = {}
         self.now: Heard | None = None
 
     def results(self) -> list[Heard]:
@@ -73,7 +73,7 @@ class Listener:
         """While this lasts, scans run on the plain loop and are heard. As `set_backend`, it holds for the process."""
         outer: Any = (reference.advance, reference._push)
 
-        def advance(cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict, graph: Graph | None = None) -> Any:
+        def advance(cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict, graph: BoundStep | None = None) -> Any:
             self.now = self.heard.get(id(cell))
             if self.now is not None:
                 self.now.x.append(x)
@@ -97,9 +97,9 @@ class Listener:
             finally:
                 reference.advance, reference._push = outer
 
-    def _graph(self, cell: Cell) -> Graph:
+    def _graph(self, cell: Cell) -> BoundStep:
         if id(cell) not in self.graphs:
-            self.graphs[id(cell)] = Graph(traced_step(cell), cell.weights())
+            self.graphs[id(cell)] = bind_step(cell)
         return self.graphs[id(cell)]
 
 

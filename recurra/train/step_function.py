@@ -16,7 +16,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from recurra.cell import Cell
 from recurra.engine.reference import advance
-from recurra.engine.trace import bound, run, trace
+from recurra.engine.trace import bound
+from recurra.engine.traced_step import bind_step
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
 
@@ -88,7 +89,7 @@ class Machine:
         """Trace the cells now: inside a transform it would be too late."""
         for cell in self.cells:
             _check_masks(cell)
-            trace(cell)
+            bind_step(cell)
 
     def function(self, name: str, one: Callable, *examples: Tensor) -> Callable:
         """`one` for a batch of sequences; after some calls written down as a graph, which pays vmap's own cost once."""
@@ -164,12 +165,8 @@ def _advance(
     with bound(cell, weights):
         all_weights = cell.weights()
     masks = cell.draw_masks(1, 1, x)  # all ones: a mask that drops something was refused
-
-    def graph(x: Tensor, views: Sequence[Any], extras: dict[str, Tensor]) -> tuple[Any, dict[str, Tensor]]:
-        return run(cell, x, tuple(views), extras, all_weights)
-
     masks = {n: m[0] if cell.masks[n].each == "step" else m for n, m in masks.items()}
-    y, new, _ = advance(cell, x, states, masks, graph)  # pyrefly: ignore
+    y, new, _ = advance(cell, x, states, masks, bind_step(cell, all_weights))
     return y, new
 
 

@@ -19,7 +19,7 @@ from recurra.engine.plan.planner import Plan, Program, plan
 from recurra.engine.plan.program import D_OUTPUT, D_X
 from recurra.engine.plan.schedule import _Scheduler
 from recurra.engine.reference import Sequences
-from recurra.engine.traced_step import _trace_apart
+from recurra.engine.traced_step import trace_in_clean_context
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Run:
 
 def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]) -> Evaluated:
     """Outputs, final states, and the gradients for these cotangents; raises `Unsupported` as planning does."""
-    made = plan(cell, _trace_apart(cell), train=True, needs_x=True)
+    made = plan(cell, trace_in_clean_context(cell), train=True, needs_x=True)
     weights = cell.weights()
     hoisted = made.equations.prologue(*(weights[name] for name in made.equations.weights))
     names = list(made.equations.hoisted)

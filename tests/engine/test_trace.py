@@ -1,16 +1,16 @@
-"""The contract of tracing: a stated, small set of operations, in graphs that compute what step and autograd compute."""
+"""The contract of tracing: a stated, small set of operations, in graphs that compute what step computes."""
 
 import operator
 
 import pytest
 import torch
-from cases import CASES, Case, draw_inputs, draw_states, every_case
+from cases import Case, draw_inputs, draw_states, every_case
 from helpers import assert_close
 from torch import Tensor, fx, tanh
 
 import recurra as rc
 from recurra.engine.operations import MEANING
-from recurra.engine.trace import OUTPUT, Step, derivative, lower, trace, with_output
+from recurra.engine.trace import OUTPUT, Step, lower, trace, with_output
 from recurra.errors import TraceError
 
 aten = torch.ops.aten
@@ -30,12 +30,6 @@ COMPLEX = {  # what the unitary cell needs beside those
     aten.sum.dim_IntList, aten.view_as_real.default,
 }  # fmt: skip
 LOWERED = PRODUCTS | FUNCTIONS | CHOICES | JOINS
-BACKWARD = (LOWERED - JOINS) | {
-    aten.mm.default, aten.t.default, aten.view.default, aten.sum.dim_IntList, aten.slice.Tensor, aten.div.Scalar,
-    aten.eq.Tensor, aten.ge.Scalar, aten.gt.Tensor, aten.le.Scalar, aten.lt.Scalar, aten.lt.Tensor,
-    aten.logical_and.default, aten.masked_fill.Scalar, aten.scalar_tensor.default, aten.sgn.default,
-}  # fmt: skip
-REAL = [case for case in CASES if case.name != "unitary_rnn"]
 
 
 def operations(graph: fx.Graph) -> set:
@@ -60,7 +54,7 @@ def stepped(cell: rc.Cell, step: Step, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def test_every_stated_operation_has_a_meaning():
-    assert set(MEANING) >= LOWERED | COMPLEX | BACKWARD
+    assert set(MEANING) >= LOWERED | COMPLEX
 
 
 @every_case
@@ -76,22 +70,6 @@ def test_the_graph_and_its_lowering_compute_the_step_for_any_batch(case: Case):
         for graph in (step, lowered):
             for value, wanted in zip(graph.function()(*inputs), expected, strict=False):
                 assert_close(value, wanted.detach())
-
-
-@pytest.mark.parametrize("case", REAL, ids=str)
-def test_the_graph_of_the_derivative_computes_autograds(case: Case):
-    cell = case.cell()
-    step = trace(cell)
-    graph = derivative(step)
-    assert operations(graph) <= BACKWARD
-    pull = fx.GraphModule(torch.nn.Module(), graph)
-    for batch in (1, 4):
-        inputs = [value.clone().requires_grad_() for value in given(case, cell, step, batch)]
-        values = step.function()(*inputs)[: len(step.outputs)]
-        cotangents = [torch.randn_like(value) for value in values]
-        expected = torch.autograd.grad(values, inputs, cotangents, materialize_grads=True)
-        for value, wanted in zip(pull(*inputs, *cotangents), expected, strict=True):
-            assert_close(value.detach(), wanted)
 
 
 @every_case

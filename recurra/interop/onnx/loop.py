@@ -14,7 +14,7 @@ from ...engine.ir.lowering import Unsupported
 from ...engine.ir.nodes import Node, below
 from ...engine.plan.planner import Plan, plan
 from ...engine.trace import trace
-from ...engine.traced_step import apart
+from ...engine.traced_step import clean_context
 from ...errors import TraceError
 from .export_errors import ExportError
 from .graph import Graph
@@ -61,7 +61,7 @@ def scan(graph: Graph, cell: Cell, x: str, states: Sequence[str], ragged: Ragged
 def _planned(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
     """The plan of a step, and what it reads of the cell."""
     try:
-        with apart():
+        with clean_context():
             planned = plan(cell, trace(cell), train=False, needs_x=False)
     except TraceError as reason:
         raise ExportError(f"{type(cell).__name__} cannot be written as ONNX: {reason}") from reason

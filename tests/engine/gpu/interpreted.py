@@ -24,7 +24,7 @@ from recurra.engine.gpu.stepwise import graphs
 from recurra.engine.ir.lowering import Unsupported
 from recurra.engine.plan.planner import Plan, plan
 from recurra.engine.reference import Sequences
-from recurra.engine.traced_step import _trace_apart
+from recurra.engine.traced_step import trace_in_clean_context
 
 
 def made(name: str, units: int) -> Cell:
@@ -37,7 +37,7 @@ def made(name: str, units: int) -> Cell:
 
 def planned(cell: Cell) -> Plan:
     """With every named value, unless one of them is a constant, which no compiled engine names."""
-    step = _trace_apart(cell)
+    step = trace_in_clean_context(cell)
     try:
         return plan(cell, step, train=True, needs_x=True, named=True)
     except Unsupported:
@@ -47,7 +47,7 @@ def planned(cell: Cell) -> Plan:
 @torch.no_grad()
 def without_gradients(cell: Cell, x: Tensor, states: list, masks: dict, lengths: Tensor | None) -> list[Tensor]:
     """The output and the final states, by kernels that keep nothing for a backward pass."""
-    made = OnGpu(plan(cell, _trace_apart(cell), train=False, needs_x=False), torch.float32)
+    made = OnGpu(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
     weights = [w.detach().float() for w in made.prologue(cell.weights())]
     return made.forward(x, states, [masks[n] for n in made.plan.masks], weights, lengths)
 

@@ -16,7 +16,7 @@ from recurra.engine.gpu.stepwise import codegen
 from recurra.engine.gpu.stepwise.stages import Stepwise
 from recurra.engine.plan.planner import plan
 from recurra.engine.plan.schedule import schedule
-from recurra.engine.traced_step import _trace_apart
+from recurra.engine.traced_step import trace_in_clean_context
 
 triton = pytest.importorskip("triton")
 HOPPER, PROCESSORS, SHARED = 90, 132, 232_448  # of an H200
@@ -24,7 +24,7 @@ NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 
 def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int, way: str) -> tuple[Rendered, Tiling]:
-    planned = plan(cell, _trace_apart(cell), train=True, needs_x=False)
+    planned = plan(cell, trace_in_clean_context(cell), train=True, needs_x=False)
     program = planned.backward if backward else planned.forward
     assert program is not None
     order = schedule(program)
@@ -134,7 +134,7 @@ def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> lis
     ids=["gru", "row normalisation", "four states"],
 )
 def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.dtype, capability: int):
-    planned = plan(make(), _trace_apart(make()), train=True, needs_x=True)
+    planned = plan(make(), trace_in_clean_context(make()), train=True, needs_x=True)
     for backward, program in enumerate((planned.forward, planned.backward)):
         assert program is not None
         made = codegen.render(schedule(program), planned, bool(backward), True, dtype)
@@ -145,7 +145,7 @@ def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.d
 
 
 def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
-    planned = plan(cell := rc.layer("lstm", 16, 256).sheets[0], _trace_apart(cell), train=True, needs_x=True)
+    planned = plan(cell := rc.layer("lstm", 16, 256).sheets[0], trace_in_clean_context(cell), train=True, needs_x=True)
     assert planned.backward is not None
     for backward, program in ((False, planned.forward), (True, planned.backward)):
         made = codegen.render(schedule(program), planned, backward, True, torch.bfloat16)
@@ -155,7 +155,7 @@ def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
 
 
 def test_gates_share_one_product_forward_and_their_cotangents_one_backward():
-    planned = plan(cell := rc.layer("lstm", 16, 64).sheets[0], _trace_apart(cell), train=True, needs_x=True)
+    planned = plan(cell := rc.layer("lstm", 16, 64).sheets[0], trace_in_clean_context(cell), train=True, needs_x=True)
     assert planned.backward is not None
     shapes = []
     for backward, program in ((False, planned.forward), (True, planned.backward)):

@@ -19,7 +19,7 @@ from recurra.engine.gpu import runner, select
 from recurra.engine.gpu.persistent import launch
 from recurra.engine.gpu.runner import OnGpu
 from recurra.engine.plan.planner import plan
-from recurra.engine.traced_step import _trace_apart
+from recurra.engine.traced_step import trace_in_clean_context
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 STEPS = 32 + 4 + 1  # windows of three sizes
@@ -149,7 +149,7 @@ def test_memory_is_bounded_and_goes_with_the_plan():
     cell = rc.layer("lstm", 32, 512).sheets[0].cuda()
     gc.collect()
     before = torch.cuda.memory_allocated()
-    made = OnGpu(plan(cell, _trace_apart(cell), train=False, needs_x=False), torch.float32)
+    made = OnGpu(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
     weights = [w.detach() for w in made.prologue(cell.weights())]
     for batch in range(1, 24):
         x = torch.randn(33, batch, 32, device="cuda")

@@ -11,7 +11,7 @@ from recurra.engine.gpu.runner import OnGpu
 from recurra.engine.gpu.stepwise.run import Steps, _pieces
 from recurra.engine.plan.planner import plan
 from recurra.engine.plan.schedule import schedule
-from recurra.engine.traced_step import _trace_apart
+from recurra.engine.traced_step import trace_in_clean_context
 
 pytest.importorskip("triton")
 CPU = torch.device("cpu")
@@ -20,13 +20,13 @@ H200, SMALL = (132, 232_448), (16, 65_536)  # multiprocessors, and bytes of shar
 
 def tiling_on(card: tuple[int, int], units: int, batch: int, name: str = "lstm", way: str = "") -> Tiling | None:
     cell = rc.layer(name, 16, units).sheets[0]
-    planned = plan(cell, _trace_apart(cell), train=False, needs_x=False)
+    planned = plan(cell, trace_in_clean_context(cell), train=False, needs_x=False)
     return tiling(schedule(planned.forward), 2, batch, *card, way)
 
 
 def on_gpu(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> OnGpu:
     cell = rc.layer(name, 6, 4).sheets[0]
-    return OnGpu(plan(cell, _trace_apart(cell), train=train, needs_x=train), dtype)
+    return OnGpu(plan(cell, trace_in_clean_context(cell), train=train, needs_x=train), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
