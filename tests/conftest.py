@@ -1,4 +1,4 @@
-"""What every test shares: where data lies, one thread, a seed of its own, and reproducible random cases."""
+"""Fixtures and collection rules for all tests: data folders, engines, CUDA tests, one thread and one seed per test."""
 
 import random
 import zlib
@@ -8,26 +8,33 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from engines import is_slow_on_default_engine
 
 from recurra.engine.dispatch import set_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 NO_SHARED_DATA = "needs the data sets in ../shared/data, beside the repository"
+NO_CUDA = "needs a CUDA device"
+DEFAULT_ENGINE = ("engine", "estimators", "train")  # folders of tests that run on the engine recurra chooses
 
 hypothesis.settings.register_profile("recurra", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("recurra")
 torch.set_num_threads(1)  # the tests run in parallel as processes
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that read the shared data say so with a marker, and are skipped by name where the folder is absent."""
-    if SHARED_DATA.is_dir():
-        return
-    skip = pytest.mark.skip(reason=NO_SHARED_DATA)
+    """Skip tests marked `shared_data` or `gpu` where the data or the device is missing; mark slow engine variants."""
+    missing = {} if SHARED_DATA.is_dir() else {"shared_data": NO_SHARED_DATA}
+    if not torch.cuda.is_available():
+        missing["gpu"] = NO_CUDA
     for item in items:
-        if item.get_closest_marker("shared_data"):
-            item.add_marker(skip)
+        for marker, reason in missing.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+        if is_slow_on_default_engine(item):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +53,12 @@ def shared_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def _plain_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests run on the plain loop, where a failure is one of the equations and nothing needs compiling.
+    """Run tests on the plain loop, except those of DEFAULT_ENGINE.
 
-    Those in tests/engine hold the engines against it, and those in tests/train compare with processes of their own:
-    both run on what recurra chooses. A test of any room may ask for an engine by `set_backend`.
+    On the plain loop a failure is one of the equations, and nothing is compiled. A test of any folder can select an
+    engine by `set_backend` or by `@on_either_engine`.
     """
-    if request.node.path.relative_to(ROOT / "tests").parts[0] in ("engine", "train"):
+    if request.node.path.relative_to(ROOT / "tests").parts[0] in DEFAULT_ENGINE:
         yield
     else:
         with set_backend("reference"):
@@ -60,7 +67,7 @@ def _plain_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_seed(request: pytest.FixtureRequest) -> None:
-    """A test's random numbers depend on its name alone, not on which tests ran before it or in which process."""
+    """Seed the generators from the test's name: order and process do not matter."""
     seed = zlib.crc32(request.node.nodeid.encode())
     random.seed(seed)
     torch.manual_seed(seed)

@@ -47,18 +47,17 @@ def shops(start: int, stop: int, wanted: bool = True) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def for_shops() -> rc.Forecaster:
-    with rc.set_backend("reference"):
-        model = rc.Forecaster(
-            "gru",
-            horizon=6,
-            season=12,
-            hidden_size=16,
-            epochs=12,
-            known=("promotion",),
-            static=("kind",),
-            random_state=0,
-        )
-        return model.fit(pa.table(shops(0, 60)))
+    model = rc.Forecaster(
+        "gru",
+        horizon=6,
+        season=12,
+        hidden_size=16,
+        epochs=12,
+        known=("promotion",),
+        static=("kind",),
+        random_state=0,
+    )
+    return model.fit(pa.table(shops(0, 60)))
 
 
 # ---------------------------------------------------------------------------------------------------- quality

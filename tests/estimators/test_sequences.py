@@ -41,8 +41,7 @@ def long_table(series: list[np.ndarray], **more: np.ndarray) -> dict:
 @pytest.fixture(scope="module")
 def classifier() -> rc.SequenceClassifier:
     series, labels, _ = waves(ragged=True)
-    with rc.set_backend("reference"):
-        return rc.SequenceClassifier("gru", **QUICK).fit(series, labels)
+    return rc.SequenceClassifier("gru", **QUICK).fit(series, labels)
 
 
 # ---------------------------------------------------------------------------------------------------- learning

@@ -49,8 +49,7 @@ def test_another_process_reads_it(tmp_path, repository_root):
     model.save(tmp_path)
     code = (
         "import sys, recurra as rc, numpy as np\n"
-        "with rc.set_backend('reference'):\n"
-        "    print(*rc.SequenceClassifier.load(sys.argv[1]).predict_proba([np.ones((4, 3))])[0].tolist())"
+        "print(*rc.SequenceClassifier.load(sys.argv[1]).predict_proba([np.ones((4, 3))])[0].tolist())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=repository_root, check=True

@@ -20,8 +20,7 @@ LANGUAGE = {"hidden_size": 32, "epochs": 15, "batch_size": 4, "chunk": 20, "lr":
 
 @pytest.fixture(scope="module")
 def language() -> rc.LanguageModelEstimator:
-    with rc.set_backend("reference"):
-        return rc.LanguageModelEstimator("gru", **LANGUAGE).fit(TEXT)
+    return rc.LanguageModelEstimator("gru", **LANGUAGE).fit(TEXT)
 
 
 @pytest.mark.parametrize(("output", "tags"), [("crf", TAGS), ("softmax", PLAIN)])
