@@ -54,9 +54,6 @@ def test_first_and_second_derivatives(layer: rc.Recurrent, x: torch.Tensor):
         assert torch.autograd.gradgradcheck(run, inputs)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:`torch.jit.script` is deprecated"
-)  # torch's own, when it first differentiates forward
 def test_transforms_give_what_the_reference_gives(layer: rc.Recurrent, x: torch.Tensor):
     def number(x: torch.Tensor) -> torch.Tensor:
         return (layer(x)[0] ** 2).sum()

@@ -14,9 +14,6 @@ import recurra as rc
 from recurra.engine.dispatch import set_backend
 
 STEPS, BATCH = 4, 3
-pytestmark = pytest.mark.filterwarnings(  # torch's own, when it first differentiates forward
-    "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -241,7 +238,6 @@ def test_torch_compile_returns_the_trace():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # inductor's imports
 @pytest.mark.parametrize("name", ["lstm", "mgu"])
 def test_inductor_gives_the_same_numbers(name):
     check_compiled(Case(name).layer(bidirectional=True), draw_inputs(Case(name), STEPS, BATCH), "inductor", 1e-11)

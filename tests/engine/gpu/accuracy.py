@@ -1,4 +1,6 @@
-"""One comparison for the GPU's tests: values and gradients of a scan, against float64 and against the plain loop."""
+"""Helpers of the GPU tests: values and gradients of a scan on a named engine, and their error against float64."""
+
+import re
 
 import torch
 from torch import Tensor
@@ -11,16 +13,33 @@ Named = dict[str, Tensor]
 
 
 def layer(name: str = "lstm", dtype: torch.dtype = torch.bfloat16, **options: object) -> rc.Recurrent:
+    """A layer on the card that the GPU engine takes."""
     torch.manual_seed(0)
-    return rc.layer(name, 32, 64, **options).cuda().to(dtype)
+    model = rc.layer(name, 32, 64, **options).cuda().to(dtype)
+    assert_compiled(model, torch.zeros(3, 2, 32, device="cuda", dtype=dtype))
+    return model
+
+
+def assert_compiled(model: rc.Recurrent | Cell, x: Tensor) -> None:
+    """Every cell of a layer runs on the compiled engine for this input."""
+    backends = re.findall(r"backend: (\w+)", rc.explain(model, x))
+    assert backends
+    assert set(backends) == {"compiled"}
+
+
+def plain(model: rc.Recurrent, x: Tensor, **arguments: Tensor) -> Tensor:
+    """The layer's output on the plain loop."""
+    with rc.set_backend("reference"):
+        return model(x, **arguments)[0]
 
 
 def assert_same_bits(cell: Cell, runs: int) -> None:
-    """Whenever it runs on the same numbers."""
+    """Repeated runs on the same numbers give identical results."""
     given = drawn(cell, 50, 40)
     _, first = results(cell, given, "auto")
     for _ in range(runs):
-        _, again = results(cell, given, "auto")
+        ran, again = results(cell, given, "auto")
+        assert ran == "compiled"
         assert all(torch.equal(first[name], again[name]) for name in first)
 
 

@@ -10,7 +10,7 @@ from recurra.cell import Cell
 from recurra.engine.dispatch import Sequences
 from recurra.engine.gpu import select
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+pytestmark = pytest.mark.gpu
 
 COMPLEX = {"unitary_rnn"}
 WAYS = ["alone", "together"]  # of the programs of one kernel
@@ -85,7 +85,8 @@ def test_widths_that_are_no_multiple_of_anything(units: int):
     torch.manual_seed(2)
     cell = rc.layer("lstm", 3, units).sheets[0].cuda()
     given = drawn(cell, 6, 5)
-    _, found = results(cell, given, "auto")
+    ran, found = results(cell, given, "auto")
+    assert ran == "compiled"
     _, truth = results(cell.double(), in_float64(given), "reference")
     for name, value in truth.items():
         assert error(found[name], value) < 2e-6, name

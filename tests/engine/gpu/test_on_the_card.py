@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine.gpu.accuracy import assert_same_bits, layer
+from engine.gpu.accuracy import assert_same_bits, layer, plain
 
 import recurra as rc
 from recurra.engine import parallel_directions
 from recurra.engine.dispatch import Sequences, choose
 from recurra.engine.gpu import select
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(params=["alone", "together"], autouse=True)
@@ -34,6 +34,7 @@ def test_a_long_sequence_and_a_lasting_state():
     first, state = model(x[:500])
     second, last = model(x[500:], state)
     assert torch.allclose(whole, torch.cat([first, second]), atol=1e-6)
+    assert torch.allclose(whole[:100], plain(model, x[:100]), atol=5e-6)
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(final, last, strict=True))
 
 
@@ -43,8 +44,7 @@ def test_nan_in_the_input_arrives_and_ends_nothing():
     x[5, 2, 0] = float("nan")
     y, _ = model(x)
     assert y[5:, 2].isnan().all()
-    assert y[:, [0, 1, 3]].isfinite().all()
-    assert y[:5, 2].isfinite().all()
+    assert torch.allclose(y, plain(model, x), atol=2e-6, equal_nan=True)
 
 
 def test_all_ones_in_the_initial_state_are_a_nan_like_any_other():
@@ -122,19 +122,27 @@ def test_torch_compile_keeps_it_whole():
     model, x = layer(dtype=torch.float32), torch.randn(9, 4, 32, device="cuda")
     compiled = torch.compile(model, fullgraph=True)
     y, _ = compiled(x)
-    assert torch.allclose(y, model(x)[0], atol=1e-6)
-    y.sum().backward()
+    expected = plain(model, x)
+    assert torch.allclose(y, expected, atol=2e-6)
+    found, truth = (torch.autograd.grad(v.sum(), list(model.parameters())) for v in (y, expected))
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(found, truth, strict=True))
 
 
 def test_second_derivatives_forward_mode_and_vmap():
     model, x = layer(dtype=torch.float32), torch.randn(4, 2, 32, device="cuda", requires_grad=True)
-    (first,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
-    (second,) = torch.autograd.grad(first.square().sum(), x)
-    assert second.abs().sum() > 0
-    tangent = torch.func.jvp(lambda v: model(v)[0], (x.detach(),), (torch.ones_like(x),))[1]
-    assert tangent.abs().sum() > 0
-    many = torch.func.vmap(lambda v: model(v)[0])(torch.randn(3, 4, 2, 32, device="cuda"))
-    assert many.shape == (3, 4, 2, 64)
+    many = torch.randn(3, 4, 2, 32, device="cuda")
+
+    def transformed() -> list[torch.Tensor]:
+        (first,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        tangent = torch.func.jvp(lambda v: model(v)[0], (x.detach(),), (torch.ones_like(x),))[1]
+        return [first.detach(), second, tangent.detach(), torch.func.vmap(lambda v: model(v)[0])(many).detach()]
+
+    found = transformed()
+    with rc.set_backend("reference"):
+        expected = transformed()
+    for value, truth in zip(found, expected, strict=True):
+        assert torch.allclose(value, truth, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
@@ -197,17 +205,16 @@ while time.time() < end:
 def test_a_card_that_another_process_keeps_busy():
     model, x = layer(), torch.randn(300, 64, 32, device="cuda").bfloat16()
     expected = model(x)[0]
-    other = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True)
-    try:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "busy\n"
-        for _ in range(20):
-            y = model(x)[0]
-            y.sum().backward()
-            assert torch.equal(y, expected)
-    finally:
-        other.kill()
-        other.wait()
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "busy\n"
+            for _ in range(20):
+                y = model(x)[0]
+                y.sum().backward()
+                assert torch.equal(y, expected)
+        finally:
+            other.kill()
 
 
 def test_data_parallel(tmp_path: Path):
@@ -230,9 +237,7 @@ def test_resets(name: str):
     model, x = layer(name, torch.float32), torch.randn(11, 5, 32, device="cuda")
     resets = torch.rand(11, 5, device="cuda") < 0.3
     y, _ = model(x, resets=resets)
-    with rc.set_backend("reference"):
-        expected, _ = model(x, resets=resets)
-    assert torch.allclose(y, expected, atol=2e-6)
+    assert torch.allclose(y, plain(model, x, resets=resets), atol=2e-6)
 
 
 def test_more_numbers_than_32_bits_count():
