@@ -1,4 +1,11 @@
-"""Cells against each other and against baselines, on one question, under one budget."""
+"""Cells against each other and against baselines, on one question, under one budget.
+
+`recurra.compare(...)` is `recurra.compare.compare(...)`: the module itself can be called.
+"""
+
+import inspect
+import sys
+from types import ModuleType
 
 from recurra.compare.leaderboard import Leaderboard, Standing
 from recurra.compare.plan import DOZEN, chosen_cells, families
@@ -16,3 +23,11 @@ __all__ = [
     "compare",
     "families",
 ]
+
+
+class _CallableModule(ModuleType):
+    __call__ = staticmethod(compare)
+
+
+sys.modules[__name__].__class__ = _CallableModule
+__signature__ = inspect.signature(compare)  # of the call, for help() and editors

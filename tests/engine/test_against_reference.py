@@ -8,7 +8,7 @@ from engine.strange_cells import STRANGE, Delays, Pieces, RowNormalised, TiedAnd
 import recurra as rc
 from recurra.cell import Cell
 from recurra.cells import registry
-from recurra.engine import torch_op
+from recurra.engine import reference, torch_op
 from recurra.engine.cpu.layout import Layout, dense
 from recurra.engine.dispatch import choose, scan
 
@@ -164,6 +164,6 @@ def test_nan_and_infinity_pass_through(name: str, bad: float):
     with torch.no_grad():
         given.x[1, 1, 0] = bad
     with torch.no_grad():
-        expected, found = rc.engine.reference.scan(cell, given), rc.engine.dispatch.scan(cell, given)
+        expected, found = reference.scan(cell, given), scan(cell, given)
     for one, other in ((found.y, expected.y), *zip(found.state, expected.state, strict=True)):
         torch.testing.assert_close(one, other, equal_nan=True, rtol=1e-5, atol=1e-6)

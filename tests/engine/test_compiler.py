@@ -13,13 +13,14 @@ from recurra.engine.cpu import compiler
 
 RUN = """
 import torch, recurra as rc, warnings, sys
+from recurra.engine.cpu import compiler
 torch.manual_seed(0)
 layer, x = rc.layer("mgu", 3, 4), torch.randn(4, 2, 3)
 y = layer(x)[0]
 y.sum().backward()
-with rc.engine.dispatch.set_backend("reference"):
+with rc.set_backend("reference"):
     assert torch.allclose(y, layer(x)[0], atol=1e-6)
-print(rc.engine.cpu.compiler.folder())
+print(compiler.folder())
 """
 
 

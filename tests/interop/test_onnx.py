@@ -105,7 +105,7 @@ def test_depth_directions_and_states(arguments: dict, tmp_path: Path) -> None:
         ("unitary_rnn", rc.VariationalDropout(0.2)),
     ],
 )
-def test_modifiers_as_they_evaluate(name: str, modifier: rc.modifiers.Modifier, tmp_path: Path) -> None:
+def test_modifiers_as_they_evaluate(name: str, modifier: rc.Modifier, tmp_path: Path) -> None:
     layer = Case(name).layer(modifiers=modifier, num_layers=2).train()
     path = layer.export(tmp_path / "model.onnx")
     assert layer.training

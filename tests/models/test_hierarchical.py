@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 import recurra as rc
+from recurra.engine import reference
 from recurra.errors import InputError, OptionError, ShapeError
 from recurra.models import hierarchical
 
@@ -25,7 +26,7 @@ def by_hand(model: rc.HierarchicalRNN, x: Tensor) -> Tensor:
         for level in range(count):
             if t % model.periods[level] == 0:
                 seen = torch.cat([x_t, *(previous[m] for m in model.reads[level])], dim=-1)
-                y, cells[level], _ = rc.engine.reference.advance(model.levels[level], seen, cells[level], {})
+                y, cells[level], _ = reference.advance(model.levels[level], seen, cells[level], {})
                 outputs[level] = y
         found.append(torch.cat(outputs, dim=-1))
     return torch.stack(found)

@@ -8,6 +8,7 @@ import torch
 from helpers import assert_close, run
 
 import recurra as rc
+from recurra.cell import REGISTRY
 from recurra.engine.trace import trace
 from recurra.train import Evolution, Genome, Language, Trial, evolve_cells, lstm_genome, rnn_genome
 from recurra.train.evolve_cells import languages, try_cell, width
@@ -90,7 +91,7 @@ def test_saved_registered_and_built_by_name(tmp_path) -> None:
         y, _ = rc.layer(name, 2, 3)(torch.zeros(4, 1, 2))
         assert y.shape == (4, 1, 3)
     finally:
-        rc.cell._REGISTRY.pop(name)
+        REGISTRY.pop(name)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from engine.gpu.accuracy import assert_same_bits, layer, plain
 
 import recurra as rc
 from recurra.engine import parallel_directions
-from recurra.engine.dispatch import Sequences, choose
+from recurra.engine.dispatch import Sequences, choose, scan
 from recurra.engine.gpu import select
 
 pytestmark = pytest.mark.gpu
@@ -246,6 +246,6 @@ def test_more_numbers_than_32_bits_count():
     with torch.no_grad():
         given = Sequences(x, cell.initial_state(256, x), {})
         assert choose(cell, given).backend == "compiled"
-        y = rc.engine.dispatch.scan(cell, given).y
-        last = rc.engine.dispatch.scan(cell, Sequences(x[-40:], (y[-41],), {})).y
+        y = scan(cell, given).y
+        last = scan(cell, Sequences(x[-40:], (y[-41],), {})).y
     assert torch.allclose(y[-1].float(), last[-1].float(), atol=2e-2)

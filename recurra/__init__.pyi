@@ -1,0 +1,88 @@
+"""The public names of recurra. Written by scripts/write_stubs.py; do not edit."""
+
+from types import ModuleType
+
+from . import cells as cells
+from . import data as data
+from . import dynamics as dynamics
+from . import errors as errors
+from . import estimators as estimators
+from . import init as init
+from . import inspect as inspect
+from . import models as models
+from . import problem as problem
+from . import reservoir as reservoir
+from . import train as train
+from .cell import Cell as Cell
+from .cells import register as register
+from .cells import registry as registry
+from .compare import chosen_cells as _chosen_cells
+from .compare import compare as _compare
+from .compare import families as _families
+from .dynamics import DynamicalSystem as DynamicalSystem
+from .engine.caches import clear_caches as clear_caches
+from .engine.dispatch import EngineWarning as EngineWarning
+from .engine.dispatch import set_backend as set_backend
+from .engine.explain import explain as explain
+from .errors import ConversionError as ConversionError
+from .errors import DeviceError as DeviceError
+from .errors import DtypeError as DtypeError
+from .errors import InputError as InputError
+from .errors import LengthsError as LengthsError
+from .errors import OptionError as OptionError
+from .errors import RecurraError as RecurraError
+from .errors import ShapeError as ShapeError
+from .errors import TraceError as TraceError
+from .errors import UnknownNameError as UnknownNameError
+from .estimators import Forecaster as Forecaster
+from .estimators import LanguageModelEstimator as LanguageModelEstimator
+from .estimators import SequenceClassifier as SequenceClassifier
+from .estimators import SequenceRegressor as SequenceRegressor
+from .estimators import SequenceTagger as SequenceTagger
+from .inspect import diagram as diagram
+from .inspect import report as report
+from .interop.onnx import export as export
+from .interop.torch import accelerate as accelerate
+from .interop.torch import from_torch as from_torch
+from .layers import Recurrent as Recurrent
+from .layers import Trace as Trace
+from .layers import layer as layer
+from .models import CRF as CRF
+from .models import HMM as HMM
+from .models import NARX as NARX
+from .models import TDNN as TDNN
+from .models import BaldiBRNN as BaldiBRNN
+from .models import ClockworkRNN as ClockworkRNN
+from .models import ELMo as ELMo
+from .models import HierarchicalRNN as HierarchicalRNN
+from .models import ScalarMix as ScalarMix
+from .modifiers import LayerNorm as LayerNorm
+from .modifiers import Modifier as Modifier
+from .modifiers import RecurrentDropout as RecurrentDropout
+from .modifiers import VariationalDropout as VariationalDropout
+from .modifiers import WeightDrop as WeightDrop
+from .modifiers import Zoneout as Zoneout
+from .named_layers import *  # noqa: F403
+from .problem import Question as Question
+from .problem import ask as ask
+from .readout import Readout as Readout
+from .reservoir import EchoStateNetwork as EchoStateNetwork
+
+class _Compare(ModuleType):
+    """`rc.compare` is a package, and calling it runs `recurra.compare.compare`."""
+
+    from .compare import DOZEN as DOZEN
+    from .compare import Leaderboard as Leaderboard
+    from .compare import RunFolderError as RunFolderError
+    from .compare import Standing as Standing
+    from .compare import Stopped as Stopped
+    from .compare import WorkerError as WorkerError
+
+    chosen_cells = staticmethod(_chosen_cells)
+    compare = staticmethod(_compare)
+    families = staticmethod(_families)
+    __call__ = compare
+
+compare: _Compare
+
+__version__: str

@@ -1,0 +1,105 @@
+"""Write the type stubs `recurra/__init__.pyi` and `recurra/named_layers.pyi` from the registry of cells.
+
+`python scripts/write_stubs.py` writes both files; with `--check` it exits with 1 if one of them is out of date.
+"""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import recurra
+from recurra import cells, named_layers
+
+PACKAGE = Path(recurra.__file__).parent
+NOTE = "Written by scripts/write_stubs.py; do not edit."
+
+PACKAGE_STUB = f'''"""The public names of recurra. {NOTE}"""
+
+from types import ModuleType
+
+{{imports}}
+
+class _Compare(ModuleType):
+    """`rc.compare` is a package, and calling it runs `recurra.compare.compare`."""
+
+{{compare}}
+
+compare: _Compare
+
+__version__: str
+'''
+
+LAYERS_STUB = f'''"""A layer class for every built-in cell. {NOTE}"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from .cell import Cell
+from .layers import Recurrent
+from .modifiers import Modifier
+'''
+
+
+def stubs() -> dict[Path, str]:
+    """File → contents."""
+    return {PACKAGE / "__init__.pyi": package_stub(), PACKAGE / "named_layers.pyi": layers_stub()}
+
+
+def package_stub() -> str:
+    """Every public name of `recurra`, imported from where it is defined."""
+    inside = recurra.compare.__all__
+    functions = [name for name in inside if inspect.isfunction(getattr(recurra.compare, name))]
+    imports = {(place, name): name for name, place in recurra._PLACE_OF.items() if name != "compare"}
+    imports |= {("compare", name): f"_{name}" for name in functions}
+    body = _import_lines({("compare", name): name for name in inside if name not in functions})
+    body += ["", *(f"{name} = staticmethod(_{name})" for name in functions), "__call__ = compare"]
+    return PACKAGE_STUB.format(
+        imports="\n".join(_import_lines(imports | {("named_layers", "*"): ""})),
+        compare="\n".join(f"    {line}" if line else "" for line in body),
+    )
+
+
+def _import_lines(aliases: dict[tuple[str, str], str]) -> list[str]:
+    """One import for each `(module, name): alias`, sorted as ruff sorts them: constants, classes, functions."""
+
+    def order(entry: tuple[str, str]) -> tuple[str, int, str]:
+        module, name = entry
+        return module, 0 if name.isupper() else 1 if name[0].isupper() else 2, name
+
+    ends = {entry: f"{entry[1]} as {alias}" if alias else "*  # noqa: F403" for entry, alias in aliases.items()}
+    return [f"from .{entry[0]} import {ends[entry]}" for entry in sorted(ends, key=order)]
+
+
+def layers_stub() -> str:
+    """One class for every cell, with the signature its layer has at run time."""
+    return "\n".join([LAYERS_STUB, *map(class_stub, cells.__all__)])
+
+
+def class_stub(name: str) -> str:
+    parameters = list(named_layers.layer_signature(getattr(cells, name)).parameters.values())
+    first = next(k for k, p in enumerate(parameters) if p.kind is p.KEYWORD_ONLY)
+    texts = [*map(parameter_stub, parameters[:first]), "*", *map(parameter_stub, parameters[first:])]
+    lines = "".join(f"        {text},\n" for text in texts)
+    return f"class {name}(Recurrent):\n    def __init__(\n{lines}    ) -> None: ...\n"
+
+
+def parameter_stub(parameter: inspect.Parameter) -> str:
+    """`name: annotation = default` in the names that the stub imports."""
+    text = re.sub(r"\b(?:collections\.abc|recurra\.modifiers)\.", "", str(parameter))
+    return text.replace("['Cell']", "[Cell]").replace("'", '"')
+
+
+def main() -> int:
+    check = "--check" in sys.argv
+    changed = {path: text for path, text in stubs().items() if not path.exists() or path.read_text() != text}
+    for path, text in changed.items():
+        print(f"{path}: {'out of date' if check else 'written'}")
+        if not check:
+            path.write_text(text)
+    return int(check and bool(changed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
