@@ -14,6 +14,9 @@ from recurra.engine.dispatch import set_backend
 COMPILED_CELLS = ("lstm", "gru", "delay_rnn", "scrn")  # two gated cells, delayed states, two states of unequal width
 
 
+ENGINES = ["reference", pytest.param("auto", marks=pytest.mark.slow)]  # for tests that draw their cells
+
+
 @pytest.fixture(params=["reference", "auto"])
 def either_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     with set_backend(request.param):
