@@ -31,7 +31,7 @@ class JapaneseVowels(NamedTuple):
 def japanese_vowels(split: Split = "train") -> JapaneseVowels:
     """The 270 training or the 370 test utterances, in the published order.
 
-    >>> sequences, labels = japanese_vowels("train")
+    >>> sequences, labels = rc.data.japanese_vowels("train")
     >>> sequences[0].shape, labels.shape
     (torch.Size([20, 12]), torch.Size([270]))
     """
