@@ -1,11 +1,10 @@
-"""Laws that hold for any lengths, layers, directions, dtypes and strides, on cases nobody chose."""
+"""Property tests of layers: random cells, depths, directions, lengths, dtypes and strides, on both engines."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from engines import ENGINES
 from helpers import assert_close
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +15,8 @@ import recurra as rc
 from recurra.engine.dispatch import set_backend
 from recurra.layer_states import is_one_tensor
 
+# A random layer on the default engine compiles kernels for its cell, dtype and options: minutes with an empty cache.
+ENGINES = ["reference", pytest.param("auto", marks=pytest.mark.slow)]
 NAMES = ["rnn", "lstm", "gru", "vanilla_lstm", "delay_rnn", "scrn", "projection_lstm", "indrnn", "leaky_rnn"]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
 
@@ -26,7 +27,7 @@ widths = st.sampled_from([1, 4])  # few, because each is a kernel to compile whe
 
 @st.composite
 def layers(draw: st.DrawFn) -> rc.Recurrent:
-    """A layer of any shape, its parameters drawn from the cell's own initialisation."""
+    """A random layer, with the parameters that the cell's initialisation gives it."""
     depth = draw(st.sampled_from(["stack", "residual", "graves"]))
     hidden = draw(widths if depth == "residual" else st.lists(widths, min_size=1, max_size=3))
     torch.manual_seed(draw(seeds))
@@ -46,7 +47,7 @@ def layers(draw: st.DrawFn) -> rc.Recurrent:
 
 @st.composite
 def batches(draw: st.DrawFn, layer: rc.Recurrent) -> tuple[Tensor, Tensor]:
-    """`(x, lengths)`, x laid out in memory any way a tensor can be."""
+    """`(x, lengths)`; x has random strides."""
     lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
     steps, batch = max(lengths) + draw(st.integers(0, 2)), len(lengths)
     shape = (batch, steps) if layer.batch_first else (steps, batch)
@@ -59,7 +60,7 @@ STRIDES = ("plain", "transposed", "sliced", "last axis first", "expanded")
 
 
 def strided(x: Tensor, how: str) -> Tensor:
-    """The same shape in other strides; "expanded" repeats the first sequence or step without copying it."""
+    """x with the same shape and other strides; "expanded" repeats the first sequence or step and changes the values."""
     if how == "transposed":
         return x.transpose(0, 1).contiguous().transpose(0, 1)
     if how == "sliced":
@@ -69,14 +70,14 @@ def strided(x: Tensor, how: str) -> Tensor:
     return x[:, :1].expand(x.shape) if how == "expanded" else x
 
 
-def on_either_engine(law: Callable[[st.DataObject], None]) -> Callable:
-    """Draw cases for the law; the engine is set inside, because Hypothesis runs one fixture for all of its cases."""
+def on_either_engine(check: Callable[[st.DataObject], None]) -> Callable:
+    """Run a property on random cases. The engine is set inside: Hypothesis runs a fixture once for all cases."""
 
     @pytest.mark.parametrize("engine", ENGINES)
     @given(data=st.data())
     def run(data: st.DataObject, engine: str) -> None:
         with set_backend(engine):
-            law(data)
+            check(data)
 
     return run
 
@@ -90,13 +91,13 @@ def time_axis(layer: rc.Recurrent) -> int:
 
 
 def each(layer: rc.Recurrent, state: Any) -> list[list[Tensor]]:
-    """A state as tensors `(B, …)`, by state and sheet, whether layers are of one width or not."""
+    """A state as tensors `(B, …)`: one list for each named state, one entry for each cell of the layer."""
     columns = state if len(layer.sheets[0].carried) > 1 else (state,)
     return [list(column) for column in columns]
 
 
 @on_either_engine
-def test_a_ragged_batch_is_its_sequences_one_by_one(data):
+def test_a_ragged_batch_equals_its_sequences_run_one_by_one(data):
     layer = data.draw(layers())
     x, lengths = data.draw(batches(layer))
     y, state = layer(x, lengths=lengths)
@@ -112,14 +113,14 @@ def test_a_ragged_batch_is_its_sequences_one_by_one(data):
 
 
 @on_either_engine
-def test_strides_and_rubbish_in_the_padding_change_nothing(data):
+def test_strides_and_padding_values_do_not_matter(data):
     layer = data.draw(layers())
     x, lengths = data.draw(batches(layer))
     steps = torch.arange(x.shape[time_axis(layer)])
     past_end = steps >= lengths[:, None] if layer.batch_first else steps[:, None] >= lengths
-    rubbish = data.draw(st.sampled_from([float("nan"), float("inf"), -1e30, 0.0]))
+    padding = data.draw(st.sampled_from([float("nan"), float("inf"), -1e30, 0.0]))
     outcomes = []
-    for value in (x, x.contiguous().masked_fill(past_end[..., None], rubbish)):
+    for value in (x, x.contiguous().masked_fill(past_end[..., None], padding)):
         leaf = value.detach().requires_grad_()
         y, state = layer(leaf, lengths=lengths)
         loss = y.square().sum() + sum(s.square().sum() for s in flat(state))
@@ -130,7 +131,7 @@ def test_strides_and_rubbish_in_the_padding_change_nothing(data):
 
 
 @on_either_engine
-def test_time_may_be_cut_anywhere(data):
+def test_a_sequence_can_be_split_at_any_step(data):
     layer = data.draw(layers().filter(lambda layer: not layer.bidirectional))
     x, _ = data.draw(batches(layer))
     axis, steps = time_axis(layer), x.shape[time_axis(layer)]
@@ -144,7 +145,7 @@ def test_time_may_be_cut_anywhere(data):
 
 
 @on_either_engine
-def test_a_given_state_may_be_expanded_and_is_left_alone(data):
+def test_a_given_state_can_be_expanded_and_is_not_modified(data):
     layer = data.draw(layers())
     x, lengths = data.draw(batches(layer))
     batch = len(lengths)
@@ -163,7 +164,7 @@ def test_a_given_state_may_be_expanded_and_is_left_alone(data):
 
 
 def pack(layer: rc.Recurrent, index: int, column: list[Tensor]) -> Any:
-    """One state of all sheets the way a caller hands it over: stacked if of one width, without a copy if possible."""
+    """One named state of all cells as a caller passes it: stacked where all have one width, expanded where possible."""
     if not is_one_tensor(layer.sheets, index):
         return tuple(column)
     first = column[0]
@@ -171,7 +172,7 @@ def pack(layer: rc.Recurrent, index: int, column: list[Tensor]) -> Any:
 
 
 @on_either_engine
-def test_resets_are_separate_sequences(data):
+def test_resets_equal_separate_sequences(data):
     layer = data.draw(layers().filter(lambda layer: layer.num_layers == 1))
     x, _ = data.draw(batches(layer))
     steps = x.shape[time_axis(layer)]
