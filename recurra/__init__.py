@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from .extensions import PROVIDERS
+from .optional import is_installed
 
 __version__ = "0.1.0"
 
@@ -20,8 +21,8 @@ _PLACES = {
     "engine.caches": "clear_caches",
     "engine.dispatch": "EngineWarning set_backend",
     "engine.explain": "explain",
-    "errors": "ConversionError DeviceError DtypeError InputError LengthsError OptionError RecurraError ShapeError"
-    " TraceError UnknownNameError",
+    "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError OptionError"
+    " RecurraError ShapeError TraceError UnknownNameError",
     "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger",
     "inspect": "diagram report",
     "interop.onnx": "export",
@@ -42,6 +43,13 @@ PROVIDERS.update(
         "export": f"{__name__}.interop.onnx",
     }
 )
+#: rooms that need packages of an extra; without these, `import *` and `help` leave their names out
+_NEEDS = {
+    "compare": ("pyarrow", "pydantic", "rich", "sklearn"),
+    "estimators": ("sklearn",),
+    "problem": ("pyarrow", "pydantic", "sklearn"),
+    "reservoir": ("scipy", "sklearn"),
+}
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 
@@ -53,7 +61,8 @@ def __getattr__(name: str) -> Any:
 
 def _load(name: str) -> Any:
     if name == "__all__":
-        return sorted([*_PLACE_OF, *import_module(".cells", __name__).__all__])
+        here = [name for name, place in _PLACE_OF.items() if all(map(is_installed, _NEEDS.get(place or name, ())))]
+        return sorted([*here, *import_module(".cells", __name__).__all__])
     place = _PLACE_OF.get(name)
     if place == "":
         return import_module(f".{name}", __name__)

@@ -29,6 +29,7 @@ from .errors import DeviceError as DeviceError
 from .errors import DtypeError as DtypeError
 from .errors import InputError as InputError
 from .errors import LengthsError as LengthsError
+from .errors import MissingPackageError as MissingPackageError
 from .errors import OptionError as OptionError
 from .errors import RecurraError as RecurraError
 from .errors import ShapeError as ShapeError

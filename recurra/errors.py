@@ -1,7 +1,7 @@
 """What recurra raises: one typed error that names the argument, what came, and what was expected."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class RecurraError(Exception):
@@ -48,6 +48,18 @@ class UnknownNameError(InputError, LookupError):
 
 class ConversionError(RecurraError, ValueError):
     """Two libraries' equations differ, so weights cannot be carried over exactly."""
+
+
+class MissingPackageError(RecurraError, ModuleNotFoundError):
+    """A call needs a package that only an extra of recurra installs; the message says which."""
+
+    def __init__(self, what: str, packages: Sequence[str], extra: str):
+        listed = " and ".join(filter(None, (", ".join(packages[:-1]), packages[-1])))
+        super().__init__(f"{what} needs {listed}: pip install 'recurra[{extra}]'", name=packages[0])
+        self.what, self.packages, self.extra = what, tuple(packages), extra
+
+    def __reduce__(self):
+        return type(self), (self.what, self.packages, self.extra)
 
 
 class TraceError(RecurraError):

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from recurra.errors import InputError, RecurraError
+from recurra.errors import InputError, MissingPackageError, RecurraError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 FEW = 24  # names that are listed beside a hint
@@ -52,7 +52,7 @@ class Guarded(TyperGroup):
         except (RecurraError, OSError, MemoryError) as error:
             if debugging():
                 raise
-            bad = isinstance(error, (InputError, *UNUSABLE))
+            bad = isinstance(error, (InputError, MissingPackageError, *UNUSABLE))
             _complain(paragraph(error))
             raise typer.Exit(BAD_INPUT if bad else FAILED) from None
         except SystemExit as stopped:  # interrupted, and the command has said where it stands

@@ -7,10 +7,13 @@ import inspect
 import sys
 from types import ModuleType
 
-from recurra.compare.leaderboard import Leaderboard, Standing
-from recurra.compare.plan import DOZEN, chosen_cells, families
-from recurra.compare.run import compare
-from recurra.compare.run_errors import RunFolderError, Stopped, WorkerError
+from recurra.optional import optional_imports
+
+with optional_imports("cli", what="recurra.compare"):
+    from recurra.compare.leaderboard import Leaderboard, Standing
+    from recurra.compare.plan import DOZEN, chosen_cells, families
+    from recurra.compare.run import compare
+    from recurra.compare.run_errors import RunFolderError, Stopped, WorkerError
 
 __all__ = [
     "DOZEN",

@@ -14,17 +14,15 @@ from typing import Any
 
 from recurra.compare.plan import Entrant
 from recurra.compare.run_folder import Folder, Row, read_json, write_json
-from recurra.errors import InputError, OptionError
+from recurra.errors import InputError
+from recurra.optional import require
 
 BEAT, SILENT, LOOK = 20.0, 300.0, 1.0  # seconds between signs of life; after which none is death; between two looks
 
 
 def import_optuna(argument: str) -> Any:
-    """optuna, or a word about where to get it."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise OptionError(argument, "no optuna here", "it installed: pip install 'recurra[tune]'") from error
+    """optuna, imported when it is used."""
+    optuna = require("optuna", extra="tune", what=f"rc.compare({argument}=…)")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

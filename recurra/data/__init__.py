@@ -1,12 +1,13 @@
 """Sequences from files and from generators, and the batches models train on.
 
 `read(path)` reads any file recurra knows; `tasks` makes the canonical problems; `Batches` and `Streams` feed both to a
-model. Readers are imported when first used, since they need more than torch.
+model. Readers are imported when first used: those of tables need pyarrow, the extra `data`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..optional import optional_imports
 from . import tasks
 from .batching import Batches, BatchSource, Streams, collate
 from .data_errors import DataError
@@ -95,7 +96,8 @@ __all__ = [
 def __getattr__(name: str):
     if name not in _READERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"recurra.data.readers.{_READERS[name]}"), name)
+    with optional_imports("data", what=f"rc.data.{name}"):
+        return getattr(import_module(f"recurra.data.readers.{_READERS[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,12 +1,15 @@
 """Estimators in scikit-learn's manner: fit, predict, score, save, load."""
 
-from .backtest import Backtest
-from .classifier import SequenceClassifier
-from .forecaster import Forecaster
-from .inapplicable import inapplicable_checks
-from .language import LanguageModelEstimator
-from .regressor import SequenceRegressor
-from .tagger import SequenceTagger
+from ..optional import optional_imports
+
+with optional_imports("estimators", what="recurra.estimators"):
+    from .backtest import Backtest
+    from .classifier import SequenceClassifier
+    from .forecaster import Forecaster
+    from .inapplicable import inapplicable_checks
+    from .language import LanguageModelEstimator
+    from .regressor import SequenceRegressor
+    from .tagger import SequenceTagger
 
 __all__ = [
     "Backtest",

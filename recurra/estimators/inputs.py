@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..data.sequences import SequenceSet, Task
 from ..errors import InputError, ShapeError, UnknownNameError
+from ..optional import require
 
 WORD_COLUMNS = ("word", "token")
 TAG_COLUMNS = ("tag", "tags", "label", "labels")
@@ -47,8 +48,7 @@ def arrow(X: Any) -> Any:
     streams = hasattr(X, "__arrow_c_stream__")
     if isinstance(X, np.ndarray) or not (streams or hasattr(X, "__dataframe__")):
         return X
-    import pyarrow as pa
-
+    pa = require("pyarrow", extra="data", what="a table as input")
     if isinstance(X, pa.Table):
         return X
     if streams:
@@ -100,7 +100,7 @@ def column_names(X: Any) -> list[Any]:
 
 def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     """The sequences of a long table; `target` names the column of labels or numbers, if it has an unusual name."""
-    from ..data.readers.arrow import from_table as read
+    from ..data import from_table as read
 
     if task == "classification":
         return read(X, label=target, task="classification") if target else read(X, task="classification")
@@ -109,7 +109,7 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
 
 def from_bare_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
     """The sequences of a long table without regard to targets: its `columns`, or all that hold numbers."""
-    from ..data.readers.arrow import from_table as read
+    from ..data import from_table as read
 
     found = read(X, task="next_step", features=columns) if columns else read(X, task="next_step")
     names = columns or found.features

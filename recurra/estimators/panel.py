@@ -89,7 +89,7 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
 
 def _read(data: Any, columns: tuple[str, ...]) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str]:
     """Columns of a long table as (T, columns), series by series; their names, and their times where there are any."""
-    from ..data.readers.arrow import from_table
+    from ..data import from_table
 
     found = from_table(data, task="transduction", features=columns, target=columns[0])
     values = [np.asarray(x, dtype=np.float64) for x in found.inputs]

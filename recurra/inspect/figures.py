@@ -7,6 +7,8 @@ text to its own colours.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..optional import require
+
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
@@ -18,20 +20,25 @@ DIVERGING = "RdBu_r"
 INK, GRID = "#808080", "rgba(128,128,128,0.22)"
 
 
+def graph_objects() -> Any:
+    """`plotly.graph_objects`, imported when the first figure is made."""
+    return require("plotly.graph_objects", extra="report", what="a figure")
+
+
 def figure(title: str = "", height: int = 380, **layout: Any) -> "Figure":
     """An empty figure in recurra's look."""
-    import plotly.graph_objects as go
-
+    go = graph_objects()
     return dress(go.Figure(), title, height, **layout)
 
 
 def panels(titles: Sequence[str], columns: int = 1, height: int = 300, **options: Any) -> "Figure":
     """A grid of empty panels."""
-    from plotly.subplots import make_subplots
-
+    subplots = require("plotly.subplots", extra="report", what="a figure")
     rows = -(-len(titles) // columns)
     gap = {"vertical_spacing": min(0.16, 0.3 / rows)} if rows > 1 else {}
-    made = make_subplots(rows=rows, cols=columns, subplot_titles=[text(title) for title in titles], **gap, **options)
+    made = subplots.make_subplots(
+        rows=rows, cols=columns, subplot_titles=[text(title) for title in titles], **gap, **options
+    )
     made.update_annotations(font_size=13)
     return dress(made, "", height * rows + 60)
 
@@ -63,8 +70,7 @@ def text(value: object) -> str:
 
 def line(name: str, x: Any, y: Any, number: int = 0, **style: Any) -> Any:
     """One curve; beyond the palette's end the dashes tell curves apart."""
-    import plotly.graph_objects as go
-
+    go = graph_objects()
     drawn = {
         "color": PALETTE[number % len(PALETTE)],
         "dash": DASHES[(number // len(PALETTE)) % len(DASHES)],
@@ -108,8 +114,7 @@ def unit_circle() -> Any:
     """The unit circle of the complex plane."""
     import math
 
-    import plotly.graph_objects as go
-
+    go = graph_objects()
     angles = [2 * math.pi * k / 120 for k in range(121)]
     return go.Scatter(
         x=[round(math.cos(a), 4) for a in angles],

@@ -63,8 +63,7 @@ class GateActivity(Result):
 
     def figure(self, name: str | None = None, sequence: int = 0, units: int = UNITS) -> "Figure":
         """Heat maps over one sequence, the most selective units on top; one value, or all of the first cell."""
-        import plotly.graph_objects as go
-
+        go = figures.graph_objects()
         chosen = [self[name]] if name else [a for a in self.activities if a.cell == self.activities[0].cell]
         if not 0 <= sequence < len(self.sample.lengths):
             raise InputError("sequence", sequence, f"0 to {len(self.sample.lengths) - 1}")

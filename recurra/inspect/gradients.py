@@ -103,8 +103,7 @@ class GradientFlow(Result):
 
     def heatmap(self) -> "Figure":
         """log₁₀ ‖∂L_t/∂h_s‖ for all pairs."""
-        import plotly.graph_objects as go
-
+        go = figures.graph_objects()
         made = figures.panels([flow.label for flow in self.flows], height=300)
         logs = [flow.norms.clamp_min(1e-300).log10().masked_fill(flow.norms == 0, float("nan")) for flow in self.flows]
         finite = torch.cat([log[log.isfinite()] for log in logs])

@@ -67,8 +67,7 @@ class Health(Result):
 
     def figure(self) -> "Figure":
         """Shares of saturated gates and of dead units."""
-        import plotly.graph_objects as go
-
+        go = figures.graph_objects()
         made = figures.figure("Saturated gates and units that do not move", 340)
         for name, shares, number in (("saturated, |a| > 4", self.saturated, 0), ("dead", self.dead, 1)):
             made.add_trace(

@@ -87,8 +87,7 @@ class JacobianSpectrum(Result):
 
 def plane(title: str, groups: Sequence[tuple[str, Tensor]]) -> "Figure":
     """Complex numbers with the unit circle; at most 1500 of each group are drawn, the largest first."""
-    import plotly.graph_objects as go
-
+    go = figures.graph_objects()
     made = figures.figure(title, 460)
     made.add_trace(figures.unit_circle())
     symbols = ("circle", "diamond", "x", "square", "cross", "triangle-up")

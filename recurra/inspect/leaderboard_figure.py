@@ -24,8 +24,7 @@ def leaderboard(rows: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]], header: Sequence[str]) -> Block:
-    import plotly.graph_objects as go
-
+    go = figures.graph_objects()
     shown = _crowd([row for row in rows if len(row.get(SCORES, ()))])
     names = [figures.text(row[header[0]]) for row in shown]
     means = [sum(row[SCORES]) / len(row[SCORES]) for row in shown]

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..cell import Cell
 from ..errors import InputError
+from ..optional import require
 from . import figures, leaderboard_figure
 from .diagram import diagram
 from .exponents import lyapunov
@@ -51,6 +52,7 @@ def report(
     monitor      an `rc.inspect.Monitor` that watched the training.
     settings     what else was set; printed with the versions.
     """
+    require("plotly", "jinja2", extra="report", what="rc.report")
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     if not models:
         raise InputError("model", "an empty mapping", "at least one model")

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, OptionError
+from ..errors import InputError
+from ..optional import require
 
 #: rows of the character table in a file: 256 bytes and five marks; row 0 of a network's table, padding, is not stored
 CHARACTERS = 261
@@ -217,8 +218,4 @@ def _activation(path: Path, value: Any) -> str:
 
 
 def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise OptionError("weights", "no package h5py", "it installed; pip install 'recurra[elmo]'") from error
-    return h5py
+    return require("h5py", extra="elmo", what="reading ELMo's weights")

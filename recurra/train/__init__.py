@@ -26,10 +26,10 @@ from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
 from recurra.train.original_lstm_rule import OriginalLSTMRule
-from recurra.train.progress import learn, watched
+from recurra.train.progress import learn, show_progress
 from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
-from recurra.train.run_log import Bar, JsonLines
+from recurra.train.run_log import Bar, JsonLines, Lines
 from recurra.train.schedule import constant, cosine, exponential, linear
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "KeyboardInterrupted",
     "Language",
     "Learner",
+    "Lines",
     "LogWarning",
     "MeanLoss",
     "MismatchError",
@@ -81,5 +82,5 @@ __all__ = [
     "load_weights",
     "lstm_genome",
     "rnn_genome",
-    "watched",
+    "show_progress",
 ]

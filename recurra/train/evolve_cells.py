@@ -23,7 +23,7 @@ from recurra.train.genome import Genome, lstm_genome, rnn_genome
 from recurra.train.learner import Predictor
 from recurra.train.mutations import mutate
 from recurra.train.nsga import fronts, select
-from recurra.train.progress import watched
+from recurra.train.progress import show_progress
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,6 @@ def _plain(member: Individual) -> list[Any]:
 def evolve_cells(generations: int = 10, **settings: Any) -> Evolution:
     """Run `Evolution(**settings)` for so many generations, with a bar where someone is watching."""
     evolution = Evolution(**settings)
-    for _ in watched(range(positive_int("generations", generations) + 1), "evolving cells", generations + 1):
+    for _ in show_progress(range(positive_int("generations", generations) + 1), "evolving cells", generations + 1):
         evolution.generation()
     return evolution

@@ -19,7 +19,7 @@ from recurra.train.loop import Loop
 from recurra.train.objective import Loss, Objective, objective
 from recurra.train.precision import Precision, choose_device
 from recurra.train.run import Callback, FitResult, Progress, Run
-from recurra.train.run_log import Bar, JsonLines, watched
+from recurra.train.run_log import JsonLines, progress_callback, stderr_is_terminal
 from recurra.train.schedule import Schedule, pace
 
 
@@ -105,4 +105,5 @@ def _check(valid: object, epochs: int, accumulate: int, clip: float | None, pati
 def _speakers(checkpoints: Checkpoints | None, log: str | Path | None, progress: bool | None) -> list[Callback]:
     path = Path(checkpoints.folder) / "log.jsonl" if log is None and checkpoints is not None else log
     lines: list[Callback] = [] if path is None else [JsonLines(path)]
-    return [*lines, Bar()] if progress or (progress is None and watched()) else lines
+    shown = stderr_is_terminal() if progress is None else progress
+    return [*lines, progress_callback()] if shown else lines

@@ -1,4 +1,4 @@
-"""What a run says while it runs: one JSON line an event, and a bar where someone is watching."""
+"""Callbacks that report a run: a JSON log with one line per event, and progress on the terminal."""
 
 import errno
 import json
@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from recurra.optional import is_installed, optional_imports
 from recurra.train.fit_errors import LogWarning
-from recurra.train.run import Event, Run
+from recurra.train.run import Callback, Event, Run
 
 
 class JsonLines:
-    """A log with one JSON object a line. A resumed run cuts off what it will repeat, so each step appears once."""
+    """A log file with one JSON object per line. A resumed run truncates what it will repeat: each step appears once."""
 
     def __init__(self, path: str | Path):
         self.path, self.started, self.failed, self._keep = Path(path), time.monotonic(), False, 0
@@ -45,7 +46,7 @@ class JsonLines:
         self._append(json.dumps(record) + "\n")
 
     def _open(self) -> None:
-        """Cut off what comes after the checkpoint; a file shorter than that lost its end in a crash and stays."""
+        """Truncate the log to its length at the checkpoint. A shorter file lost its end in a crash and stays."""
         if self.path.exists() and self.path.stat().st_size > self._keep:
             self._try(lambda: os.truncate(self.path, self._keep))
 
@@ -54,20 +55,20 @@ class JsonLines:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab", buffering=0) as file:
                 before, data = file.tell(), line.encode()
-                if file.write(data) < len(data):  # the disk took a part and has no room for more
+                if file.write(data) < len(data):  # a partial write: the disk is full
                     file.truncate(before)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         self._try(write)
 
     def _try(self, action: Callable[[], None]) -> None:
-        """A log that cannot be written is no reason to end a run; it is said once."""
+        """Run `action`; a log that cannot be written gives one warning and does not end the run."""
         try:
             action()
         except OSError as error:
             if not self.failed:
                 warnings.warn(
-                    f"{self.path}: the log cannot be written ({error}); the run goes on", LogWarning, stacklevel=2
+                    f"{self.path}: the log cannot be written ({error}); training continues", LogWarning, stacklevel=2
                 )
             self.failed = True
 
@@ -79,11 +80,12 @@ class JsonLines:
 
 
 class Bar:
-    """A progress bar on the terminal: loss, steps a second, time left."""
+    """A progress bar on standard error: loss, steps per second, time left. Needs rich; `Lines` does without."""
 
     def __init__(self):
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+        with optional_imports("cli", what="rc.train.Bar"):
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
         columns = (
             TextColumn("{task.description}"),
@@ -98,9 +100,7 @@ class Bar:
     def __call__(self, event: Event, run: Run, /) -> None:
         step = run.progress.step
         if event == "start":
-            weights = sum(p.numel() for p in run.model.parameters())
-            where = f"{run.device}, {run.precision}" + (f", {run.processes} processes" if run.processes > 1 else "")
-            self.bar.console.print(f"{type(run.model).__name__}: {weights:,} weights on {where}", highlight=False)
+            self.bar.console.print(_opening_line(run), highlight=False)
             self.task = self.bar.add_task("epoch 1", total=run.total_steps, completed=step, figures="")
             self.first, self.since = step, time.monotonic()
             self.bar.start()
@@ -111,12 +111,37 @@ class Bar:
             title, figures = f"epoch {run.progress.epoch + 1}/{run.epochs}", f"loss {run.loss:.4g}  {rate:.3g} steps/s"
             self.bar.update(self.task, completed=step, description=title, figures=figures)
         elif event == "epoch":
-            record = run.progress.history[-1]
-            figures = "  ".join(f"{name} {value:.4g}" for name, value in record.items() if isinstance(value, float))
-            self.bar.console.print(f"epoch {record['epoch'] + 1}: {figures}", highlight=False)
+            self.bar.console.print(_epoch_line(run), highlight=False)
         elif event == "end":
             self.bar.stop()
 
 
-def watched() -> bool:
-    return sys.stderr.isatty()
+class Lines:
+    """Progress as plain lines on standard error: one at the start and one per epoch."""
+
+    def __call__(self, event: Event, run: Run, /) -> None:
+        if event == "start":
+            print(_opening_line(run), file=sys.stderr, flush=True)
+        elif event == "epoch":
+            print(_epoch_line(run), file=sys.stderr, flush=True)
+
+
+def progress_callback() -> Callback:
+    """A bar where rich is installed, plain lines where it is not."""
+    return Bar() if is_installed("rich") else Lines()
+
+
+def stderr_is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()  # None: a process without a console, as pythonw.exe
+
+
+def _opening_line(run: Run) -> str:
+    weights = sum(p.numel() for p in run.model.parameters())
+    where = f"{run.device}, {run.precision}" + (f", {run.processes} processes" if run.processes > 1 else "")
+    return f"{type(run.model).__name__}: {weights:,} weights on {where}"
+
+
+def _epoch_line(run: Run) -> str:
+    record = run.progress.history[-1]
+    figures = "  ".join(f"{name} {value:.4g}" for name, value in record.items() if isinstance(value, float))
+    return f"epoch {record['epoch'] + 1}: {figures}"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recurra.cell import positive_int
-from recurra.errors import OptionError
+from recurra.optional import require
 from recurra.train.learner import positive
 from recurra.train.step_function import Machine
 
@@ -143,10 +143,7 @@ class CMA:
 
         with warnings.catch_warnings():  # without matplotlib the package says so
             warnings.simplefilter("ignore")
-            try:
-                import cma
-            except ImportError as error:
-                raise OptionError("search", "'cma' without the package cma", "pip install recurra[evo]") from error
+            cma = require("cma", extra="evo", what="Evolino(search='cma')")
         own = numpy.random.default_rng(self.seed)  # the package would draw from numpy's global generator
         options: dict[str, Any] = {"popsize": self.size, "seed": float("nan"), "verbose": -9}
         options["randn"] = lambda *shape: own.standard_normal(shape)

@@ -6,7 +6,7 @@ import pytest
 from problem import files
 from typer.testing import CliRunner, Result
 
-from recurra.cli import app
+from recurra.cli.app import app
 
 
 class Command:

@@ -12,7 +12,7 @@ import pytest
 from compare.data import turns
 from typer.testing import CliRunner
 
-from recurra.cli import app
+from recurra.cli.app import app
 from recurra.compare.settings import Comparison
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem.settings import settings_of

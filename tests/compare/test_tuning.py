@@ -13,7 +13,7 @@ from recurra.compare.plan import Rules
 from recurra.compare.sizes import Blank
 from recurra.compare.tuning import _settings, _space, _study, search, validated
 from recurra.compare.worker import Duty
-from recurra.errors import InputError, OptionError
+from recurra.errors import InputError, MissingPackageError
 from recurra.problem import ask
 
 
@@ -103,6 +103,6 @@ def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     file = turns(tmp_path / "turns.csv")
     monkeypatch.setitem(sys.modules, "optuna", None)
     for option in ({"tune": 2}, {"storage": "sqlite:///x.db"}):
-        with pytest.raises(OptionError, match=r"recurra\[tune\]"):
+        with pytest.raises(MissingPackageError, match=r"recurra\[tune\]"):
             compare(str(file), **option, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()

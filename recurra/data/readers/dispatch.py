@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ...errors import UnknownNameError
+from ...optional import optional_imports
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .open_files import BOM, ZIP, existing, head, opened_zip
@@ -70,7 +71,8 @@ def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
     if format not in READERS:
         raise UnknownNameError("format", format, READERS)
     module, name = READERS[format]
-    reader: Callable[..., SequenceSet] = getattr(import_module(f"recurra.data.readers.{module}"), name)
+    with optional_imports("data", what=f"reading {format} files"):
+        reader: Callable[..., SequenceSet] = getattr(import_module(f"recurra.data.readers.{module}"), name)
     return reader(path, **options)
 
 

@@ -3,11 +3,13 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..data_errors import DataError, EmptyFileError, FormatError, SizeError
+from ...optional import require
+from ..data_errors import EmptyFileError, FormatError, SizeError
 from ..sequences import SequenceSet
 from .open_files import existing
 
@@ -26,8 +28,7 @@ class Datasets:
         return len(self.names)
 
     def __getitem__(self, index: int) -> Tensor:
-        import h5py
-
+        h5py = _h5py()
         with h5py.File(self.path, "r") as file:
             values = torch.from_numpy(file[self.names[index]][()]).to(torch.get_default_dtype())
         return values if values.ndim == 2 else values.movedim(0, 1).flatten(1)
@@ -55,10 +56,7 @@ def read_hdf5(path: str | Path) -> SequenceSet:
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise DataError(path, "no package h5py", 'it installed, e.g. with pip install "recurra[elmo]"') from error
+    h5py = _h5py()
     shapes: dict[str, tuple[int, ...]] = {}
     try:
         with h5py.File(path, "r") as file:
@@ -68,3 +66,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     except OSError as error:
         raise FormatError(path, str(error), "an HDF5 file") from error
     return dict(sorted(shapes.items(), key=lambda item: (len(item[0]), item[0])))
+
+
+def _h5py() -> Any:
+    return require("h5py", extra="elmo", what="reading HDF5 files")

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ...errors import UnknownNameError
+from ...optional import optional_imports
 from ..data_errors import EmptyFileError, FormatError, SizeError
 from ..sequences import SequenceSet
 from ..stores import Cast
@@ -36,8 +37,9 @@ def read_mat(path: str | Path, part: str | None = None) -> SequenceSet:
 
 
 def _cells(path: Path) -> dict[str, list[np.ndarray]]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
+    with optional_imports("estimators", what="reading .mat files"):
+        from scipy.io import loadmat
+        from scipy.io.matlab import MatReadError
 
     if path.stat().st_size > LIMIT:
         raise SizeError(path, f"{path.stat().st_size:,} bytes", f"at most {LIMIT:,}")

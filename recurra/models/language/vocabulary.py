@@ -15,7 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ...errors import InputError, OptionError, UnknownNameError
+from ...errors import InputError, UnknownNameError
+from ...optional import require
 
 UNKNOWN = "<unk>"
 BOUNDARY = "\n"
@@ -255,8 +256,4 @@ def _list(numbers: Sequence[int] | Tensor) -> list[int]:
 
 
 def _tokenizers() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise OptionError("level", "'subword'", "the package tokenizers; pip install 'recurra[text]'") from error
-    return tokenizers
+    return require("tokenizers", extra="text", what="a vocabulary of subwords")
