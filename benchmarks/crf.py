@@ -10,7 +10,6 @@ on a machine with other work to do, two that spin take each other's time.
 import argparse
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from environment import environment  # pyrefly: ignore
 from torch import Tensor
 from torchcrf import CRF as Theirs
 
@@ -117,19 +117,13 @@ def main() -> None:
     about: dict[str, object] = {
         "command": f"{waiting}python benchmarks/crf.py --threads {options.threads} --rounds {options.rounds}",
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "torch": torch.__version__,
-        "processor": processor(),
+        **environment("pytorch-crf"),
         "threads": options.threads,
         "rounds": options.rounds,
     }
     (RESULTS / "crf.json").write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
     (RESULTS / "crf.md").write_text(table(rows, about))
     print(table(rows, about))
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

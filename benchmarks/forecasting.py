@@ -15,7 +15,6 @@ step by step; the autoregression, by least squares, its order by AIC, takes thos
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from environment import environment  # pyrefly: ignore
 
 import recurra as rc
 from recurra.estimators.backtest import ends
@@ -171,8 +171,8 @@ def kept(key: str, value: Any) -> None:
     """Put into results/forecasting.json beside what is there."""
     path = RESULTS / "forecasting.json"
     content = json.loads(path.read_text()) if path.is_file() else {}
-    about = {"date": datetime.now(UTC).date().isoformat(), "recurra": rc.__version__, "torch": torch.__version__}
-    content[key] = about | {"numpy": np.__version__, "python": platform.python_version(), "found": value}
+    about = {"date": datetime.now(UTC).date().isoformat(), **environment("numpy")}
+    content[key] = about | {"found": value}
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
+from benchmarks.environment import environment
 from recurra.data.tasks.delay_equation import mackey_glass_series
 from recurra.inspect import gate_activity, gradient_flow
 from recurra.inspect.figures import PALETTE
@@ -338,7 +339,9 @@ def main(chosen: list[str]) -> None:
     found: dict[str, Numbers] = json.loads(file.read_text()) if file.exists() else {}
     for name in chosen or PARTS:
         began = time.perf_counter()
-        found[name] = {**PARTS[name](), "seconds": round(time.perf_counter() - began, 1)}
+        numbers = PARTS[name]()
+        seconds = round(time.perf_counter() - began, 1)
+        found[name] = {**numbers, "seconds": seconds, "environment": environment()}
         print(f"{name}: {found[name]['seen']}", flush=True)
         file.write_text(json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_table({name: found[name] for name in PARTS if name in found})

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from environment import environment  # pyrefly: ignore
 from torch import Tensor, nn
 
 import recurra as rc
@@ -120,7 +121,8 @@ def write(path: Path, rows: list[str], seeds: int) -> None:
         "# JSB Chorales, next chord",
         "",
         f"Negative log-likelihood on the test pieces, nats: sum over 88 keys, mean over all steps; {seeds} seeds.",
-        f"torch {torch.__version__}, {torch.get_num_threads()} thread(s). Made by",
+        f"{', '.join(f'{name} {value}' for name, value in environment().items() if value)};",
+        f"{torch.get_num_threads()} thread(s). Made by",
         "",
         f"    python benchmarks/jsb_chorales.py {' '.join(sys.argv[1:])}",
         "",

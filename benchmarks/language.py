@@ -13,7 +13,6 @@ run writes its part of language.json; language.md is made from the whole of it.
 import argparse
 import json
 import math
-import platform
 import random
 import statistics
 import tempfile
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from environment import environment  # pyrefly: ignore
 from torch import Tensor
 
 from recurra.data import SequenceSet, Streams, read_conll
@@ -230,7 +230,7 @@ def store(results: Path, part: str, rows: list[dict[str, Any]]) -> None:
     """This part of language.json anew, the others as they were; and the page made from them."""
     path = results / "language.json"
     content = json.loads(path.read_text()) if path.exists() else {}
-    content[part] = {"machine": platform.machine(), "torch": torch.__version__, "rows": rows}
+    content[part] = {"environment": environment(), "rows": rows}
     path.write_text(json.dumps(content, indent=1) + "\n")
     (results / "language.md").write_text(page(content))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch
 
+from benchmarks.environment import environment
 from benchmarks.proofs.common import RESULTS, Row
 from benchmarks.proofs.counting import counting_bptt, counting_dekf
 from benchmarks.proofs.evolution import evolino, evolved
@@ -48,7 +49,7 @@ def run(name: str, seeds: int, minutes: float) -> None:
 def write(name: str, rows: list[Row], minutes: float) -> None:
     command = f"python -m benchmarks.learning {name} --seeds {len(rows)} --minutes {minutes:g}"
     RESULTS.mkdir(exist_ok=True)
-    text = json.dumps({"command": command, "rows": rows}, indent=1)
+    text = json.dumps({"command": command, "environment": environment(), "rows": rows}, indent=1)
     (RESULTS / f"learning_{name}.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
+from benchmarks.environment import environment
 from benchmarks.spoken_digits import DIGITS, digits
 from benchmarks.vowels import vowels
 from recurra.data.tasks import make
@@ -310,6 +311,7 @@ def main(names: list[str]) -> None:
             continue
         started = time.perf_counter()
         kept[name] = PARTS[name]() | {"wall seconds": round(time.perf_counter() - started, 1)}
+        kept[name]["environment"] = environment("reservoirpy")
         print(name, json.dumps(kept[name], ensure_ascii=False), flush=True)
         file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     (RESULTS / "reservoir.md").write_text(table(kept))

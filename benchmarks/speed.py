@@ -10,7 +10,6 @@ interleaved rounds; nothing here decides a test.
 import argparse
 import json
 import os
-import platform
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import speed_gpu  # pyrefly: ignore
 import torch
 from bars import bar_chart  # pyrefly: ignore
+from environment import environment  # pyrefly: ignore
 from timing import Job, barrier_seconds, copy_job, interleaved, matrix_job  # pyrefly: ignore
 from torch import Tensor, nn
 from unseen_cells import UNSEEN  # pyrefly: ignore
@@ -243,8 +243,7 @@ def main() -> None:
     alone = [products_alone(size, given.rounds) for size in SIZES]
     about: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "torch": torch.__version__,
-        "machine": platform.machine(),
+        **environment("torchrecurrent"),
         "threads": given.threads,
         "load": os.getloadavg(),
     }

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from environment import environment  # pyrefly: ignore
 from torch import Tensor, nn, sigmoid, tanh
 
 import recurra as rc
@@ -214,14 +215,10 @@ def main() -> None:
 
 
 def save(table: list[dict]) -> None:
-    import triton
-
     about = {
         "command": "python benchmarks/speed.py --device cuda",
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
+        **environment(),
         "cudnn": torch.backends.cudnn.version(),
     }
     RESULTS.parent.mkdir(exist_ok=True)

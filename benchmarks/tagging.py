@@ -11,8 +11,6 @@ Runs are kept in results/tagging.json, one for each setting and seed; `report` w
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from functools import partial
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from environment import environment  # pyrefly: ignore
 
 import recurra as rc
 from recurra.data import Batches, read_conll, read_conllu
@@ -83,7 +82,7 @@ def run(task: str, output: str, seed: int, pos: bool, epochs: int) -> dict[str, 
         row |= {name: round(100 * getattr(scores, name), 2) for name in ("precision", "recall", "f1")}
         print(scores)
     row |= {"epochs": epochs, "seconds": round(trained), "cpu_seconds": round(trained_busy)}
-    return row | {"threads": torch.get_num_threads(), "machine": platform.machine(), "cores": os.cpu_count()}
+    return row | {"threads": torch.get_num_threads(), "environment": environment()}
 
 
 def _say(event: str, run: Any, /) -> None:

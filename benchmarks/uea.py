@@ -11,7 +11,6 @@ sequence written out as one row, unequal ones stretched to the mean length.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 import warnings
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 import torch
+from environment import environment  # pyrefly: ignore
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
@@ -163,8 +162,8 @@ def kept(key: str, value: Any) -> None:
     """Put into results/uea.json beside what is there."""
     path = RESULTS / "uea.json"
     content = json.loads(path.read_text()) if path.is_file() else {}
-    about = {"date": datetime.now(UTC).date().isoformat(), "recurra": rc.__version__, "torch": torch.__version__}
-    content[key] = about | {"scikit-learn": sklearn.__version__, "python": platform.python_version(), "found": value}
+    about = {"date": datetime.now(UTC).date().isoformat(), **environment("scikit-learn")}
+    content[key] = about | {"found": value}
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 
