@@ -53,7 +53,7 @@ def with_radius(scale: float, nonlinearity: str) -> rc.Recurrent:
     torch.manual_seed(0)
     layer = rc.layer("rnn", 1, UNITS, nonlinearity=nonlinearity)
     with torch.no_grad():
-        layer.sheets[0].a.W.mul_(scale)  # pyrefly: ignore
+        layer.cell_list[0].a.W.mul_(scale)  # pyrefly: ignore
     return layer
 
 

@@ -203,7 +203,7 @@ def networks(delay: int, rate: float = 0.8) -> list[Callable[[Tensor], Tensor]]:
     delayed = rc.DelayRNN(1, 8, delays=(delay,)).double()
     with torch.no_grad():
         narx.cell.a.W.copy_(W)
-        delayed.sheets[0].get_parameter("a.W").copy_(W)
+        delayed.cell_list[0].get_parameter("a.W").copy_(W)
     return [narx, lambda x: delayed(x)[0]]
 
 

@@ -58,7 +58,7 @@ def operations(layer: rc.Recurrent, x: Tensor) -> tuple[float, float]:
 
 
 def _products(layer: rc.Recurrent, x: Tensor) -> list[tuple[int, int, bool]]:
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     given = Sequences(x, cell.initial_state(x.shape[1], x), cell.draw_masks(x.shape[0], x.shape[1], x))
     choice = choose(cell, given)
     if not choice.key:

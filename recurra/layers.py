@@ -1,9 +1,7 @@
-"""Everything around a cell: time, depth, direction, lengths, dropout, streaming.
+"""Recurrent layers: a cell run over sequences, with depth, directions, lengths, dropout and streaming.
 
-`y, state = layer(x, state)` means what it means in torch.nn: `x` is `(T, B, D)`, `(B, T, D)` with batch_first, or
-`(T, D)` unbatched; a state is `(layers · directions, B, size)`, one tensor for a cell with one state, a tuple for more.
-Two readings are recurra's own: a delayed state holds its last values, `(layers · directions, B, depth, size)`; and
-where layers differ in width, each state is a tuple with one tensor a layer and direction instead of a stacked one.
+`y, state = layer(x, state)` means what it means in torch.nn. A delayed state and layers of different widths, which
+torch.nn does not have, are described in `Recurrent.forward`.
 """
 
 import functools
@@ -30,7 +28,7 @@ from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
 from .extensions import implementation
 from .init import Initialiser
 from .layer_arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
-from .layer_states import States, packed, shape_of, unpacked
+from .layer_states import States, shape_of, split_states, stack_states
 from .modifiers import Modifier, modify
 from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
 
@@ -38,35 +36,71 @@ __all__ = ["Recurrent", "Trace", "layer"]
 
 
 class Trace(Mapping[str, Any]):
-    """Every state and every named intermediate at every step.
+    """Every state and every named intermediate of a run, at every step: a read-only mapping from name to values.
 
-    `trace["f"]` is `(T, B, size)`, laid out like the output; with several layers or directions it is a tuple of those,
-    in the order of the state's first axis. `trace.sheets[k]` holds the names of one direction of one layer.
+    The names are the states and the local variables of `Cell.step`: `h`, `c`, and the gates `i`, `f`, `o`, `g` of an
+    LSTM. `layer(x, return_trace=True)` returns one.
+
+    `trace["f"]` is `(T, B, size)`, in the layout of the output. With several layers or directions it is a tuple of
+    such tensors, in the order of the state's first axis; `trace.by_cell[k]` is the mapping of one of them. Values past
+    the end of a sequence are zero.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> y, state, trace = rc.LSTM(3, 4)(torch.randn(5, 2, 3), return_trace=True)
+        >>> sorted(trace)
+        ['c', 'f', 'g', 'h', 'i', 'o']
+        >>> trace["f"].shape
+        torch.Size([5, 2, 4])
     """
 
-    def __init__(self, sheets: Sequence[Mapping[str, Tensor]]):
-        self.sheets = tuple(dict(sheet) for sheet in sheets)
+    def __init__(self, by_cell: Sequence[Mapping[str, Tensor]]):
+        self.by_cell = tuple(dict(values) for values in by_cell)
 
     def __getitem__(self, name: str) -> Tensor | tuple[Tensor, ...]:
-        found = tuple(sheet[name] for sheet in self.sheets)
+        found = tuple(values[name] for values in self.by_cell)
         return found if len(found) > 1 else found[0]
 
     def __iter__(self):
-        return iter(self.sheets[0])
+        return iter(self.by_cell[0])
 
     def __len__(self) -> int:
-        return len(self.sheets[0])
+        return len(self.by_cell[0])
 
 
 class Recurrent(nn.Module):
-    """Any cell, run over sequences.
+    """A recurrent layer of any cell: runs the cell over whole sequences, in depth and in both directions.
 
-    Beyond torch.nn's arguments: `hidden_size` may be a list, one width a layer. `bidirectional="separate"` gives each
-    direction a stack of its own (ELMo), where True lets every layer see both. `depth` is "stack", "residual" (each
-    layer above the first adds its input) or "graves" (the input reaches every layer, every layer the output).
-    `initial` is "zeros", "learned" or "carried" (from the previous call, detached). With `checkpoint`, training keeps
-    what it needs of √T steps instead of all T, and computes the rest again. `modifiers` regularise the cell; `init`
-    overrides its initialisation. Other keywords are the cell's own options.
+    `rc.LSTM`, `rc.GRU` and the other named layers are this class with the cell filled in.
+
+    **Arguments**
+
+    - `cell`: a subclass of `rc.Cell`, or the name of a registered one.
+    - `input_size`: D, the number of input features.
+    - `hidden_size`: H, the number of units; a list gives every layer a width of its own.
+    - `num_layers`, `bias`, `batch_first`, `dropout`: as in `torch.nn.LSTM`. Dropout acts between layers.
+    - `bidirectional`: True lets every layer read both directions of the layer below; `"separate"` gives each direction
+      a stack of its own, as in ELMo.
+    - `depth`: `"stack"`; `"residual"`, where each layer above the first adds its input; or `"graves"`, where x reaches
+      every layer and every layer reaches the output.
+    - `initial`: the state before the first step: `"zeros"`, `"learned"` (a parameter), or `"carried"` (the final state
+      of the previous call, detached; `reset_state()` forgets it).
+    - `checkpoint`: training stores √T states instead of T and recomputes the steps between them.
+    - `modifiers`: regularisers, such as `rc.Zoneout(0.1)`, one or several. Each cell gets its own copies.
+    - `init`: initialisers, such as `rc.init.chrono(100)`, one or several, applied after the cell's own.
+    - `device`, `dtype`: of the parameters.
+    - `**options`: options of the cell.
+
+    Calling the layer is described in `forward`; `step` runs a single step.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> layer = rc.Recurrent("mgu", 8, 16, num_layers=2, bidirectional=True)
+        >>> y, h = layer(torch.randn(5, 3, 8))
+        >>> y.shape, h.shape
+        (torch.Size([5, 3, 32]), torch.Size([4, 3, 16]))
     """
 
     def __init__(
@@ -106,8 +140,8 @@ class Recurrent(nn.Module):
         self.init = initialisers_of(init)
         self.cells = nn.ModuleList(self._build())
         self.output_size = self._widths_out()[-1] if depth != "graves" else sum(self._widths_out())
-        self.remembered: States | None = None  # with initial="carried": the state after the previous call
-        if device is not None or dtype is not None:  # fake tensors cannot be put in place of themselves
+        self.carried_state: States | None = None  # with initial="carried": the state after the previous call
+        if device is not None or dtype is not None:  # .to() without arguments fails on fake tensors
             self.to(device=device, dtype=dtype)
 
     # ------------------------------------------------------------------------------------------ building
@@ -115,7 +149,7 @@ class Recurrent(nn.Module):
     def _build(self) -> list[Cell]:
         """The cells in torch's order: layer by layer, forward before backward."""
         built: list[Cell] = []
-        shared = 1 if self.bidirectional == "separate" else self.directions  # directions a layer sees of the one below
+        shared = 1 if self.bidirectional == "separate" else self.directions  # directions of the layer below
         for number, width in enumerate(self.hidden_sizes):
             below = shared * built[-1].output_size if built else self.input_size
             if number and self.depth == "graves":
@@ -145,26 +179,26 @@ class Recurrent(nn.Module):
         return cell
 
     @property
-    def sheets(self) -> list[Cell]:
-        """The cells, typed: one for each direction of each layer."""
+    def cell_list(self) -> list[Cell]:
+        """`cells` as a typed list: one cell for each direction of each layer, in torch's order."""
         return list(self.cells)  # pyrefly: ignore
 
     def _widths_out(self) -> list[int]:
-        return [self.directions * cell.output_size for cell in self.sheets[:: self.directions]]
+        return [self.directions * cell.output_size for cell in self.cell_list[:: self.directions]]
 
     def reset_parameters(self) -> None:
-        """Draw all parameters, and the buffers beside them, anew, as a freshly built layer would."""
+        """Initialise all parameters and buffers again, as in a new layer."""
         fresh = nn.ModuleList(self._build()).state_dict()
         with torch.no_grad():
             for name, tensor in self.cells.state_dict().items():
                 tensor.copy_(fresh[name])
 
     def reset_state(self) -> None:
-        """With initial="carried": forget the previous call."""
-        self.remembered = None
+        """With `initial="carried"`: start the next call from zeros."""
+        self.carried_state = None
 
     def flatten_parameters(self) -> None:
-        """Nothing to do; code written for torch.nn calls it."""
+        """Does nothing. Code written for torch.nn calls it."""
 
     # ------------------------------------------------------------------------------------------ calling
 
@@ -176,10 +210,32 @@ class Recurrent(nn.Module):
         resets: Tensor | None = None,
         return_trace: bool = False,
     ) -> Any:
-        """`(y, state)`, or `(y, state, trace)`.
+        """Run the layer over whole sequences.
 
-        `lengths` (B,): outputs past a sequence's end are zero, its final state is that of its last step, the backward
-        direction starts there, and nothing depends on the padding. `resets` (T, B): true where a new sequence begins.
+        **Arguments**
+
+        - `x`: (T, B, D), (B, T, D) with `batch_first`, or (T, D) for one sequence; or a `PackedSequence` or nested
+          tensor of sequences.
+        - `state`: what a previous call returned as its state. None starts as `initial` says.
+        - `lengths`: (B,), the number of valid steps of each sequence. Nothing depends on the padding: outputs there are
+          zero, the final state is that of the last valid step, and the backward direction starts there.
+        - `resets`: (T, B) or (B, T), true where a new sequence begins; the state is reset before that step.
+        - `return_trace`: also return every state and named intermediate.
+
+        **Returns** `(y, state)`, or `(y, state, trace)`.
+
+        - `y`: (T, B, F) in the layout or container of x, with F = `output_size`.
+        - `state`: (layers · directions, B, size); one tensor for a cell with one state, a tuple for more. A delayed
+          state is (layers · directions, B, depth, size), newest first. Where layers differ in width, each state is a
+          tuple with one tensor per layer and direction.
+        - `trace`: a `Trace`.
+
+        **Example**
+
+            >>> layer = rc.LSTM(3, 4, batch_first=True)
+            >>> y, (h, c) = layer(torch.randn(2, 5, 3), lengths=[5, 2])
+            >>> bool(y[1, 2:].any()), torch.equal(h[0, 1], y[1, 1])
+            (False, True)
         """
         plain = lengths is None and resets is None and not return_trace
         if plain and (quick := self._quick_pass(x, state)) is not None:
@@ -193,13 +249,13 @@ class Recurrent(nn.Module):
                 raise OptionError("lengths", "lengths with an unbatched input", "a batch (T, B, D)")
             lengths = check_lengths(lengths, steps, batch, x.device)
         resets = self._resets(resets, steps, batch, x.device, batched)
-        if resets is not None and lengths is not None:  # one past the end would wipe out the final state
+        if resets is not None and lengths is not None:  # a reset past the end would erase the final state
             resets = resets & valid_steps(lengths, steps)
         states = self._initial_states(state, x, batched)
         y, scanned = self._run(x, states, lengths, resets, return_trace)
         if self.initial == "carried":
-            self.remembered = [tuple(value.detach().clone() for value in one.state) for one in scanned]
-        final = packed(self.sheets, [one.state for one in scanned], batched)
+            self.carried_state = [tuple(value.detach().clone() for value in one.state) for one in scanned]
+        final = stack_states(self.cell_list, [one.state for one in scanned], batched)
         y = wrapping.wrap(y, lengths) if lengths is not None else y
         y = self._lay_out(y, batched)
         if not return_trace:
@@ -211,7 +267,23 @@ class Recurrent(nn.Module):
         )
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Streaming: one step of `(B, D)` or `(D,)`."""
+        """Run one step, for streaming.
+
+        **Arguments**
+
+        - `x`: (B, D), or (D,) for one sequence.
+        - `state`: what the previous step returned, as in `forward`.
+
+        **Returns** `(y, state)`, with y (B, F) or (F,). A bidirectional layer raises an `OptionError`.
+
+        **Example**
+
+            >>> layer, x, state = rc.GRU(3, 4), torch.randn(5, 2, 3), None
+            >>> for x_t in x:
+            ...     y, state = layer.step(x_t, state)
+            >>> torch.allclose(y, layer(x)[0][-1], atol=1e-6)
+            True
+        """
         hooked = self.__dict__["_forward_hooks"] or self.__dict__["_forward_pre_hooks"]
         if not hooked and (quick := self._quick(step, x, state)) is not None:
             return quick
@@ -251,11 +323,11 @@ class Recurrent(nn.Module):
     def _run(
         self, x: Tensor, states: States, lengths: Tensor | None, resets: Tensor | None, keep_trace: bool
     ) -> tuple[Tensor, list[Scanned]]:
-        """Outputs (T, B, F) and one result a sheet."""
-        sheets = self.sheets
+        """Outputs (T, B, F), and one result per cell."""
+        cells = self.cell_list
         scanned: dict[int, Scanned] = {}
 
-        def given_to(cell: Cell, number: int, back: bool, below: Tensor) -> Sequences:
+        def sequences_for(cell: Cell, number: int, back: bool, below: Tensor) -> Sequences:
             sequence = reverse(below, lengths) if back else below
             starts = reverse_resets(resets, lengths) if back and resets is not None else resets
             masks = cell.draw_masks(below.shape[0], below.shape[1], below)
@@ -264,17 +336,17 @@ class Recurrent(nn.Module):
         def run_layer(number: int, below: Tensor, directions: Sequence[int]) -> Tensor:
             numbers = [number * self.directions + direction for direction in directions]
             pairs = list(zip(numbers, directions, strict=True))
-            given = [(sheets[k], given_to(sheets[k], k, direction == 1, below)) for k, direction in pairs]
+            given = [(cells[k], sequences_for(cells[k], k, direction == 1, below)) for k, direction in pairs]
             results = abreast(functools.partial(self._scan, keep_trace), given)
             for (k, direction), result in zip(pairs, results, strict=True):
-                scanned[k] = _turned(result, lengths) if direction == 1 else result
+                scanned[k] = _in_forward_time(result, lengths) if direction == 1 else result
             return joined([scanned[k].y for k in numbers])
 
         if self.bidirectional == "separate":
             y = joined([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
         else:
             y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
-        return y, [scanned[k] for k in range(len(sheets))]
+        return y, [scanned[k] for k in range(len(cells))]
 
     def _scan(self, keep_trace: bool, cell: Cell, given: Sequences) -> Scanned:
         if self.checkpoint and not keep_trace:
@@ -299,7 +371,7 @@ class Recurrent(nn.Module):
             below = F.dropout(y, self.dropout, self.training) if self.dropout else y
         return joined(outputs) if self.depth == "graves" else outputs[-1]
 
-    # ------------------------------------------------------------------------------------------ what came in
+    # ------------------------------------------------------------------------------------------ arguments
 
     def _sequences(self, x: Any, lengths: Any) -> tuple[Tensor, Any, Wrapping]:
         """Time-major x, its lengths, and the container to return."""
@@ -319,7 +391,7 @@ class Recurrent(nn.Module):
                 raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
             raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
         weight = first_parameter(self)
-        if not weight.numel():  # nothing that x could differ from, if it is made of numbers at all
+        if not weight.numel():  # a layer without parameters takes any floating-point x
             weight = torch.empty((), device=x.device, dtype=x.dtype if x.is_floating_point() else None)
         if x.device != weight.device:
             raise DeviceError("x", x.device, f"the layer's device, {weight.device}")
@@ -344,16 +416,16 @@ class Recurrent(nn.Module):
     def _initial_states(self, state: Any, x: Tensor, batched: bool) -> States:
         batch = x.shape[1]
         if state is not None:
-            return unpacked(self.sheets, state, x, batched)
-        if self.remembered is not None:
-            if self.remembered[0][0].shape[0] != batch:
+            return split_states(self.cell_list, state, x, batched)
+        if self.carried_state is not None:
+            if self.carried_state[0][0].shape[0] != batch:
                 raise ShapeError(
                     "x",
                     f"a batch of {batch}",
-                    f"the batch carried over, {self.remembered[0][0].shape[0]}; reset_state() forgets it",
+                    f"the batch carried over, {self.carried_state[0][0].shape[0]}; reset_state() forgets it",
                 )
-            return [tuple(value.to(x) for value in sheet) for sheet in self.remembered]
-        return [cell.initial_state(batch, x) for cell in self.sheets]
+            return [tuple(value.to(x) for value in states) for states in self.carried_state]
+        return [cell.initial_state(batch, x) for cell in self.cell_list]
 
     def _lay_out(self, value: Any, batched: bool) -> Any:
         if not isinstance(value, Tensor) or value.is_nested:
@@ -382,11 +454,23 @@ class Recurrent(nn.Module):
 
 
 def layer(name: str, input_size: int, hidden_size: int | Sequence[int], *args: Any, **kwargs: Any) -> Recurrent:
-    """A layer of the cell registered under `name`; the arguments are those of `Recurrent`."""
+    """A layer of the cell registered under `name`: `Recurrent` with the class looked up.
+
+    **Arguments**
+
+    - `name`: a key of `rc.registry()`.
+    - the others: as in `Recurrent`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.layer("ugrnn", 3, 4, num_layers=2).output_size
+        4
+    """
     return Recurrent(find(name), input_size, hidden_size, *args, **kwargs)
 
 
-def _turned(result: Scanned, lengths: Tensor | None) -> Scanned:
-    """What the backward direction gave, in the order of time."""
+def _in_forward_time(result: Scanned, lengths: Tensor | None) -> Scanned:
+    """The result of the backward direction, in the order of time."""
     trace = {name: reverse(value, lengths) for name, value in result.trace.items()} if result.trace else None
     return Scanned(reverse(result.y, lengths), result.state, trace)

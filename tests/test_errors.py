@@ -286,7 +286,7 @@ def test_nothing_is_remembered_of_a_call_that_failed():
     layer = lstm(initial="carried")
     with pytest.raises(LengthsError):
         layer(x(), lengths=[0, 1])
-    assert layer.remembered is None
+    assert layer.carried_state is None
 
 
 # ---------------------------------------------------------------------------------------------------- nothing at all
@@ -304,7 +304,7 @@ def test_empty_batches_and_sequences_give_empty_results(steps, batch, batch_firs
     assert all(value.shape == s.shape for value, s in zip(state, start, strict=True))
     if steps == 0:
         assert all(torch.equal(value, s) for value, s in zip(state, start, strict=True))
-    assert {name: tuple(v.shape) for name, v in trace.sheets[-1].items()} == dict.fromkeys("ifgoch", (*shape, H))
+    assert {name: tuple(v.shape) for name, v in trace.by_cell[-1].items()} == dict.fromkeys("ifgoch", (*shape, H))
     if steps:
         y.sum().backward()
 
@@ -313,7 +313,7 @@ def test_empty_batches_and_sequences_give_empty_results(steps, batch, batch_firs
 def test_no_steps_leave_the_initial_state(name):
     layer = rc.layer(name, D, H, initial="learned")
     y, state = layer(torch.zeros(0, B, D))
-    starts = layer.sheets[0].initial_state(B, y)
+    starts = layer.cell_list[0].initial_state(B, y)
     states = state if isinstance(state, tuple) else (state,)
     assert y.shape == (0, B, layer.output_size)
     assert all(torch.equal(value[0], start) for value, start in zip(states, starts, strict=True))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.engine.dispatch import set_backend
-from recurra.layer_states import is_one_tensor
+from recurra.layer_states import is_stacked
 
 # A random layer on the default engine compiles kernels for its cell, dtype and options: minutes with an empty cache.
 ENGINES = ["reference", pytest.param("auto", marks=pytest.mark.slow)]
@@ -92,7 +92,7 @@ def time_axis(layer: rc.Recurrent) -> int:
 
 def each(layer: rc.Recurrent, state: Any) -> list[list[Tensor]]:
     """A state as tensors `(B, …)`: one list for each named state, one entry for each cell of the layer."""
-    columns = state if len(layer.sheets[0].carried) > 1 else (state,)
+    columns = state if len(layer.cell_list[0].carried) > 1 else (state,)
     return [list(column) for column in columns]
 
 
@@ -165,7 +165,7 @@ def test_a_given_state_can_be_expanded_and_is_not_modified(data):
 
 def pack(layer: rc.Recurrent, index: int, column: list[Tensor]) -> Any:
     """One named state of all cells as a caller passes it: stacked where all have one width, expanded where possible."""
-    if not is_one_tensor(layer.sheets, index):
+    if not is_stacked(layer.cell_list, index):
         return tuple(column)
     first = column[0]
     return first.expand(len(column), *first.shape) if len(column) == 1 else torch.stack(column)

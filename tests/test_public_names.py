@@ -147,7 +147,7 @@ def test_a_layer_is_copied_and_pickled():
     layer = rc.GRU(3, 4, reset_after=True)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert type(other) is rc.GRU
-        assert other.sheets[0].reset_after
+        assert other.cell_list[0].reset_after
     done = fresh(UNPICKLE, pickle.dumps(rc.LSTM(3, 4)))
     assert done.returncode == 0, done.stderr.decode()
 

@@ -22,7 +22,7 @@ def original(kind: str, seed: int, minutes: float) -> Row:
     torch.manual_seed(seed)
     task = tasks.adding(length=100) if adding else tasks.temporal_order()
     model = Predictor(rc.layer("original_lstm", task.input_size, 4, squash="1997", block_size=2), task.output_size)
-    gates = model.layer.sheets[0]
+    gates = model.layer.cell_list[0]
     with torch.no_grad():  # closed input gates, as in 1997; output gates neutral
         gates.i.b_raw.copy_(torch.tensor([-3.0, -6.0] if adding else [-2.0, -4.0]))  # pyrefly: ignore
         gates.o.b_raw.zero_()  # pyrefly: ignore

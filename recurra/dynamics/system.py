@@ -201,9 +201,9 @@ def _arguments(step: Callable) -> int:
 def _one_cell(source: Cell | Recurrent) -> Cell:
     if isinstance(source, Cell):
         return source
-    if not isinstance(source, Recurrent) or len(source.sheets) != 1:
+    if not isinstance(source, Recurrent) or len(source.cell_list) != 1:
         raise InputError("source", type(source).__name__, "a cell, or a layer of one cell and one direction")
-    return source.sheets[0]
+    return source.cell_list[0]
 
 
 def check_points(argument: str, points: Tensor | Sequence) -> Tensor:

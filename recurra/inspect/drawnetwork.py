@@ -49,7 +49,7 @@ def levels_of(model: nn.Module) -> list[Level]:
     """The storeys of a model, bottom first, in the order its modules were made."""
     if isinstance(model, Recurrent):
         separate = model.bidirectional == "separate"
-        return [_level(cell, model.directions, separate) for cell in model.sheets[:: model.directions]]
+        return [_level(cell, model.directions, separate) for cell in model.cell_list[:: model.directions]]
     if isinstance(model, Cell):
         return [_level(model)]
     if not any(isinstance(part, Cell) for part in model.modules()):

@@ -53,7 +53,7 @@ def _matrices(network: Any) -> list[Tensor]:
                 W = layer.weights.W
                 found.append(torch.as_tensor(W.toarray() if hasattr(W, "toarray") else W))
             else:
-                found.append(layer.layer.sheets[0].recurrent_matrices()[0].detach())
+                found.append(layer.layer.cell_list[0].recurrent_matrices()[0].detach())
         return found
     units = network.units if isinstance(network.units, (list, tuple)) else [network.units]
     return [_drawn(int(size), float(network.density), seed) for seed, size in enumerate(units)]

@@ -109,7 +109,7 @@ def cells_of(model: nn.Module) -> list[Heard]:
     future = {id(part) for module in model.modules() if (pair := two_ways(module)) for part in pair[1].modules()}
     for path, module in model.named_modules():
         if isinstance(module, Recurrent):
-            for k, cell in enumerate(module.sheets):
+            for k, cell in enumerate(module.cell_list):
                 level, back = divmod(k, module.directions)
                 parts = [path or module.cell_class.__name__]
                 parts += [f"layer {level + 1}"] if module.num_layers > 1 else []

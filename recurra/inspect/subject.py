@@ -191,7 +191,7 @@ def _reservoir(reservoir: Any) -> Recurrent:
     layer = Recurrent("leaky_rnn", U.shape[1], U.shape[0], tau=1.0 / reservoir.leak, dtype=torch.float64)
     W = reservoir.weights.W
     with torch.no_grad():
-        affine: Any = layer.sheets[0].a
+        affine: Any = layer.cell_list[0].a
         affine.W.copy_(torch.as_tensor(W.toarray() if hasattr(W, "toarray") else W))
         affine.U.copy_(U)
         affine.b.copy_(torch.as_tensor(reservoir.weights.b))

@@ -33,7 +33,7 @@ def from_torch(module: nn.Module) -> nn.Module:
 def to_torch(layer: Recurrent) -> nn.Module:
     """The torch.nn module with the layer's weights."""
     factory, options = _torch_class(layer)
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     module = factory(
         layer.input_size,
         cell.hidden_size,
@@ -46,7 +46,7 @@ def to_torch(layer: Recurrent) -> nn.Module:
     )
     module.to(next(layer.parameters()))
     with torch.no_grad():
-        for cell, tensors in zip(layer.sheets, _layer_tensors(module), strict=True):
+        for cell, tensors in zip(layer.cell_list, _layer_tensors(module), strict=True):
             _copy_out(cell, tensors)
     return module.train(layer.training)
 
@@ -124,7 +124,7 @@ def _cell_tensors(module: nn.RNNCellBase) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _copy_in(layer: Recurrent, tensors: list[dict[str, Tensor]]) -> Recurrent:
-    for cell, given in zip(layer.sheets, tensors, strict=True):
+    for cell, given in zip(layer.cell_list, tensors, strict=True):
         rows = cell.hidden_size
         for block, (affine, sign) in enumerate(_blocks(cell)):
             cut = slice(block * rows, (block + 1) * rows)
@@ -160,7 +160,7 @@ def _copy_out(cell: Cell, tensors: dict[str, Tensor]) -> None:
 
 def _torch_class(layer: Recurrent) -> tuple[Callable[..., nn.RNNBase], dict]:
     """Torch's class and its options; an error that says why where torch has no such equations."""
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     why = _no_such_layer(layer) or _no_such_cell(cell)
     if why:
         raise ConversionError(f"{type(cell).__name__} has no equivalent in torch.nn: {why}")

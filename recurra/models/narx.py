@@ -87,7 +87,7 @@ class NARX(nn.Module):
 
     @property
     def cell(self) -> NARXCell:
-        cell = self.recurrent.sheets[0]
+        cell = self.recurrent.cell_list[0]
         assert isinstance(cell, NARXCell)
         return cell
 

@@ -80,7 +80,7 @@ class CellReservoir:
 
     def initial(self, batch: int, random: np.random.Generator | None = None) -> State:
         like = torch.zeros(batch, 1, dtype=torch.float64)
-        states = self.layer.sheets[0].initial_state(batch, like)
+        states = self.layer.cell_list[0].initial_state(batch, like)
         if random is not None:
             states = [torch.from_numpy(random.uniform(-1, 1, tuple(s.shape))) for s in states]
         packed = tuple(s[None].clone() for s in states)

@@ -78,7 +78,7 @@ def gradients_by_hand(
 
 
 def _check(layer: Recurrent, head: Readout, x: Tensor) -> Cell:
-    cells = layer.sheets if isinstance(layer, Recurrent) else []
+    cells = layer.cell_list if isinstance(layer, Recurrent) else []
     if len(cells) != 1 or type(cells[0]) not in PASSES or cells[0].modifiers or getattr(cells[0], "reset_after", False):
         raise InputError("layer", layer, "one plain layer of rnn, lstm, vanilla_lstm or gru (reset before the product)")
     if not isinstance(head, Readout):

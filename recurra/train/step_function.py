@@ -29,7 +29,7 @@ class Machine:
 
     def __init__(self, model: nn.Module):
         self.layer, self.head = _parts(model)
-        self.cells: list[Cell] = [] if self.layer is None else self.layer.sheets
+        self.cells: list[Cell] = [] if self.layer is None else self.layer.cell_list
         self.recurrent = _named(self.cells)
         self.readout: dict[str, Tensor] = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
         self.sizes = [math.prod(state.shape(1)) for cell in self.cells for state in cell.carried]
@@ -71,7 +71,7 @@ class Machine:
         given = _unflatten(weights, self.recurrent)
         pieces, after = list(state.split(self.sizes)) if self.sizes else [], {}
 
-        def sheet(number: int, below: Tensor) -> Tensor:
+        def run_cell(number: int, below: Tensor) -> Tensor:
             cell, first = self.cells[number], sum(len(c.carried) for c in self.cells[:number])
             carried = pieces[first : first + len(cell.carried)]
             states = [v.reshape(s.shape(1)) for v, s in zip(carried, cell.carried, strict=True)]
@@ -79,7 +79,7 @@ class Machine:
             after[number] = torch.cat([value.reshape(-1) for value in new])
             return y
 
-        h = x[None] if self.layer is None else self.layer._stack(x[None], sheet)
+        h = x[None] if self.layer is None else self.layer._stack(x[None], run_cell)
         y = functional_call(self.head, _unflatten(readout, self.readout), (h,))[0]
         return y, torch.cat([after[k] for k in sorted(after)]) if after else state
 

@@ -281,13 +281,13 @@ def test_a_layer_takes_initialisers_for_all_its_cells():
     layer = rc.layer(
         "lstm", 3, 6, num_layers=2, bidirectional=True, init=[rc.init.identity(), rc.init.forget_bias(3.0)]
     )
-    for cell in layer.sheets:
+    for cell in layer.cell_list:
         assert torch.equal(cell.o.W, torch.eye(6))
         assert torch.equal(cell.f.b, torch.full((6,), 3.0))
 
 
 def test_heads_are_initialised_each_for_itself():
-    cell = rc.layer("slstm", 3, 6, heads=2, init=rc.init.identity(0.5)).sheets[0]
+    cell = rc.layer("slstm", 3, 6, heads=2, init=rc.init.identity(0.5)).cell_list[0]
     for gate in (cell.i, cell.f, cell.z, cell.o):
         torch.testing.assert_close(gate.W, 0.5 * torch.eye(6))
 

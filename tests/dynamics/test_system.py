@@ -42,7 +42,7 @@ def test_a_cell_as_a_system_is_the_layer(name: str):
     layer = rc.layer(name, 3, 4).double()
     x = torch.randn(9, 3, dtype=torch.float64)
     system = rc.DynamicalSystem.of(layer)
-    size = sum(math.prod(spec.shape(1)) for spec in layer.sheets[0].carried)
+    size = sum(math.prod(spec.shape(1)) for spec in layer.cell_list[0].carried)
     orbit = system.simulate(torch.zeros(size, dtype=torch.float64), inputs=x)
     _, state = layer(x)
     final = state if isinstance(state, tuple) else (state,)

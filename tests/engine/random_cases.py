@@ -196,7 +196,7 @@ def _states(layer: rc.Recurrent, case: Case, like: dict) -> Any:
     with torch.no_grad(), rc.set_backend("reference"):
         x = torch.zeros(*((case.B, 1) if case.batch_first else (1, case.B)), case.D, **like)
         found = copy.deepcopy(layer)(x)[1]
-    names = [spec.name for spec in layer.sheets[0].carried]
+    names = [spec.name for spec in layer.cell_list[0].carried]
     drawn = [_drawn(name, value) for name, value in zip(names, found if len(names) > 1 else (found,), strict=True)]
     return tuple(drawn) if len(names) > 1 else drawn[0]
 

@@ -19,7 +19,7 @@ SOME = ["lstm", "gru", "rnn", "leaky_rnn", "mgu", "projection_lstm", "scrn", "de
 
 def distances(name: str, steps: int, batch: int) -> list[tuple[float, float]]:
     """(compiled, plain loop) relative norm error against float64, for each result and each gradient."""
-    cell = rc.layer(name, 7, 24).sheets[0]
+    cell = rc.layer(name, 7, 24).cell_list[0]
     exact_cell = copy.deepcopy(cell).double()
     given = sequences(cell, steps, batch, torch.float32)
     wide = Sequences(

@@ -18,7 +18,7 @@ ZOO = sorted(set(registry()))
 
 
 def zoo_cell(name: str, input_size: int = 3, hidden_size: int = 5) -> Cell:
-    return rc.layer(name, input_size, hidden_size).sheets[0].double()
+    return rc.layer(name, input_size, hidden_size).cell_list[0].double()
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -159,7 +159,7 @@ def test_nothing_of_the_padding_is_read():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "irnn"])
 def test_nan_and_infinity_pass_through(name: str, bad: float):
-    cell = rc.layer(name, 3, 20).sheets[0]
+    cell = rc.layer(name, 3, 20).cell_list[0]
     given = sequences(cell, 4, 3, torch.float32)
     with torch.no_grad():
         given.x[1, 1, 0] = bad

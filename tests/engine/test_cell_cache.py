@@ -32,42 +32,42 @@ class Switched(Cell):
 
 
 def another_module(layer: rc.Recurrent) -> None:
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     cell.a = copy.deepcopy(cell.a)
     with torch.no_grad():
         cell.a.U.mul_(2.0)
 
 
 def another_parameter(layer: rc.Recurrent) -> None:
-    layer.sheets[0].a.U = nn.Parameter(2.0 * layer.sheets[0].a.U.detach())
+    layer.cell_list[0].a.U = nn.Parameter(2.0 * layer.cell_list[0].a.U.detach())
 
 
 def another_branch(layer: rc.Recurrent) -> None:
-    layer.sheets[0].leaky = True
+    layer.cell_list[0].leaky = True
 
 
 def another_function(layer: rc.Recurrent) -> None:
-    layer.sheets[0].function = torch.sigmoid
+    layer.cell_list[0].function = torch.sigmoid
 
 
 def something_for_nothing(layer: rc.Recurrent) -> None:
-    layer.sheets[0].gain = 0.7
+    layer.cell_list[0].gain = 0.7
 
 
 def another_number_in_a_list(layer: rc.Recurrent) -> None:
-    layer.sheets[0].scales[0] = 0.5
+    layer.cell_list[0].scales[0] = 0.5
 
 
 def another_number_of_a_part(layer: rc.Recurrent) -> None:
-    layer.sheets[0].bend.negative_slope = 0.8
+    layer.cell_list[0].bend.negative_slope = 0.8
 
 
 def no_bias(layer: rc.Recurrent) -> None:
-    layer.sheets[0].drop_biases()
+    layer.cell_list[0].drop_biases()
 
 
 def derived(layer: rc.Recurrent) -> None:
-    layer.sheets[0].a.derive("U", nn.Tanh())
+    layer.cell_list[0].a.derive("U", nn.Tanh())
 
 
 def more_exact(layer: rc.Recurrent) -> None:
@@ -89,7 +89,7 @@ def test_a_changed_cell_is_run_as_it_is_now(change: Callable[[rc.Recurrent], Non
     torch.manual_seed(0)
     layer, x = rc.Recurrent(Switched, 3, 20), torch.randn(6, 2, 3)
     with torch.no_grad():
-        layer.sheets[0].a.b.fill_(0.3)
+        layer.cell_list[0].a.b.fill_(0.3)
     with set_backend("compiled"):
         before = outputs(layer, x)
         change(layer)
@@ -116,7 +116,7 @@ def test_names_follow_the_attributes_as_well():
 def test_a_weight_of_another_shape_is_an_error_and_not_read_beyond_its_end():
     layer, x = rc.Recurrent(Switched, 3, 20), torch.randn(6, 2, 3)
     layer(x)
-    layer.sheets[0].a.U.data = layer.sheets[0].a.U.data.t()
+    layer.cell_list[0].a.U.data = layer.cell_list[0].a.U.data.t()
     with pytest.raises(ShapeError, match=r"a\.U.*\(3, 20\)"):
         layer(x)
 
@@ -125,14 +125,14 @@ def test_a_start_that_is_changed_is_seen_by_the_next_step():
     layer, x = rc.layer("gru", 3, 4), torch.randn(2, 3)
     with torch.no_grad():
         layer.step(x)
-        layer.sheets[0].start("h", 0.7)
+        layer.cell_list[0].start("h", 0.7)
         found = layer.step(x)[0]
         with set_backend("reference"):
             torch.testing.assert_close(found, layer.step(x)[0])
 
 
 def test_an_unchanged_cell_is_not_looked_into_again():
-    cell = rc.layer("lstm", 3, 4).sheets[0]
+    cell = rc.layer("lstm", 3, 4).cell_list[0]
     first = known(cell)
     with torch.no_grad():
         cell.i.W.mul_(2.0)
@@ -142,22 +142,22 @@ def test_an_unchanged_cell_is_not_looked_into_again():
 def test_what_is_known_goes_with_the_cell():
     layer = rc.layer("gru", 3, 4)
     layer(torch.randn(5, 2, 3))
-    cell = weakref.ref(layer.sheets[0])
+    cell = weakref.ref(layer.cell_list[0])
     del layer
     gc.collect()
     assert cell() is None
 
 
 def refer_back_by_a_hook(layer: rc.Recurrent) -> None:
-    layer.sheets[0].a.register_forward_hook(lambda part, given, result: layer and None)
+    layer.cell_list[0].a.register_forward_hook(lambda part, given, result: layer and None)
 
 
 def refer_back_by_a_hook_on_a_weight(layer: rc.Recurrent) -> None:
-    layer.sheets[0].a.W.register_hook(lambda slope: layer and None)
+    layer.cell_list[0].a.W.register_hook(lambda slope: layer and None)
 
 
 def refer_back_by_an_attribute(layer: rc.Recurrent) -> None:
-    layer.sheets[0].function = lambda value: torch.tanh(value) if layer else value
+    layer.cell_list[0].function = lambda value: torch.tanh(value) if layer else value
 
 
 @pytest.mark.parametrize("refer", [refer_back_by_a_hook, refer_back_by_a_hook_on_a_weight, refer_back_by_an_attribute])
@@ -166,7 +166,7 @@ def test_a_cell_is_let_go_of_though_its_parts_refer_to_it(refer: Callable[[rc.Re
     refer(layer)
     layer(torch.randn(5, 2, 3))
     layer(torch.randn(5, 2, 3), return_trace=True)
-    cell = weakref.ref(layer.sheets[0])
+    cell = weakref.ref(layer.cell_list[0])
     del layer
     gc.collect()
     assert cell() is None
@@ -196,8 +196,8 @@ def test_other_weights_of_the_same_form_need_no_other_plan(monkeypatch: pytest.M
 def test_copies_and_files_do_not_take_along_what_is_known():
     layer = rc.layer("gru", 3, 4)
     layer(torch.randn(5, 2, 3))
-    for other in (copy.copy(layer.sheets[0]), copy.deepcopy(layer.sheets[0])):
-        assert vars(layer.sheets[0]).keys() - vars(other).keys() == {KNOWN}
+    for other in (copy.copy(layer.cell_list[0]), copy.deepcopy(layer.cell_list[0])):
+        assert vars(layer.cell_list[0]).keys() - vars(other).keys() == {KNOWN}
 
 
 def test_a_replica_with_the_attributes_of_its_cell_has_weights_of_its_own():
@@ -206,8 +206,8 @@ def test_a_replica_with_the_attributes_of_its_cell_has_weights_of_its_own():
     layer(x)
     replica = layer._replicate_for_data_parallel()
     replica.cells = replica.cells._replicate_for_data_parallel()
-    twin = replica.cells[0] = layer.sheets[0]._replicate_for_data_parallel()
-    for name, part in layer.sheets[0].named_children():
+    twin = replica.cells[0] = layer.cell_list[0]._replicate_for_data_parallel()
+    for name, part in layer.cell_list[0].named_children():
         own = twin._modules[name] = part._replicate_for_data_parallel()
         own._parameters = {n: 2.0 * p for n, p in part._parameters.items()}
     with set_backend("reference"):

@@ -33,7 +33,7 @@ def x() -> torch.Tensor:
 
 @pytest.mark.parametrize("lengths", [None, (5, 3), (5, 5)])
 def test_opcheck(layer: rc.Recurrent, lengths: tuple[int, ...] | None):
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     given = sequences(cell, 5, 2, torch.float64)
     key = choose(cell, given).key
     weights = [w.detach().requires_grad_() for w in torch_op.PLANS[key].prologue(cell.weights())]
@@ -76,7 +76,7 @@ def test_transforms_give_what_the_reference_gives(layer: rc.Recurrent, x: torch.
 
 def tied(layer: rc.Recurrent, x: torch.Tensor) -> list[torch.Tensor]:
     """One tensor in three places of the cell."""
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     cell.z.W = cell.r.W = cell.c.W
     y = layer(x)[0]
     return [y, *(p for p in layer.parameters())]
@@ -174,7 +174,7 @@ def test_torch_compile_takes_two_cells_it_has_not_met_and_follows_their_attribut
     run = lambda x: upper(torch.relu(lower(x)[0]))[0]  # noqa: E731
     fast = torch.compile(run, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(fast(x), run(x))
-    upper.sheets[0].rate = 0.5
+    upper.cell_list[0].rate = 0.5
     torch.testing.assert_close(fast(x), run(x))
 
 
@@ -384,10 +384,10 @@ def test_views_that_turn_all_signs(layer: rc.Recurrent):
 
 def test_the_backend_can_be_set_for_a_while():
     layer = rc.layer("lstm", 3, 4)
-    given = sequences(layer.sheets[0], 3, 2, torch.float32)
-    assert choose(layer.sheets[0], given).backend == "compiled"
+    given = sequences(layer.cell_list[0], 3, 2, torch.float32)
+    assert choose(layer.cell_list[0], given).backend == "compiled"
     with set_backend("reference"):
-        assert choose(layer.sheets[0], given).backend == "reference"
-    assert choose(layer.sheets[0], given).backend == "compiled"
+        assert choose(layer.cell_list[0], given).backend == "reference"
+    assert choose(layer.cell_list[0], given).backend == "compiled"
     with pytest.raises(rc.RecurraError, match="one of auto, compiled, reference"):
         set_backend("fast")

@@ -98,8 +98,8 @@ def test_gradients_are_those_of_the_plain_loop(
 ):
     model, x = layer(name, initial="learned", **options), drawn(7, 2, 3).requires_grad_(not frozen)
     next(model.parameters()).requires_grad_(not frozen)
-    sheets = model.sheets
-    state = tuple(drawn(len(sheets), 2, s.size).requires_grad_() for s in sheets[0].carried) if given else None
+    cells = model.cell_list
+    state = tuple(drawn(len(cells), 2, s.size).requires_grad_() for s in cells[0].carried) if given else None
     state = state[0] if given and len(state) == 1 else state
     found = gradients(model, x, state)
     with set_backend("reference"), pytest.MonkeyPatch.context() as restored:
@@ -152,9 +152,9 @@ def test_a_given_state_is_not_written_to_and_none_is_shared():
 @torch.no_grad()
 def test_a_bias_that_comes_back_is_seen():
     model, x = layer("rnn"), drawn(6, 2, 3)
-    model.sheets[0].drop_biases()
+    model.cell_list[0].drop_biases()
     without = model(x)[0]
-    next(model.sheets[0].affines()).b = nn.Parameter(drawn(20))
+    next(model.cell_list[0].affines()).b = nn.Parameter(drawn(20))
     found = model(x)[0]
     with set_backend("reference"):
         torch.testing.assert_close(found, model(x)[0], rtol=1e-12, atol=1e-14)

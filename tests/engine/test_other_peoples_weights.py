@@ -26,7 +26,7 @@ def layer() -> rc.Recurrent:
 
 
 def backend(model: rc.Recurrent, x: torch.Tensor) -> str:
-    cell = model.sheets[0]
+    cell = model.cell_list[0]
     return choose(cell, Sequences(x, cell.initial_state(x.shape[1], x), {})).backend
 
 
@@ -34,7 +34,7 @@ def backend(model: rc.Recurrent, x: torch.Tensor) -> str:
 def test_outputs_and_gradients_are_those_of_the_plain_loop(way: str):
     model, x = layer(), torch.randn(5, 2, 3, dtype=torch.float64)
     before = model(x)[0]
-    part = model.sheets[0].i
+    part = model.cell_list[0].i
     with torch.no_grad():
         part.W.mul_(1.5)
     WAYS[way](part)
@@ -56,7 +56,7 @@ def test_outputs_and_gradients_are_those_of_the_plain_loop(way: str):
 @pytest.mark.parametrize("way", WAYS)
 def test_training_goes_on(way: str):
     model, x = layer(), torch.randn(5, 2, 3, dtype=torch.float64)
-    WAYS[way](model.sheets[0].i)
+    WAYS[way](model.cell_list[0].i)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     losses = []
     for _ in range(5):
@@ -73,7 +73,7 @@ def test_a_hook_on_a_part_is_called_at_every_step_and_costs_nothing_afterwards()
     model, x, seen = layer(), torch.randn(5, 2, 3, dtype=torch.float64), []
     expected = model(x)[0]
     assert backend(model, x) == "compiled"
-    handle = model.sheets[0].f.register_forward_hook(lambda part, given, result: seen.append(result.shape))
+    handle = model.cell_list[0].f.register_forward_hook(lambda part, given, result: seen.append(result.shape))
     for _ in range(2):
         seen.clear()
         torch.testing.assert_close(model(x)[0], expected)
@@ -100,7 +100,7 @@ KINDS_OF_HOOKS: dict[str, Callable[[nn.Module, Callable], RemovableHandle]] = {
 def test_hooks_of_every_kind_are_called_as_often_as_in_the_plain_loop(kind: str):
     model, x, calls = layer(), torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True), []
     model(x)[0].sum().backward()
-    handle = KINDS_OF_HOOKS[kind](model.sheets[0].f, lambda part, *_: calls.append(type(part).__name__))
+    handle = KINDS_OF_HOOKS[kind](model.cell_list[0].f, lambda part, *_: calls.append(type(part).__name__))
     try:
         model(x)[0].sum().backward()
         found = list(calls)
@@ -129,4 +129,4 @@ class Counting(rc.Cell):
 def test_a_step_that_writes_into_a_buffer_does_so_at_every_step():
     model = rc.Recurrent(Counting, 3, 4)
     model(torch.randn(7, 2, 3))
-    assert float(model.sheets[0].count) == 7
+    assert float(model.cell_list[0].count) == 7

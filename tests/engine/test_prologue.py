@@ -29,7 +29,7 @@ def operations(cell: rc.Cell) -> list[str]:
 
 
 def test_what_is_written_twice_is_computed_once():
-    assert operations(rc.layer("leaky_rnn", 3, 4).sheets[0]) == ["aten.reciprocal.default", "aten.rsub.Scalar"]
+    assert operations(rc.layer("leaky_rnn", 3, 4).cell_list[0]) == ["aten.reciprocal.default", "aten.rsub.Scalar"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

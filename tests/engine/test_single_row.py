@@ -81,7 +81,7 @@ def reads_in_place(layer: rc.Recurrent, x: Tensor) -> bool:
     from recurra.engine.cpu.layout import dense
     from recurra.engine.torch_op import PLANS
 
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     made = PLANS[choose(cell, Sequences(x, cell.initial_state(1, x), cell.draw_masks(len(x), 1, x))).key]
     return made.forward_kernel.split(dense(*x.shape[:2]), x.shape[1]).in_place
 

@@ -54,7 +54,7 @@ def test_prepared_steps_are_those_of_the_plain_loop(
     found = stepped(layer, x)
     with set_backend("reference"):
         wanted = stepped(layer, x)
-    assert known(layer.sheets[0]).streams
+    assert known(layer.cell_list[0]).streams
     for ours, theirs in zip(found, wanted, strict=True):
         assert ours.shape == theirs.shape
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-13)

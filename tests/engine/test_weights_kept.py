@@ -224,7 +224,7 @@ def test_threads_do_not_meet_at_every_step_of_a_small_cell(
     layer, x = rc.layer("gru", 2, size), torch.randn(3, rows, 2)
     with torch.no_grad():
         layer(x)
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     made = PLANS[choose(cell, Sequences(x, cell.initial_state(rows, x), {})).key]
     assert made.forward_kernel.split(dense(100_000, rows), rows)[:2] == expected
 

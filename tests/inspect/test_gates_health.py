@@ -40,11 +40,11 @@ def test_values_are_those_of_the_layers_trace():
     lengths = torch.tensor([7, 5])
     found = gate_activity(layer, rc.data.Batch(x, torch.zeros(2, 1), lengths, torch.arange(2)))
     trace = layer(x, lengths=lengths, return_trace=True)[2]
-    for direction, sheet in zip(("forward", "backward"), trace.sheets, strict=True):
+    for direction, values_of_cell in zip(("forward", "backward"), trace.by_cell, strict=True):
         for name in ("h", "c", "i", "f", "g", "o"):
             values = found[f"LSTM · {direction} · {name}"].values
             assert values[5:, 1].isnan().all()
-            torch.testing.assert_close(values.nan_to_num(), sheet[name].double(), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(values.nan_to_num(), values_of_cell[name].double(), rtol=1e-5, atol=1e-6)
 
 
 def test_hovering_shows_the_token():
@@ -61,7 +61,7 @@ def test_a_unit_that_follows_the_token_is_the_most_selective():
     with torch.no_grad():
         model.embedding.weight.zero_()
         model.embedding.weight[1, 0] = 3.0
-        gate = model.recurrent.sheets[0].i
+        gate = model.recurrent.cell_list[0].i
         for parameter in gate.parameters():
             parameter.zero_()
         gate.U[2, 0] = 2.0  # unit 2 of the input gate reads the token, and nothing else
@@ -107,7 +107,7 @@ def kinds(result) -> dict[str, str]:
 def scaled(name: str, factor: float, hidden: int = 16) -> rc.Recurrent:
     layer = rc.layer(name, 3, hidden)
     with torch.no_grad():
-        layer.sheets[0].a.W.mul_(factor)
+        layer.cell_list[0].a.W.mul_(factor)
     return layer
 
 
@@ -133,8 +133,8 @@ def test_a_gradient_that_explodes():
 def test_saturated_and_closed_gates():
     layer = rc.layer("lstm", 3, 8)
     with torch.no_grad():
-        layer.sheets[0].f.b.fill_(-9.0)
-        layer.sheets[0].o.b.fill_(9.0)
+        layer.cell_list[0].f.b.fill_(-9.0)
+        layer.cell_list[0].o.b.fill_(9.0)
     found = health(layer, torch.randn(12, 2, 3))
     assert found.saturated["LSTM · f"] > 0.95
     assert found.saturated["LSTM · g"] < 0.1
@@ -146,8 +146,8 @@ def test_saturated_and_closed_gates():
 def test_the_share_counts_preactivations_beyond_four():
     layer = rc.layer("rnn", 1, 1, dtype=torch.float64)
     with torch.no_grad():
-        layer.sheets[0].a.W.zero_()
-        layer.sheets[0].a.U.fill_(1.0)
+        layer.cell_list[0].a.W.zero_()
+        layer.cell_list[0].a.U.fill_(1.0)
     x = torch.tensor([-5.0, -3.9, 0.0, 3.9, 4.1], dtype=torch.float64).view(5, 1, 1)
     assert health(layer, x).saturated["RNN · h"] == pytest.approx(0.4)
 
@@ -155,7 +155,7 @@ def test_the_share_counts_preactivations_beyond_four():
 def test_units_that_do_not_move():
     layer = rc.layer("irnn", 3, 8)
     with torch.no_grad():
-        layer.sheets[0].a.b.fill_(-50.0)
+        layer.cell_list[0].a.b.fill_(-50.0)
     assert "dead" in kinds(health(layer, torch.randn(12, 2, 3)))
 
 
@@ -164,12 +164,12 @@ def test_the_first_place_that_is_not_a_number(place):
     layer, x = rc.layer("irnn", 3, 4), torch.randn(9, 2, 3)
     with torch.no_grad():
         if place == "weights":
-            layer.sheets[0].a.U[1, 1] = float("nan")
+            layer.cell_list[0].a.U[1, 1] = float("nan")
         elif place == "data":
             x[4, 1, 0] = float("inf")
         else:  # 3, then 1.2e21, then beyond single precision
-            layer.sheets[0].a.W.fill_(1e20)
-            layer.sheets[0].a.U.fill_(1.0)
+            layer.cell_list[0].a.W.fill_(1e20)
+            layer.cell_list[0].a.U.fill_(1.0)
             x = torch.ones(9, 2, 3)
     (finding,) = health(layer, x).findings
     assert finding.kind == "not a number"

@@ -37,10 +37,10 @@ def test_norms_are_those_autograd_gives_for_one_loss_at_a_time(name):
     layer = rc.layer(name, 3, 4, dtype=torch.float64)
     x, target = inputs(), torch.randn(STEPS, BATCH, layer.output_size, dtype=torch.float64)
     flow = gradient_flow(layer, (x, target))
-    outputs, states = by_hand(layer.sheets[0], x)
+    outputs, states = by_hand(layer.cell_list[0], x)
     for t in range(STEPS):
         loss = 0.5 * (outputs[t] - target[t]).square().sum()
-        for k, state in enumerate(layer.sheets[0].states):
+        for k, state in enumerate(layer.cell_list[0].states):
             handles = [kept[k] for kept in states]
             found = torch.autograd.grad(loss, handles, retain_graph=True, materialize_grads=True, allow_unused=True)
             expected = torch.stack([gradient.norm(dim=-1).mean() for gradient in found])
@@ -53,7 +53,7 @@ def test_the_product_formula_is_what_autograd_gives():
     x, target = inputs(), torch.randn(STEPS, BATCH, 4, dtype=torch.float64)
     flow = gradient_flow(layer, (x, target))
     h = layer(x)[0].detach()
-    W = layer.sheets[0].a.W.detach()
+    W = layer.cell_list[0].a.W.detach()
     rows = h[-1] - target[-1]  # (B, p): ∂L_T/∂h_T of half the squared error
     for t in range(STEPS - 1, -1, -1):
         torch.testing.assert_close(flow["h"].norms[-1, t], rows.norm(dim=-1).mean(), rtol=1e-10, atol=0)
@@ -82,9 +82,9 @@ def test_the_bound_is_never_violated(case, scale):
 def test_the_bound_is_the_surveys():
     tanh, logistic = rc.layer("rnn", 3, 5), rc.layer("rnn", 3, 5, nonlinearity="sigmoid")
     for layer, slope in ((tanh, 1.0), (logistic, 0.25)):
-        torch.nn.init.normal_(layer.sheets[0].a.W)
-        sigma = float(torch.linalg.matrix_norm(layer.sheets[0].a.W.detach(), 2))
-        assert step_bound(layer.sheets[0]) == pytest.approx({1: slope * sigma}, rel=1e-5)
+        torch.nn.init.normal_(layer.cell_list[0].a.W)
+        sigma = float(torch.linalg.matrix_norm(layer.cell_list[0].a.W.detach(), 2))
+        assert step_bound(layer.cell_list[0]) == pytest.approx({1: slope * sigma}, rel=1e-5)
     assert bound_curve({1: 0.5}, 3).tolist() == [1.0, 0.5, 0.25, 0.125]
     assert bound_curve({2: 0.5}, 4).tolist() == [1.0, 0.0, 0.5, 0.0, 0.25]  # through edges of length two alone
 
@@ -92,7 +92,7 @@ def test_the_bound_is_the_surveys():
 def test_the_bound_of_a_linear_network_is_reached():
     layer = rc.layer("rnn", 2, 3, nonlinearity="identity", dtype=torch.float64)
     with torch.no_grad():
-        layer.sheets[0].a.W.copy_(0.8 * torch.eye(3, dtype=torch.float64))
+        layer.cell_list[0].a.W.copy_(0.8 * torch.eye(3, dtype=torch.float64))
     flow = gradient_flow(layer, inputs(40, 2))["h"]
     torch.testing.assert_close(flow.profile, 0.8 ** torch.arange(40, dtype=torch.float64), rtol=1e-10, atol=0)
     torch.testing.assert_close(flow.bound, flow.largest, rtol=1e-10, atol=0)
@@ -102,7 +102,7 @@ def test_the_bound_of_a_linear_network_is_reached():
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_a_gate_times_a_state_has_no_bound(name):
-    assert step_bound(rc.layer(name, 3, 4).sheets[0]) is None
+    assert step_bound(rc.layer(name, 3, 4).cell_list[0]) is None
     assert gradient_flow(rc.layer(name, 3, 4), inputs()).flows[0].bound is None
 
 

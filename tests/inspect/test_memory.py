@@ -12,8 +12,8 @@ from recurra.inspect import memory_curve
 def linear(W: Tensor, u: Tensor) -> rc.Recurrent:
     layer = rc.layer("rnn", 1, len(W), nonlinearity="identity", dtype=torch.float64)
     with torch.no_grad():
-        layer.sheets[0].a.W.copy_(W)
-        layer.sheets[0].a.U.copy_(u)
+        layer.cell_list[0].a.W.copy_(W)
+        layer.cell_list[0].a.U.copy_(u)
     return layer
 
 
@@ -54,11 +54,11 @@ def test_time_scales_are_those_the_gates_hold():
     gru = rc.layer("gru", 2, 3)
     leaky = rc.layer("leaky_rnn", 2, 3, tau=torch.tensor([1.0, 5.0, 80.0]))
     with torch.no_grad():
-        for gate in (lstm.sheets[0].f, gru.sheets[0].z):
+        for gate in (lstm.cell_list[0].f, gru.cell_list[0].z):
             for parameter in gate.parameters():
                 parameter.zero_()
-        lstm.sheets[0].f.b.fill_(torch.tensor(0.95).logit())
-        gru.sheets[0].z.b.fill_(torch.tensor(0.05).logit())
+        lstm.cell_list[0].f.b.fill_(torch.tensor(0.95).logit())
+        gru.cell_list[0].z.b.fill_(torch.tensor(0.05).logit())
     data = torch.randn(60, 2, 2)
     assert memory_curve(lstm, data).time_scales["LSTM · f"].tolist() == pytest.approx([20.0] * 3, rel=1e-4)
     assert memory_curve(gru, data).time_scales["GRU · z"].tolist() == pytest.approx([20.0] * 3, rel=1e-4)

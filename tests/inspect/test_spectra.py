@@ -16,7 +16,7 @@ from recurra.inspect.subject import Subject
 def linear(W: Tensor, inputs: int = 2) -> rc.Recurrent:
     layer = rc.layer("rnn", inputs, len(W), nonlinearity="identity", dtype=torch.float64)
     with torch.no_grad():
-        layer.sheets[0].a.W.copy_(W)
+        layer.cell_list[0].a.W.copy_(W)
     return layer
 
 
@@ -75,7 +75,7 @@ def test_every_cell_has_spectra(case):
     assert found.cells[0].radius.shape == (5,)
     assert (found.cells[0].norm >= found.cells[0].radius * (1 - 1e-9)).all(), "a norm below the spectral radius"
     weights = weight_spectrum(layer)
-    recurrent = [name for affine in layer.sheets[0].affines() for name in affine.recurrent()]
+    recurrent = [name for affine in layer.cell_list[0].affines() for name in affine.recurrent()]
     assert len(weights.matrices) == len(recurrent)
 
 
@@ -106,9 +106,9 @@ def test_a_nilpotent_matrix_is_as_far_from_normal_as_can_be():
 def test_the_effective_radius_of_leaky_units_is_jaegers():
     """ρ((1 - α) I + α W) with α = 1/τ, a unit each."""
     layer = rc.layer("leaky_rnn", 3, 5, dtype=torch.float64)
-    torch.nn.init.normal_(layer.sheets[0].a.b)  # a bias must not count
-    rate = 1 / layer.sheets[0].tau.double()
-    expected = torch.linalg.eigvals(torch.diag(1 - rate) + torch.diag(rate) @ layer.sheets[0].a.W.detach())
+    torch.nn.init.normal_(layer.cell_list[0].a.b)  # a bias must not count
+    rate = 1 / layer.cell_list[0].tau.double()
+    expected = torch.linalg.eigvals(torch.diag(1 - rate) + torch.diag(rate) @ layer.cell_list[0].a.W.detach())
     found = weight_spectrum(layer).effective_radius["LeakyRNN"]
     assert found == pytest.approx(float(expected.abs().max()), abs=1e-10)
 

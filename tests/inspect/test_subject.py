@@ -82,7 +82,7 @@ def test_a_carried_state_of_other_sequences_is_no_obstacle():
     layer = rc.layer("gru", 2, 3, initial="carried")
     layer(torch.randn(4, 7, 2))
     Subject(layer, X).listen()
-    assert layer.remembered[0][0].shape == (7, 3)
+    assert layer.carried_state[0][0].shape == (7, 3)
 
 
 def test_what_holds_a_network_is_opened():

@@ -115,9 +115,9 @@ def test_modifiers_as_they_evaluate(name: str, modifier: rc.Modifier, tmp_path: 
 def test_the_layer_is_left_as_it_was(tmp_path: Path) -> None:
     layer = Case("gru").layer(initial="carried")
     layer(torch.randn(3, 2, 3, dtype=torch.float64))
-    before = layer.remembered[0][0]
+    before = layer.carried_state[0][0]
     layer.export(tmp_path / "model.onnx")
-    assert layer.remembered[0][0] is before
+    assert layer.carried_state[0][0] is before
     assert layer.initial == "carried"
 
 

@@ -79,7 +79,7 @@ def test_depth_is_single_layers_connected_by_hand(name, depth, how):
     x = draw_inputs(Case(name), STEPS, BATCH)
     directions = 2 if how else 1
 
-    def sheet(number: int, direction: int, below: torch.Tensor) -> torch.Tensor:
+    def run_cell(number: int, direction: int, below: torch.Tensor) -> torch.Tensor:
         cell = layer.cells[number * directions + direction]
         one = rc.layer(name, below.shape[-1], 4, dtype=torch.float64)
         one.cells[0].load_state_dict(cell.state_dict())
@@ -90,7 +90,7 @@ def test_depth_is_single_layers_connected_by_hand(name, depth, how):
         for number in range(3):
             below = outputs[-1] if outputs else x
             seen = torch.cat([x, below], -1) if number and depth == "graves" else below
-            y = torch.cat([sheet(number, d, seen) for d in which], -1)
+            y = torch.cat([run_cell(number, d, seen) for d in which], -1)
             outputs.append(y + below if number and depth == "residual" else y)
         return torch.cat(outputs, -1) if depth == "graves" else outputs[-1]
 
@@ -104,7 +104,7 @@ def test_a_residual_stack_of_silent_layers_passes_the_first_layer_on():
     layer = Case("rnn").layer(num_layers=3, depth="residual")
     x = draw_inputs(Case("rnn"), STEPS, BATCH)
     with torch.no_grad():
-        for cell in layer.sheets[1:]:
+        for cell in layer.cell_list[1:]:
             for parameter in cell.parameters():
                 parameter.zero_()
     first = Case("rnn").layer()

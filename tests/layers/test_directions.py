@@ -53,8 +53,8 @@ def test_separate_stacks_never_see_each_other(name):
     lengths = torch.tensor([4, 6, 2])
     y, state = both(x, lengths=lengths)
     assert y.shape[-1] == both.output_size
-    width = both.sheets[0].output_size
-    assert [cell.input_size for cell in both.sheets] == [3, 3, width, width, width, width]
+    width = both.cell_list[0].output_size
+    assert [cell.input_size for cell in both.cell_list] == [3, 3, width, width, width, width]
     for direction, half in enumerate(y.chunk(2, -1)):
         stack = case.layer(num_layers=3)
         for number in range(3):

@@ -38,9 +38,9 @@ def flat(state: Tensor | tuple) -> tuple[Tensor, ...]:
 def test_values_gradients_and_shapes_are_torch_nns(kind, layers, both, batch_first, batched):
     ours, theirs = twins(kind, 3, 4, num_layers=layers, bidirectional=both, batch_first=batch_first)
     shape = ((BATCH, STEPS) if batch_first else (STEPS, BATCH)) if batched else (STEPS,)
-    sheets = layers * (2 if both else 1)
+    cells = layers * (2 if both else 1)
     x = torch.randn(*shape, 3, dtype=torch.float64)
-    start = [torch.randn(sheets, *([BATCH] if batched else []), 4, dtype=torch.float64) for _ in range(2)]
+    start = [torch.randn(cells, *([BATCH] if batched else []), 4, dtype=torch.float64) for _ in range(2)]
 
     def run(layer):
         def function(x, *state):
@@ -94,8 +94,8 @@ def test_one_layer_drops_nothing_and_full_dropout_cuts_the_layers_apart():
 def test_shapes_of_every_cell(case: Case):
     layer = case.layer(num_layers=2, bidirectional=True)
     y, state = layer(draw_inputs(case, STEPS, BATCH))
-    assert y.shape == (STEPS, BATCH, layer.output_size) == (STEPS, BATCH, 2 * layer.sheets[-1].output_size)
-    carried = layer.sheets[0].carried
+    assert y.shape == (STEPS, BATCH, layer.output_size) == (STEPS, BATCH, 2 * layer.cell_list[-1].output_size)
+    carried = layer.cell_list[0].carried
     assert [tuple(s.shape) for s in flat(state)] == [(4, *spec.shape(BATCH)) for spec in carried]
     assert isinstance(state, Tensor) == (len(carried) == 1)
 
@@ -116,7 +116,7 @@ def test_unbatched_is_a_batch_of_one(case: Case):
 def test_the_trace_of_an_unbatched_sequence_has_no_batch_axis(name):
     layer, x = Case(name).layer(bidirectional=True), draw_inputs(Case(name), STEPS, 1)
     trace, trace_1 = layer(x, return_trace=True)[2], layer(x[:, 0], return_trace=True)[2]
-    for batched, unbatched in zip(trace.sheets, trace_1.sheets, strict=True):
+    for batched, unbatched in zip(trace.by_cell, trace_1.by_cell, strict=True):
         assert set(batched) == set(unbatched)
         assert all(torch.equal(value[:, 0], unbatched[key]) for key, value in batched.items())
 
@@ -172,7 +172,7 @@ def test_float32_in_float32_out():
 def test_names_build_the_same_layer_three_ways():
     built = rc.layer("lstm", 3, 4), rc.Recurrent(rc.registry()["lstm"], 3, 4), rc.LSTM(3, 4)
     assert len({str(layer.cells) for layer in built}) == 1
-    assert {type(layer.sheets[0]) for layer in built} == {rc.registry()["lstm"]}
+    assert {type(layer.cell_list[0]) for layer in built} == {rc.registry()["lstm"]}
 
 
 # ---------------------------------------------------------------------------------------------------- the trace
@@ -184,7 +184,7 @@ def test_trace_of_an_lstm_satisfies_its_equations():
     x = draw_inputs(Case("lstm"), STEPS, BATCH)
     y, (h, c), trace = layer(x, return_trace=True)
     assert set(trace) == {"i", "f", "g", "o", "c", "h"}
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     before = {name: torch.cat([torch.zeros_like(trace[name][:1]), trace[name][:-1]]) for name in "hc"}
     for gate, squash in zip("ifgo", (torch.sigmoid, torch.sigmoid, torch.tanh, torch.sigmoid), strict=True):
         assert_close(trace[gate], squash(getattr(cell, gate)(x, before["h"])))
@@ -200,13 +200,13 @@ def test_trace_of_the_backward_direction_is_aligned_with_x_and_runs_from_the_las
     lengths = torch.tensor([6, 2, 4])
     x = draw_inputs(Case("lstm"), STEPS, BATCH)
     _, (_, c), trace = layer(x, lengths=lengths, return_trace=True)
-    back = trace.sheets[1]
+    back = trace.by_cell[1]
     after = {name: torch.cat([back[name][1:], torch.zeros_like(back[name][:1])]) for name in "hc"}
     valid = (torch.arange(STEPS)[:, None] < lengths)[..., None]
-    assert_close(back["i"], torch.where(valid, torch.sigmoid(layer.sheets[1].i(x, after["h"])), 0.0))
+    assert_close(back["i"], torch.where(valid, torch.sigmoid(layer.cell_list[1].i(x, after["h"])), 0.0))
     assert_close(back["c"], back["f"] * after["c"] + back["i"] * back["g"])
     assert_close(c[1], back["c"][0])
-    assert all(not value[~valid.expand_as(value)].any() for sheet in trace.sheets for value in sheet.values())
+    assert all(not value[~valid.expand_as(value)].any() for values in trace.by_cell for value in values.values())
 
 
 @on_either_engine
@@ -218,19 +218,19 @@ def test_trace_holds_every_state_and_changes_nothing(case: Case):
     plain, final = layer(x, lengths=lengths)
     assert_close(y, plain)
     columns = [final] if isinstance(final, Tensor) else final
-    for spec, given, traced in zip(layer.sheets[0].carried, columns, flat(state), strict=True):
+    for spec, given, traced in zip(layer.cell_list[0].carried, columns, flat(state), strict=True):
         assert_close(given, traced)
         newest = given if spec.delays is None else given[:, :, 0]
-        last = torch.stack([sheet[spec.name][lengths - 1, torch.arange(BATCH)] for sheet in trace.sheets])
+        last = torch.stack([values[spec.name][lengths - 1, torch.arange(BATCH)] for values in trace.by_cell])
         assert_close(last, newest)
-    for sheet in trace.sheets:
-        assert all(value.shape[:2] == (STEPS, BATCH) for value in sheet.values())
+    for values in trace.by_cell:
+        assert all(value.shape[:2] == (STEPS, BATCH) for value in values.values())
 
 
 @on_either_engine
 def test_gradients_flow_through_the_trace():
     layer, x = Case("gru").layer(), draw_inputs(Case("gru"), STEPS, BATCH)
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
 
     def last_gate(x):  # the update gate at the last step, from the state before it
         return torch.sigmoid(cell.z(x[-1], layer(x[:-1])[0][-1]))
@@ -263,7 +263,7 @@ def test_trace_takes_intermediates_of_any_shape():
     shapes = {"number": (1,), "total": (1,), "unit": (4,), "matrix": (4, 4), "cube": (4, 4), "h": (4,)}
     assert {name: tuple(value.shape) for name, value in trace.items()} == {n: (6, 4, *s) for n, s in shapes.items()}
     assert_close(trace["total"][1:, 0, 0], trace["h"][:-1, 0].sum(-1))
-    assert_close(trace["unit"][2, 2], torch.tanh(layer.sheets[0].v))
+    assert_close(trace["unit"][2, 2], torch.tanh(layer.cell_list[0].v))
     assert not trace["cube"][3:, 2].any()
 
 
@@ -370,9 +370,9 @@ def test_reset_parameters_draws_everything_anew(traveller):
 
 def test_reset_parameters_draws_a_fixed_orthogonal_matrix_anew():
     layer = rc.layer("orthogonal_rnn", 3, 4)
-    before = layer.sheets[0].a.W
+    before = layer.cell_list[0].a.W
     layer.reset_parameters()
-    assert not torch.allclose(layer.sheets[0].a.W, before)
+    assert not torch.allclose(layer.cell_list[0].a.W, before)
 
 
 @on_either_engine
@@ -468,4 +468,4 @@ def test_operands_of_equal_width_have_a_weight_each():
     model = rc.Recurrent(ByPlainSizes, 5, 4, num_layers=2)
     y, _ = model(torch.randn(3, 2, 5))
     assert y.shape == (3, 2, 4)
-    assert [tuple(w.shape) for n, w in model.sheets[1].a.named_parameters() if n != "b"] == [(4, 4), (4, 4)]
+    assert [tuple(w.shape) for n, w in model.cell_list[1].a.named_parameters() if n != "b"] == [(4, 4), (4, 4)]

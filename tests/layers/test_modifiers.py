@@ -25,7 +25,7 @@ def modified(name: str, *modifiers: Any, **arguments: Any) -> tuple[rc.Recurrent
 
 def bare(layer: rc.Recurrent) -> rc.Cell:
     """The first cell's equations and weights without its modifiers."""
-    cell = type(layer.sheets[0])(layer.input_size, layer.hidden_sizes[0], **layer.options).double()
+    cell = type(layer.cell_list[0])(layer.input_size, layer.hidden_sizes[0], **layer.options).double()
     known = {n.replace("_raw", ""): p for n, p in layer.cells[0].named_parameters() if not n.startswith("modifiers")}
     cell.load_state_dict(known)
     return cell
@@ -36,7 +36,7 @@ def drawn(layer: rc.Recurrent, x: Tensor, seed: int = 4) -> tuple[Tensor, dict[s
     torch.manual_seed(seed)
     y, _ = layer(x)
     torch.manual_seed(seed)
-    return y, layer.sheets[0].draw_masks(STEPS, BATCH, x)
+    return y, layer.cell_list[0].draw_masks(STEPS, BATCH, x)
 
 
 def zeros() -> Tensor:
@@ -120,7 +120,7 @@ def test_layer_norm_gru(reset_after):
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn", "delay_rnn", "min_gru"])
 def test_layer_norm_does_not_see_the_scale_of_a_matrix(name):
     layer, x = modified(name, rc.LayerNorm(eps=0.0))
-    start = tuple(value[None] for value in draw_states(layer.sheets[0], BATCH))  # W 0 has no variance to divide by
+    start = tuple(value[None] for value in draw_states(layer.cell_list[0], BATCH))  # W 0 has no variance to divide by
     start = start if len(start) > 1 else start[0]
     y = layer(x, start)[0].detach()
     with torch.no_grad():
@@ -131,7 +131,7 @@ def test_layer_norm_does_not_see_the_scale_of_a_matrix(name):
 
 
 def test_layer_norm_starts_with_gain_one_and_shift_zero():
-    cell = rc.LSTM(3, 4, modifiers=[rc.LayerNorm()]).sheets[0]
+    cell = rc.LSTM(3, 4, modifiers=[rc.LayerNorm()]).cell_list[0]
     (norm,) = cell.modifiers
     assert set(norm.gains) == {f"{g}_{w}" for g in "ifgo" for w in "UW"} | {"memory"}
     assert all(torch.equal(g, torch.ones(4)) for g in norm.gains.values())
@@ -167,7 +167,9 @@ def test_zoneout_in_evaluation_takes_the_mean():
 
 def test_zoneout_keeps_as_often_as_asked():
     kept = (
-        1 - 0.7 * rc.RNN(3, 500, modifiers=[rc.Zoneout(0.3)]).sheets[0].draw_masks(20, 10, torch.zeros(()))["zoneout_h"]
+        1
+        - 0.7
+        * rc.RNN(3, 500, modifiers=[rc.Zoneout(0.3)]).cell_list[0].draw_masks(20, 10, torch.zeros(()))["zoneout_h"]
     )
     assert kept.mean() == pytest.approx(0.3, abs=0.01)  # 100 000 draws: seven standard deviations
 
@@ -183,7 +185,7 @@ def test_zoneout_of_zero_is_the_cell_and_of_one_freezes_it(case: Case):
     frozen = case.layer(modifiers=[rc.Zoneout(1.0)])
     for layer in (frozen.train(), frozen.eval()):
         trace = layer(x, return_trace=True)[2]
-        for state, start in zip(layer.sheets[0].carried, layer.sheets[0].initial_state(BATCH, x), strict=True):
+        for state, start in zip(layer.cell_list[0].carried, layer.cell_list[0].initial_state(BATCH, x), strict=True):
             first = start if state.delays is None else start[:, 0]
             assert_close(trace[state.name], first.expand(STEPS, -1, -1))
 
@@ -258,7 +260,7 @@ def test_variational_dropout_drops_the_rows_of_products_however_they_are_written
         "dropout_x": (BATCH, 3),
         "dropout_h": (BATCH, 4),
     }
-    cell, h = layer.sheets[0], zeros()
+    cell, h = layer.cell_list[0], zeros()
     for t in range(STEPS):
         h = torch.tanh((masks["dropout_x"] * x[t]) @ cell.W.T + (masks["dropout_h"] * h) @ cell.U.T)
         assert_close(y[t], h)
@@ -296,7 +298,7 @@ def test_weight_drop_draws_one_mask_a_call_and_scales_what_is_left():
     cell, kept = bare(layer), []
     with torch.no_grad():
         for gate in "ifgo":
-            kept.append(getattr(layer.sheets[0], gate).W_raw.grad != 0)
+            kept.append(getattr(layer.cell_list[0], gate).W_raw.grad != 0)
             getattr(cell, gate).W.mul_(kept[-1] / 0.5)
     assert 0.3 < torch.stack(kept).double().mean() < 0.7
     assert all(layer.get_parameter(f"cells.0.{gate}.U").grad.all() for gate in "ifgo")
@@ -309,8 +311,8 @@ def test_weight_drop_draws_one_mask_a_call_and_scales_what_is_left():
 def test_weight_drop_comes_after_a_weights_own_derivation():
     layer, x = modified("orthogonal_rnn", rc.WeightDrop(0.5))
     torch.manual_seed(4)
-    W = layer.sheets[0].a.W
-    whole = layer.eval().sheets[0].a.W
+    W = layer.cell_list[0].a.W
+    whole = layer.eval().cell_list[0].a.W
     assert bool(((W == 0) | torch.isclose(W, 2 * whole, rtol=1e-12)).all())
     assert layer(x)[0].isfinite().all()
 
@@ -334,14 +336,14 @@ DROPOUTS = [rc.VariationalDropout(0.5), rc.WeightDrop(0.5), rc.RecurrentDropout(
 @pytest.mark.parametrize("name", ["lstm", "gru", "min_lstm"])
 def test_dropout_in_evaluation_and_at_rate_zero_is_the_cell_itself(name, modifier):
     layer, x = modified(name, modifier)
-    base = rc.Recurrent(type(layer.sheets[0]), 3, 4, dtype=torch.float64)
+    base = rc.Recurrent(type(layer.cell_list[0]), 3, 4, dtype=torch.float64)
     base.cells[0].load_state_dict(bare(layer).state_dict())
     expected = base(x)[0]
     alters = not (name == "min_lstm" and isinstance(modifier, rc.WeightDrop))  # which has no recurrent matrix to drop
     assert torch.allclose(layer(x)[0], expected) != alters
     assert_close(layer.eval()(x)[0], expected)
-    none = rc.Recurrent(type(layer.sheets[0]), 3, 4, dtype=torch.float64, modifiers=[type(modifier)(0.0)])
-    for cell in none.sheets:
+    none = rc.Recurrent(type(layer.cell_list[0]), 3, 4, dtype=torch.float64, modifiers=[type(modifier)(0.0)])
+    for cell in none.cell_list:
         with torch.no_grad():
             for parameter_name, parameter in cell.named_parameters():
                 parameter.copy_(bare(layer).get_parameter(parameter_name.replace("_raw", "")))
@@ -376,7 +378,7 @@ def test_all_of_them_together_on_an_lstm():
         rc.WeightDrop(0.5),
     )
     y, masks = drawn(layer, x)
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     raw = {gate: getattr(cell, gate).W_raw for gate in "ifgo"}
     seen = torch.autograd.grad(y.square().sum(), [*raw.values()], retain_graph=True)
     W = {
@@ -417,7 +419,7 @@ def test_zoneout_and_layer_norm_mean_the_same_in_either_order(name):
 def test_layer_norm_reaches_a_product_that_is_itself_a_state():
     layer, x = modified("projection_lstm", rc.LayerNorm())
     r = layer(x)[1][0]
-    gains, shifts = (getattr(layer.sheets[0].modifiers[0], kind)["R_W"] for kind in ("gains", "shifts"))
+    gains, shifts = (getattr(layer.cell_list[0].modifiers[0], kind)["R_W"] for kind in ("gains", "shifts"))
     normal = (r - shifts) / gains
     assert_close(normal.mean(-1), torch.zeros(1, BATCH, dtype=torch.float64))
 
@@ -458,7 +460,7 @@ def check_all_modifiers(case: Case) -> None:
 def test_every_cell_of_a_layer_has_its_own_copy():
     norm = rc.LayerNorm()
     layer = rc.LSTM(3, 4, 2, bidirectional=True, modifiers=[norm])
-    gains = [cell.modifiers[0].gains["i_W"] for cell in layer.sheets]
+    gains = [cell.modifiers[0].gains["i_W"] for cell in layer.cell_list]
     assert len({id(g) for g in gains}) == 4
     assert not norm.gains
     rc.GRU(3, 4, modifiers=norm)  # a single one need not stand in a list, and serves any number of layers
@@ -466,14 +468,14 @@ def test_every_cell_of_a_layer_has_its_own_copy():
 
 def test_masks_are_drawn_anew_for_every_sequence_and_call():
     layer, x = modified("rnn", rc.VariationalDropout(states=0.5, inputs=0.0), hidden_size=32)
-    masks = layer.sheets[0].draw_masks(STEPS, BATCH, x)["dropout_h"]
+    masks = layer.cell_list[0].draw_masks(STEPS, BATCH, x)["dropout_h"]
     assert len(masks.unique(dim=0)) == BATCH
-    assert not torch.equal(masks, layer.sheets[0].draw_masks(STEPS, BATCH, x)["dropout_h"])
+    assert not torch.equal(masks, layer.cell_list[0].draw_masks(STEPS, BATCH, x)["dropout_h"])
 
 
 def test_a_modified_cell_called_by_itself_is_the_modified_step():
     layer, x = modified("lstm", rc.LayerNorm())
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     y, h, c = cell(x[0], zeros(), zeros())
     assert_close(y, layer(x[:1])[0][0])
     assert_close(h, y)
@@ -530,7 +532,7 @@ def test_rates_are_probabilities(build, argument):
 
 
 def test_modifiers_must_be_modifiers():
-    with pytest.raises(InputError, match=r"modifiers: got 0.5, expected instances of rc.Zoneout"):
+    with pytest.raises(InputError, match=r"modifiers: got 0.5, expected modifiers, such as rc.Zoneout"):
         rc.LSTM(3, 4, modifiers=[0.5])
 
 

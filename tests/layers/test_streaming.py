@@ -45,7 +45,7 @@ def test_single_steps_are_one_run(case: Case):
 def test_a_given_state_is_where_the_layer_starts(case: Case):
     """One step from a given state, layer against cell; and the gradient with respect to that state."""
     layer, x = case.layer(), draw_inputs(case, 1, BATCH)
-    cell = layer.sheets[0]
+    cell = layer.cell_list[0]
     start = draw_states(cell, BATCH)
 
     def through_layer(*state: Tensor):
@@ -144,10 +144,10 @@ def test_a_cells_own_mask_is_drawn_once_a_sequence_and_only_in_training():
     torch.manual_seed(2)
     y, _ = layer(x)
     torch.manual_seed(2)
-    mask = layer.sheets[0].draw_masks(STEPS, BATCH, x)["m"]
+    mask = layer.cell_list[0].draw_masks(STEPS, BATCH, x)["m"]
     h = torch.zeros(BATCH, 4, dtype=torch.float64)
     for t in range(STEPS):
-        h = layer.sheets[0].step(x[t], h, t=torch.full((BATCH, 1), float(t), dtype=torch.float64), m=mask)
+        h = layer.cell_list[0].step(x[t], h, t=torch.full((BATCH, 1), float(t), dtype=torch.float64), m=mask)
         assert_close(y[t], h)
     assert set(mask.unique().tolist()) == {0.0, 2.0}
     plain = rc.Recurrent(Clock, 3, 4, dtype=torch.float64)
@@ -168,11 +168,11 @@ def test_zeros_are_the_default():
 @pytest.mark.parametrize("name", ["lstm", "delay_rnn", "scrn", "unitary_rnn"])
 def test_a_learned_start_is_a_parameter_of_every_state(name):
     layer, x = Case(name).layer(num_layers=2, initial="learned"), draw_inputs(Case(name), STEPS, BATCH)
-    names = [f"{state}_0" for state in layer.sheets[0].states]
+    names = [f"{state}_0" for state in layer.cell_list[0].states]
     learned = {name: p for name, p in layer.named_parameters() if name.split(".")[-1] in names}
     assert len(learned) == 2 * len(names)
     rows = [
-        torch.stack([getattr(cell, name).expand(BATCH, *getattr(cell, name).shape) for cell in layer.sheets])
+        torch.stack([getattr(cell, name).expand(BATCH, *getattr(cell, name).shape) for cell in layer.cell_list])
         for name in names
     ]
     given = Case(name).layer(num_layers=2)
@@ -191,7 +191,7 @@ def test_a_learned_start_is_a_parameter_of_every_state(name):
 
 def test_a_learned_start_begins_where_the_cell_began():
     layer = rc.layer("scrn", 3, 4, initial="learned", start=0.1)
-    assert torch.equal(layer.sheets[0].h_0, torch.full((4,), 0.1))
+    assert torch.equal(layer.cell_list[0].h_0, torch.full((4,), 0.1))
 
 
 @on_either_engine

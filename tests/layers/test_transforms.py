@@ -224,7 +224,7 @@ def test_torch_compile_takes_modified_layers(modifiers):
     check_compiled(layer.eval(), x, "aot_eager")
     torch._dynamo.reset()
     compiled = torch.compile(layer.train(), backend="aot_eager", fullgraph=True)
-    assert torch.equal(compiled(x)[0], compiled(x)[0]) != bool(layer.sheets[0].masks)  # a norm alone draws nothing
+    assert torch.equal(compiled(x)[0], compiled(x)[0]) != bool(layer.cell_list[0].masks)  # a norm alone draws nothing
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_how_far_a_counter_made_by_hand_counts(down: float, expected: int) -> No
     """One cell counts a up and b down, the other knows the b. Where b counts 2.1 % more, 24 are half an a ahead."""
     model, one = _network(0), 0.001
     assert largest_n(model, 0.0) == 0
-    cell: Any = model.layer.sheets[0]
+    cell: Any = model.layer.cell_list[0]
     head: Any = model.head
     with torch.no_grad():
         for parameter in model.parameters():

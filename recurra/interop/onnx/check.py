@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ...engine.dispatch import set_backend
 from ...engine.trace import first_parameter
-from ...layer_states import is_one_tensor
+from ...layer_states import is_stacked
 from ...layers import Recurrent
 from .export_errors import ExportError, package
 from .layer import state_tensors
@@ -87,11 +87,11 @@ def called(layer: Recurrent, feed: Feed) -> dict[str, Tensor]:
 def _state(layer: Recurrent, values: Sequence[Tensor]) -> Any:
     """Tensors in the file's order as the layer takes them."""
     columns, rest = [], list(values)
-    for index in range(len(layer.sheets[0].carried)):
-        if is_one_tensor(layer.sheets, index):
+    for index in range(len(layer.cell_list[0].carried)):
+        if is_stacked(layer.cell_list, index):
             columns.append(rest.pop(0))
         else:
-            columns.append(tuple(rest.pop(0) for _ in layer.sheets))
+            columns.append(tuple(rest.pop(0) for _ in layer.cell_list))
     return tuple(columns) if len(columns) > 1 else columns[0]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...cell import State
 from ...engine.trace import first_parameter
-from ...layer_states import is_one_tensor
+from ...layer_states import is_stacked
 from ...layers import Recurrent
 from .graph import IR_VERSION, OPSET, Graph
 from .loop import Ragged, scan
@@ -21,31 +21,31 @@ from .loop import Ragged, scan
 
 @dataclass(frozen=True)
 class StateTensor:
-    """One tensor of a layer's state: `h`, stacked over all sheets; `h.0`, `h.1`, … where their widths differ."""
+    """One tensor of a layer's state: `h`, stacked over all cells; `h.0`, `h.1`, … where their widths differ."""
 
     name: str
     index: int  # of the state among those a cell carries
     spec: State
-    sheets: tuple[int, ...]
+    cells: tuple[int, ...]  # numbers in Recurrent.cells
     stacked: bool
 
     @property
     def shape(self) -> tuple[int | str, ...]:
         """With "batch" in the place of the batch size."""
         rest = ("batch", *self.spec.shape(1)[1:])
-        return (len(self.sheets), *rest) if self.stacked else rest
+        return (len(self.cells), *rest) if self.stacked else rest
 
 
 def state_tensors(layer: Recurrent) -> list[StateTensor]:
     """The tensors of a layer's state, in the order of the file's inputs and outputs."""
     found: list[StateTensor] = []
-    every = tuple(range(len(layer.sheets)))
-    for index, spec in enumerate(layer.sheets[0].carried):
-        if is_one_tensor(layer.sheets, index):
+    every = tuple(range(len(layer.cell_list)))
+    for index, spec in enumerate(layer.cell_list[0].carried):
+        if is_stacked(layer.cell_list, index):
             found.append(StateTensor(spec.name, index, spec, every, True))
         else:
             found += [
-                StateTensor(f"{spec.name}.{k}", index, layer.sheets[k].carried[index], (k,), False) for k in every
+                StateTensor(f"{spec.name}.{k}", index, layer.cell_list[k].carried[index], (k,), False) for k in every
             ]
     return found
 
@@ -60,13 +60,13 @@ class LayerGraph:
         """From inputs laid out as the layer takes them, any of which may have no rows: names of y and of the states."""
         x = self._transposed(x)
         ragged = self._ragged(x, lengths)
-        y, finals = self._deep(x, self._sheets(states, ragged.batch), ragged)
+        y, finals = self._deep(x, self._states_by_cell(states, ragged.batch), ragged)
         return self._transposed(y), self._packed(finals)
 
     def run(self, x: str, lengths: str, states: list[list[str]]) -> tuple[str, list[list[str]]]:
-        """From x (T, B, D), lengths or "", the states of each sheet or none: names of y and of each sheet's states."""
+        """From x (T, B, D), lengths or "", the states of each cell or none: names of y and of each cell's states."""
         ragged = self._ragged(x, lengths)
-        return self._deep(x, states or self._sheets([""] * len(self.columns), ragged.batch), ragged)
+        return self._deep(x, states or self._states_by_cell([""] * len(self.columns), ragged.batch), ragged)
 
     def _transposed(self, value: str) -> str:
         return self.graph.add("Transpose", value, perm=[1, 0, 2]) if self.layer.batch_first else value
@@ -88,26 +88,26 @@ class LayerGraph:
         both = self.graph.add("Concat", given, otherwise, axis=axis)
         return self.graph.add("Slice", both, self.graph.integers(0), batch, self.graph.integers(axis))
 
-    def _sheets(self, states: Sequence[str], batch: str) -> list[list[str]]:
-        """The initial states of every sheet."""
-        sheets: list[list[str]] = [[] for _ in self.layer.sheets]
+    def _states_by_cell(self, states: Sequence[str], batch: str) -> list[list[str]]:
+        """The initial states of every cell."""
+        by_cell: list[list[str]] = [[] for _ in self.layer.cell_list]
         for given, column in zip(states, self.columns, strict=True):
             shape = self.graph.add("Concat", batch, self.graph.integers(*column.spec.shape(1)[1:]), axis=0)
-            for row, k in zip(self._rows(given, column), column.sheets, strict=True):
+            for row, k in zip(self._rows(given, column), column.cells, strict=True):
                 value = self.graph.add("Expand", self._start(k, column.index), shape)
-                sheets[k].append(self._given_or(row, value, batch, axis=0) if row else value)
-        return sheets
+                by_cell[k].append(self._given_or(row, value, batch, axis=0) if row else value)
+        return by_cell
 
     def _rows(self, given: str, column: StateTensor) -> list[str]:
-        """A state's tensor as one a sheet."""
+        """A state's tensor as one per cell."""
         if not given or not column.stacked:
-            return [given] * len(column.sheets)
-        rows = self.graph.split(given, [1] * len(column.sheets), axis=0)
+            return [given] * len(column.cells)
+        rows = self.graph.split(given, [1] * len(column.cells), axis=0)
         return [self.graph.add("Squeeze", row, self.graph.integers(0)) for row in rows]
 
-    def _start(self, sheet: int, index: int) -> str:
+    def _start(self, number: int, index: int) -> str:
         like = torch.empty(0, dtype=self.graph.dtype)
-        return self.graph.constant(self.layer.sheets[sheet].initial_state(1, like)[index], "start")
+        return self.graph.constant(self.layer.cell_list[number].initial_state(1, like)[index], "start")
 
     # ------------------------------------------------------------------------------------------ depth and direction
 
@@ -115,18 +115,18 @@ class LayerGraph:
         finals: list[list[str]] = [[] for _ in given]
         layer, graph = self.layer, self.graph
 
-        def sheet(number: int, direction: int, below: str) -> str:
+        def run_cell(number: int, direction: int, below: str) -> str:
             k = number * layer.directions + direction
             back = direction == 1
             sequence = self._reversed(below, ragged) if back else below
-            y, finals[k] = scan(graph, layer.sheets[k], sequence, given[k], ragged)
+            y, finals[k] = scan(graph, layer.cell_list[k], sequence, given[k], ragged)
             return self._reversed(y, ragged) if back else y
 
         if layer.bidirectional == "separate":
-            stacks = [self._stack(x, lambda n, v, d=d: sheet(n, d, v)) for d in range(2)]
+            stacks = [self._stack(x, lambda n, v, d=d: run_cell(n, d, v)) for d in range(2)]
             return graph.join(stacks, axis=2), finals
         both = range(layer.directions)
-        return self._stack(x, lambda n, v: graph.join([sheet(n, d, v) for d in both], axis=2)), finals
+        return self._stack(x, lambda n, v: graph.join([run_cell(n, d, v) for d in both], axis=2)), finals
 
     def _stack(self, x: str, run_layer: Callable[[int, str], str]) -> str:
         outputs: list[str] = []
@@ -145,7 +145,7 @@ class LayerGraph:
     def _packed(self, finals: list[list[str]]) -> list[str]:
         packed = []
         for column in self.columns:
-            rows = [finals[k][column.index] for k in column.sheets]
+            rows = [finals[k][column.index] for k in column.cells]
             if column.stacked:
                 rows = [self.graph.add("Unsqueeze", row, self.graph.integers(0)) for row in rows]
             packed.append(self.graph.join(rows, axis=0))

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 
 from ...engine.trace import first_parameter
 from ...errors import InputError, LengthsError
-from ...layer_states import packed
+from ...layer_states import stack_states
 from ...layers import Recurrent
 from .export_errors import ExportError, package
 from .graph import OPSET, Graph
@@ -121,8 +121,8 @@ def _symbolic(
     steps, batch = x.shape[:2]
     if lengths is not None and lengths.shape != (batch,):
         raise LengthsError("lengths", f"shape {tuple(lengths.shape)}", "one length a sequence, shape (B,)")
-    states = [] if state is None else [row for sheet in layer._initial_states(state, x, batched) for row in sheet]
-    shapes = [spec.shape(batch) for cell in layer.sheets for spec in cell.carried]
+    states = [] if state is None else [row for one in layer._initial_states(state, x, batched) for row in one]
+    shapes = [spec.shape(batch) for cell in layer.cell_list for spec in cell.carried]
     y, *finals = torch.onnx.ops.symbolic_multi_out(
         f"{DOMAIN}::Layer",
         [x, None if lengths is None else lengths.to(torch.int64), *states],
@@ -131,9 +131,9 @@ def _symbolic(
         shapes=[(steps, batch, layer.output_size), *shapes],
         version=1,
     )
-    each = len(layer.sheets[0].carried)
-    sheets = [tuple(finals[k : k + each]) for k in range(0, len(finals), each)]
-    return layer._lay_out(y, batched), packed(layer.sheets, sheets, batched)
+    each = len(layer.cell_list[0].carried)
+    by_cell = [tuple(finals[k : k + each]) for k in range(0, len(finals), each)]
+    return layer._lay_out(y, batched), stack_states(layer.cell_list, by_cell, batched)
 
 
 # ---------------------------------------------------------------------------------------------------- putting in
@@ -197,8 +197,8 @@ def _require_free(name: str, axes: Sequence[int | str]) -> None:
 
 def _put_in(graph: Graph, layer: Recurrent, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     x, lengths, *states = [*inputs, ""] if len(inputs) == 1 else inputs
-    each = len(layer.sheets[0].carried)
-    sheets = [list(states[k : k + each]) for k in range(0, len(states), each)]
-    y, finals = LayerGraph(graph, layer).run(x, lengths, sheets)
-    for source, output in zip([y, *(value for sheet in finals for value in sheet)], outputs, strict=True):
+    each = len(layer.cell_list[0].carried)
+    by_cell = [list(states[k : k + each]) for k in range(0, len(states), each)]
+    y, finals = LayerGraph(graph, layer).run(x, lengths, by_cell)
+    for source, output in zip([y, *(value for states in finals for value in states)], outputs, strict=True):
         graph.nodes.append(graph.helper.make_node("Identity", [source], [output]))

@@ -45,7 +45,7 @@ def _places(encoder: CharacterEncoder, ways: list[Stack]) -> Iterator[Place]:
         yield "CNN_proj/b_proj", ALL, encoder.projection.bias
     for direction, stack in enumerate(ways):
         for number, layer in enumerate(stack.sheets):
-            yield from _cell(cell_name(direction, number), layer.sheets[0])
+            yield from _cell(cell_name(direction, number), layer.cell_list[0])
 
 
 def _cell(name: str, cell: Any) -> Iterator[Place]:

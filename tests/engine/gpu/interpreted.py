@@ -29,7 +29,7 @@ from recurra.engine.traced_step import trace_in_clean_context
 
 def made(name: str, units: int) -> Cell:
     if name in rc.registry():
-        return rc.layer(name, 5, units).sheets[0]
+        return rc.layer(name, 5, units).cell_list[0]
     if name.startswith("Random"):
         return random_cell(int(name.removeprefix("Random"))).cell_class(5, units)
     return getattr(strange_cells, name)(5, units)

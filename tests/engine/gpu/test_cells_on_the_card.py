@@ -22,7 +22,7 @@ FLOOR = {torch.float32: 8e-7, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 
 def made(case: str | type[Cell], dtype: torch.dtype) -> Cell:
     torch.manual_seed(7)
-    cell = case(24, 40) if isinstance(case, type) else rc.layer(case, 24, 40).sheets[0]
+    cell = case(24, 40) if isinstance(case, type) else rc.layer(case, 24, 40).cell_list[0]
     return cell.cuda().to(dtype)
 
 
@@ -76,14 +76,14 @@ def test_float16_in_batches_of_any_size(case: str, batch: int, way: str):
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
 def test_sizes_that_are_cut_in_different_tiles(name: str, batch: int, units: int, dtype: torch.dtype):
     torch.manual_seed(2)
-    cell = rc.layer(name, 16, units).sheets[0].cuda().to(dtype)
+    cell = rc.layer(name, 16, units).cell_list[0].cuda().to(dtype)
     compare(cell, drawn(cell, 4, batch))
 
 
 @pytest.mark.parametrize("units", [1, 7, 130, 520])
 def test_widths_that_are_no_multiple_of_anything(units: int):
     torch.manual_seed(2)
-    cell = rc.layer("lstm", 3, units).sheets[0].cuda()
+    cell = rc.layer("lstm", 3, units).cell_list[0].cuda()
     given = drawn(cell, 6, 5)
     ran, found = results(cell, given, "auto")
     assert ran == "compiled"

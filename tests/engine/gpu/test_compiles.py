@@ -56,10 +56,10 @@ def _number(argument: str, dtype: torch.dtype) -> str:
 @pytest.mark.parametrize(
     ("make", "dtype", "batch"),
     [
-        (lambda: rc.layer("lstm", 16, 64).sheets[0], torch.bfloat16, 16),
-        (lambda: rc.layer("lstm", 16, 256).sheets[0], torch.float32, 64),
-        (lambda: rc.layer("gru", 16, 768).sheets[0], torch.bfloat16, 16),
-        (lambda: rc.layer("rnn", 16, 50).sheets[0], torch.bfloat16, 3),  # rows that are no whole sixteen bytes
+        (lambda: rc.layer("lstm", 16, 64).cell_list[0], torch.bfloat16, 16),
+        (lambda: rc.layer("lstm", 16, 256).cell_list[0], torch.float32, 64),
+        (lambda: rc.layer("gru", 16, 768).cell_list[0], torch.bfloat16, 16),
+        (lambda: rc.layer("rnn", 16, 50).cell_list[0], torch.bfloat16, 3),  # rows that are no whole sixteen bytes
         (lambda: RowNormalised(16, 64), torch.float32, 20),
         (lambda: TwoChainedProducts(16, 64), torch.bfloat16, 20),
         (lambda: FourStates(16, 64), torch.bfloat16, 20),
@@ -80,9 +80,9 @@ def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backw
 @pytest.mark.parametrize(
     ("make", "dtype", "batch"),
     [
-        (lambda: rc.layer("gru", 16, 128).sheets[0], torch.float32, 64),
-        (lambda: rc.layer("lstm", 16, 64).sheets[0], torch.bfloat16, 64),
-        (lambda: rc.layer("rnn", 16, 5).sheets[0], torch.float32, 200),
+        (lambda: rc.layer("gru", 16, 128).cell_list[0], torch.float32, 64),
+        (lambda: rc.layer("lstm", 16, 64).cell_list[0], torch.bfloat16, 64),
+        (lambda: rc.layer("rnn", 16, 5).cell_list[0], torch.float32, 200),
         (lambda: RowNormalised(16, 50), torch.float32, 20),
     ],
     ids=["gru", "lstm", "few columns", "row normalisation"],
@@ -127,7 +127,7 @@ def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> lis
 @pytest.mark.parametrize(
     ("make", "dtype"),
     [
-        (lambda: rc.layer("gru", 16, 768).sheets[0], torch.bfloat16),
+        (lambda: rc.layer("gru", 16, 768).cell_list[0], torch.bfloat16),
         (lambda: RowNormalised(16, 300), torch.float32),
         (lambda: FourStates(16, 64), torch.float32),
     ],
@@ -145,7 +145,9 @@ def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.d
 
 
 def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
-    planned = plan(cell := rc.layer("lstm", 16, 256).sheets[0], trace_in_clean_context(cell), train=True, needs_x=True)
+    planned = plan(
+        cell := rc.layer("lstm", 16, 256).cell_list[0], trace_in_clean_context(cell), train=True, needs_x=True
+    )
     assert planned.backward is not None
     for backward, program in ((False, planned.forward), (True, planned.backward)):
         made = codegen.render(schedule(program), planned, backward, True, torch.bfloat16)
@@ -155,7 +157,9 @@ def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
 
 
 def test_gates_share_one_product_forward_and_their_cotangents_one_backward():
-    planned = plan(cell := rc.layer("lstm", 16, 64).sheets[0], trace_in_clean_context(cell), train=True, needs_x=True)
+    planned = plan(
+        cell := rc.layer("lstm", 16, 64).cell_list[0], trace_in_clean_context(cell), train=True, needs_x=True
+    )
     assert planned.backward is not None
     shapes = []
     for backward, program in ((False, planned.forward), (True, planned.backward)):

@@ -24,7 +24,7 @@ def way(request: pytest.FixtureRequest):
 
 
 def test_two_runs_give_the_same_bits():
-    assert_same_bits(layer().sheets[0], runs=5)
+    assert_same_bits(layer().cell_list[0], runs=5)
 
 
 def test_a_long_sequence_and_a_lasting_state():
@@ -154,7 +154,7 @@ def test_directions_layers_and_traces(name: str):
         expected, _, plain = model(x, lengths=lengths, return_trace=True)
     assert torch.allclose(y, expected, atol=2e-6)
     assert sorted(trace) == sorted(plain)
-    for found, truth in zip(trace.sheets, plain.sheets, strict=True):
+    for found, truth in zip(trace.by_cell, plain.by_cell, strict=True):
         assert all(torch.allclose(found[name], truth[name], atol=2e-6) for name in truth)
 
 
@@ -241,7 +241,7 @@ def test_resets(name: str):
 
 
 def test_more_numbers_than_32_bits_count():
-    cell = rc.layer("rnn", 8, 1024).sheets[0].cuda().bfloat16()
+    cell = rc.layer("rnn", 8, 1024).cell_list[0].cuda().bfloat16()
     x = torch.randn(8400, 256, 8, device="cuda").bfloat16()  # 2.2e9 numbers come out
     with torch.no_grad():
         given = Sequences(x, cell.initial_state(256, x), {})

@@ -46,12 +46,12 @@ def test_cells_in_sixteen_bits(case: str | type[Cell], dtype: torch.dtype):
 @pytest.mark.parametrize("units", [1, 7, 300])
 def test_sizes_that_are_no_multiple_of_anything(batch: int, units: int):
     torch.manual_seed(2)
-    cell = rc.layer("gru", 3, units).sheets[0].cuda()
+    cell = rc.layer("gru", 3, units).cell_list[0].cuda()
     compare(cell, drawn(cell, 9, batch))
 
 
 def test_it_is_this_way_that_runs():
-    cell = layer().sheets[0]
+    cell = layer().cell_list[0]
     given = drawn(cell, 3, 5)
     results(cell, given, "auto")
     made = torch_op.PLANS[choose(cell, given).key]
@@ -60,7 +60,7 @@ def test_it_is_this_way_that_runs():
 
 
 def test_two_runs_give_the_same_bits():
-    assert_same_bits(layer().sheets[0], runs=5)
+    assert_same_bits(layer().cell_list[0], runs=5)
 
 
 def test_one_window_serves_every_length():
@@ -143,7 +143,7 @@ def test_two_layers_of_different_sizes_share_their_memory():
 
 def test_memory_is_bounded_and_goes_with_the_plan():
     layer(dtype=torch.float32)(torch.randn(33, 2, 32, device="cuda"))  # what a library works in is there from now on
-    cell = rc.layer("lstm", 32, 512).sheets[0].cuda()
+    cell = rc.layer("lstm", 32, 512).cell_list[0].cuda()
     gc.collect()
     before = torch.cuda.memory_allocated()
     made = OnGpu(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
@@ -164,7 +164,7 @@ def test_memory_is_bounded_and_goes_with_the_plan():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_weights_larger_than_the_chip(name: str, dtype: torch.dtype):
     with torch.device("cuda"):
-        cell = rc.layer(name, 64, 4096).sheets[0]
+        cell = rc.layer(name, 64, 4096).cell_list[0]
     with torch.no_grad():
         for parameter in cell.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.01)

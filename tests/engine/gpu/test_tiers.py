@@ -19,13 +19,13 @@ H200, SMALL = (132, 232_448), (16, 65_536)  # multiprocessors, and bytes of shar
 
 
 def tiling_on(card: tuple[int, int], units: int, batch: int, name: str = "lstm", way: str = "") -> Tiling | None:
-    cell = rc.layer(name, 16, units).sheets[0]
+    cell = rc.layer(name, 16, units).cell_list[0]
     planned = plan(cell, trace_in_clean_context(cell), train=False, needs_x=False)
     return tiling(schedule(planned.forward), 2, batch, *card, way)
 
 
 def on_gpu(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> OnGpu:
-    cell = rc.layer(name, 6, 4).sheets[0]
+    cell = rc.layer(name, 6, 4).cell_list[0]
     return OnGpu(plan(cell, trace_in_clean_context(cell), train=train, needs_x=train), dtype)
 
 
