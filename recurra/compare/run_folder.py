@@ -10,17 +10,17 @@
 Every file is written beside its place and renamed into it: whatever ends the process, a file is whole or absent.
 """
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from recurra.compare.plan import Entrant, Rules
 from recurra.compare.run_errors import RunFolderError
+from recurra.file_lock import exclusive_lock
 
 Row = dict[str, Any]
 
@@ -88,9 +88,9 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """One process at a time leads a run in this folder; the system lets go of the lock when the process ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / ".lock", "w") as lock:
+        with ExitStack() as held:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.enter_context(exclusive_lock(self.path / ".lock", wait=False))
             except BlockingIOError:
                 got = f"{self.path}, where a comparison is running"
                 raise RunFolderError("folder", got, "to wait for it, or another folder") from None
@@ -101,8 +101,7 @@ class Folder:
         """Wait for a worker of a run that was killed to let go of this fit."""
         path = self.path / "fits" / f".{entrant.key}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with exclusive_lock(path):
             yield
 
 

@@ -83,6 +83,9 @@ def _leave_with_parent() -> None:
     if parent is None:
         return
     parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)  # a fit saves its checkpoint
+    if sys.platform == "win32":  # where `os.kill` would end the process at once
+        signal.raise_signal(signal.SIGTERM)
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)  # a fit saves its checkpoint
     time.sleep(GRACE)
     os._exit(1)

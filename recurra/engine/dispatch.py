@@ -221,9 +221,7 @@ def _plain_name(dtype: torch.dtype) -> str:
 def _built(made: Compiled) -> bool:
     """Compile what the plan needs, both programs at once."""
     if compiler.find_compiler() is None:
-        _tell_once(
-            "recurra found no C++ compiler (set CXX, or install g++ or clang++): layers run as torch operations."
-        )
+        _tell_once(f"{compiler.why_no_compiler()}: layers run as torch operations.")
         return False
     kernels = [lambda: made.forward_kernel, *([lambda: made.backward_kernel] if made.trains else [])]
     try:

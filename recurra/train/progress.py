@@ -28,7 +28,7 @@ def show_progress(items: Iterable[T], title: str, total: int | None = None) -> I
 
     **Example**
 
-    >>> list(show_progress(range(3), "counting"))
+    >>> list(rc.train.show_progress(range(3), "counting"))
     [0, 1, 2]
     """
     if not stderr_is_terminal():
@@ -64,8 +64,7 @@ def learn(learner: Learner, batches: Iterable[tuple[Tensor, ...]], total: int | 
 
     **Example**
 
-    >>> import torch, recurra as rc
-    >>> model = rc.train.Predictor(rc.LSTM(2, 4), rc.Readout(4, 1))
+    >>> model = rc.train.Predictor(rc.LSTM(2, 4), 1)
     >>> batches = [(torch.randn(5, 3, 2), torch.randn(5, 3, 1)) for _ in range(4)]
     >>> len(rc.train.learn(rc.train.BPTT(model, "mse"), batches))
     4

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,8 +185,10 @@ def regular_size(path: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Ask the disk, not only the system, to hold this file or folder."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Ask the disk, not only the system, to hold this file or folder. Windows can flush files only."""
+    if sys.platform == "win32" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -85,8 +85,10 @@ def _taken(size: int) -> tuple[_Region, dict[_Region, weakref.ref] | None]:
 
 
 def _mapped(size: int) -> _Region:
+    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows: anonymous memory by default
+        return _Region(-1, size)
     region = _Region(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux
         region.madvise(mmap.MADV_HUGEPAGE)
     return region
 

@@ -106,7 +106,7 @@ class Loop(Again):
 
 @functools.cache
 def _again() -> Callable[[bytes, bytes], None]:
-    function = compiler.load((KERNELS / "call_template.h").read_text()).again
+    function = compiler.load((KERNELS / "call_template.h").read_text(encoding="utf-8")).again
     function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], None
     return function
 

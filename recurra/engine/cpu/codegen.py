@@ -47,7 +47,9 @@ def products_source(real: str) -> str:
 
 
 def _text(real: str, name: str) -> str:
-    return "\n".join((f"#define REAL {real}", *((KERNELS / n).read_text() for n in ("vectors.h", name))))
+    return "\n".join(
+        (f"#define REAL {real}", *((KERNELS / n).read_text(encoding="utf-8") for n in ("vectors.h", name)))
+    )
 
 
 def render(schedule: Schedule, shrinking: bool) -> Rendered:

@@ -7,7 +7,6 @@ have the checksum that was written beside it; two processes that want the same o
 
 import atexit
 import ctypes
-import fcntl
 import functools
 import hashlib
 import os
@@ -17,11 +16,10 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import RecurraError
+from ...file_lock import exclusive_lock
 
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
 AS_WRITTEN = "-ffp-contract=off"  # what is written twice gives the same bits twice
@@ -35,10 +33,18 @@ class BuildError(RecurraError):
 
 @functools.cache
 def find_compiler() -> str | None:
-    """The C++ compiler of this machine: `CXX`, or the first of the usual names; none gives None."""
+    """The C++ compiler of this machine: `CXX`, or the first of the usual names; None without one, and on Windows."""
+    if sys.platform == "win32":  # the kernels are written for the options and extensions of GCC and Clang
+        return None
     wanted = os.environ.get("CXX")
     names = (wanted,) if wanted is not None else ("g++", "clang++", "c++")
     return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def why_no_compiler() -> str:
+    if sys.platform == "win32":
+        return "recurra compiles for Linux and macOS, not for Windows"
+    return "recurra found no C++ compiler (set CXX, or install g++ or clang++)"
 
 
 def load(source: str, *options: str) -> ctypes.CDLL:
@@ -50,7 +56,7 @@ def load(source: str, *options: str) -> ctypes.CDLL:
 def _load(source: str, options: tuple[str, ...], where: Path) -> ctypes.CDLL:
     path = where / f"{_key(source, options, where)}.so"
     if not _intact(path):
-        with _turn(path):
+        with exclusive_lock(path.with_suffix(".lock")):
             if not _intact(path):
                 _compile(source, options, path)
     return ctypes.CDLL(str(path))
@@ -107,6 +113,8 @@ def _folder(wanted: str | None, caches: str | None, home: str | None) -> Path:
         place = Path(wanted)
     elif sys.platform == "darwin":
         place = Path(home or "~").expanduser() / "Library" / "Caches" / "recurra"
+    elif sys.platform == "win32":
+        place = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "recurra"
     else:
         place = Path(caches) / "recurra" if caches else Path(home or "~").expanduser() / ".cache" / "recurra"
     return place if _ours(place) else _temporary()
@@ -119,6 +127,8 @@ def _ours(place: Path) -> bool:
         about = place.stat()
     except OSError:
         return False
+    if not hasattr(os, "getuid"):  # Windows: a folder of the user's profile is private by its access list
+        return place.is_dir() and os.access(place, os.W_OK)
     private = about.st_uid == os.getuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return private and stat.S_ISDIR(about.st_mode) and os.access(place, os.W_OK | os.X_OK)
 
@@ -128,14 +138,6 @@ def _temporary() -> Path:
     owner = os.getpid()
     atexit.register(lambda: os.getpid() == owner and shutil.rmtree(place, ignore_errors=True))
     return place
-
-
-@contextmanager
-def _turn(path: Path) -> Iterator[None]:
-    """One process at a time for one library."""
-    with open(path.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _intact(path: Path) -> bool:
@@ -159,7 +161,7 @@ def _write(path: Path, content: bytes) -> None:
 def _compile(source: str, options: tuple[str, ...], path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as workplace:
         text, library = Path(workplace) / "program.cpp", Path(workplace) / "program.so"
-        text.write_text(source)
+        text.write_text(source, encoding="utf-8")
         complaints = ""
         for more in (NATIVE + THREADS, NATIVE, THREADS, ()):  # not every compiler knows every option
             command = [find_compiler() or "", *FLAGS, *options, *more, "-o", str(library), str(text)]

@@ -76,7 +76,7 @@ def loaded(text: str) -> ModuleType:
     """The text as a module: Triton reads its functions from a file."""
     name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     path = compiler.folder() / f"{name}.py"
-    if not path.exists() or path.read_text() != text:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
         compiler._write(path, text.encode())
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
