@@ -25,6 +25,7 @@ from unseen_cells import UNSEEN  # pyrefly: ignore
 import recurra as rc
 from recurra.engine import torch_op
 from recurra.engine.dispatch import Sequences, choose, set_backend
+from recurra.engine.ir.buffers import X
 
 SIZES = ((256, 64, 128, 256), (50, 16, 512, 512), (100, 32, 64, 128), (784, 16, 1, 128), (256, 1, 128, 256))
 AFTER = "gru(reset_after=True)"
@@ -64,7 +65,7 @@ def _products(layer: rc.Recurrent, x: Tensor) -> list[tuple[int, int, bool]]:
     if not choice.key:
         return []
     plan = torch_op.PLANS[choice.key].plan
-    return [(p.matrix.wide, p.matrix.deep, p.operand.buffer == "x") for p in plan.products]
+    return [(p.matrix.wide, p.matrix.deep, p.operand.buffer == X) for p in plan.products]
 
 
 def jobs(module: nn.Module, x: Tensor) -> dict[str, Job]:

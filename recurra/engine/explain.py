@@ -12,8 +12,8 @@ from .cpu.kernel import Kernel
 from .dispatch import Choice, Sequences, choose
 from .gpu.describe import described
 from .gpu.runner import OnGpu
+from .ir.buffers import Role, X
 from .ir.nodes import Node
-from .plan.planner import Buffer
 
 
 def explain(layer: Any, x: Tensor, source: bool = False) -> str:
@@ -75,11 +75,11 @@ def _stages(kernel: Kernel) -> list[str]:
     for number, level in enumerate(kernel.schedule.levels, 1):
         for group in level:
             for operands, lanes in group.classes():
-                read = " and ".join(_read(operand, kernel.schedule.buffers) for operand in operands)
+                read = " and ".join(_read(operand) for operand in operands)
                 lines.append(f"    {number}. one product: {read} → {len(lanes)} × {group.width}")
             work = Counter(n.op for n in group.body if n.is_elementwise and n not in group.loads)
             fused = ", ".join(f"{count} {op}" if count > 1 else op for op, count in sorted(work.items()))
-            stored = sorted({out.buffer.partition(":")[0].rstrip("0123456789") for out in group.stores})
+            stored = sorted({out.buffer.label for out in group.stores})
             extra = f", {len(group.rowsums)} row sums" if group.rowsums else ""
             lines.append(
                 f"    {number}. one fused loop over {group.width} units{extra}: {fused or 'nothing but copies'}"
@@ -90,14 +90,14 @@ def _stages(kernel: Kernel) -> list[str]:
     return lines
 
 
-def _read(operand: Node, buffers: dict[str, Buffer]) -> str:
+def _read(operand: Node) -> str:
     if operand.op != "load":
         return f"a value of this step ({operand.width})"
     load = operand.attr
-    name = "δ" if load.buffer.startswith("delta") else load.buffer
-    if not load.lag:
-        return f"{name}[t]"
-    return f"{name}[t {'+' if name == 'δ' else '-'} {load.lag}]"
+    is_delta = load.buffer.role is Role.DELTA
+    name = "δ" if is_delta else load.buffer.label
+    lag = load.lag or load.buffer.lag
+    return f"{name}[t {'+' if is_delta else '-'} {lag}]" if lag else f"{name}[t]"
 
 
 def _after(made: Compiled) -> list[str]:
@@ -105,6 +105,6 @@ def _after(made: Compiled) -> list[str]:
     for run in made.runs:
         width, deep = sum(p.delta.width for p in run), run[0].matrix.deep
         lines.append(f"    one product over all steps: {width} × {deep} gradients of {len(run)} matrices")
-    if made.plan.needs_x and any(p.operand.buffer == "x" for p in made.plan.products):
+    if made.plan.needs_x and any(p.operand.buffer == X for p in made.plan.products):
         lines.append("    one product over all steps: the gradient of x")
     return lines or ["    nothing"]

@@ -24,6 +24,7 @@ from .cpu.kernel import Kernel, threads_here
 from .cpu.launch_plan import forward_way
 from .cpu.layout import dense
 from .dispatch import Sequences, _setting, choose, must_be_seen
+from .ir.buffers import BufferRef, X
 from .torch_modes import unseen
 
 
@@ -52,7 +53,7 @@ def prepare(cell: Cell, x: Tensor) -> "Stream | None":
     made = torch_op.PLANS.get(choice.key)
     if choice.backend != "compiled" or not isinstance(made, Compiled) or made.dtype != x.dtype:
         return None
-    if "x" not in made.forward_kernel.tables.buffers:  # a cell that does not look at its input
+    if X not in made.forward_kernel.tables.buffers:  # a cell that does not look at its input
         return None
     weights = known(cell).weights
     derived = weights is None or any(name.startswith("=") for name in made.weight_names)
@@ -85,12 +86,12 @@ class Stream:
         it is a state, a copy is: writing to the output must not change the state."""
         kernel, layout, rows = made.forward_kernel, dense(1, x.shape[0]), x.shape[0]
         way = forward_way(made.plan, kernel, layout, whole=lambda state: True)
-        buffers, states = kernel.schedule.buffers, [state.name for state in made.plan.states]
-        rest = [name for name in kernel.tables.buffers if name not in ("x", *states)]
-        self.like = [*map(torch.empty_like, self.start), *(x.new_empty(rows, buffers[name].width) for name in rest)]
+        buffers, states = kernel.schedule.buffers, [BufferRef.state(state.name) for state in made.plan.states]
+        rest = [buffer for buffer in kernel.tables.buffers if buffer not in (X, *states)]
+        self.like = [*map(torch.empty_like, self.start), *(x.new_empty(rows, buffers[buffer].width) for buffer in rest)]
         first, written = 1 + len(states), [*states, *rest]  # x, the states before; then what is written
-        where = {"x": (0, 0)} | {name: (first + i, 0) for i, name in enumerate(written)}
-        patches = addresses(way.binding, where, {name: 1 + i for i, name in enumerate(states)})
+        where = {X: (0, 0)} | {buffer: (first + i, 0) for i, buffer in enumerate(written)}
+        patches = addresses(way.binding, where, {buffer: 1 + i for i, buffer in enumerate(states)})
         self.output, self.states, copies = written.index(made.plan.output), len(states), []
         if self.output < len(states):
             y = self.like[self.output][0].clone()

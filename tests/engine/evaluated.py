@@ -13,10 +13,10 @@ from torch import Tensor
 
 from recurra.cell import TIME, Cell
 from recurra.engine.cpu.weight_grads import runs
+from recurra.engine.ir.buffers import D_X, D_Y, BufferRef, Role, X
 from recurra.engine.ir.nodes import TABLE, Load, Node
 from recurra.engine.plan.epilogue import Assembly
 from recurra.engine.plan.planner import Plan, Program, plan
-from recurra.engine.plan.program import D_OUTPUT, D_X
 from recurra.engine.plan.schedule import _Scheduler
 from recurra.engine.reference import Sequences
 from recurra.engine.traced_step import trace_in_clean_context
@@ -34,18 +34,18 @@ class _Memory:
 
     def __init__(self, made: Plan, given: Sequences, weights: dict[str, Tensor]):
         self.plan, self.weights, self.steps = made, weights, given.x.shape[0]
-        self.rows: dict[tuple[str, int], Tensor] = {("x", t): row for t, row in enumerate(given.x)}
+        self.rows: dict[tuple[BufferRef, int], Tensor] = {(X, t): row for t, row in enumerate(given.x)}
         self.batch, self.like = given.x.shape[1], given.x
         for name, each in made.masks.items():
             for t in range(self.steps):
-                self.rows[name, t] = given.masks[name][t] if each == "step" else given.masks[name]
+                self.rows[BufferRef.mask(name), t] = given.masks[name][t] if each == "step" else given.masks[name]
         self.initial = {}
         for spec, value in zip(made.states, given.state, strict=True):
             slots = value.transpose(0, 1) if spec.delays else value[None]
             self.initial |= {(spec.name, -1 - j): slot for j, slot in enumerate(slots)}
         self.finals: dict[str, Tensor] = {}
 
-    def write(self, buffer: str, t: int, offset: int, width: int, size: int, value: Tensor) -> None:
+    def write(self, buffer: BufferRef, t: int, offset: int, width: int, size: int, value: Tensor) -> None:
         blank = self.like.new_full((self.batch, size), float("nan"))
         row = self.rows.setdefault((buffer, t), blank)
         row[:, offset : offset + width] = value.expand(self.batch, width)
@@ -54,21 +54,19 @@ class _Memory:
         return self._row(at, t)[:, at.offset : at.offset + width]
 
     def _row(self, at: Load, t: int) -> Tensor:
-        source, _, lag = at.buffer.partition("@")
-        states = {spec.name: spec for spec in self.plan.states}
-        if at.buffer.startswith("carry:"):
-            name = next(key[0] for key, buffer in self.plan.carries.items() if buffer == at.buffer)
+        name, states = at.buffer.name, {spec.name: spec for spec in self.plan.states}
+        if at.buffer.role is Role.CARRY:
             if t + at.lag >= self.steps:
                 return self.nothing(states[name].size) if states[name].delays else self.finals[name]
             return self.rows[at.buffer, t + at.lag]
-        if at.buffer.startswith("delta"):
+        if at.buffer.role is Role.DELTA:
             later = self.rows.get((at.buffer, t + at.lag))
             return self.nothing(10**4) if later is None and at.lag else later  # pyrefly: ignore
-        if at.buffer.startswith("dfinal:"):
-            return self._final(states[at.buffer.removeprefix("dfinal:")], at.start, t)
-        if source in states:
-            when = t - (int(lag) if lag else at.lag)
-            return self.initial[source, when] if when < 0 else self.rows[source, when]
+        if at.buffer.role is Role.D_FINAL:
+            return self._final(states[name], at.start, t)
+        if at.buffer.role in (Role.STATE, Role.PAST):
+            when = t - (at.buffer.lag or at.lag)
+            return self.initial[name, when] if when < 0 else self.rows[at.buffer.memory, when]
         return self.rows[at.buffer, t]
 
     def _final(self, spec, start: bool, t: int) -> Tensor:
@@ -152,10 +150,10 @@ def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]
         state = [_last(spec, memory) for spec in made.states]
         memory.finals = {s.name: d for s, d in zip(made.states, dfinals, strict=True)}
         for t, row in enumerate(dy):
-            memory.rows[D_OUTPUT, t] = row
+            memory.rows[D_Y, t] = row
         assert made.backward is not None
         # Each program has scratch of its own.
-        memory.rows = {at: row for at, row in memory.rows.items() if not at[0].startswith("scratch:")}
+        memory.rows = {at: row for at, row in memory.rows.items() if at[0].role is not Role.SCRATCH}
         back = _Run(made.backward, memory)
         back.over(reversed(range(memory.steps)))
         dx, dstates, dweights = _after(made, memory, back, names)
@@ -168,7 +166,9 @@ def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]
 
 
 def _last(spec, memory: _Memory) -> Tensor:
-    found = [memory.read(Load(spec.name, lag=1 + j), spec.size, memory.steps) for j in range(spec.depth)]
+    found = [
+        memory.read(Load(BufferRef.state(spec.name), lag=1 + j), spec.size, memory.steps) for j in range(spec.depth)
+    ]
     return torch.stack(found, 1) if spec.delays else found[0]
 
 
@@ -188,11 +188,11 @@ def _after(made: Plan, memory: _Memory, back: _Run, names: list[str]) -> tuple[T
 
 
 def _of_x(made: Plan, memory: _Memory, t: int) -> Tensor:
-    total = torch.zeros_like(memory.rows["x", t])
+    total = torch.zeros_like(memory.rows[X, t])
     if (D_X, t) in memory.rows:
         total += memory.rows[D_X, t].nan_to_num(0.0)  # columns nobody wrote
     for product in made.products:
-        if product.operand.buffer == "x":
+        if product.operand.buffer == X:
             low, matrix = product.operand.offset, product.matrix
             total[:, low : low + matrix.deep] += _delta(product, memory, t) @ matrix.of(memory.weights)
     return total
@@ -207,10 +207,10 @@ def _initial(made: Plan, memory: _Memory, spec) -> Tensor:
     total = [memory.nothing(spec.size) for _ in range(spec.depth)]
     for lag in spec.delays or (1,):
         for t in range(min(lag, memory.steps)):
-            if (spec.name, lag) in made.carries:
-                total[lag - 1 - t] += memory.rows[made.carries[spec.name, lag], t]
+            if (carry := BufferRef.carry(spec.name, lag)) in made.carries:
+                total[lag - 1 - t] += memory.rows[carry, t]
             for product in made.products:
-                if (product.state, product.lag) == (spec.name, lag):
+                if product.operand.buffer == BufferRef.past(spec.name, lag):
                     low, matrix = product.operand.offset, product.matrix
                     total[lag - 1 - t][:, low : low + matrix.deep] += _delta(product, memory, t) @ matrix.of(
                         memory.weights

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..ir.buffers import BufferRef
 from .allocator import APART
 
 LINE = 64  # bytes: where one buffer's last line ends, another's begins
@@ -22,16 +23,16 @@ Place = tuple[int, int]  # which of the addresses given to a call, and how many 
 class Shelf:
     """Where each of some buffers, given as (rows, width), begins in one piece of memory."""
 
-    def __init__(self, shapes: Mapping[str, tuple[int, int]], dtype: torch.dtype):
+    def __init__(self, shapes: Mapping[BufferRef, tuple[int, int]], dtype: torch.dtype):
         self.dtype, self.numbers = dtype, 0
-        self.places: dict[str, tuple[int, int, int]] = {}  # first number, rows, width
-        for name, (rows, width) in shapes.items():
-            self.places[name] = self.numbers, rows, width
+        self.places: dict[BufferRef, tuple[int, int, int]] = {}  # first number, rows, width
+        for buffer, (rows, width) in shapes.items():
+            self.places[buffer] = self.numbers, rows, width
             self.numbers += room(rows * width, dtype.itemsize)
 
-    def at(self, given: int) -> dict[str, Place]:
+    def at(self, given: int) -> dict[BufferRef, Place]:
         """Where its buffers lie if the piece of memory is that of the given address."""
-        return {name: (given, first * self.dtype.itemsize) for name, (first, _, _) in self.places.items()}
+        return {buffer: (given, first * self.dtype.itemsize) for buffer, (first, _, _) in self.places.items()}
 
     def clear_gaps(self, piece: Tensor) -> None:
         """Zeros where no buffer lies: a result may not hold what was left in the memory."""
@@ -45,43 +46,36 @@ class Buffers:
     """The buffers of one call: their addresses, and as (rows, width) where somebody wants the numbers."""
 
     def __init__(self) -> None:
-        self.addresses: dict[str, int] = {}
-        self._whole: dict[str, Tensor] = {}
-        self._shelved: dict[str, tuple[Tensor, tuple[int, int, int]]] = {}
+        self.addresses: dict[BufferRef, int] = {}
+        self._whole: dict[BufferRef, Tensor] = {}
+        self._shelved: dict[BufferRef, tuple[Tensor, tuple[int, int, int]]] = {}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.addresses
+    def __contains__(self, buffer: BufferRef) -> bool:
+        return buffer in self.addresses
 
-    def put(self, name: str, tensor: Tensor) -> None:
-        self.addresses[name] = tensor.data_ptr()
-        self._whole[name] = tensor
+    def put(self, buffer: BufferRef, tensor: Tensor) -> None:
+        self.addresses[buffer] = tensor.data_ptr()
+        self._whole[buffer] = tensor
 
     def lay_out(self, shelf: Shelf, piece: Tensor) -> None:
         base, size = piece.data_ptr(), shelf.dtype.itemsize
-        for name, place in shelf.places.items():
-            self.addresses[name] = base + place[0] * size
-            self._shelved[name] = piece, place
+        for buffer, place in shelf.places.items():
+            self.addresses[buffer] = base + place[0] * size
+            self._shelved[buffer] = piece, place
 
-    def alias(self, name: str, other: str) -> None:
-        self.addresses[name] = self.addresses[other]
-        if other in self._whole:
-            self._whole[name] = self._whole[other]
-        if other in self._shelved:
-            self._shelved[name] = self._shelved[other]
-
-    def given(self, name: str) -> Tensor:
+    def given(self, buffer: BufferRef) -> Tensor:
         """What was put there, in its own shape."""
-        return self._whole[name]
+        return self._whole[buffer]
 
-    def __getitem__(self, name: str) -> Tensor:
-        found = self._whole.get(name)
+    def __getitem__(self, buffer: BufferRef) -> Tensor:
+        found = self._whole.get(buffer)
         if found is None:
-            piece, (first, rows, width) = self._shelved[name]
-            found = self._whole[name] = piece.as_strided((rows, width), (width, 1), piece.storage_offset() + first)
+            piece, (first, rows, width) = self._shelved[buffer]
+            found = self._whole[buffer] = piece.as_strided((rows, width), (width, 1), piece.storage_offset() + first)
         return found if found.dim() == 2 else found.reshape(-1, found.shape[-1])
 
-    def width(self, name: str) -> int:
-        return self._shelved[name][1][2] if name in self._shelved else self._whole[name].shape[-1]
+    def width(self, buffer: BufferRef) -> int:
+        return self._shelved[buffer][1][2] if buffer in self._shelved else self._whole[buffer].shape[-1]
 
 
 def whole(value: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..plan.planner import Plan
-from ..plan.program import D_OUTPUT, D_X
+from ..ir.buffers import D_X, BufferRef, Role, X
+from ..plan.program import Plan
 from . import allocator
 from .arena import Place, Shelf
 from .call import Ran
@@ -35,41 +35,45 @@ class PreparedBackward:
         kept: Shelf,
         layout: Layout,
         sums: OverTime,
-        missing: tuple[str, ...],
+        missing: Sequence[BufferRef],
         weights: Mapping[str, Tensor],
     ):
         """`missing`: cotangents that are not there, and so are zero."""
         self.way, self.dtype = way, way.kernel.dtype
         self.dx = (layout.total, way.widths[D_X]) if D_X in way.widths else (0,)
-        cotangents = [name for name in cotangents_of(plan) if name not in missing]
-        # Given are the lists of packed weights, x, the masks, the states before, what the forward pass left, the
-        # cotangents that are there, the shelf, and dx.
-        before = [f"before:{state.name}" for state in plan.states]
-        given = ["=vectors", "=packs", "x", *plan.masks, *before, plan.output, *plan.named.values(), "=kept"]
-        given += [*cotangents, "=shelf", D_X]
-        place = {name: i for i, name in enumerate(given)}
-        where = {name: (i, 0) for name, i in place.items()} | kept.at(place["=kept"]) | way.shelf.at(place["=shelf"])
-        histories = histories_read(plan)
-        where |= {name: where[state] for name, state in histories.items()}
-        early = {name: place[f"before:{state}"] for name, state in histories.items()}
+        # Given are the lists of packed weights, x, the masks, the initial states, what the forward pass left (y, named
+        # values, the kept arena), the cotangents that are there, the call's own arena, and dx.
+        initial = [BufferRef.initial(state.name) for state in plan.states]
+        inputs = [X, *map(BufferRef.mask, plan.masks), *initial, plan.output, *plan.named.values()]
+        cotangents = [buffer for buffer in plan.cotangents() if buffer not in missing]
+        kept_at = len(WEIGHTS) + len(inputs)
+        shelf_at = kept_at + 1 + len(cotangents)
+        place = {buffer: i for i, buffer in enumerate(inputs, len(WEIGHTS))}
+        place |= {buffer: i for i, buffer in enumerate(cotangents, kept_at + 1)} | {D_X: shelf_at + 1}
+        where = {buffer: (i, 0) for buffer, i in place.items()} | kept.at(kept_at) | way.shelf.at(shelf_at)
+        assert plan.backward is not None
+        past = [buffer for buffer in plan.backward.buffers if buffer.role is Role.PAST]
+        where |= {buffer: where[buffer.memory] for buffer in past}
+        early = {buffer: place[BufferRef.initial(buffer.name)] for buffer in past}
         packed, patches = way.kernel.pack(weights, way.split), [*WEIGHTS, *addresses(way.binding, where, early)]
         carries = [*self._carries(plan, layout, where, place)]
-        self.loop = Loop(way.kernel, packed, layout, way.binding, len(given), patches, before=carries)
-        self.sums = Summing(sums, layout, where, early, len(given))
+        count = shelf_at + 2
+        self.loop = Loop(way.kernel, packed, layout, way.binding, count, patches, before=carries)
+        self.sums = Summing(sums, layout, where, early, count)
 
     def _carries(
-        self, plan: Plan, layout: Layout, where: Mapping[str, Place], place: Mapping[str, int]
+        self, plan: Plan, layout: Layout, where: Mapping[BufferRef, Place], place: Mapping[BufferRef, int]
     ) -> Iterator[Copy]:
         """A carry starts from the cotangent of the final state; that of a delayed one meets it on the way."""
         states = {state.name: state for state in plan.states}
-        for (name, lag), buffer in plan.carries.items():
-            shelf, start = where[buffer]
-            size = layout.rows * states[name].size * self.dtype.itemsize
-            final = place.get(f"dfinal:{name}")
-            if final is None or states[name].delays:
-                yield Copy(shelf, start, ZEROS, 0, (lag + 1) * size)
+        for carry in plan.carries:
+            state, (shelf, start) = states[carry.name], where[carry]
+            size = layout.rows * state.size * self.dtype.itemsize
+            final = place.get(BufferRef.d_final(state.name))
+            if final is None or state.delays:
+                yield Copy(shelf, start, ZEROS, 0, (carry.lag + 1) * size)
                 continue
-            for slot in range(lag + 1):
+            for slot in range(carry.lag + 1):
                 yield Copy(shelf, start + slot * size, final, 0, size)
 
     def __call__(
@@ -78,12 +82,12 @@ class PreparedBackward:
         masks: Sequence[Tensor],
         before: Sequence[Tensor],
         ran: Ran,
-        cotangents: Mapping[str, Tensor | None],
+        cotangents: Sequence[Tensor | None],
         weights: Mapping[str, Tensor],
     ) -> RanBackward:
         assert ran.kept is not None
         shelf, dx = allocator.empty((self.way.shelf.numbers,), self.dtype), allocator.empty(self.dx, self.dtype)
-        there = [d for d in cotangents.values() if d is not None]
+        there = [d for d in cotangents if d is not None]
         given = x, *masks, *before, ran.y, *ran.named, ran.kept, *there, shelf, dx
         # All that can be done before the loop runs: when it has, what Python needs is no longer in the cache.
         scratch, results = [*map(torch.zeros_like, self.loop.scratch)], self.sums.results()
@@ -95,15 +99,3 @@ class PreparedBackward:
             self.sums.run(then)
         totals = self.way.kernel.totals(scratch[0] if self.way.kernel.sums_stride else None)
         return RanBackward(shelf, dx, [*results[:-1], totals])
-
-
-def cotangents_of(plan: Plan) -> list[str]:
-    """The names by which the backward program knows what comes in."""
-    named, finals = (f"d{name}" for name in plan.named.values()), (f"dfinal:{s.name}" for s in plan.states)
-    return [D_OUTPUT, *named, *finals]
-
-
-def histories_read(plan: Plan) -> dict[str, str]:
-    """The backward program's names for states of earlier steps, and the states."""
-    assert plan.backward is not None
-    return {name: buffer.source for name, buffer in plan.backward.buffers.items() if buffer.source}

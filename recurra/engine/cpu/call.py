@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..plan.planner import Plan
+from ..ir.buffers import BufferRef, X
+from ..plan.program import Plan
 from . import allocator
 from .arena import Shelf
 from .call_template import WEIGHTS, Copy, Loop, addresses
@@ -34,15 +35,15 @@ class Prepared:
         self.shape = layout.shape(way.widths[plan.output])
         # Given are the lists of packed weights, x, the output, the two shelves, the states before, the final states.
         x, output, shelf, kept_shelf, before, finals = 2, 3, 4, 5, 6, 6 + len(plan.states)
-        where = {"x": (x, 0), plan.output: (output, 0)} | way.shelf.at(shelf)
+        where = {X: (x, 0), plan.output: (output, 0)} | way.shelf.at(shelf)
         where |= {} if kept is None else kept.at(kept_shelf)
         copies = []
         for i, state in enumerate(plan.states):
-            given, offset = where[state.name]
+            given, offset = where[BufferRef.state(state.name)]
             slots = state.depth + 1 if given == shelf else layout.steps  # of a ring, or of all
             rows = layout.rows * state.size * self.dtype.itemsize
             copies.append(Copy(finals + i, 0, given, offset + (layout.steps - 1) % slots * rows, rows))
-        early = {state.name: before + i for i, state in enumerate(plan.states)}
+        early = {BufferRef.state(state.name): before + i for i, state in enumerate(plan.states)}
         patches, count = [*WEIGHTS, *addresses(way.binding, where, early)], finals + len(plan.states)
         packed = way.kernel.pack(weights, way.split)
         self.loop = Loop(way.kernel, packed, layout, way.binding, count, patches, after=copies)

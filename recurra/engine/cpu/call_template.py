@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..ir.buffers import BufferRef
 from . import compiler
 from .arena import Place
 from .codegen import KERNELS
@@ -35,11 +36,13 @@ class Patch(NamedTuple):
 WEIGHTS = Patch(VECTORS, 0), Patch(PACKS, 1)  # where the lists of packed ones are given first
 
 
-def addresses(binding: Binding, where: Mapping[str, Place], before: Mapping[str, int] | None = None) -> list[Patch]:
+def addresses(
+    binding: Binding, where: Mapping[BufferRef, Place], before: Mapping[BufferRef, int] | None = None
+) -> list[Patch]:
     """Of a kernel's buffers, and which of the given addresses is that of what was `before` the first step."""
-    words = {name: BUFFERS + binding.place(name) for name in binding.names if name not in binding.alike}
-    early = [Patch(words[name] + BEFORE, given) for name, given in (before or {}).items() if name in words]
-    return [*(Patch(word, *where[name]) for name, word in words.items()), *early]
+    words = {buffer: BUFFERS + binding.place(buffer) for buffer in binding.buffers if buffer not in binding.alike}
+    early = [Patch(words[buffer] + BEFORE, given) for buffer, given in (before or {}).items() if buffer in words]
+    return [*(Patch(word, *where[buffer]) for buffer, word in words.items()), *early]
 
 
 class Copy(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..ir.buffers import BufferRef
 from ..ir.nodes import TABLE, Load, Matrix, Node, Vector
 from ..plan.schedule import Group, Schedule
 
@@ -18,7 +19,7 @@ LITERALS = {0.0: "0", 1.0: "1", -1.0: "-1", 2.0: "2", 0.5: "0.5"}
 class Tables:
     """What the generated code reads by number."""
 
-    buffers: dict[str, int] = field(default_factory=dict)
+    buffers: dict[BufferRef, int] = field(default_factory=dict)
     offsets: dict[Hashable, int] = field(default_factory=dict)
     constants: dict[float, int] = field(default_factory=dict)
     vectors: dict[Vector, int] = field(default_factory=dict)
@@ -127,7 +128,7 @@ class _Writer:
         self.group, self.index, self.schedule, self.tables, self.shrinking = group, index, schedule, tables, shrinking
         self.names: dict[Node, str] = {}
         self.counter = itertools.count()
-        self.bases: dict[tuple[str, int, int], int] = {}
+        self.bases: dict[tuple[BufferRef, int, int], int] = {}
         self.setup: list[str] = []  # before the loops
         self.column: list[str] = []  # once a vector of columns
         self.row: list[str] = []  # once a row

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from ..plan.planner import Plan, Product
-from ..plan.program import D_X
+from ..ir.buffers import D_X, BufferRef, X
+from ..plan.program import Plan, Product
 from . import allocator
 from .arena import Buffers
 from .layout import Layout
@@ -18,7 +18,7 @@ class Cotangents:
     ):
         """`given`: the weights."""
         self.plan, self.runs, self.buffers, self.given, self.layout = plan, runs, buffers, given, layout
-        self.dtype = buffers.given("x").dtype
+        self.dtype = buffers.given(X).dtype
 
     def _delta(self, run: list[Product]) -> Tensor:
         first, last = run[0].delta, run[-1].delta
@@ -27,10 +27,10 @@ class Cotangents:
     def input(self) -> Tensor | None:
         if not self.plan.needs_x:
             return None
-        width, fresh = self.buffers.width("x"), D_X not in self.buffers
+        width, fresh = self.buffers.width(X), D_X not in self.buffers
         total = self._input_start(None if fresh else self.buffers[D_X], width)
         for run in self.runs:
-            if run[0].operand.buffer == "x":
+            if run[0].operand.buffer == X:
                 stacked = torch.cat([p.matrix.of(self.given) for p in run])
                 low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
                 if fresh and high - low == width:
@@ -51,7 +51,7 @@ class Cotangents:
             for column in set(range(width)) - covered:
                 given[:, column] = 0
             return given
-        whole = any(p.operand.buffer == "x" and p.matrix.deep == width for p in self.plan.products)
+        whole = any(p.operand.buffer == X and p.matrix.deep == width for p in self.plan.products)
         shape = (self.layout.total, width)
         return allocator.empty(shape, self.dtype) if whole else allocator.zeros(shape, self.dtype)
 
@@ -64,11 +64,11 @@ class Cotangents:
             for t in range(min(lag, steps)):
                 place, at = total[lag - 1 - t], self.layout.rows_at(t)
                 running = at.stop - at.start
-                if (name, lag) in self.plan.carries:
+                if (carry := BufferRef.carry(name, lag)) in self.plan.carries:
                     slot = (steps - 1 - t) % (lag + 1) * rows
-                    place[:running] += self.buffers[self.plan.carries[name, lag]][slot : slot + running]
+                    place[:running] += self.buffers[carry][slot : slot + running]
                 for product in self.plan.products:
-                    if product.state == name and product.lag == lag:
+                    if product.operand.buffer == BufferRef.past(name, lag):
                         low, delta = product.operand.offset, product.delta
                         here = self.buffers[delta.buffer][at, delta.offset : delta.offset + delta.width]
                         place[:running, low : low + product.matrix.deep] += here @ product.matrix.of(self.given)

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..ir.buffers import D_X, BufferRef, X
 from ..plan.epilogue import Assembly
 from ..plan.input_projection import Hoisted, hoisted
-from ..plan.planner import Plan, Product, Program
-from ..plan.program import D_X
+from ..plan.program import Plan, Product, Program
 from ..torch_modes import unseen
 from . import allocator
 from .arena import Buffers, Shelf, room
-from .backward_call import PreparedBackward, cotangents_of
+from .backward_call import PreparedBackward
 from .call import Prepared, Ran
 from .cotangents import Cotangents
 from .kernel import Kernel, threads_here
@@ -33,7 +34,8 @@ class Compiled:
     def __init__(self, plan: Plan, dtype: torch.dtype):
         self.plan, self.dtype = plan, dtype
         self.weight_names = tuple(plan.equations.hoisted)
-        self.histories = tuple(s.name for s in plan.states if s.name != plan.output)
+        states = (BufferRef.state(state.name) for state in plan.states)
+        self.histories = tuple(state for state in states if state != plan.output)
 
     def _kernel(self, program: Program, backward: bool) -> Kernel:
         return Kernel(program, self.dtype, backward, as_written=self.plan.seeks_largest)
@@ -138,10 +140,12 @@ class Compiled:
         if way.ahead is not None:
             ahead, rows = way.ahead, dense(1, layout.total)
             ahead.kernel.run(ahead.kernel.pack(given, ahead.split), rows, ahead.binding(buffers.addresses, {}))
-        before = {s.name: _slots(initial) for s, initial in zip(plan.states, states, strict=True)}
+        before = {BufferRef.state(s.name): _slots(initial) for s, initial in zip(plan.states, states, strict=True)}
         packed = way.kernel.pack(given, way.split)
         way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
-        finals = [self._final(s, buffers, before[s.name], layout) for s in plan.states]
+        finals = [
+            self._final(s, buffers, initial, layout) for s, initial in zip(plan.states, before.values(), strict=True)
+        ]
         outputs = [buffers.given(name) for name in way.widths]
         return Ran(outputs[0], finals, outputs[1:], kept)
 
@@ -162,9 +166,9 @@ class Compiled:
         return allocator.empty((numbers,), self.dtype)
 
     def _put_inputs(self, buffers: Buffers, x: Tensor, masks: Sequence[Tensor]) -> None:
-        buffers.put("x", x)
+        buffers.put(X, x)
         for name, mask in zip(self.plan.masks, masks, strict=True):
-            buffers.put(name, mask)
+            buffers.put(BufferRef.mask(name), mask)
 
     def _forward_way(self, layout: Layout) -> Way:
         key = (self, "forward", threads_here())
@@ -175,23 +179,23 @@ class Compiled:
 
     def _is_whole(self, state: str) -> bool:
         """Whether all values of a state are kept, or only its last."""
-        return self.trains or state == self.plan.output
+        return self.trains or BufferRef.state(state) == self.plan.output
 
     def _final(self, state: Any, buffers: Buffers, before: Tensor, layout: Layout) -> Tensor:
         """The last values of each sequence, newest first."""
-        whole, depth = self._is_whole(state.name), state.depth
+        whole, depth, buffer = self._is_whole(state.name), state.depth, BufferRef.state(state.name)
         if layout.active is None and not state.delays:
             last = layout.total - layout.rows if whole else (layout.steps - 1) % (depth + 1) * layout.rows
             bytes_a_row = state.size * self.dtype.itemsize
             final = torch.empty((layout.rows, state.size), dtype=self.dtype)
-            start = buffers.addresses[state.name] + last * bytes_a_row
+            start = buffers.addresses[buffer] + last * bytes_a_row
             ctypes.memmove(final.data_ptr(), start, layout.rows * bytes_a_row)
             return final
         if not state.delays and layout.counts[0] == layout.rows:
-            return buffers[state.name].index_select(0, layout.last(0 if whole else depth + 1))
+            return buffers[buffer].index_select(0, layout.last(0 if whole else depth + 1))
         if layout.total == 0:
             return before.view(depth, layout.rows, -1).transpose(0, 1).clone() if state.delays else before.clone()
-        newest, row, rows = layout.ends() - 1, torch.arange(layout.rows), buffers[state.name]
+        newest, row, rows = layout.ends() - 1, torch.arange(layout.rows), buffers[buffer]
         values = []
         for j in range(depth):
             t = newest - j
@@ -220,15 +224,14 @@ class Compiled:
         plan, before = self.plan, [*map(_slots, states)]
         finals = zip(plan.states, dfinals, strict=True)
         spread = (_spread(d, layout) if d is not None and state.delays else d for state, d in finals)
-        cotangents = dict(zip(cotangents_of(plan), (dy, *dnamed, *spread), strict=True))
+        cotangents = (dy, *dnamed, *spread)
         given = dict(zip(self.weight_names, weights, strict=True))
-        missing = tuple(name for name, cotangent in cotangents.items() if cotangent is None)
-        call = self._prepared_backward(layout, missing, given)
+        call = self._prepared_backward(layout, tuple(d is None for d in cotangents), given)
         way, done = call.way, call(x, masks, before, ran, cotangents, given)
         if not plan.needs_x and not wants_states:
             return None, [], done.pieces
         buffers = Buffers()
-        buffers.put("x", x)
+        buffers.put(X, x)
         buffers.lay_out(way.shelf, done.shelf)
         if D_X in way.widths:
             buffers.put(D_X, done.dx)
@@ -238,10 +241,12 @@ class Compiled:
         return dx, dstates, done.pieces
 
     def _prepared_backward(
-        self, layout: Layout, missing: tuple[str, ...], weights: dict[str, Tensor]
+        self, layout: Layout, is_missing: tuple[bool, ...], weights: dict[str, Tensor]
     ) -> PreparedBackward:
-        key = (self, "backward", missing, threads_here())
+        """`is_missing`: of each of the plan's cotangents."""
+        key = (self, "backward", is_missing, threads_here())
         if key not in layout.calls:
+            missing = [*itertools.compress(self.plan.cotangents(), is_missing)]
             way = backward_way(self.plan, self.backward_kernel, layout, missing)
             kept, sums = self._kept(layout), self.summed
             layout.calls[key] = PreparedBackward(self.plan, way, kept, layout, sums, missing, weights)

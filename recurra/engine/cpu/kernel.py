@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..plan.planner import Program
+from ..ir.buffers import BufferRef
+from ..plan.program import Program
 from ..plan.schedule import Schedule, schedule
 from . import compiler
 from .codegen import Rendered, products_source, render
@@ -186,7 +187,7 @@ class Kernel:
         parts = self._parts(split, layout.rows)
         bounds = layout.bounds(parts)
         spans = layout.spans(bounds, self.backward)
-        active = layout.table("active", int(self.backward), self.reach)
+        active = layout.table(Layout.active_backward if self.backward else Layout.active_rows, reach=self.reach)
         shares = split.threads if split.by_unit else 1
         tiles = torch.tensor(packed.tiles, dtype=torch.int64)
         values = {
@@ -228,25 +229,27 @@ FOUR, BEFORE = 4, 3  # numbers of a buffer, and which of them says where what wa
 class Binding:
     """What a call says of a kernel's buffers but for their addresses: four numbers each."""
 
-    def __init__(self, kernel: Kernel, tables: Mapping[str, Table], alike: Mapping[str, Tensor] | None = None):
+    def __init__(
+        self, kernel: Kernel, tables: Mapping[BufferRef, Table], alike: Mapping[BufferRef, Tensor] | None = None
+    ):
         """`alike`: buffers of one row that stands for all, which is always the same."""
-        self.numbers, self.names, self.tables = array("q"), list(kernel.tables.buffers), dict(tables)
+        self.numbers, self.buffers, self.tables = array("q"), list(kernel.tables.buffers), dict(tables)
         self.alike = alike or {}
-        for name in self.names:
-            row, stride = self.alike.get(name), kernel.schedule.buffers[name].width
+        for buffer in self.buffers:
+            row, stride = self.alike.get(buffer), kernel.schedule.buffers[buffer].width
             address, stride = (0, stride) if row is None else (row.data_ptr(), 0)
-            self.numbers.extend((address, stride, tables[name].pointer, 0))
+            self.numbers.extend((address, stride, tables[buffer].pointer, 0))
 
-    def place(self, name: str) -> int:
+    def place(self, buffer: BufferRef) -> int:
         """Where among the numbers the address of a buffer is."""
-        return FOUR * self.names.index(name)
+        return FOUR * self.buffers.index(buffer)
 
-    def __call__(self, addresses: Mapping[str, int], before: Mapping[str, Tensor]) -> array:
+    def __call__(self, addresses: Mapping[BufferRef, int], before: Mapping[BufferRef, Tensor]) -> array:
         numbers = self.numbers[:]
-        for i, name in enumerate(self.names):
-            numbers[FOUR * i] = addresses[name]
-            if name in before:
-                numbers[FOUR * i + BEFORE] = before[name].data_ptr()
+        for i, buffer in enumerate(self.buffers):
+            numbers[FOUR * i] = addresses[buffer]
+            if buffer in before:
+                numbers[FOUR * i + BEFORE] = before[buffer].data_ptr()
         return numbers
 
 

@@ -6,6 +6,7 @@ computed or stored is in proportion to the valid steps. With equal lengths that 
 
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,53 +37,57 @@ class Layout:
         self.starts = torch.cumsum(self.counts, 0) - self.counts
         self.total = steps * rows if active is None else int(self.counts.sum())
         self.times = torch.arange(steps)
-        self.known: dict[tuple, Table] = {}
+        self.known: dict[tuple[RowRule, int, int], Table] = {}
         self.calls: dict[Any, Any] = {}  # what a kernel has worked out for this layout
 
     def shape(self, width: int) -> tuple[int, ...]:
         """Of a tensor that has all rows of all steps."""
         return (self.steps, self.rows, width) if self.active is None else (self.total, width)
 
-    def table(self, kind: str, distance: int = 0, reach: int = 0) -> Table:
-        key = (kind, distance, reach)
+    def table(self, rule: "RowRule", distance: int = 0, reach: int = 0) -> Table:
+        """`rule`: one of the methods below that give the rows of a kind of buffer."""
+        key = (rule, distance, reach)
         if key not in self.known:
-            rows = getattr(self, f"_{kind}")(distance, reach)
+            rows = rule(self, distance, reach)
             self.known[key] = Table(rows.to(torch.int64).contiguous(), reach)
         return self.known[key]
 
     # ------------------------------------------------------------------------------------------ forward
 
-    def _time(self, _: int, reach: int) -> Tensor:
+    def by_step(self, _: int, reach: int) -> Tensor:
         return _padded(self.starts, reach)
 
-    def _still(self, _: int, reach: int) -> Tensor:
+    def by_sequence(self, _: int, reach: int) -> Tensor:
         """One row a sequence at all steps."""
         return torch.zeros(self.steps + reach)
 
-    def _history(self, depth: int, reach: int) -> Tensor:
+    def history(self, depth: int, reach: int) -> Tensor:
         """All steps of a state; what came before the first is elsewhere, the newest first."""
         return torch.cat([-1 - torch.arange(depth).flip(0) * self.rows, self.starts])
 
-    def _ring(self, depth: int, reach: int) -> Tensor:
+    def ring(self, depth: int, reach: int) -> Tensor:
         """The last steps of a state."""
         return torch.cat([-1 - torch.arange(depth).flip(0) * self.rows, self.times % (depth + 1) * self.rows])
 
     # ------------------------------------------------------------------------------------------ backward
 
-    def _time_back(self, _: int, reach: int) -> Tensor:
+    def by_step_backward(self, _: int, reach: int) -> Tensor:
         return _padded(self.starts.flip(0), reach)
 
-    def _history_back(self, lag: int, reach: int) -> Tensor:
+    def history_backward(self, lag: int, reach: int) -> Tensor:
         """A state as it was `lag` steps before."""
         before = -1 - (lag - 1 - self.times) * self.rows
         at = self.times - lag
         return _padded(torch.where(at >= 0, self.starts[at.clamp(min=0)], before).flip(0), reach)
 
-    def _carry_back(self, lag: int, reach: int) -> Tensor:
+    def carry_backward(self, lag: int, reach: int) -> Tensor:
         return torch.arange(-reach, self.steps) % (lag + 1) * self.rows
 
-    def _active(self, backward: int, reach: int) -> Tensor:
-        return _padded(self.counts.flip(0) if backward else self.counts, reach)
+    def active_rows(self, _: int, reach: int) -> Tensor:
+        return _padded(self.counts, reach)
+
+    def active_backward(self, _: int, reach: int) -> Tensor:
+        return _padded(self.counts.flip(0), reach)
 
     # ------------------------------------------------------------------------------------------ rows by time
 
@@ -132,6 +137,9 @@ class Layout:
         """Of each part, the first step at which it has rows, and the one after the last."""
         lengths = [int(self.ends()[low]) if low < high else 0 for low, high in itertools.pairwise(bounds.tolist())]
         return torch.tensor([(self.steps - n, self.steps) if backward else (0, n) for n in lengths])
+
+
+RowRule = Callable[[Layout, int, int], Tensor]  # (layout, distance, reach) → the first row of each step
 
 
 def _padded(rows: Tensor, reach: int) -> Tensor:

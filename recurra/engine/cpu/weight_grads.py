@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ..plan.planner import Plan, Product
+from ..ir.buffers import BufferRef
+from ..plan.program import Plan, Product
 from . import allocator, compiler
 from .arena import Place
 from .call_template import OWN, Again, Patch
@@ -46,7 +47,7 @@ class OverTime:
         self.library.sum_room.argtypes, self.library.sum_room.restype = [ctypes.c_void_p], ctypes.c_int64
         self.work = sum(p.matrix.wide * p.matrix.deep for run in self.runs for p in run)  # multiplications a row
         self.shapes = [(sum(p.delta.width for p in run), run[0].matrix.deep) for run in self.runs]
-        self.groups: dict[tuple[str, int, int], list[int]] = {}  # runs of the same columns of δ
+        self.groups: dict[tuple[BufferRef, int, int], list[int]] = {}  # runs of the same columns of δ
         for i, run in enumerate(self.runs):
             first, last = run[0].delta, run[-1].delta
             self.groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
@@ -56,7 +57,12 @@ class Summing(Again):
     """All of them for one layout. After the addresses that are `given` come those of the results, and of room."""
 
     def __init__(
-        self, sums: OverTime, layout: Layout, where: Mapping[str, Place], before: Mapping[str, int], given: int
+        self,
+        sums: OverTime,
+        layout: Layout,
+        where: Mapping[BufferRef, Place],
+        before: Mapping[BufferRef, int],
+        given: int,
     ):
         """`where` the buffers lie, and which of the given addresses tells what was `before` those of states."""
         self.dtype, self.shapes = sums.dtype, sums.shapes
@@ -73,9 +79,9 @@ class Summing(Again):
                 word, product, deep = first_target + len(targets), sums.runs[i][0], sums.shapes[i][1]
                 load = product.operand
                 patches += [Patch(word, given + i), self._patch(word + 3, where[load.buffer], load.offset)]
-                if product.state is not None:
+                if product.lag:
                     patches += [self._patch(word + 4, (before[load.buffer], 0), load.offset)]
-                stretches = layout.stretches(0 if product.state is None else product.lag)
+                stretches = layout.stretches(product.lag)
                 targets += [0, deep, deep, 0, 0, sums.buffers[load.buffer].width, stretches.data_ptr(), len(stretches)]
                 self.alive.append(stretches)
         head, rest = [0, len(sums.groups), self.threads, 0, 0], [*gradients, *targets]

@@ -7,18 +7,18 @@ from torch import Tensor
 
 from ...cell import TIME
 from ..cpu.weight_grads import runs
-from ..plan.planner import Plan, Product
-from ..plan.program import D_X
+from ..ir.buffers import D_X, LENGTHS, BufferRef, X
+from ..plan.program import Plan, Product
 
 
-def ends_of(bound: Mapping[str, Tensor], steps: int, batch: int) -> Tensor:
-    return bound["lengths"].long() if "lengths" in bound else torch.full((batch,), steps, device=bound["x"].device)
+def ends_of(bound: Mapping[BufferRef, Tensor], steps: int, batch: int) -> Tensor:
+    return bound[LENGTHS].long() if LENGTHS in bound else torch.full((batch,), steps, device=bound[X].device)
 
 
 class After:
     """The gradients of matrices, of x and of initial states, from the δ of all steps."""
 
-    def __init__(self, plan: Plan, bound: dict[str, Tensor], given: dict[str, Tensor], steps: int, batch: int):
+    def __init__(self, plan: Plan, bound: dict[BufferRef, Tensor], given: dict[str, Tensor], steps: int, batch: int):
         self.plan, self.bound, self.given, self.steps, self.batch = plan, bound, given, steps, batch
 
     def delta(self, run: list[Product]) -> Tensor:
@@ -29,39 +29,37 @@ class After:
         """The gradients of some matrices: δᵀ times what they multiplied."""
         delta, load = self.delta(run), run[0].operand
         columns = slice(load.offset, load.offset + run[0].matrix.deep)
-        if run[0].state is None:
-            assert self.plan.backward is not None
-            source = self.plan.backward.buffers[load.buffer].source
-            return delta.t() @ self.bound[f"hist:{source}" if source else load.buffer][:, columns]
+        operand = self.bound[load.buffer.memory][:, columns]
+        if not run[0].lag:
+            return delta.t() @ operand
         lag = min(run[0].lag, self.steps)
-        history = self.bound[f"hist:{run[0].state}"][:, columns]
-        total = delta[lag * self.batch :].t() @ history[: (self.steps - lag) * self.batch]
+        total = delta[lag * self.batch :].t() @ operand[: (self.steps - lag) * self.batch]
         for t in range(lag):
             early = delta[t * self.batch : (t + 1) * self.batch]
-            total.addmm_(early.t(), self._start(run[0].state, run[0].lag - 1 - t)[:, columns])
+            total.addmm_(early.t(), self._start(load.buffer.name, run[0].lag - 1 - t)[:, columns])
         return total
 
     def _start(self, state: str, slot: int) -> Tensor:
-        start = self.bound[f"init:{state}"]
+        start = self.bound[BufferRef.initial(state)]
         return start[slot] if start.dim() == 3 else start
 
     def input(self) -> Tensor:
-        width = self.bound["x"].shape[1]
+        width = self.bound[X].shape[1]
         total: Tensor | None = None
         if D_X in self.bound:
             total = self.bound[D_X]
             self._clear_untouched(total)
         for run in runs(self.plan):
-            if run[0].operand.buffer != "x":
+            if run[0].operand.buffer != X:
                 continue
             low, high = run[0].operand.offset, run[0].operand.offset + run[0].matrix.deep
             part = self.delta(run) @ torch.cat([p.matrix.of(self.given) for p in run])
             if total is None and high - low == width:
                 total = part
             else:
-                total = torch.zeros_like(self.bound["x"]) if total is None else total
+                total = torch.zeros_like(self.bound[X]) if total is None else total
                 total[:, low:high] += part
-        return torch.zeros_like(self.bound["x"]) if total is None else total
+        return torch.zeros_like(self.bound[X]) if total is None else total
 
     def _clear_untouched(self, dx: Tensor) -> None:
         assert self.plan.backward is not None
@@ -75,26 +73,25 @@ class After:
     def initial(self, name: str, final: Tensor | None) -> Tensor:
         """The cotangent of a state's initial value."""
         state = next(s for s in self.plan.states if s.name == name)
-        total = torch.zeros(state.depth, self.batch, state.size, dtype=torch.float32, device=self.bound["x"].device)
+        total = torch.zeros(state.depth, self.batch, state.size, dtype=torch.float32, device=self.bound[X].device)
         for lag in state.delays or (1,):
             for t in range(min(lag, self.steps)):
                 total[lag - 1 - t] += self._received(name, lag, t, bool(state.delays))
-        carried = (name, 1) in self.plan.carries and not state.delays
+        carried = BufferRef.carry(name, 1) in self.plan.carries and not state.delays
         if final is not None and not carried and name != TIME:
             self._pass_through(total, final)
-        total = total.to(self.bound["x"].dtype)
+        total = total.to(self.bound[X].dtype)
         return total.transpose(0, 1).contiguous() if state.delays else total[0]
 
     def _received(self, name: str, lag: int, t: int, delayed: bool) -> Tensor:
         """What a value before the first step gets from step `t`, which saw it `lag` steps back."""
         rows = slice(t * self.batch, (t + 1) * self.batch)
         state = next(s for s in self.plan.states if s.name == name)
-        total = torch.zeros(self.batch, state.size, dtype=torch.float32, device=self.bound["x"].device)
-        if (name, lag) in self.plan.carries:
-            buffer = self.plan.carries[name, lag]
-            total += self.bound[buffer][rows] if delayed else self.bound[f"dinit:{name}"]
+        total = torch.zeros(self.batch, state.size, dtype=torch.float32, device=self.bound[X].device)
+        if (carry := BufferRef.carry(name, lag)) in self.plan.carries:
+            total += self.bound[carry][rows] if delayed else self.bound[BufferRef.d_initial(name)]
         for product in self.plan.products:
-            if product.state == name and product.lag == lag:
+            if product.operand.buffer == BufferRef.past(name, lag):
                 low, delta = product.operand.offset, product.delta
                 here = self.bound[delta.buffer][rows, delta.offset : delta.offset + delta.width]
                 total[:, low : low + product.matrix.deep] += here @ product.matrix.of(self.given)

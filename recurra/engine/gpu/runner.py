@@ -10,10 +10,19 @@ from torch import Tensor
 from ...cell import TIME
 from ..cpu.arena import whole
 from ..cpu.executor import Compiled
+from ..ir.buffers import (
+    D_Y,
+    INPUT_PROJECTION,
+    LENGTHS,
+    ROW_SUMS,
+    SUMS,
+    BufferRef,
+    Role,
+    X,
+)
 from ..ir.lowering import Unsupported
 from ..ir.nodes import Node
-from ..plan.planner import Plan
-from ..plan.program import D_OUTPUT
+from ..plan.program import Plan
 from ..plan.schedule import Schedule, schedule
 from . import select
 from .epilogue import After, ends_of
@@ -153,33 +162,29 @@ class OnGpu:
         bound = self._inputs(x, states, masks, given, lengths)
         room = _Room(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
-            of_input = torch.cat([_of_input(lane, given, bound["x"]) for lane, _ in loop.rendered.lanes])
-            bound["pre"] = bound["x"] @ of_input.t()
+            of_input = torch.cat([_of_input(lane, given, bound[X]) for lane, _ in loop.rendered.lanes])
+            bound[INPUT_PROJECTION] = bound[X] @ of_input.t()
         for state in self.plan.states:
-            name = f"hist:{state.name}"
-            if self.trains or state.delays or name == self._output() or name in loop.rendered.arguments:
-                bound[name] = room.rows(name, state.size)
-            bound[f"final:{state.name}"] = x.new_empty(batch, state.size)
+            history = BufferRef.state(state.name)
+            stored = history == self.plan.output or history in loop.rendered.arguments
+            if self.trains or state.delays or stored:
+                bound[history] = room.rows(history, state.size)
+            bound[BufferRef.final(state.name)] = x.new_empty(batch, state.size)
         room.fill_rest(bound, loop, self.forward_schedule, batch)
         for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
-            if f"hist:{state.name}" in loop.rendered.exchanged:
-                bound[f"init:{state.name}"] = bound[f"init:{state.name}"] * 1.0
+            if BufferRef.state(state.name) in loop.rendered.exchanged:
+                initial = BufferRef.initial(state.name)
+                bound[initial] = bound[initial] * 1.0
         try:
             loop(bound, steps, batch)
         except select.Refused:
             self._refuse(False, batch, x.device)
             return self.forward(x, states, masks, weights, lengths)
         finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
-        y = bound[self._output()]
-        rest = [bound[name] for name in self.plan.named.values()]
-        kept = [bound[f"hist:{n}"] for n in self.histories] + [bound[n] for n in self.plan.kept] if self.trains else []
+        y = bound[self.plan.output]
+        rest = [bound[buffer] for buffer in self.plan.named.values()]
+        kept = [bound[buffer] for buffer in (*self.histories, *self.plan.kept)] if self.trains else []
         return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
-
-    def _output(self) -> str:
-        return f"hist:{self.plan.output}" if self.plan.output in self._names() else self.plan.output
-
-    def _names(self) -> set[str]:
-        return {state.name for state in self.plan.states}
 
     def _inputs(
         self,
@@ -188,30 +193,29 @@ class OnGpu:
         masks: Sequence[Tensor],
         given: Mapping[str, Tensor],
         lengths: Tensor | None,
-    ) -> dict[str, Tensor]:
-        bound = {"x": whole(x.reshape(-1, x.shape[-1]))}
+    ) -> dict[BufferRef, Tensor]:
+        bound = {X: whole(x.reshape(-1, x.shape[-1]))}
         for name, mask in zip(self.plan.masks, masks, strict=True):
-            bound[name] = whole(mask.reshape(-1, mask.shape[-1]))
+            bound[BufferRef.mask(name)] = whole(mask.reshape(-1, mask.shape[-1]))
         for state, value in zip(self.plan.states, states, strict=True):
             slots = value.transpose(0, 1) if state.delays else value
-            bound[f"init:{state.name}"] = whole(slots)
-        if TIME in self._names():
-            bound[f"init:{TIME}"] = bound[f"init:{TIME}"].float()
-        bound |= {f"weight:{name}": whole(weight) for name, weight in given.items()}
+            initial = whole(slots)
+            bound[BufferRef.initial(state.name)] = initial.float() if state.name == TIME else initial
+        bound |= {BufferRef.weight(name): whole(weight) for name, weight in given.items()}
         if lengths is not None:
-            bound["lengths"] = lengths.to(x.device, torch.int32)
+            bound[LENGTHS] = lengths.to(x.device, torch.int32)
         return bound
 
-    def _final(self, state: Any, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
+    def _final(self, state: Any, bound: dict[BufferRef, Tensor], steps: int, batch: int) -> Tensor:
         if not state.delays and state.name != TIME:
-            return bound[f"final:{state.name}"]
-        ends, start = ends_of(bound, steps, batch), bound[f"init:{state.name}"]
+            return bound[BufferRef.final(state.name)]
+        ends, start = ends_of(bound, steps, batch), bound[BufferRef.initial(state.name)]
         if state.name == TIME:
             if self.trains:
                 time = torch.arange(1, steps + 1, device=start.device)[:, None]
-                bound[f"hist:{TIME}"].copy_((start.view(1, batch) + time).reshape(-1, 1))
+                bound[BufferRef.state(TIME)].copy_((start.view(1, batch) + time).reshape(-1, 1))
             return (start + ends[:, None]).to(self.dtype)
-        history = bound[f"hist:{state.name}"]
+        history = bound[BufferRef.state(state.name)]
         row = torch.arange(batch, device=history.device)
         values = []
         for j in range(state.depth):
@@ -256,39 +260,39 @@ class OnGpu:
         dstates = [
             after.initial(s.name, d) for s, d in zip(self.plan.states, cotangents[1], strict=True) if wants_states
         ]
-        sums = bound["sums"].sum(0).to(self.dtype) if "sums" in bound else x.new_empty(0)
+        sums = bound[SUMS].sum(0).to(self.dtype) if SUMS in bound else x.new_empty(0)
         return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(after.over_time, self.runs), sums]
 
     def _bind_results(
-        self, bound: dict[str, Tensor], results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]
+        self, bound: dict[BufferRef, Tensor], results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]
     ) -> None:
         y, named, kept = results
         flat = y.reshape(-1, y.shape[-1])
-        bound[self._output()] = flat
-        histories = [f"hist:{name}" for name in self.histories]
-        bound |= dict(zip([*histories, *self.plan.kept], kept, strict=True))
+        bound[self.plan.output] = flat
+        bound |= dict(zip([*self.histories, *self.plan.kept], kept, strict=True))
         bound |= {n: v.reshape(-1, v.shape[-1]) for n, v in zip(self.plan.named.values(), named, strict=True)}
 
     def _bind_cotangents(
-        self, bound: dict[str, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room", wants_states: bool
+        self, bound: dict[BufferRef, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room", wants_states: bool
     ) -> None:
         dy, dfinals, dnamed = cotangents
         assert self.plan.backward is not None
-        outputs = {D_OUTPUT: dy} | {f"d{n}": d for n, d in zip(self.plan.named.values(), dnamed, strict=True)}
-        for name, value in outputs.items():
-            width = self.plan.backward.buffers[name].width
-            bound[name] = room.zeros(width) if value is None else whole(value.reshape(-1, width))
-        zeros = functools.cache(bound["x"].new_zeros)  # one for all whom nothing comes to
-        unread = functools.cache(bound["x"].new_empty)
+        outputs = {D_Y: dy} | {BufferRef.d_named(n): d for n, d in zip(self.plan.named, dnamed, strict=True)}
+        for buffer, value in outputs.items():
+            width = self.plan.backward.buffers[buffer].width
+            bound[buffer] = room.zeros(width) if value is None else whole(value.reshape(-1, width))
+        zeros = functools.cache(bound[X].new_zeros)  # one for all whom nothing comes to
+        unread = functools.cache(bound[X].new_empty)
         for state, value in zip(self.plan.states, dfinals, strict=True):
             final = zeros(state.shape(batch)) if value is None else whole(value)
             if state.delays:
                 final = self._spread(final, bound, steps, batch)
-            bound[f"dfinal:{state.name}"] = final
+            bound[BufferRef.d_final(state.name)] = final
             start = (batch, state.size)
-            bound[f"dinit:{state.name}"] = bound["x"].new_zeros(start) if wants_states else unread(start)
+            d_initial = BufferRef.d_initial(state.name)
+            bound[d_initial] = bound[X].new_zeros(start) if wants_states else unread(start)
 
-    def _spread(self, final: Tensor, bound: dict[str, Tensor], steps: int, batch: int) -> Tensor:
+    def _spread(self, final: Tensor, bound: dict[BufferRef, Tensor], steps: int, batch: int) -> Tensor:
         """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
         spread = final.new_zeros(steps, batch, final.shape[2])
         ends, row = ends_of(bound, steps, batch), torch.arange(batch, device=final.device)
@@ -313,38 +317,38 @@ def _precision(dtype: torch.dtype) -> str:
 class _Room:
     """Memory for what the loop writes."""
 
-    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: Set[str]):
+    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: Set[BufferRef]):
         self.made, self.like, self.count, self.exchanged = made, like, rows, exchanged
 
-    def rows(self, name: str, width: int, dtype: torch.dtype | None = None) -> Tensor:
+    def rows(self, buffer: BufferRef, width: int, dtype: torch.dtype | None = None) -> Tensor:
         dtype = dtype or self.made.dtype
-        if name in self.exchanged:
+        if buffer in self.exchanged:
             return torch.full((self.count, width), -1, dtype=FULL[dtype], device=self.like.device).view(dtype)
         return torch.empty((self.count, width), dtype=dtype, device=self.like.device)
 
     def zeros(self, width: int) -> Tensor:
         return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
 
-    def fill_rest(self, bound: dict[str, Tensor], loop: Loop | Steps, schedule: Schedule, batch: int) -> None:
+    def fill_rest(self, bound: dict[BufferRef, Tensor], loop: Loop | Steps, schedule: Schedule, batch: int) -> None:
         """Bind every argument that is not bound yet."""
-        for name in loop.rendered.arguments:
-            if name in bound:
+        for buffer in loop.rendered.arguments:
+            if buffer in bound:
                 continue
-            if name == "sums":
+            if buffer == SUMS:
                 total = sum(node.width for _, node in schedule.sums)
-                bound[name] = torch.zeros(loop.tiles(batch), total, dtype=loop.summed_in, device=self.like.device)
-            elif name == "rowsums":
+                bound[buffer] = torch.zeros(loop.tiles(batch), total, dtype=loop.summed_in, device=self.like.device)
+            elif buffer == ROW_SUMS:
                 assert isinstance(loop, Loop)
-                bound[name] = self.rows(name, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
+                bound[buffer] = self.rows(buffer, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
             else:
-                dtype = torch.float32 if name.startswith("carry:") else None
-                bound[name] = self.rows(name, schedule.buffers[name].width, dtype)
+                dtype = torch.float32 if buffer.role is Role.CARRY else None
+                bound[buffer] = self.rows(buffer, schedule.buffers[buffer].width, dtype)
 
 
 def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
     """The matrix of a lane that multiplies x."""
     parts = [
-        (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == "x"
+        (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == X
     ]
     if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
         return parts[0][1].of(given)

@@ -17,6 +17,7 @@ from torch.fx.node import map_aggregate, map_arg
 
 from ...cell import Cell
 from ..trace import Step, lower
+from .buffers import BufferRef, Role, X
 from .nodes import Builder, Node, Vector
 from .ops_elementwise import ELEMENTWISE, OF_TRUTHS
 from .ops_matmul import PRODUCTS
@@ -93,10 +94,11 @@ class _Reader:
     def _input(self, name: str, node: fx.Node) -> Node:
         """`h[3]` is the state h of three steps before; a plain state that of one step before."""
         width = node.meta["val"].shape[1]
-        base, _, delay = name.partition("[")
-        if any(state.name == base for state in self.cell.carried):
-            return self.builder.load(base, width, lag=int(delay.rstrip("]")) if delay else 1)
-        return self.builder.load(name, width)
+        for state in self.cell.carried:
+            for lag in state.delays or (1,):
+                if name == (f"{state.name}[{lag}]" if state.delays else state.name):
+                    return self.builder.load(BufferRef.state(state.name), width, lag=lag)
+        return self.builder.load(X if name == "x" else BufferRef.mask(name), width)
 
     def _result(self, node: fx.Node) -> tuple[Node, ...] | None:
         value = self._resolved_row(self._operand(node))
@@ -279,8 +281,10 @@ class _Reader:
 
     def of_each_step(self, node: Node) -> Node:
         """A mask drawn once a sequence as a value of this step: products are taken of rows of all steps."""
-        mask = self.cell.masks.get(node.attr.buffer) if node.op == "load" else None
-        return self.builder.make("stop", node) if mask is not None and mask.each == "sequence" else node
+        if node.op != "load" or node.attr.buffer.role is not Role.MASK:
+            return node
+        mask = self.cell.masks[node.attr.buffer.name]
+        return self.builder.make("stop", node) if mask.each == "sequence" else node
 
     def aligned(self, values: Sequence[Value]) -> list[list[Node]]:
         """Cut the values at each other's boundaries: one list of nodes a piece. Width 1 goes with every piece."""

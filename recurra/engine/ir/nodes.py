@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .buffers import BufferRef
+
 
 @dataclass(frozen=True, eq=False)
 class Node:
@@ -52,7 +54,7 @@ class Node:
 class Load:
     """A row of a buffer: that of this step, or of `lag` steps before; for `start`, zeros after the first."""
 
-    buffer: str
+    buffer: BufferRef
     lag: int = 0
     offset: int = 0
     start: bool = False
@@ -117,7 +119,7 @@ class Builder:
     def const(self, value: float) -> Node:
         return self._intern("const", (), float(value), 1)
 
-    def load(self, buffer: str, width: int, lag: int = 0, offset: int = 0, start: bool = False) -> Node:
+    def load(self, buffer: BufferRef, width: int, lag: int = 0, offset: int = 0, start: bool = False) -> Node:
         return self._intern("load", (), Load(buffer, lag, offset, start), width)
 
     def weight(self, vector: Vector) -> Node:

@@ -3,10 +3,10 @@
 from itertools import pairwise
 from typing import Any
 
-from ...cell import TIME, State
-from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, _narrowed, below
+from ..ir.buffers import CLOCK, D_X, D_Y, BufferKind, BufferRef, BufferSpec, Role, X
+from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, _narrowed, below
 from ..ir.values import Unsupported
-from .program import D_OUTPUT, D_X, Buffer, Delta, Out, Plan, Product, Program
+from .program import Delta, Out, Plan, Product, Program
 
 
 class Reverse:
@@ -18,9 +18,7 @@ class Reverse:
         self.cotangents: dict[Node, list[Node]] = {}
         self.deltas: dict[Node, list[tuple[Node, Matrix]]] = {}  # δ → what it was the cotangent of
         self.sums: list[tuple[Vector, Node]] = []
-        self.plain: dict[
-            tuple[str, int], list[tuple[int, int, Node]]
-        ] = {}  # (buffer, lag) → (offset, width, cotangent)
+        self.plain: dict[BufferRef, list[tuple[int, int, Node]]] = {}  # carry, or dx → (offset, width, cotangent)
 
     def run(self) -> Plan:
         self._seed()
@@ -41,12 +39,15 @@ class Reverse:
     def _seed(self) -> None:
         for out in self.result.forward.outs:
             width = out.node.width
-            if out.buffer in self.planner.new and out.buffer != TIME:
-                self._give(out.node, self.builder.load(f"head:{out.buffer}", width, offset=out.offset), width)
+            seeds = []
+            if out.buffer.role is Role.STATE and out.buffer != CLOCK:
+                seeds.append(BufferRef.head(out.buffer.name))
             if out.buffer == self.result.output:
-                self._give(out.node, self.builder.load(D_OUTPUT, width, offset=out.offset), width)
-            if out.buffer in self.result.named.values():
-                self._give(out.node, self.builder.load(f"d{out.buffer}", width, offset=out.offset), width)
+                seeds.append(D_Y)
+            if out.buffer.role is Role.NAMED:
+                seeds.append(BufferRef.d_named(out.buffer.name))
+            for seed in seeds:
+                self._give(out.node, self.builder.load(seed, width, offset=out.offset), width)
 
     def _give(self, node: Node, cotangent: Node | None, width: int) -> None:
         """Add to a node's cotangent what comes from a result of `width` numbers a row."""
@@ -69,13 +70,10 @@ class Reverse:
         if node.op == "weight":
             self.sums += [(node.attr, g) for g in self.cotangents[node]] if node.width == 1 else [(node.attr, g)]
         elif node.op == "load":
-            if node.attr.buffer == "x" and not self.result.needs_x:
-                return
-            if node.attr.buffer not in self.result.masks and node.attr.buffer != TIME:
-                key = (node.attr.buffer, node.attr.lag)
-                self.plain.setdefault(key, []).append(
-                    (node.attr.offset, node.width, self.builder.expand(g, node.width))
-                )
+            target = self._cotangent_of(node.attr)
+            if target is not None:
+                piece = node.attr.offset, node.width, self.builder.expand(g, node.width)
+                self.plain.setdefault(target, []).append(piece)
         elif node.op == "product":
             self._pull_product(node, self.builder.expand(g, node.width))
         elif node.op == "rowsum" and node.attr == "max":  # those that are equal share, as in torch
@@ -90,6 +88,14 @@ class Reverse:
             for arg, cotangent in zip(node.args, TABLE[node.op].pull(node, g), strict=True):
                 self._give(arg, cotangent, node.width)
 
+    def _cotangent_of(self, load: Load) -> BufferRef | None:
+        """Where the cotangent of a loaded value is stored; None if none is asked for."""
+        if load.buffer == X:
+            return D_X if self.result.needs_x else None
+        if load.buffer.role is Role.STATE and load.buffer != CLOCK:
+            return BufferRef.carry(load.buffer.name, load.lag)
+        return None
+
     def _pull_product(self, node: Node, delta: Node) -> None:
         operand, matrix = node.args[0], node.attr
         self.deltas.setdefault(delta, []).append((operand, matrix))
@@ -103,24 +109,23 @@ class Reverse:
 
         def place(item: tuple[Node, list[tuple[Node, Matrix]]]) -> tuple[bool, bool]:
             sources = {operand.attr.buffer for operand, _ in item[1] if operand.op == "load"}
-            return bool(sources - {"x"}), "x" not in sources
+            return bool(sources - {X}), X not in sources
 
         self.places: dict[Node, Delta] = {}
-        widths: dict[str, int] = {}
+        widths: dict[BufferRef, int] = {}
         for delta, _ in sorted(self.deltas.items(), key=place):
-            buffer = f"delta:{delta.width}"
+            buffer = BufferRef.delta(delta.width)
             self.places[delta] = Delta(buffer, widths.get(buffer, 0), delta.width)
             widths[buffer] = widths.get(buffer, 0) + delta.width
-        self.delta_buffers = {name: Buffer(width, "time") for name, width in widths.items()}
+        self.delta_buffers = {buffer: BufferSpec(width, BufferKind.PER_STEP) for buffer, width in widths.items()}
 
     def _outs(self) -> list[Out]:
         outs = [Out(place.buffer, place.offset, delta) for delta, place in self.places.items()]
-        self.carries = {key: f"carry:{key[0]}@{key[1]}" for key in self.plain if key[0] != "x"}
-        for key, parts in self.plain.items():
-            buffer = D_X if key[0] == "x" else self.carries[key]
+        self.carries = tuple(buffer for buffer in self.plain if buffer != D_X)
+        for buffer, parts in self.plain.items():
             pieces = _disjoint(self.builder, parts)
-            if key[0] != "x":
-                pieces += self._rest(pieces, self.planner.states[key[0]].size)
+            if buffer != D_X:
+                pieces += self._rest(pieces, self.planner.states[buffer.name].size)
             outs += [Out(buffer, low, node) for low, _, node in pieces]
         return outs
 
@@ -132,21 +137,20 @@ class Reverse:
 
     def _head(self, node: Node) -> Node:
         """What a state receives from the steps after this one."""
-        name, low, high = node.attr.buffer.removeprefix("head:"), node.attr.offset, node.attr.offset + node.width
+        name, low, high = node.attr.buffer.name, node.attr.offset, node.attr.offset + node.width
         state, parts = self.planner.states[name], []
         for delta, reads in self.deltas.items():
             for operand, matrix in reads:
-                if operand.op == "load" and operand.attr.buffer == name:
+                if operand.op == "load" and operand.attr.buffer == BufferRef.state(name):
                     parts += self._received(delta, operand, matrix, low, high)
         carried = False
-        for (source, lag), buffer in self.carries.items():
-            if source == name and any(at < high and low < at + width for at, width, _ in self.plain[source, lag]):
-                parts.append(self.builder.load(buffer, high - low, lag=lag, offset=low))
+        for carry in self.carries:
+            if carry.name == name and any(at < high and low < at + width for at, width, _ in self.plain[carry]):
+                parts.append(self.builder.load(carry, high - low, lag=carry.lag, offset=low))
                 carried = True
-        if (
-            state.delays or not carried
-        ):  # a carry starts from the final state's cotangent, and needs no other word of it
-            parts.append(self.builder.load(f"dfinal:{name}", high - low, offset=low, start=not state.delays))
+        if state.delays or not carried:  # a carry starts from the final state's cotangent: it is not added again
+            final = BufferRef.d_final(name)
+            parts.append(self.builder.load(final, high - low, offset=low, start=not state.delays))
         total, *rest = parts
         for more in rest:
             total = total + more
@@ -173,9 +177,10 @@ class Reverse:
         kept = _choose_kept(needed, set(available))
         kept_outs, buffers = [], dict(self.result.forward.buffers)
         for i, node in enumerate(kept):
-            available[node] = self.builder.load(f"kept:{i}", node.width)
-            kept_outs.append(Out(f"kept:{i}", 0, node))
-            buffers[f"kept:{i}"] = Buffer(node.width, "time")
+            buffer = BufferRef.kept(i)
+            available[node] = self.builder.load(buffer, node.width)
+            kept_outs.append(Out(buffer, 0, node))
+            buffers[buffer] = BufferSpec(node.width, BufferKind.PER_STEP)
         operands = self._operands(available, kept_outs, buffers)
         renamed = self.builder.substitute(roots, lambda n: available.get(n) or self._renamed(n))
         program = Program(self.builder, [], buffers=self._buffers(buffers))
@@ -186,7 +191,7 @@ class Reverse:
         result.forward.buffers = buffers
         result.backward, result.carries, result.kept = program, self.carries, tuple(o.buffer for o in kept_outs)
         result.products = [
-            Product(matrix, self.places[delta], operands[operand].attr, *_state_of(operand, self.planner.states))
+            Product(matrix, self.places[delta], operands[operand].attr)
             for delta, reads in self.deltas.items()
             for operand, matrix in reads
         ]
@@ -197,40 +202,44 @@ class Reverse:
         found = {}
         for out in self.result.forward.outs:
             if not out.node.is_leaf:
-                name = f"{out.buffer}@0" if out.buffer in self.planner.states else out.buffer
-                found.setdefault(out.node, self.builder.load(name, out.node.width, offset=out.offset))
+                buffer = BufferRef.past(out.buffer.name, 0) if out.buffer.role is Role.STATE else out.buffer
+                found.setdefault(out.node, self.builder.load(buffer, out.node.width, offset=out.offset))
         return found
 
-    def _operands(self, available: dict[Node, Node], outs: list[Out], buffers: dict[str, Buffer]) -> dict[Node, Node]:
+    def _operands(
+        self, available: dict[Node, Node], outs: list[Out], buffers: dict[BufferRef, BufferSpec]
+    ) -> dict[Node, Node]:
         """Where the operand of each product lies; those that lie nowhere are kept."""
         found = {}
         for reads in self.deltas.values():
             for operand, _ in reads:
                 if not operand.is_leaf and operand not in available:
-                    name = f"kept:{len(outs)}"
-                    outs.append(Out(name, 0, operand))
-                    buffers[name] = Buffer(operand.width, "time")
-                    available[operand] = self.builder.load(name, operand.width)
+                    buffer = BufferRef.kept(len(outs))
+                    outs.append(Out(buffer, 0, operand))
+                    buffers[buffer] = BufferSpec(operand.width, BufferKind.PER_STEP)
+                    available[operand] = self.builder.load(buffer, operand.width)
                 found[operand] = available.get(operand) or self._renamed(operand) or operand
         return found
 
     def _renamed(self, node: Node) -> Node | None:
-        if node.op == "load" and node.attr.buffer in self.planner.states:
-            return self.builder.load(f"{node.attr.buffer}@{node.attr.lag}", node.width, offset=node.attr.offset)
+        if node.op == "load" and node.attr.buffer.role is Role.STATE:
+            buffer = BufferRef.past(node.attr.buffer.name, node.attr.lag)
+            return self.builder.load(buffer, node.width, offset=node.attr.offset)
         return None
 
-    def _buffers(self, forward: dict[str, Buffer]) -> dict[str, Buffer]:
-        buffers = {n: b for n, b in forward.items() if b.kind != "state"} | self.delta_buffers
-        for state in self.planner.states.values():
+    def _buffers(self, forward: dict[BufferRef, BufferSpec]) -> dict[BufferRef, BufferSpec]:
+        rows, states = BufferKind.PER_STEP, self.planner.states
+        buffers = {ref: spec for ref, spec in forward.items() if spec.kind is not BufferKind.STATE} | self.delta_buffers
+        for state in states.values():
             for lag in (0, *(state.delays or (1,))):
-                buffers[f"{state.name}@{lag}"] = Buffer(state.size, "time", source=state.name, lag=lag)
-            buffers[f"dfinal:{state.name}"] = Buffer(state.size, "time" if state.delays else "sequence")
-        for (name, lag), buffer in self.carries.items():
-            buffers[buffer] = Buffer(self.planner.states[name].size, "carry", lag + 1)
-        buffers[D_OUTPUT] = Buffer(self.planner.cell.output_size, "time")
-        buffers |= {f"d{name}": forward[name] for name in self.result.named.values()}
-        if ("x", 0) in self.plain:
-            buffers[D_X] = Buffer(self.planner.cell.input_size, "time")
+                buffers[BufferRef.past(state.name, lag)] = BufferSpec(state.size, rows)
+            kind = rows if state.delays else BufferKind.PER_SEQUENCE
+            buffers[BufferRef.d_final(state.name)] = BufferSpec(state.size, kind)
+        buffers |= {carry: BufferSpec(states[carry.name].size, BufferKind.CARRY) for carry in self.carries}
+        buffers[D_Y] = BufferSpec(self.planner.cell.output_size, rows)
+        buffers |= {BufferRef.d_named(name): forward[buffer] for name, buffer in self.result.named.items()}
+        if D_X in self.plain:
+            buffers[D_X] = BufferSpec(self.planner.cell.input_size, rows)
         return buffers
 
 
@@ -240,17 +249,11 @@ def _is_piece(node: Node, forward: set[Node]) -> bool:
 
 
 def _is_head(node: Node) -> bool:
-    return node.op == "load" and node.attr.buffer.startswith("head:")
+    return node.op == "load" and node.attr.buffer.role is Role.HEAD
 
 
 def _flip(matrix: Matrix) -> Matrix:
     return Matrix(matrix.weight, matrix.rows, matrix.cols, not matrix.flipped)
-
-
-def _state_of(operand: Node, states: dict[str, State]) -> tuple[str | None, int]:
-    if operand.op == "load" and operand.attr.buffer in states:
-        return operand.attr.buffer, operand.attr.lag
-    return None, 0
 
 
 def _disjoint(builder: Builder, parts: list[tuple[int, int, Node]]) -> list[tuple[int, int, Node]]:

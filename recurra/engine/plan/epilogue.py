@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..ir.nodes import Matrix, Vector
-from .planner import Plan, Product
+from .program import Plan, Product
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ product, which spares the memory between the two.
 
 from dataclasses import dataclass
 
+from ..ir.buffers import BufferKind, BufferRef, BufferSpec, X
 from ..ir.nodes import Node, below
-from .planner import Buffer, Out, Program
+from .program import Out, Program
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,17 @@ class Hoisted:
 
 def hoisted(program: Program) -> Hoisted:
     roots = [o.node for o in program.outs] + [n for _, n in program.sums]
-    builder, products = program.builder, {n: f"of x:{i}" for i, n in enumerate(n for n in below(roots) if _reads_x(n))}
+    builder, found = program.builder, [node for node in below(roots) if _reads_x(node)]
+    products = {node: BufferRef.input_product(i) for i, node in enumerate(found)}
     made = builder.substitute(roots, lambda n: builder.load(products[n], n.width) if n in products else None)
-    between = {name: Buffer(node.width, "time") for node, name in products.items()}
+    between = {buffer: BufferSpec(node.width, BufferKind.PER_STEP) for node, buffer in products.items()}
     outs = [Out(o.buffer, o.offset, made[o.node]) for o in program.outs]
     sums = [(vector, made[node]) for vector, node in program.sums]
     return Hoisted(
-        Program(builder, [Out(name, 0, node) for node, name in products.items()], [], program.buffers | between),
+        Program(builder, [Out(buffer, 0, node) for node, buffer in products.items()], [], program.buffers | between),
         Program(builder, outs, sums, program.buffers | between),
     )
 
 
 def _reads_x(node: Node) -> bool:
-    return node.op == "product" and node.args[0].op == "load" and node.args[0].attr.buffer == "x"
+    return node.op == "product" and node.args[0].op == "load" and node.args[0].attr.buffer == X

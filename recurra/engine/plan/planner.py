@@ -10,14 +10,15 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from ...cell import TIME, Cell
+from ..ir.buffers import CLOCK, BufferKind, BufferRef, BufferSpec, X, Y
 from ..ir.lowering import Equations, equations
 from ..ir.nodes import Node, below
 from ..ir.values import Unsupported
 from ..trace import OUTPUT, Step
 from .autodiff import Reverse
-from .program import Buffer, Delta, Out, Plan, Product, Program
+from .program import Delta, Out, Plan, Product, Program
 
-__all__ = ["Buffer", "Delta", "Out", "Plan", "Product", "Program", "plan"]
+__all__ = ["Delta", "Out", "Plan", "Product", "Program", "plan"]
 
 
 def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = False) -> Plan:
@@ -46,7 +47,7 @@ class _Planner:
         self.masks = {name: mask.each for name, mask in cell.masks.items()}
         self.new = {name: step.outputs[name] for name in self.states if name != TIME}
         if TIME in self.states:
-            self.new[TIME] = (self.builder.load(TIME, 1, lag=1) + 1.0,)
+            self.new[TIME] = (self.builder.load(CLOCK, 1, lag=1) + 1.0,)
         self._cut_states()
         self.named = dict(step.named) | self.new if named else {}
 
@@ -61,7 +62,7 @@ class _Planner:
         raise Unsupported("states read in too many overlapping pieces")
 
     def _cut(self, state: str, segments: tuple[Node, ...]) -> tuple[Node, ...]:
-        loads = [n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == state]
+        loads = [n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == BufferRef.state(state)]
         reads = [n for n in loads if n.width < self.states[state].size or self._read_plainly(n)]
         edges = {e for n in reads for e in (n.attr.offset, n.attr.offset + n.width)}
         made: list[Node] = []
@@ -81,34 +82,37 @@ class _Planner:
     # ------------------------------------------------------------------------------------------ forward
 
     def plan(self, train: bool, needs_x: bool) -> Plan:
-        outs = [Out(name, at, node) for name, segments in self.new.items() for at, node in offsets(segments)]
-        buffers = self._input_buffers()
+        buffers, outs = self._input_buffers(), []
+        for name, segments in self.new.items():
+            outs += _stores(BufferRef.state(name), segments)
         y = self.step.outputs[OUTPUT]
-        output = next((n for n, s in self.new.items() if _same(s, y) and not self.states[n].delays), OUTPUT)
-        if output == OUTPUT:
-            outs += [Out(OUTPUT, at, node) for at, node in offsets(y)]
-            buffers[OUTPUT] = Buffer(sum(n.width for n in y), "time")
-        names = {}
-        for name, segments in self.named.items():
-            names[name] = f"named:{name}"
-            outs += [Out(names[name], at, node) for at, node in offsets(segments)]
-            buffers[names[name]] = Buffer(sum(n.width for n in segments), "time")
+        output = next((BufferRef.state(n) for n, s in self.new.items() if _same(s, y) and not self.states[n].delays), Y)
+        named = {name: BufferRef.named(name) for name in self.named}
+        results = {named[name]: segments for name, segments in self.named.items()}
+        for buffer, segments in (({Y: y} if output == Y else {}) | results).items():
+            outs += _stores(buffer, segments)
+            buffers[buffer] = BufferSpec(sum(n.width for n in segments), BufferKind.PER_STEP)
         forward = Program(self.builder, outs, buffers=buffers)
         for node in below([o.node for o in outs]):
             if node.op == "product" and node.args[0].op in ("weight", "const"):
                 raise Unsupported("a matrix product of a weight with a weight inside the loop")
         result = Plan(
-            self.step, tuple(self.states.values()), self.masks, forward, None, output, names, (), [], {}, needs_x
+            self.step, tuple(self.states.values()), self.masks, forward, None, output, named, (), [], (), needs_x
         )
         return Reverse(self, result).run() if train else result
 
-    def _input_buffers(self) -> dict[str, Buffer]:
-        buffers = {"x": Buffer(self.cell.input_size, "time")}
+    def _input_buffers(self) -> dict[BufferRef, BufferSpec]:
+        buffers = {X: BufferSpec(self.cell.input_size, BufferKind.PER_STEP)}
         for name, each in self.masks.items():
-            buffers[name] = Buffer(self.cell.masks[name].size, "time" if each == "step" else "sequence")
+            kind = BufferKind.PER_STEP if each == "step" else BufferKind.PER_SEQUENCE
+            buffers[BufferRef.mask(name)] = BufferSpec(self.cell.masks[name].size, kind)
         for state in self.states.values():
-            buffers[state.name] = Buffer(state.size, "state", state.depth)
+            buffers[BufferRef.state(state.name)] = BufferSpec(state.size, BufferKind.STATE)
         return buffers
+
+
+def _stores(buffer: BufferRef, segments: Iterable[Node]) -> list[Out]:
+    return [Out(buffer, at, node) for at, node in offsets(segments)]
 
 
 def _same(a: tuple[Node, ...], b: tuple[Node, ...]) -> bool:

@@ -3,29 +3,16 @@
 from dataclasses import dataclass, field
 
 from ...cell import State
+from ..ir.buffers import D_Y, BufferRef, BufferSpec
 from ..ir.lowering import Equations
 from ..ir.nodes import Builder, Load, Matrix, Node, Vector
-
-D_OUTPUT, D_X = "doutput:", "dx:"  # buffers of cotangents; no state has a colon in its name
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Rows in memory. `time`: one a step and sequence; `state`: the same with `depth` steps before the first;
-    `sequence`: one a sequence; `carry`: the last `depth` steps of one; `scratch`: this step's."""
-
-    width: int
-    kind: str
-    depth: int = 0
-    source: str = ""  # of a state read at a fixed distance: the state
-    lag: int = 0  # and the distance
 
 
 @dataclass(frozen=True)
 class Out:
     """A value to be stored at columns `offset` and on of a buffer."""
 
-    buffer: str
+    buffer: BufferRef
     offset: int
     node: Node
 
@@ -35,14 +22,14 @@ class Program:
     builder: Builder
     outs: list[Out]
     sums: list[tuple[Vector, Node]] = field(default_factory=list)  # to be summed over all rows of all steps
-    buffers: dict[str, Buffer] = field(default_factory=dict)
+    buffers: dict[BufferRef, BufferSpec] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Delta:
     """The cotangent of a product, kept for all steps: `width` columns of a buffer."""
 
-    buffer: str
+    buffer: BufferRef
     offset: int
     width: int
 
@@ -53,9 +40,12 @@ class Product:
 
     matrix: Matrix
     delta: Delta
-    operand: Load  # as the backward program names it
-    state: str | None  # the state it reads, if it reads one
-    lag: int
+    operand: Load  # as the backward program reads it
+
+    @property
+    def lag(self) -> int:
+        """Steps back at which the operand was a state; 0 if it is a value of the step itself."""
+        return self.operand.buffer.lag
 
 
 @dataclass
@@ -65,10 +55,15 @@ class Plan:
     masks: dict[str, str]  # name → "sequence" or "step"
     forward: Program
     backward: Program | None
-    output: str  # the buffer that holds y
-    named: dict[str, str]  # name → the buffer that holds it
-    kept: tuple[str, ...]  # buffers the forward program fills for the backward one
+    output: BufferRef  # holds y: that of a state, or its own
+    named: dict[str, BufferRef]  # named value → the buffer that holds it
+    kept: tuple[BufferRef, ...]  # filled by the forward program for the backward one
     products: list[Product]
-    carries: dict[tuple[str, int], str]  # (state, lag) → the buffer its remaining cotangent is carried in
+    carries: tuple[BufferRef, ...]  # what flows back to states other than through products
     needs_x: bool
     seeks_largest: bool = False  # the backward program looks for the largest of a row among its numbers
+
+    def cotangents(self) -> list[BufferRef]:
+        """What the backward program is given: cotangents of y, of the named values and of the final states."""
+        named = (BufferRef.d_named(name) for name in self.named)
+        return [D_Y, *named, *(BufferRef.d_final(state.name) for state in self.states)]

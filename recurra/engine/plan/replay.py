@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..ir.buffers import BufferRef, X
 from ..ir.nodes import TABLE, Node, below
-from .planner import Plan
+from .program import Plan
 
 
 def replay(
@@ -21,53 +22,58 @@ def replay(
 ) -> list[Tensor]:
     """[y (T, B, n), final states, named values (T, B, n)], as the compiled operation gives them."""
     step = _Step(plan, dict(zip(plan.equations.hoisted, weights, strict=True)))
-    rings = {s.name: list(v.unbind(1)) if s.delays else [v] for s, v in zip(plan.states, states, strict=True)}
-    outs: dict[str, list[Tensor]] = {name: [] for name in (plan.output, *plan.named.values())}
+    refs = [BufferRef.state(state.name) for state in plan.states]
+    rings = {ref: list(v.unbind(1)) if s.delays else [v] for ref, s, v in zip(refs, plan.states, states, strict=True)}
+    outs: dict[BufferRef, list[Tensor]] = {buffer: [] for buffer in (plan.output, *plan.named.values())}
     running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths.to(x.device)
     if running is not None:  # nothing of the padding, be it infinite, reaches a gradient
         x = x.masked_fill(~running[..., None], 0.0)
     for t, row in enumerate(x.unbind(0)):
         kinds = plan.masks.items()
-        drawn = {n: m[t] if each == "step" else m for (n, each), m in zip(kinds, masks, strict=True)}
-        results = step({"x": row, **drawn}, rings)
-        for name, ring in rings.items():
-            new = results[name]
+        drawn = {BufferRef.mask(n): m[t] if each == "step" else m for (n, each), m in zip(kinds, masks, strict=True)}
+        results = step({X: row, **drawn}, rings)
+        for state, ring in rings.items():
+            new = results[state]
             if running is not None:
                 new = torch.where(running[t][:, None], new, ring[0])
                 older = [torch.where(running[t][:, None], a, b) for a, b in pairwise(ring)]
             else:
                 older = ring[:-1]
-            rings[name] = [new, *older]
-        for name, rows in outs.items():
-            value = results[name]
+            rings[state] = [new, *older]
+        for buffer, rows in outs.items():
+            value = results[buffer]
             rows.append(value if running is None else torch.where(running[t][:, None], value, torch.zeros_like(value)))
-    finals = [torch.stack(rings[s.name], 1) if s.delays else rings[s.name][0] for s in plan.states]
-    return [torch.stack(outs[plan.output]), *finals, *(torch.stack(outs[name]) for name in plan.named.values())]
+    finals = [
+        torch.stack(rings[ref], 1) if s.delays else rings[ref][0] for ref, s in zip(refs, plan.states, strict=True)
+    ]
+    return [torch.stack(outs[plan.output]), *finals, *(torch.stack(outs[buffer]) for buffer in plan.named.values())]
 
 
 class _Step:
     """One step: the nodes of the forward program, evaluated in order."""
 
     def __init__(self, plan: Plan, weights: dict[str, Tensor]):
-        wanted = {*(s.name for s in plan.states), plan.output, *plan.named.values()}
+        wanted = {*(BufferRef.state(s.name) for s in plan.states), plan.output, *plan.named.values()}
         self.outs = [o for o in plan.forward.outs if o.buffer in wanted]
         self.nodes = below([o.node for o in self.outs])
         self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
         self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
 
-    def __call__(self, inputs: dict[str, Tensor], rings: dict[str, list[Tensor]]) -> dict[str, Tensor]:
+    def __call__(
+        self, inputs: dict[BufferRef, Tensor], rings: dict[BufferRef, list[Tensor]]
+    ) -> dict[BufferRef, Tensor]:
         values = dict(self.fixed)
-        like = inputs["x"]
+        like = inputs[X]
         for node in self.nodes:
             if node not in values:
                 values[node] = self._value(node, values, inputs, rings, like)
-        parts: dict[str, list[tuple[int, Tensor]]] = {}
+        parts: dict[BufferRef, list[tuple[int, Tensor]]] = {}
         for out in self.outs:
             value = values[out.node].expand(like.shape[0], out.node.width)
             parts.setdefault(out.buffer, []).append((out.offset, value))
         return {
-            name: torch.cat([v for _, v in sorted(found, key=lambda p: p[0])], 1) if len(found) > 1 else found[0][1]
-            for name, found in parts.items()
+            buffer: torch.cat([v for _, v in sorted(found, key=lambda p: p[0])], 1) if len(found) > 1 else found[0][1]
+            for buffer, found in parts.items()
         }
 
     def _value(self, node: Node, values: dict, inputs: dict, rings: dict, like: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..ir.buffers import BufferKind, BufferRef, BufferSpec
 from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, below
-from .planner import Buffer, Out, Program
+from .program import Out, Program
 
 OPERATION = 8  # multiply-adds in the time of one operation of the equations, with the memory it reads
 
@@ -39,7 +40,7 @@ class Group:
 @dataclass
 class Schedule:
     levels: list[list[Group]]
-    buffers: dict[str, Buffer]
+    buffers: dict[BufferRef, BufferSpec]
     sums: list[tuple[Vector, Node]]
     rowsums: list[Node]  # numbered
 
@@ -125,10 +126,10 @@ class _Scheduler:
 
     def _store(self, node: Node) -> Node:
         if node not in self.stored:
-            name = f"scratch:{len(self.stored)}"
-            self.buffers[name] = Buffer(node.width, "scratch")
-            self.stored[node] = self.builder.load(name, node.width)
-            self.outs.append(Out(name, 0, node))
+            buffer = BufferRef.scratch(len(self.stored))
+            self.buffers[buffer] = BufferSpec(node.width, BufferKind.SCRATCH)
+            self.stored[node] = self.builder.load(buffer, node.width)
+            self.outs.append(Out(buffer, 0, node))
         return self.stored[node]
 
     def _groups(self) -> list[Group]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...cell import Cell, State
+from ...engine.ir.buffers import BufferRef, Role, X
 from ...engine.ir.lowering import Unsupported
 from ...engine.ir.nodes import Node, below
 from ...engine.plan.planner import Plan, plan
@@ -35,7 +36,7 @@ class Ragged:
 class _Out:
     """What a step stores: `width` columns of a buffer."""
 
-    buffer: str
+    buffer: BufferRef
     offset: int
     width: int
     node: Node
@@ -87,19 +88,19 @@ class _Loop:
         builder = self.plan.forward.builder
 
         def mean(node: Node) -> Node | None:
-            return builder.const(1.0) if node.op == "load" and node.attr.buffer in self.plan.masks else None
+            return builder.const(1.0) if node.op == "load" and node.attr.buffer.role is Role.MASK else None
 
         wanted = [out for out in self.plan.forward.outs if out.buffer in {self.plan.output, *self._states()}]
         certain = builder.substitute([out.node for out in wanted], mean)
         return [_Out(out.buffer, out.offset, out.node.width, certain[out.node]) for out in wanted]
 
-    def _states(self) -> dict[str, State]:
-        return {state.name: state for state in self.plan.states}
+    def _states(self) -> dict[BufferRef, State]:
+        return {BufferRef.state(state.name): state for state in self.plan.states}
 
-    def _sizes(self) -> dict[str, int]:
-        return {name: self.plan.forward.buffers[name].width for name in ("x", *self._states())}
+    def _sizes(self) -> dict[BufferRef, int]:
+        return {buffer: self.plan.forward.buffers[buffer].width for buffer in (X, *self._states())}
 
-    def _reached_from(self, *buffers: str) -> set[Node]:
+    def _reached_from(self, *buffers: BufferRef) -> set[Node]:
         """The nodes that depend on one of these."""
         found: set[Node] = set()
         for node in self.nodes:
@@ -113,9 +114,12 @@ class _Loop:
         running = _Scanned(self.body.name("running"), self.ragged.running, 1, torch.bool)
         values, early = self._before(x)
         scanned = [running, *early]
-        olds = {state: self.body.name(f"{state}_old") for state in self._states()}
+        olds = {buffer: self.body.name(f"{state.name}_old") for buffer, state in self._states().items()}
         results = self._step(values, olds)
-        carried = [self._carried(state, olds[state.name], results, running.inside) for state in self.plan.states]
+        carried = [
+            self._carried(state, olds[buffer], results[buffer], running.inside)
+            for buffer, state in self._states().items()
+        ]
         output = self.body.add("Identity", results[self.plan.output])
         body = self._body(list(olds.values()), scanned, carried, output)
         finals = [self.graph.name(f"{state.name}_last") for state in self.plan.states]
@@ -150,15 +154,15 @@ class _Loop:
 
     # ------------------------------------------------------------------------------------------ the body
 
-    def _step(self, values: dict[Node, str], olds: dict[str, str]) -> dict[str, str]:
+    def _step(self, values: dict[Node, str], olds: dict[BufferRef, str]) -> dict[BufferRef, str]:
         """What a step stores, by buffer."""
         inside = Renderer(self.body, self.weights, lambda node: self._load(node, olds))
         inside.values.update(values)
         inside.write(node for node in self.nodes if node in self.late)
-        parts: dict[str, list[tuple[int, str]]] = {}
+        parts: dict[BufferRef, list[tuple[int, str]]] = {}
         for out in self.outs:
             parts.setdefault(out.buffer, []).append((out.offset, self._full(out, inside.values[out.node])))
-        return {name: self.body.join([v for _, v in sorted(found)], axis=1) for name, found in parts.items()}
+        return {buffer: self.body.join([v for _, v in sorted(found)], axis=1) for buffer, found in parts.items()}
 
     def _full(self, out: _Out, value: str) -> str:
         """A value with a row a sequence and all its columns, where the equations left that to broadcasting."""
@@ -167,7 +171,7 @@ class _Loop:
         shape = self.graph.add("Concat", self.ragged.batch, self.graph.integers(out.width), axis=0)
         return self.body.add("Expand", value, shape)
 
-    def _load(self, node: Node, olds: dict[str, str]) -> str:
+    def _load(self, node: Node, olds: dict[BufferRef, str]) -> str:
         value = olds[node.attr.buffer]
         if self._states()[node.attr.buffer].delays:
             lag = self.body.constant(torch.tensor(node.attr.lag - 1), "lag")
@@ -179,9 +183,9 @@ class _Loop:
         low, high = node.attr.offset, node.attr.offset + node.width
         return value if node.width == self._sizes()[node.attr.buffer] else graph.cut(value, low, high, axis=-1)
 
-    def _carried(self, state: State, old: str, results: dict[str, str], running: str) -> str:
+    def _carried(self, state: State, old: str, new: str, running: str) -> str:
         """What is carried on: the new state, its older values behind it; past its end a sequence keeps what it had."""
-        new, body = results[state.name], self.body
+        body = self.body
         if not state.delays:
             return body.add("Where", running, new, old)
         newest = body.add("Unsqueeze", new, body.integers(1))

@@ -14,6 +14,7 @@ from recurra.engine.gpu.persistent.launch import loaded
 from recurra.engine.gpu.persistent.tiling import Tiling, tiling
 from recurra.engine.gpu.stepwise import codegen
 from recurra.engine.gpu.stepwise.stages import Stepwise
+from recurra.engine.ir.buffers import BufferRef, Role
 from recurra.engine.plan.planner import plan
 from recurra.engine.plan.schedule import schedule
 from recurra.engine.traced_step import trace_in_clean_context
@@ -46,10 +47,10 @@ def assembled(made: Rendered, warps: int, dtype: torch.dtype):
     return triton.compile(source, target=GPUTarget("cuda", HOPPER, 32), options={"num_warps": warps})
 
 
-def _number(argument: str, dtype: torch.dtype) -> str:
-    if argument == "lengths":
+def _number(argument: BufferRef, dtype: torch.dtype) -> str:
+    if argument.role is Role.LENGTHS:
         return "i32"
-    return "fp32" if argument in ("sums", "rowsums") or argument.startswith("carry:") else NAMES[dtype]
+    return "fp32" if argument.role in (Role.SUMS, Role.ROW_SUMS, Role.CARRY) else NAMES[dtype]
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])

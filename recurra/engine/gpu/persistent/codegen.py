@@ -7,9 +7,9 @@ it. What comes from outside is loaded a step ahead. Nothing in the text depends 
 
 from dataclasses import dataclass, field
 
-from ....cell import TIME
+from ...ir.buffers import CLOCK, ROW_SUMS, SUMS, BufferRef
 from ...ir.nodes import Node, Vector, is_whole
-from ...plan.planner import Out, Plan
+from ...plan.program import Out, Plan
 from ...plan.schedule import Group, Schedule
 from ..math_functions import expression, number
 from .kernel_builder import Kind, Text
@@ -22,9 +22,9 @@ from .tiling import Tiling
 @dataclass
 class Rendered:
     text: str
-    arguments: list[str]  # what each pointer points to
+    arguments: list[BufferRef]  # what each pointer points to
     lanes: list[tuple[Node, int]] = field(default_factory=list)  # whose product with x is made before the loop; column
-    exchanged: set[str] = field(default_factory=set)  # to be filled with ones before the loop
+    exchanged: set[BufferRef] = field(default_factory=set)  # to be filled with ones before the loop
 
 
 def render(schedule: Schedule, plan: Plan, tiling: Tiling, kind: Kind) -> Rendered:
@@ -56,7 +56,7 @@ class _Writer:
         for node in group.body:
             if node not in self.places.names:
                 self._value(node)
-        stores = sorted(group.stores, key=lambda o: self.places.symbol(o.buffer) not in self.products.exchanged)
+        stores = sorted(group.stores, key=lambda o: o.buffer not in self.products.exchanged)
         for out in stores:
             self._store(out)
         for q, node in group.sums:
@@ -82,7 +82,7 @@ class _Writer:
         stride, offset = (1, vector.rows[0]) if vector.col is None else (shape[-1], 0)
         if vector.col is not None:
             offset = vector.rows[0] * shape[-1] + vector.col
-        place = f"{self.text.pointer('weight:' + vector.weight)} + {offset}"
+        place = f"{self.text.pointer(BufferRef.weight(vector.weight))} + {offset}"
         name = self.places.names[node] = f"b{node.index}"
         if node.width == 1:
             self.text.before.append(f"{name} = L.load({place}).to(L.float32)")
@@ -92,8 +92,8 @@ class _Writer:
     # ------------------------------------------------------------------------------------------ results
 
     def _store(self, out: Out) -> None:
-        symbol, width = self.places.symbol(out.buffer), out.node.width
-        if out.buffer == TIME:
+        width = out.node.width
+        if out.buffer == CLOCK:
             return
         value = self._filled(out.node)
         if self.kind.ragged:
@@ -101,8 +101,8 @@ class _Writer:
         self.products.lay(out, value)
         if self.places.only_carried(out.buffer, self.products.exchanged):
             return
-        how = "publish" if symbol in self.products.exchanged else "write"
-        base = f"{self.text.pointer(symbol)} + at * {self.places.size(out.buffer)}"
+        how = "publish" if out.buffer in self.products.exchanged else "write"
+        base = f"{self.text.pointer(out.buffer)} + at * {self.places.size(out.buffer)}"
         address, mask = self.text.tile(base, self.places.size(out.buffer), out.offset, width, "live")
         self.text.step.append(f"{how}({address}, {value}, {self.text.own(width, mask)})")
 
@@ -118,7 +118,7 @@ class _Writer:
         self.text.step.append(f"{name} += L.where(run, {self.places.names[node]}, 0.0)")
         start = sum(n.width for _, n in self.schedule.sums[:q])
         total = sum(n.width for _, n in self.schedule.sums)
-        place = f"{self.text.pointer('sums')} + tile * {total} + {start}"
+        place = f"{self.text.pointer(SUMS)} + tile * {total} + {start}"
         self.text.last.append(f"write_sum({place}, {name}, {width}, first_column, {self.text.shape})")
 
     def _row_sum(self, node: Node) -> None:
@@ -128,8 +128,8 @@ class _Writer:
         self.places.names[node] = name
         self.text.step.append(f"{name} = across({self._filled(value)}, col < {width}, {largest}, {shape})")
         if programs > 1:
-            self.products.exchanged.add("rowsums")
-            place = f"{self.text.pointer('rowsums')} + ({slot} * L.cast(steps, L.int64) * batch + at) * {programs}"
+            self.products.exchanged.add(ROW_SUMS)
+            place = f"{self.text.pointer(ROW_SUMS)} + ({slot} * L.cast(steps, L.int64) * batch + at) * {programs}"
             self.text.step.append(
                 f"{name} = row_total({place}, {name}, mine, live, first_row, batch, {programs}, {largest}, {shape})"
             )
@@ -147,6 +147,6 @@ class _Writer:
         for key, name in self.places.registers.items():
             self.text.step.append(f"{name} = next_{name}")
             buffer, offset, width = key
-            symbol = f"dinit:{self.places.carried(buffer)[0]}" if self.kind.backward else f"final:{buffer}"
-            address, mask = self.text.tile(self.text.pointer(symbol), self.places.size(buffer), offset, width, "live")
+            result = BufferRef.d_initial(buffer.name) if self.kind.backward else BufferRef.final(buffer.name)
+            address, mask = self.text.tile(self.text.pointer(result), self.places.size(buffer), offset, width, "live")
             self.text.last.append(f"write({address}, {name}, {self.text.own(width, mask)})")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ...ir.buffers import BufferRef
 from ..math_functions import preamble
 from .tiling import Tiling
 
@@ -23,7 +24,7 @@ class Kind:
 class Text:
     tiling: Tiling
     kind: Kind
-    arguments: list[str] = field(default_factory=list)  # what each pointer points to
+    arguments: list[BufferRef] = field(default_factory=list)  # what each pointer points to
     before: list[str] = field(default_factory=list)  # before everything: weights
     first: list[str] = field(default_factory=list)  # before the loop, for each tile of the batch
     loads: list[tuple[str, str]] = field(default_factory=list)  # (variable, expression of `tn` and `next_at`)
@@ -35,10 +36,10 @@ class Text:
     def shape(self) -> str:
         return f"{self.tiling.rows}, {self.tiling.columns}, {self.tiling.warps}"
 
-    def pointer(self, symbol: str) -> str:
-        if symbol not in self.arguments:
-            self.arguments.append(symbol)
-        return f"a{self.arguments.index(symbol)}"
+    def pointer(self, buffer: BufferRef) -> str:
+        if buffer not in self.arguments:
+            self.arguments.append(buffer)
+        return f"a{self.arguments.index(buffer)}"
 
     # ------------------------------------------------------------------------------------------ tiles in memory
 
@@ -80,7 +81,7 @@ class Text:
             "",
             '@jit(do_not_specialize=["steps", "batch", "tiles"])',
             f"def kernel({', '.join([*(f'a{i}' for i in range(len(self.arguments))), 'steps', 'batch', 'tiles'])}):",
-            *(f"    # a{i}: {name}" for i, name in enumerate(self.arguments)),
+            *(f"    # a{i}: {buffer}" for i, buffer in enumerate(self.arguments)),
         ]
 
     def _before_the_loop(self, furniture: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...cpu import compiler
+from ...ir.buffers import BufferRef, X
 from .. import select
 from .codegen import Rendered
 from .tiling import Tiling
@@ -32,9 +33,9 @@ class Loop:
     def tiles(self, batch: int) -> int:
         return self.tiling.tiles(batch)
 
-    def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
-        tiles, device = self.tiles(batch), bound["x"].device
-        pointers = [bound[name] for name in self.rendered.arguments]
+    def __call__(self, bound: Mapping[BufferRef, Tensor], steps: int, batch: int) -> None:
+        tiles, device = self.tiles(batch), bound[X].device
+        pointers = [bound[buffer] for buffer in self.rendered.arguments]
         if not pointers:  # a cell whose step, or whose derivative, is nothing
             return
         if device.type == "cpu":  # Triton's interpreter

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ...ir.buffers import INPUT_PROJECTION, BufferRef, Role
 from ...ir.lowering import Unsupported
 from ...ir.nodes import Load, Matrix, Node
-from ...plan.planner import Out, Plan
+from ...plan.program import Out, Plan
 from ...plan.schedule import Group, Schedule
 from .kernel_builder import Text
 from .operands import Places
@@ -31,7 +32,7 @@ class Products:
         self.schedule, self.plan, self.text, self.places = schedule, plan, text, places
         self.tiling, self.kind = text.tiling, text.kind
         self.chunk = 512 // self.kind.bits  # four threads with sixteen bytes each
-        self.exchanged: set[str] = set()  # what programs wait for
+        self.exchanged: set[BufferRef] = set()  # what programs wait for
         self.lanes: list[tuple[Node, int]] = []  # whose product with x is made before the loop; its first column
         self.lane_columns = sum(lane.width for g in schedule.groups for lane in g.lanes if any(map(is_x, lane.args)))
         self.settled: set[Node] = set()  # operands all of which were seen at this step
@@ -64,26 +65,26 @@ class Products:
             for operand in lane.args:
                 buffer = operand.attr.buffer if operand.op == "load" else self.made[operand].buffer
                 if buffer in written:
-                    self.exchanged.add(self.places.symbol(buffer))
+                    self.exchanged.add(buffer)
 
     def _source(self, operand: Node) -> Source:
         if operand.op != "load":
             out = self.made[operand]
             size = self.places.size(out.buffer)
-            base = f"{self.text.pointer(self.places.symbol(out.buffer))} + at * {size} + {out.offset}"
+            base = f"{self.text.pointer(out.buffer)} + at * {size} + {out.offset}"
             return Source(
                 base, "batch > 0", size, out.offset, operand.width, True, (0, self.order[out.buffer, out.offset])
             )
         at, size = operand.attr, self.places.size(operand.attr.buffer)
-        if at.buffer in self.places.states and not self.kind.backward:
-            hist, start = self.text.pointer(f"hist:{at.buffer}"), self.text.pointer(f"init:{at.buffer}")
+        if at.buffer.role is Role.STATE:
+            hist, start = self.text.pointer(at.buffer), self.text.pointer(BufferRef.initial(at.buffer.name))
             base = (
                 f"choose(t >= {at.lag}, {hist} + (at - {at.lag} * batch) * {size},"
                 f" {start} + ({at.lag - 1} - t) * batch * {size}) + {at.offset}"
             )
             return Source(base, "batch > 0", size, at.offset, operand.width, True, (-at.lag, self._rank(at)))
         waits = at.buffer in self.exchanged
-        if self.kind.backward and self.schedule.buffers[at.buffer].source:
+        if at.buffer.role is Role.PAST:
             raise Unsupported("a product with a state in its own derivative")
         base = f"{self.text.pointer(at.buffer)} + (at + {at.lag} * batch) * {size} + {at.offset}"
         there = f"t + {at.lag} < steps" if at.lag else "batch > 0"
@@ -221,7 +222,7 @@ class Products:
     def _place(self, matrix: Matrix) -> tuple[str, str, str]:
         """The argument that points to a weight, where a matrix begins in it, and its strides across and down."""
         columns = self.plan.equations.hoisted[matrix.weight][-1]
-        pointer = self.text.pointer(f"weight:{matrix.weight}")
+        pointer = self.text.pointer(BufferRef.weight(matrix.weight))
         strides = f"1, {columns}" if matrix.flipped else f"{columns}, 1"
         return pointer, f"{pointer} + {matrix.rows[0] * columns + matrix.cols[0]}", strides
 
@@ -241,7 +242,7 @@ class Products:
         if any(is_x(a) for a in lane.args):
             column = sum(earlier.width for earlier, _ in self.lanes)
             self.lanes.append((lane, column))
-            base = f"{self.text.pointer('pre')} + next_at * {self.lane_columns}"
+            base = f"{self.text.pointer(INPUT_PROJECTION)} + next_at * {self.lane_columns}"
             given = self.text.soon(lane, base, self.lane_columns, column, lane.width)
             self.text.step.append(f"{name} = {name} + {given}" if looped else f"{name} = {given}")
         if lane.width == 1:  # everybody computes it: the first column of everybody's tile

@@ -5,13 +5,14 @@ registers. A tensor core would want sixteen rows; a program here multiplies the 
 numbers come in.
 """
 
+from ...ir.buffers import BufferRef
 from ...ir.nodes import Matrix, Node
-from ...plan.planner import Out
+from ...plan.program import Out
 from ...plan.schedule import Group
 from .products import Products
 from .tiling import is_x
 
-Piece = tuple[str, int, int]  # of a buffer: its name, the first column, how many
+Piece = tuple[BufferRef, int, int]  # a buffer, the first column, how many
 
 
 class Alone(Products):
@@ -26,7 +27,7 @@ class Alone(Products):
         for buffer, offset, width in dict.fromkeys(self._piece(a) for a in operands if a.op == "load"):
             first = "zero"
             if not self.kind.backward:
-                pointer = self.text.pointer(f"init:{buffer}")
+                pointer = self.text.pointer(BufferRef.initial(buffer.name))
                 first = self.text.read(pointer, self.places.size(buffer), offset, width, "live")
             self.text.first.append(self._laid((buffer, offset, width), first))
 

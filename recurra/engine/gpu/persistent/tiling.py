@@ -12,6 +12,7 @@ alone, its multiplications.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ...ir.buffers import X
 from ...ir.nodes import Node
 from ...plan.schedule import Group, Schedule
 
@@ -197,4 +198,4 @@ def recurrent(schedule: Schedule) -> list:
 
 
 def is_x(operand: Node) -> bool:
-    return operand.op == "load" and operand.attr.buffer == "x"
+    return operand.op == "load" and operand.attr.buffer == X

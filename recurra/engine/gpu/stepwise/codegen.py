@@ -10,22 +10,23 @@ from collections.abc import Iterator
 import torch
 
 from ....cell import TIME
+from ...ir.buffers import CLOCK, INPUT_PROJECTION, SUMS, BufferKind, BufferRef, Role
 from ...ir.lowering import Unsupported
 from ...ir.nodes import Matrix, Node, Vector, is_whole
-from ...plan.planner import Out, Plan
+from ...plan.program import Out, Plan
 from ...plan.schedule import Group, Schedule
-from ..buffers import Buffers
+from ..buffers import ProgramBuffers
 from ..math_functions import expression, number, preamble
 from ..persistent.tiling import is_x
-from .stages import ROWS, Multiplication, Shelf, Spot, Stage, Stepwise
+from .stages import ROWS, Multiplication, Shelf, ShelfRef, ShelfRole, ShelfSpot, Spot, Stage, Stepwise
 
 
 def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, dtype: torch.dtype) -> Stepwise:
-    return _Writer(Buffers(schedule, plan, backward, trains), dtype).run()
+    return _Writer(ProgramBuffers(schedule, plan, backward, trains), dtype).run()
 
 
 class _Writer:
-    def __init__(self, buffers: Buffers, dtype: torch.dtype):
+    def __init__(self, buffers: ProgramBuffers, dtype: torch.dtype):
         self.buffers, self.schedule, self.dtype = buffers, buffers.schedule, dtype
         groups = self.schedule.groups
         self.made: dict[Node, Out] = {}
@@ -34,16 +35,16 @@ class _Writer:
         self.handed_on = {node for g in groups for node in g.loads}
         self.users = self._users()
         spots = [spot for found in self.users.values() for spot in found]
-        self.margins = {name: [shift for symbol, shift, _ in spots if symbol == name] for name, _, _ in spots}
+        self.margins = {buffer: [shift for b, shift, _ in spots if b == buffer] for buffer, _, _ in spots}
         self.homes = self._side_by_side()
-        self.shelves: dict[str, Shelf] = {}
-        self.outside: list[str] = []
-        self.carried: dict[tuple[str, str, int, int], None] = {}
-        self.written: set[str] = set()
+        self.shelves: dict[ShelfRef, Shelf] = {}
+        self.outside: list[BufferRef] = []
+        self.carried: dict[tuple[ShelfRef, BufferRef, int, int], None] = {}
+        self.written: set[BufferRef] = set()
         self.lanes: list[tuple[Node, int]] = []
         self.lane_columns = sum(lane.width for g in groups for lane in g.lanes if any(map(is_x, lane.args)))
         self.products: dict[int, list[Multiplication]] = {}  # by the number of the group
-        self.parts: dict[Node, list[tuple[str, int]]] = {}  # of a lane: shelves and columns that add up to it
+        self.parts: dict[Node, list[tuple[ShelfRef, int]]] = {}  # of a lane: shelves and columns that add up to it
         self.stages: list[Stage] = []
 
     def run(self) -> Stepwise:
@@ -68,101 +69,100 @@ class _Writer:
     def _spot(self, operand: Node) -> Spot:
         if operand.op != "load":
             out = self.made[operand]
-            return self.buffers.symbol(out.buffer), 0, out.offset
-        at, buffer = operand.attr, self.schedule.buffers[operand.attr.buffer]
-        if at.buffer in self.buffers.states and not self.buffers.backward:
-            return f"hist:{at.buffer}", -at.lag, at.offset
-        if buffer.source:
-            return f"hist:{buffer.source}", -buffer.lag, at.offset
+            return out.buffer, 0, out.offset
+        at = operand.attr
+        if at.buffer.role is Role.STATE:
+            return at.buffer, -at.lag, at.offset
+        if at.buffer.role is Role.PAST:
+            return at.buffer.memory, -at.buffer.lag, at.offset
         return at.buffer, at.lag, at.offset
 
-    def _side_by_side(self) -> dict[str, tuple[str, int]]:
+    def _side_by_side(self) -> dict[BufferRef, tuple[ShelfRef, int]]:
         """Buffers whose values are multiplied: on which shelf each lies, and from which column on. Those that are
         multiplied at the same distances share one: operands side by side are multiplied as one where they can be."""
-        alike: dict[tuple, list[str]] = {}
-        for symbol, shifts in self.margins.items():
-            key = (symbol,) if symbol.startswith("scratch:") else (min(shifts), max(shifts))
-            alike.setdefault(key, []).append(symbol)
+        alike: dict[tuple, list[BufferRef]] = {}
+        for buffer, shifts in self.margins.items():
+            key = (buffer,) if buffer.role is Role.SCRATCH else (min(shifts), max(shifts))
+            alike.setdefault(key, []).append(buffer)
         homes = {}
-        for names in alike.values():
-            column = 0
-            for name in names:
-                homes[name] = " ".join(names), column
-                column += self._width(name)
+        for buffers in alike.values():
+            shelf, column = ShelfRef(ShelfRole.OPERANDS, tuple(buffers)), 0
+            for buffer in buffers:
+                homes[buffer] = shelf, column
+                column += self._width(buffer)
         return homes
 
-    def _shelf(self, symbol: str) -> tuple[str, int]:
+    def _shelf(self, buffer: BufferRef) -> tuple[ShelfRef, int]:
         """That of a buffer whose values are multiplied, put up when first asked for, and its first column there."""
-        name, column = self.homes[symbol]
-        if name not in self.shelves:
-            names, shifts = [n for n, (home, _) in self.homes.items() if home == name], self.margins[symbol]
-            holds = tuple((n, self.homes[n][1], self._width(n)) for n in names)
-            slots, before, after = int(symbol.startswith("scratch:")), max(0, -min(shifts)), max(0, *shifts, 0)
-            self.shelves[name] = Shelf(sum(w for _, _, w in holds), slots, before, after, wide=False, holds=holds)
-        return name, column
+        ref, column = self.homes[buffer]
+        if ref not in self.shelves:
+            shifts = self.margins[buffer]
+            holds = tuple((b, self.homes[b][1], self._width(b)) for b in ref.buffers)
+            slots, before, after = int(buffer.role is Role.SCRATCH), max(0, -min(shifts)), max(0, *shifts, 0)
+            self.shelves[ref] = Shelf(sum(w for _, _, w in holds), slots, before, after, wide=False, holds=holds)
+        return ref, column
 
-    def _width(self, symbol: str) -> int:
-        if symbol == "pre":
+    def _width(self, buffer: BufferRef) -> int:
+        if buffer == INPUT_PROJECTION:
             return self.lane_columns
-        buffer = self.schedule.buffers.get(symbol)
-        return buffer.width if buffer else self.buffers.states[symbol.partition(":")[2]].size
+        spec = self.schedule.buffers.get(buffer)
+        return spec.width if spec else self.buffers.states[buffer.name].size
 
-    def _new_shelf(self, symbol: str, shelf: Shelf) -> str:
-        self.shelves.setdefault(symbol, shelf)
-        return symbol
+    def _new_shelf(self, ref: ShelfRef, shelf: Shelf) -> ShelfRef:
+        self.shelves.setdefault(ref, shelf)
+        return ref
 
-    def _pointer(self, symbol: str) -> str:
+    def _pointer(self, ref: ShelfRef) -> str:
         arguments = self.stages[-1].arguments
-        if symbol not in arguments:
-            arguments.append(symbol)
-        return f"a{arguments.index(symbol)}"
+        if ref not in arguments:
+            arguments.append(ref)
+        return f"a{arguments.index(ref)}"
 
-    def _place(self, symbol: str, offset: int, slot: str = "") -> str:
+    def _place(self, ref: ShelfRef, offset: int, slot: str = "") -> str:
         """This program's columns on a shelf."""
-        shelf = self.shelves[symbol]
+        shelf = self.shelves[ref]
         first = slot or ("" if shelf.slots else f"at + {shelf.before} * batch")
         rows = f"({first} + row)" if first else "row"
-        return f"{self._pointer(symbol)} + {rows} * {shelf.width} + {offset} + col"
+        return f"{self._pointer(ref)} + {rows} * {shelf.width} + {offset} + col"
 
-    def _on_shelf(self, symbol: str, offset: int, width: int, slot: str = "") -> str:
+    def _on_shelf(self, ref: ShelfRef, offset: int, width: int, slot: str = "") -> str:
         """A single column is read by everybody."""
-        place = self._place(symbol, offset, slot)
+        place = self._place(ref, offset, slot)
         return f"read({place}, here)" if width > 1 else f"read({place.removesuffix(' + col')}, live)"
 
-    def _far(self, symbol: str) -> str:
+    def _far(self, buffer: BufferRef) -> str:
         """A pointer to what is not the window's own. The caller sees to it that it begins at sixteen bytes."""
-        if symbol not in self.outside:
-            self.outside.append(symbol)
-        number, known = self.outside.index(symbol), self.stages[-1].looked_up
-        wide = symbol == f"init:{TIME}" or symbol.startswith("carry:")
-        kind = "float64" if symbol == "sums" else "float32" if wide else str(self.dtype).removeprefix("torch.")
-        line = f"p{number} = L.multiple_of(L.load(table + {number}).to(L.pointer_type(L.{kind})), 16)  # {symbol}"
+        if buffer not in self.outside:
+            self.outside.append(buffer)
+        number, known = self.outside.index(buffer), self.stages[-1].looked_up
+        wide = buffer == BufferRef.initial(TIME) or buffer.role is Role.CARRY
+        kind = "float64" if buffer == SUMS else "float32" if wide else str(self.dtype).removeprefix("torch.")
+        line = f"p{number} = L.multiple_of(L.load(table + {number}).to(L.pointer_type(L.{kind})), 16)  # {buffer}"
         if line not in known:
             known.append(line)
         return f"p{number}"
 
-    def _from_outside(self, symbol: str, offset: int, width: int, shift: int = 0) -> str:
+    def _from_outside(self, buffer: BufferRef, offset: int, width: int, shift: int = 0) -> str:
         """What another step wrote, or somebody else: before the first step initial values, after the last zeros."""
-        size, rows, mask = self._width(symbol), "(far + row)", "here" if width > 1 else "live"
-        base = self._far(symbol)
-        if symbol in self.schedule.buffers and self.schedule.buffers[symbol].kind == "sequence":
+        size, rows, mask = self._width(buffer), "(far + row)", "here" if width > 1 else "live"
+        base, spec = self._far(buffer), self.schedule.buffers.get(buffer)
+        if spec is not None and spec.kind is BufferKind.PER_SEQUENCE:
             rows = "row"
         elif shift < 0:
-            start = (
-                f"{self._far(symbol.replace('hist:', 'init:'))} + L.cast({-shift - 1} - t, L.int64) * batch * {size}"
-            )
+            initial = self._far(BufferRef.initial(buffer.name))
+            start = f"{initial} + L.cast({-shift - 1} - t, L.int64) * batch * {size}"
             base, rows = f"choose(t >= {-shift}, {base} + (far - {-shift} * batch) * {size}, {start})", "row"
         elif shift > 0:
             rows, mask = f"(far + {shift} * batch + row)", f"{mask} & (t + {shift} < steps)"
         return f"read({base} + {rows} * {size} + {offset}{' + col' if width > 1 else ''}, {mask})"
 
-    def _carried_reads(self) -> Iterator[tuple[int, int, str]]:
+    def _carried_reads(self) -> Iterator[tuple[int, int, BufferRef]]:
         for node in (n for g in self.schedule.groups for n in g.body):
             if node.op == "load" and self.buffers.stays(node.attr.buffer):
                 yield node.attr.offset, node.attr.offset + node.width, node.attr.buffer
 
-    def _check_carried(self, buffer: str, low: int, high: int) -> None:
-        written = {c for _, name, at, width in self.carried if name == buffer for c in range(at, at + width)}
+    def _check_carried(self, buffer: BufferRef, low: int, high: int) -> None:
+        written = {c for _, b, at, width in self.carried if b == buffer for c in range(at, at + width)}
         if not written >= set(range(low, high)):
             raise Unsupported("a state that is written and read in different pieces")
 
@@ -203,14 +203,15 @@ class _Writer:
     def _plan_products(self) -> None:
         for stage, found in self.users.items():
             on_shelves = {}
-            for (symbol, shift, offset), pairs in found.items():
-                shelf, column = self._shelf(symbol)
+            for (buffer, shift, offset), pairs in found.items():
+                shelf, column = self._shelf(buffer)
                 on_shelves[shelf, shift, column + offset] = pairs
             self.products[stage] = [
-                self._product(f"product:{stage}:{i}", *operand) for i, operand in enumerate(_merged(on_shelves))
+                self._product(ShelfRef(ShelfRole.PRODUCT, numbers=(stage, i)), *operand)
+                for i, operand in enumerate(_merged(on_shelves))
             ]
 
-    def _product(self, into: str, spot: Spot, users: list[tuple[Node, list[Matrix]]]) -> Multiplication:
+    def _product(self, into: ShelfRef, spot: ShelfSpot, users: list[tuple[Node, list[Matrix]]]) -> Multiplication:
         column = 0
         for lane, _ in users:
             self.parts.setdefault(lane, []).append((into, column))
@@ -224,7 +225,7 @@ class _Writer:
             if any(is_x(a) for a in lane.args):
                 column = sum(earlier.width for earlier, _ in self.lanes)
                 self.lanes.append((lane, column))
-                parts.append(self._from_outside("pre", column, lane.width))
+                parts.append(self._from_outside(INPUT_PROJECTION, column, lane.width))
             self._named(lane, " + ".join(parts))
 
     # ------------------------------------------------------------------------------------------ values
@@ -256,31 +257,31 @@ class _Writer:
         vector: Vector = node.attr
         columns = self.buffers.plan.equations.hoisted[vector.weight][-1:] or (1,)
         stride, first = (1, 0) if vector.col is None else (columns[0], vector.col)
-        place = f"{self._far('weight:' + vector.weight)} + {vector.rows[0] * stride + first}"
+        place = f"{self._far(BufferRef.weight(vector.weight))} + {vector.rows[0] * stride + first}"
         if node.width == 1:
             self._named(node, f"L.load({place}).to(L.float32)")
         else:
             self._named(node, f"read({place} + col * {stride}, col < {node.width})")
 
     def _load(self, node: Node) -> None:
-        at, buffer = node.attr, self.schedule.buffers[node.attr.buffer]
+        at = node.attr
         if self.buffers.state_of(node) == TIME:
-            late = self.buffers.backward and not buffer.lag
-            self._named(node, f"read({self._far(f'init:{TIME}')} + row, live) + t{' + 1' if late else ''}")
+            late = self.buffers.backward and not at.buffer.lag
+            self._named(node, f"read({self._far(BufferRef.initial(TIME))} + row, live) + t{' + 1' if late else ''}")
         elif self.buffers.stays(at.buffer):
             self._named(node, self._on_shelf(self._ring(at.buffer), at.offset, node.width, slot="now"))
         else:
-            symbol, shift, offset = self._spot(node)
-            text = self._from_outside(symbol, offset, node.width, shift)
+            buffer, shift, offset = self._spot(node)
+            text = self._from_outside(buffer, offset, node.width, shift)
             self._named(node, f"L.where(t == end - 1, {text}, 0.0)" if at.start else text)
 
-    def _ring(self, buffer: str) -> str:
+    def _ring(self, buffer: BufferRef) -> ShelfRef:
         """Two slots in which a state is carried from step to step, in turn."""
-        return self._new_shelf(f"ring:{buffer}", Shelf(self.buffers.size(buffer), slots=2))
+        return self._new_shelf(ShelfRef(ShelfRole.RING, (buffer,)), Shelf(self.buffers.size(buffer), slots=2))
 
-    def _handed(self, node: Node) -> str:
+    def _handed(self, node: Node) -> ShelfRef:
         """What a later group of the step reads, in 32 bits."""
-        return self._new_shelf(f"handed:{node.index}", Shelf(node.width, slots=1))
+        return self._new_shelf(ShelfRef(ShelfRole.HANDED, numbers=(node.index,)), Shelf(node.width, slots=1))
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -290,9 +291,9 @@ class _Writer:
         return f"({self.names[node]} + zero)" if spread else self.names[node]
 
     def _store(self, out: Out) -> None:
-        if out.buffer == TIME:
+        if out.buffer == CLOCK:
             return
-        symbol, width, value = self.buffers.symbol(out.buffer), out.node.width, self._filled(out.node)
+        width, value = out.node.width, self._filled(out.node)
         if self.buffers.stays(out.buffer):
             ring = self._ring(out.buffer)
             before = self._on_shelf(ring, out.offset, width, slot="now")
@@ -301,24 +302,25 @@ class _Writer:
         if self.buffers.only_carried(out.buffer, set(self.margins)):
             return
         value = f"L.where(run, {value}, 0.0)"
-        if symbol in self.margins:
-            shelf, column = self._shelf(symbol)
+        if out.buffer in self.margins:
+            shelf, column = self._shelf(out.buffer)
             self._line(f"write({self._place(shelf, column + out.offset)}, {value}, here)")
-            self.written.add(symbol)
-        if not symbol.startswith("scratch:"):
-            place = f"{self._far(symbol)} + (far + row) * {self._width(symbol)} + {out.offset} + col"
+            self.written.add(out.buffer)
+        if out.buffer.role is not Role.SCRATCH:
+            place = f"{self._far(out.buffer)} + (far + row) * {self._width(out.buffer)} + {out.offset} + col"
             self._line(f"write({place}, {value}, here)")
 
     def _sum(self, q: int, node: Node) -> None:
         start, total = (sum(n.width for _, n in sums) for sums in (self.schedule.sums[:q], self.schedule.sums))
-        place = f"{self._far('sums')} + L.program_id(0) * {total} + {start}"
+        place = f"{self._far(SUMS)} + L.program_id(0) * {total} + {start}"
         value = f"L.where(run & here, {self._filled(node)}, 0.0)"
         self._line(f"add_sum({place}, {value}, {node.width}, first_column, {ROWS}, {self.stages[-1].columns})")
 
-    def _row_sum_shelf(self, node: Node) -> str:
+    def _row_sum_shelf(self, node: Node) -> ShelfRef:
         """A number for each program that has a part of the row."""
         count = Stage("", node.args[0].width).programs
-        return self._new_shelf(f"rowsum:{self.schedule.rowsums.index(node)}", Shelf(count, slots=1))
+        ref = ShelfRef(ShelfRole.ROW_SUM, numbers=(self.schedule.rowsums.index(node),))
+        return self._new_shelf(ref, Shelf(count, slots=1))
 
     def _row_sum(self, node: Node) -> None:
         slot, largest = self._row_sum_shelf(node), node.attr == "max"
@@ -336,23 +338,23 @@ class _Writer:
             "",
             f"@jit(do_not_specialize={[f'a{i}' for i in range(len(self.outside))]})",
             f"def addresses({', '.join([*(f'a{i}' for i in range(len(self.outside))), 'table'])}):",
-            *(f"    L.store(table + {i}, a{i}.to(L.int64))  # {name}" for i, name in enumerate(self.outside)),
+            *(f"    L.store(table + {i}, a{i}.to(L.int64))  # {buffer}" for i, buffer in enumerate(self.outside)),
             *([] if self.outside else ["    pass"]),
         ]
 
 
 def _merged(
-    users: dict[Spot, list[tuple[Node, Matrix]]],
-) -> list[tuple[Spot, list[tuple[Node, list[Matrix]]]]]:
+    users: dict[ShelfSpot, list[tuple[Node, Matrix]]],
+) -> list[tuple[ShelfSpot, list[tuple[Node, list[Matrix]]]]]:
     """Operands that lie side by side and go to the same lanes, as one: where it begins, and the lanes with what they
     multiply its pieces by."""
-    found: list[tuple[Spot, list[tuple[Node, list[Matrix]]]]] = []
-    end: Spot | None = None
-    for (symbol, shift, offset), pairs in sorted(users.items(), key=lambda item: item[0]):
-        if (symbol, shift, offset) == end and [lane for lane, _ in found[-1][1]] == [lane for lane, _ in pairs]:
+    found: list[tuple[ShelfSpot, list[tuple[Node, list[Matrix]]]]] = []
+    end: ShelfSpot | None = None
+    for (shelf, shift, offset), pairs in sorted(users.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
+        if (shelf, shift, offset) == end and [lane for lane, _ in found[-1][1]] == [lane for lane, _ in pairs]:
             for (_, pieces), (_, matrix) in zip(found[-1][1], pairs, strict=True):
                 pieces.append(matrix)
         else:
-            found.append(((symbol, shift, offset), [(lane, [matrix]) for lane, matrix in pairs]))
-        end = symbol, shift, offset + pairs[0][1].deep
+            found.append(((shelf, shift, offset), [(lane, [matrix]) for lane, matrix in pairs]))
+        end = shelf, shift, offset + pairs[0][1].deep
     return found

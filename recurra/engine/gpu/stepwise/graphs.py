@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .stages import ROWS, Multiplication, Shelf, Stepwise
+from ...ir.buffers import LENGTHS, BufferRef, Role
+from .stages import CLOCK, ENDS, ROWS, TABLE, Multiplication, Shelf, ShelfRef, ShelfRole, Stepwise
 
 STEPS = 32  # of a window, if they are not too large
 BYTES = 128 << 20  # for the steps of a window
@@ -41,6 +42,11 @@ def _for_graphs(device: torch.device) -> tuple[Any, torch.cuda.Stream]:
 def _beside(device: torch.device, count: int) -> list[torch.cuda.Stream]:
     """More streams, on which products of one step run side by side."""
     return [*_beside(device, count - 1), torch.cuda.Stream(device)] if count else []
+
+
+def _matrix_of(product: Multiplication) -> ShelfRef:
+    """The shelf of a product's matrix."""
+    return ShelfRef(ShelfRole.MATRIX, numbers=product.into.numbers)
 
 
 def _lay(place: Tensor, pieces: list[Tensor], side: int, flipped: bool) -> None:
@@ -72,13 +78,13 @@ class Window:
         shapes = {name: (s.count(self.steps), self.batch, s.width) for name, s in self.made.shelves.items()}
         for product in self.products():
             shape = (product.deep, product.wide) if product.flipped else (product.wide, product.deep)
-            shapes[f"matrix:{product.into}"], kinds[f"matrix:{product.into}"] = (1, *shape), self.dtype
-        shapes |= {"table": (1, 1, len(self.made.arguments)), "clock": (1, 1, 2), "ends": (1, 1, self.batch)}
-        kinds |= {"table": torch.int64, "clock": torch.int32, "ends": torch.int32}
+            shapes[_matrix_of(product)], kinds[_matrix_of(product)] = (1, *shape), self.dtype
+        shapes |= {TABLE: (1, 1, len(self.made.arguments)), CLOCK: (1, 1, 2), ENDS: (1, 1, self.batch)}
+        kinds |= {TABLE: torch.int64, CLOCK: torch.int32, ENDS: torch.int32}
         sizes = {n: -(-kinds[n].itemsize * a * b * c // 256) * 256 for n, (a, b, c) in shapes.items()}
         total = sum(sizes.values())
         self.memory = arena(total, device) if self.shared else torch.empty(total, dtype=torch.uint8, device=device)
-        self.room: dict[str, Tensor] = {}
+        self.room: dict[ShelfRef, Tensor] = {}
         at = 0
         for name, (a, b, c) in shapes.items():
             piece = self.memory[at : at + a * b * c * kinds[name].itemsize]
@@ -90,18 +96,18 @@ class Window:
 
     # ------------------------------------------------------------------------------------------ a sequence
 
-    def begin(self, bound: Mapping[str, Tensor], steps: int) -> None:
+    def begin(self, bound: Mapping[BufferRef, Tensor], steps: int) -> None:
         """What is the same at all steps, and the states before the first."""
-        self.kernels.addresses[(1,)](*(bound[name] for name in self.made.arguments), self.room["table"])
-        weights = {name.removeprefix("weight:"): v for name, v in bound.items() if name.startswith("weight:")}
+        self.kernels.addresses[(1,)](*(bound[buffer] for buffer in self.made.arguments), self.room[TABLE])
+        weights = {buffer.name: v for buffer, v in bound.items() if buffer.role is Role.WEIGHT}
         for product in self.products():
             self._put_together(product, weights)
         for ring, buffer, offset, width in self.made.carried:
-            start = bound[self._outside(buffer, "init", "dfinal")]
+            start = bound[BufferRef.d_final(buffer.name) if self.backward else BufferRef.initial(buffer.name)]
             self.room[ring][0, :, offset : offset + width].copy_(start[:, offset : offset + width])
-        self.room["clock"][..., 1].fill_(steps)
-        ends = self.room["ends"].view(-1)
-        ends.copy_(bound["lengths"]) if "lengths" in bound else ends.fill_(steps)
+        self.room[CLOCK][..., 1].fill_(steps)
+        ends = self.room[ENDS].view(-1)
+        ends.copy_(bound[LENGTHS]) if LENGTHS in bound else ends.fill_(steps)
 
     def _put_together(self, product: Multiplication, weights: Mapping[str, Tensor]) -> None:
         whole, row = self._matrix(product), 0  # (wide, deep)
@@ -115,25 +121,19 @@ class Window:
             row += wide
 
     def _matrix(self, product: Multiplication) -> Tensor:
-        whole = self.room[f"matrix:{product.into}"][0]
+        whole = self.room[_matrix_of(product)][0]
         return whole.t() if product.flipped else whole
 
-    def _outside(self, buffer: str, forward: str, backward: str) -> str:
-        """What a carried state is called where it comes from and goes to."""
-        if not self.backward:
-            return f"{forward}:{buffer}"
-        return f"{backward}:{buffer.removeprefix('carry:').rpartition('@')[0]}"
-
-    def end(self, bound: Mapping[str, Tensor]) -> None:
+    def end(self, bound: Mapping[BufferRef, Tensor]) -> None:
         for ring, buffer, offset, width in self.made.carried:
-            final = bound[self._outside(buffer, "final", "dinit")]
+            final = bound[BufferRef.d_initial(buffer.name) if self.backward else BufferRef.final(buffer.name)]
             final[:, offset : offset + width].copy_(self.room[ring][0, :, offset : offset + width])
 
     # ------------------------------------------------------------------------------------------ some steps
 
-    def bring(self, bound: Mapping[str, Tensor], first: int, count: int, steps: int) -> None:
+    def bring(self, bound: Mapping[BufferRef, Tensor], first: int, count: int, steps: int) -> None:
         """What steps `first` and on multiply and did not make themselves."""
-        self.room["clock"][..., 0].fill_(first)
+        self.room[CLOCK][..., 0].fill_(first)
         for name, shelf in self.made.shelves.items():
             for buffer, column, width in shelf.holds if not shelf.slots else ():
                 room = self.room[name][..., column : column + width]
@@ -142,14 +142,16 @@ class Window:
                 for times in both:
                     self._copy(bound, buffer, room[shelf.before - first + times.start :][: len(times)], times, steps)
 
-    def _copy(self, bound: Mapping[str, Tensor], buffer: str, room: Tensor, times: range, steps: int) -> None:
+    def _copy(
+        self, bound: Mapping[BufferRef, Tensor], buffer: BufferRef, room: Tensor, times: range, steps: int
+    ) -> None:
         """The steps `times`: of those before the first of all, initial values; of those after the last, zeros."""
         low, high = max(times.start, 0), min(times.stop, steps)
         if low < high:
             outside = bound[buffer].view(steps, self.batch, -1)
             room[low - times.start : high - times.start].copy_(outside[low:high])
         for t in range(times.start, min(0, times.stop)):
-            start = bound[f"init:{buffer.removeprefix('hist:')}"]
+            start = bound[BufferRef.initial(buffer.name)]
             room[t - times.start].copy_(start[-1 - t] if start.dim() == 3 else start)
         if max(times.start, steps) < times.stop:
             room[max(0, steps - times.start) :].zero_()
@@ -187,7 +189,7 @@ class Window:
             k = count - 1 - done if self.backward else done
             for stage in self.made.stages:
                 self._multiply_all(stage.products, k)
-                pointers = [self.room[name] for name in (*stage.arguments, "table", "clock", "ends")]
+                pointers = [self.room[name] for name in (*stage.arguments, TABLE, CLOCK, ENDS)]
                 kernel = getattr(self.kernels, stage.name)
                 kernel[tiles, stage.programs](*pointers, k, done % 2, rows, num_warps=WARPS)
 
@@ -207,9 +209,9 @@ class Window:
             here.wait_stream(stream)
 
     def _multiply(self, product: Multiplication, k: int) -> None:
-        shelf, into = self.made.shelves[product.symbol], self.room[product.into][0]
+        shelf, into = self.made.shelves[product.shelf], self.room[product.into][0]
         slot = 0 if shelf.slots else shelf.before + k + product.shift
-        operand = self.room[product.symbol][slot][:, product.offset : product.offset + product.deep]
+        operand = self.room[product.shelf][slot][:, product.offset : product.offset + product.deep]
         if operand.dtype == into.dtype:
             torch.mm(operand, self._matrix(product).t(), out=into)
         else:  # sums of products stay in 32 bits

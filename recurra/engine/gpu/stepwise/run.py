@@ -12,6 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ...ir.buffers import BufferRef, X
 from .graphs import Window
 from .stages import ROWS, Stepwise
 
@@ -31,8 +32,8 @@ class Steps:
         return -(-batch // ROWS)
 
     @torch.no_grad()
-    def __call__(self, bound: Mapping[str, Tensor], steps: int, batch: int) -> None:
-        like = bound["x"]
+    def __call__(self, bound: Mapping[BufferRef, Tensor], steps: int, batch: int) -> None:
+        like = bound[X]
         if not self.rendered.arguments:  # a cell whose step, or whose derivative, is nothing
             return
         if not like.is_cuda or torch.cuda.is_current_stream_capturing():
@@ -43,8 +44,8 @@ class Steps:
             window.memory.record_stream(torch.cuda.current_stream())
             self._pass(window, bound, steps)
 
-    def _pass(self, window: Window, bound: Mapping[str, Tensor], steps: int) -> None:
-        bound = {name: value.clone() if value.data_ptr() % 16 else value for name, value in bound.items()}
+    def _pass(self, window: Window, bound: Mapping[BufferRef, Tensor], steps: int) -> None:
+        bound = {buffer: value.clone() if value.data_ptr() % 16 else value for buffer, value in bound.items()}
         window.begin(bound, steps)
         window.prepare()
         pieces = list(_pieces(steps, window.steps))

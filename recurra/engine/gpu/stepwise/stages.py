@@ -1,12 +1,44 @@
 """What a single step consists of on a card: stages, each some products and a kernel, over shelves in memory."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 
+from ...ir.buffers import BufferRef
 from ...ir.nodes import Matrix, Node
 
 COLUMNS, ROWS = 64, 8  # of a program's tile
 
-Spot = tuple[str, int, int]  # where something lies: shelf, distance in steps, first column
+
+class ShelfRole(Enum):
+    """What a shelf holds."""
+
+    OPERANDS = "operands"  # buffers side by side that are multiplied
+    PRODUCT = "product"
+    MATRIX = "matrix"  # of a product
+    RING = "ring"  # a carried state, in two slots used in turn
+    HANDED = "handed on"  # a value that a later group of the step reads
+    ROW_SUM = "row sum"
+    TABLE = "table"  # addresses of the caller's tensors
+    CLOCK = "clock"  # the first step of the window, and how many steps there are
+    ENDS = "ends"  # the length of each sequence
+
+
+@dataclass(frozen=True)
+class ShelfRef:
+    """The key of a shelf."""
+
+    role: ShelfRole
+    buffers: tuple[BufferRef, ...] = ()  # of operands and of rings
+    numbers: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(map(str, (self.role.value, *self.buffers, *self.numbers)))
+
+
+TABLE, CLOCK, ENDS = map(ShelfRef, (ShelfRole.TABLE, ShelfRole.CLOCK, ShelfRole.ENDS))
+
+Spot = tuple[BufferRef, int, int]  # where a value lies: buffer, distance in steps, first column
+ShelfSpot = tuple[ShelfRef, int, int]  # the same on a shelf
 
 
 @dataclass(frozen=True)
@@ -19,7 +51,7 @@ class Shelf:
     before: int = 0
     after: int = 0
     wide: bool = True  # 32 bits, whatever the layer's dtype
-    holds: tuple[tuple[str, int, int], ...] = ()  # buffers side by side that are multiplied: name, first column, width
+    holds: tuple[tuple[BufferRef, int, int], ...] = ()  # buffers side by side that are multiplied: first column, width
 
     def count(self, steps: int) -> int:
         return self.slots or self.before + steps + self.after
@@ -29,11 +61,11 @@ class Shelf:
 class Multiplication:
     """Columns of a shelf, at a distance of some steps, times a matrix put together from blocks."""
 
-    symbol: str
+    shelf: ShelfRef
     shift: int
     offset: int
     blocks: tuple[tuple[Matrix, ...], ...]  # a row of them for each lane
-    into: str
+    into: ShelfRef
 
     @property
     def wide(self) -> int:
@@ -56,7 +88,7 @@ class Stage:
     name: str
     width: int
     products: list[Multiplication] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)  # shelves that pointers point to
+    arguments: list[ShelfRef] = field(default_factory=list)  # shelves that pointers point to
     looked_up: list[str] = field(default_factory=list)  # lines that find what is outside
     lines: list[str] = field(default_factory=list)
 
@@ -78,7 +110,7 @@ class Stage:
             "",
             '@jit(do_not_specialize=["k", "turn", "batch"])',
             f"def {self.name}({', '.join(pointers)}, k, turn, batch):",
-            *(f"    # a{i}: {name}" for i, name in enumerate(self.arguments)),
+            *(f"    # a{i}: {shelf}" for i, shelf in enumerate(self.arguments)),
             f"    first_row = L.cast(L.program_id(0), L.int64) * {ROWS}",
             f"    first_column = L.program_id(1) * {self.columns}",
             f"    row, col = rows(first_row, {tile}), columns(first_column, {tile})",
@@ -100,9 +132,9 @@ class Stepwise:
 
     text: str
     stages: list[Stage]
-    shelves: dict[str, Shelf]
-    arguments: list[str]  # what each address of the table points to
-    carried: list[tuple[str, str, int, int]]  # (shelf, buffer, offset, width): written anew at each step
-    written: set[str]  # buffers on shelves with a slot a step that the kernels fill; others are filled from outside
+    shelves: dict[ShelfRef, Shelf]
+    arguments: list[BufferRef]  # what each address of the table points to
+    carried: list[tuple[ShelfRef, BufferRef, int, int]]  # (shelf, buffer, offset, width): written anew at each step
+    written: set[BufferRef]  # those on shelves with a slot a step that the kernels fill; others are filled from outside
     lanes: list[tuple[Node, int]]
-    exchanged: frozenset[str] = frozenset()
+    exchanged: frozenset[BufferRef] = frozenset()
