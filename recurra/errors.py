@@ -1,57 +1,169 @@
-"""What recurra raises: one typed error that names the argument, what came, and what was expected."""
+"""The exception classes of recurra. A message names the argument, what was passed, and what was expected."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
 
 class RecurraError(Exception):
-    """Every error recurra raises on purpose."""
+    """Base class of all errors that recurra raises on purpose.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> try:
+        ...     rc.layer("lstn", 3, 4)
+        ... except rc.RecurraError as error:
+        ...     print(type(error).__name__)
+        UnknownNameError
+    """
 
 
 class InputError(RecurraError, ValueError):
-    """An argument has a value recurra cannot take."""
+    """An argument has a value that recurra does not accept. Also a `ValueError`.
+
+    **Arguments**
+
+    - `argument`: the name of the argument.
+    - `got`: what was passed, in the words of the message.
+    - `expected`: what is accepted.
+
+    All three are attributes of the error.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4, dropout=2.0)
+        Traceback (most recent call last):
+            ...
+        recurra.errors.InputError: dropout: got 2.0, expected a probability between 0 and 1
+    """
 
     def __init__(self, argument: str, got: object, expected: str):
         super().__init__(f"{argument}: got {got}, expected {expected}")
         self.argument, self.got, self.expected = argument, got, expected
 
-    def __reduce__(self):  # so that the error survives a trip between processes
+    def __reduce__(self):  # by default, an exception is unpickled with its message as the only argument
         return type(self), (self.argument, self.got, self.expected)
 
 
 class ShapeError(InputError):
-    """A tensor has the wrong rank or size."""
+    """A tensor has the wrong rank or size. Raised before torch is called.
+
+    **Example**
+
+        >>> import torch
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4)(torch.zeros(5, 2, 7))
+        Traceback (most recent call last):
+            ...
+        recurra.errors.ShapeError: x: got shape (5, 2, 7), expected (T, B, 3) or (T, 3)
+    """
 
 
 class DtypeError(InputError, TypeError):
-    """A tensor has the wrong dtype."""
+    """A tensor has the wrong dtype. Also a `TypeError`.
+
+    **Example**
+
+        >>> import torch
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4)(torch.zeros(5, 2, 3, dtype=torch.float64))
+        Traceback (most recent call last):
+            ...
+        recurra.errors.DtypeError: x: got torch.float64, expected the layer's dtype, torch.float32
+    """
 
 
 class DeviceError(InputError):
-    """Tensors that must meet live on different devices."""
+    """Tensors of one call are on different devices.
+
+    **Example**
+
+        >>> import torch
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4)(torch.zeros(5, 2, 3, device="meta"))
+        Traceback (most recent call last):
+            ...
+        recurra.errors.DeviceError: x: got meta, expected the layer's device, cpu
+    """
 
 
 class LengthsError(InputError):
-    """Sequence lengths do not fit the batch they describe."""
+    """Sequence lengths do not fit the batch.
+
+    **Example**
+
+        >>> import torch
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4)(torch.zeros(5, 2, 3), lengths=[5, 0])
+        Traceback (most recent call last):
+            ...
+        recurra.errors.LengthsError: lengths: got 0, expected values from 1 to T = 5
+    """
 
 
 class OptionError(InputError, TypeError):
-    """An option does not exist, or not in this combination."""
+    """An option does not exist, or not in this combination. Also a `TypeError`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4, num_layer=2)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        recurra.errors.OptionError: num_layer: got 2, expected an option of LSTM: did you mean 'num_layers'? ...
+    """
 
 
 class UnknownNameError(InputError, LookupError):
-    """A name is not known; the message proposes the nearest one that is."""
+    """A name is not known; the message proposes the nearest one. Also a `LookupError`.
+
+    **Arguments**
+
+    - `argument`, `got`: as in `InputError`.
+    - `expected`: the known names, or a text.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.layer("lstn", 3, 4)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        recurra.errors.UnknownNameError: cell: got 'lstn', expected did you mean 'lstm'? one of ...
+    """
 
     def __init__(self, argument: str, got: object, expected: str | Iterable[str]):
         super().__init__(argument, got, expected if isinstance(expected, str) else nearest(str(got), expected))
 
 
 class ConversionError(RecurraError, ValueError):
-    """Two libraries' equations differ, so weights cannot be carried over exactly."""
+    """The equations of two libraries differ: weights cannot be converted exactly. Also a `ValueError`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.GRU(3, 4).to_torch()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        recurra.errors.ConversionError: ...
+    """
 
 
 class MissingPackageError(RecurraError, ModuleNotFoundError):
-    """A call needs a package that only an extra of recurra installs; the message says which."""
+    """A call needs a package that an extra of recurra installs. Also a `ModuleNotFoundError`.
+
+    **Arguments**
+
+    - `what`: the call, in the words of the message.
+    - `packages`: the packages it needs.
+    - `extra`: the extra that installs them.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> print(rc.MissingPackageError("recurra.data.read", ["pyarrow"], "data"))
+        recurra.data.read needs pyarrow: pip install 'recurra[data]'
+    """
 
     def __init__(self, what: str, packages: Sequence[str], extra: str):
         listed = " and ".join(filter(None, (", ".join(packages[:-1]), packages[-1])))
@@ -63,11 +175,23 @@ class MissingPackageError(RecurraError, ModuleNotFoundError):
 
 
 class TraceError(RecurraError):
-    """A cell's step cannot be written down as one graph."""
+    """A cell's step cannot be traced as one graph. The layer then runs on the reference engine.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> class Untraceable(rc.Cell):
+        ...     def step(self, x, h):
+        ...         return h if h.sum() > 0 else -h
+        >>> Untraceable.equations()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        recurra.errors.TraceError: ...
+    """
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'lstm'?` when something is near, and the whole list when it is short enough to read."""
+    """The known names, after a suggestion such as `did you mean 'lstm'?` where one of them is similar."""
     known = sorted(known)
     plain = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.strip("'\"").lower(), plain, n=1, cutoff=0.5)

@@ -73,8 +73,8 @@ def _docstring(cell_class: type[Cell]) -> str:
 def _common_arguments() -> list[str]:
     """The entries of the Arguments section of `Recurrent`, without `cell` and the options of the cell."""
     text = inspect.cleandoc(Recurrent.__doc__ or "")
-    section = text.partition("**Arguments**")[2].partition("**Returns**")[0].strip()
-    entries = re.split(r"\n(?=- `)", section)
+    section = re.search(r"\*\*Arguments:?\*\*\n(.*?)(?=\n\*\*|\Z)", text, re.DOTALL)
+    entries = re.split(r"\n(?=- `)", section[1].strip() if section else "")
     return [entry for entry in entries if not re.match(r"- `(cell|\*\*options)`", entry)]
 
 

@@ -26,6 +26,15 @@ def cache_sizes() -> dict[str, int]:
 
 
 def clear_caches() -> None:
-    """Empty every registered cache. Traced steps, plans and kernels are built again at the next call."""
+    """Empty every cache that recurra holds in memory: traced steps, plans, kernels, packed weights.
+
+    The next call builds what it needs again; compiled libraries stay on disk. Useful in a process that makes many cell
+    classes, and in tests.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.clear_caches()
+    """
     for cache in list(_CACHES.values()):
         cache.clear()

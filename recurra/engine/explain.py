@@ -1,4 +1,4 @@
-"""`rc.explain(layer, x)`: what the engine does with a layer, for a person to read."""
+"""`rc.explain(layer, x)`: the plan of a layer as text: backend, stages, buffers, generated code."""
 
 from collections import Counter
 from typing import Any
@@ -17,9 +17,27 @@ from .ir.nodes import Node
 
 
 def explain(layer: Any, x: Tensor, source: bool = False) -> str:
-    """The plan of each cell of a layer for this input: backend and why, stages, what is kept; `source`: the C++ too.
+    """What the engine does with a layer and an input, as text for a person to read.
 
-    `x` is as the layer takes it. The text is returned; print it to read it.
+    **Arguments**
+
+    - `layer`: a layer, a cell, or any module that contains cells.
+    - `x`: an input as the layer takes it, `(T, B, D)`, `(B, T, D)` with batch_first, or `(T, D)`; values are not read.
+    - `source`: whether to append the generated code, C++ on a CPU and Triton on a GPU.
+
+    **Returns**
+
+    The text. For each cell it names the backend and the reason, the stages of a step forward and backward, what is kept
+    for the backward pass, and what runs after the loop.
+
+    **Example**
+
+        >>> import torch
+        >>> import recurra as rc
+        >>> with rc.set_backend("reference"):
+        ...     print(rc.explain(rc.LSTM(3, 4), torch.zeros(5, 2, 3)))
+        LSTM: 3 → 4
+          backend: reference (set_backend('reference') is in force)
     """
     cells = [layer] if isinstance(layer, Cell) else [cell for cell in layer.modules() if isinstance(cell, Cell)]
     batched = x if x.dim() == 3 else x.unsqueeze(1)
