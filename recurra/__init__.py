@@ -30,7 +30,7 @@ _PLACES = {
     "layers": "Recurrent Trace layer",
     "models": "CRF HMM NARX TDNN BaldiBRNN ClockworkRNN ELMo HierarchicalRNN ScalarMix",
     "modifiers": "LayerNorm Modifier RecurrentDropout VariationalDropout WeightDrop Zoneout",
-    "problem": "Question ask",
+    "problem": "Problem infer_problem",
     "readout": "Readout",
     "reservoir": "EchoStateNetwork",
 }

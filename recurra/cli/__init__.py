@@ -1,4 +1,4 @@
-"""The command line: `recurra fit data.csv`. One command a file, each thin; the work is done in the rooms above."""
+"""The command line, `recurra fit data.csv`: one command per file, thin over the library."""
 
 import sys
 

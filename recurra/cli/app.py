@@ -1,26 +1,30 @@
-"""The app: its commands, in the order of a first day."""
+"""The `recurra` app and its list of commands."""
 
 from collections.abc import Callable
 
 import typer
 
 from recurra.cli import bench, cells, compare, demo, embed, evaluate, export, fit, generate, info, inspect, predict
-from recurra.cli.error_handling import Guarded, on_surprise, on_terminate, on_warning
+from recurra.cli.error_handling import (
+    ErrorHandlingGroup,
+    install_excepthook,
+    install_sigterm_handler,
+    install_warning_format,
+)
 
 app = typer.Typer(
     name="recurra",
-    cls=Guarded,
+    cls=ErrorHandlingGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Recurrent networks from a file of sequences: compare cells, fit a model, ask it, look inside.",
-    epilog="Start with [bold]recurra demo[/], or [bold]recurra compare YOUR.csv[/]. "
-    "Errors are one paragraph; RECURRA_DEBUG=1 shows where they came from.",
+    help="Recurrent networks for sequence data: compare cells, fit a model, predict, inspect.",
+    epilog="Start with [bold]recurra demo[/] or [bold]recurra compare DATA.csv[/]. Set RECURRA_DEBUG=1 for tracebacks.",
 )
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "From a file to a model": {"compare": compare.compare_command, "fit": fit.fit, "demo": demo.demo},
+    "Train": {"compare": compare.compare_command, "fit": fit.fit, "demo": demo.demo},
     "Use a model": {
         "predict": predict.predict,
         "evaluate": evaluate.evaluate,
@@ -29,23 +33,23 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "inspect": inspect.inspect,
         "export": export.export,
     },
-    "Look around": {"cells": cells.cells, "bench": bench.bench, "info": info.info},
+    "Reference": {"cells": cells.cells, "bench": bench.bench, "info": info.info},
 }
 
 
-def reflowed(text: str) -> str:
-    """A docstring whose paragraphs are as wide as the terminal."""
+def unwrap_paragraphs(text: str) -> str:
+    """A docstring with each paragraph on one line, so that help wraps at the terminal width."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel, help=reflowed(command.__doc__ or ""))(command)
+        app.command(name, rich_help_panel=panel, help=unwrap_paragraphs(command.__doc__ or ""))(command)
 
 
 def main() -> None:
     """The command `recurra`."""
-    on_terminate()
-    on_surprise()
-    on_warning()
+    install_sigterm_handler()
+    install_excepthook()
+    install_warning_format()
     typer.main.get_command(app)(prog_name="recurra")

@@ -1,4 +1,4 @@
-"""`recurra bench`: how fast a cell runs here, beside torch.nn's."""
+"""`recurra bench`: time a cell against torch.nn layers."""
 
 import time
 from collections.abc import Callable
@@ -20,38 +20,38 @@ class Sizes:
 
 
 def bench(
-    cell: Annotated[str, typer.Argument(metavar="CELL", help="`recurra cells` lists them.")] = "lstm",
-    steps: Annotated[int, typer.Option(min=1, help="Steps a sequence.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="Sequences at a time.")] = 32,
-    input_size: Annotated[int, typer.Option(min=1, help="Numbers a step.")] = 64,
-    hidden_size: Annotated[int, typer.Option(min=1, help="Units.")] = 128,
-    seconds: Annotated[float, typer.Option(min=0.1, help="To measure for.")] = 8.0,
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="Cell; see `recurra cells`.")] = "lstm",
+    steps: Annotated[int, typer.Option(min=1, help="Sequence length.")] = 100,
+    batch: Annotated[int, typer.Option(min=1, help="Batch size.")] = 32,
+    input_size: Annotated[int, typer.Option(min=1, help="Input size.")] = 64,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size.")] = 128,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Total measuring time.")] = 8.0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     json: Json = False,
 ) -> None:
-    """Time a cell beside torch.nn.LSTM, torch.nn.GRU and a plain loop, in turns.
+    """Time a cell against torch.nn.LSTM, torch.nn.GRU and a plain Python loop.
 
-    The first run of a cell compiles it, which is not timed.
+    Compilation, at the first run of a cell, is not timed.
     """
     from recurra.cells import find
     from recurra.cli import printing
-    from recurra.cli.devices import checked
+    from recurra.cli.devices import check_device
 
     find(cell)
-    device = "cpu" if checked(device) == "auto" else device
+    device = "cpu" if check_device(device) == "auto" else device
     sizes = Sizes(steps, batch, input_size, hidden_size)
-    found = measured(cell, sizes, seconds, device)
+    found = measure(cell, sizes, seconds, device)
     if json:
-        printing.as_json({"cell": cell, "device": device, "sizes": vars(sizes), "milliseconds": found})
+        printing.print_json({"cell": cell, "device": device, "sizes": vars(sizes), "milliseconds": found})
     else:
         _print(cell, sizes, device, found)
 
 
-def measured(cell: str, sizes: Sizes, seconds: float, device: str) -> dict[str, dict[str, float]]:
-    """Medians in milliseconds, contestant by contestant: reading alone, and reading with gradients."""
+def measure(cell: str, sizes: Sizes, seconds: float, device: str) -> dict[str, dict[str, float]]:
+    """Median milliseconds: layer → {"forward": …, "training": …}. The layers take turns."""
     jobs = _jobs(cell, sizes, device)
     for job in jobs.values():
-        job()  # compiles, and warms up
+        job()  # compile and warm up
     times: dict[tuple[str, str], list[float]] = {key: [] for key in jobs}
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or not all(times.values()):
@@ -109,7 +109,7 @@ def _print(cell: str, sizes: Sizes, device: str, found: dict[str, dict[str, floa
 
     console = Console(highlight=False)
     console.print(
-        f"{sizes.steps} steps, {sizes.batch} sequences, {sizes.inputs} inputs, {sizes.hidden} units, on {device}\n"
+        f"length {sizes.steps}, batch {sizes.batch}, input {sizes.inputs}, hidden {sizes.hidden}, on {device}\n"
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
@@ -120,11 +120,11 @@ def _print(cell: str, sizes: Sizes, device: str, found: dict[str, dict[str, floa
         cells = [
             text
             for what in ("forward", "training")
-            for text in (f"{row[what]:.2f} ms", _times(row[what] / first[what]))
+            for text in (f"{row[what]:.2f} ms", _format_ratio(row[what] / first[what]))
         ]
         table.add_row(f"[bold]{name}[/]" if row is first else name, *cells)
     console.print(table)
 
 
-def _times(ratio: float) -> str:
+def _format_ratio(ratio: float) -> str:
     return "" if ratio == 1.0 else f"{ratio:.2f} ×"

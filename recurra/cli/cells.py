@@ -1,4 +1,4 @@
-"""`recurra cells`: the zoo, and one cell from close by."""
+"""`recurra cells`: the list of cells, or one cell in detail."""
 
 import sys
 from pathlib import Path
@@ -8,18 +8,18 @@ import typer
 
 from recurra.cli.options import Json
 
-WIDE = 160  # columns of a list that goes to a file
+FILE_WIDTH = 160  # columns, when the list is not printed to a terminal
 
 
 def cells(
-    name: Annotated[str | None, typer.Argument(metavar="CELL", help="One cell: its equations and its paper.")] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="The equations as LaTeX, alone.")] = False,
-    diagram: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw the cell, from its equations.")] = None,
-    input_size: Annotated[int, typer.Option(min=1, help="To count parameters at.")] = 64,
-    hidden_size: Annotated[int, typer.Option(min=1, help="To count parameters at.")] = 128,
+    name: Annotated[str | None, typer.Argument(metavar="CELL", help="Show this cell.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print only the equations, as LaTeX.")] = False,
+    diagram: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw the cell to a file.")] = None,
+    input_size: Annotated[int, typer.Option(min=1, help="Input size for the parameter count.")] = 64,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Hidden size for the parameter count.")] = 128,
     json: Json = False,
 ) -> None:
-    """List all cells, or show one: equations, diagram, paper, parameters.
+    """List all cells, or show one with its equations, paper and parameters.
 
     [dim]recurra cells lstm --diagram lstm.svg[/]
     """
@@ -29,46 +29,46 @@ def cells(
     if name is None:
         if latex or diagram:
             raise OptionError(
-                "--latex" if latex else "--diagram", "no cell", "the name of a cell, `recurra cells` lists them"
+                "--latex" if latex else "--diagram", "no cell", "the name of a cell; `recurra cells` lists them"
             )
-        found = listed(input_size, hidden_size)
-        printing.as_json(found) if json else _print_list(found)
+        found = list_cells(input_size, hidden_size)
+        printing.print_json(found) if json else _print_list(found)
         return
-    about = described(name, input_size, hidden_size)
+    about = describe_cell(name, input_size, hidden_size)
     if diagram is not None:
         _draw(name, diagram)
     if json:
-        printing.as_json(about)
+        printing.print_json(about)
     elif latex:
         sys.stdout.write(about["latex"] + "\n")
     else:
         _print_one(about, diagram)
 
 
-def listed(input_size: int, hidden_size: int) -> list[dict[str, Any]]:
-    """Every cell once, under its first name, oldest first."""
+def list_cells(input_size: int, hidden_size: int) -> list[dict[str, Any]]:
+    """One record per cell, oldest first; other names of a cell are in `also`."""
     from recurra import registry
 
     names: dict[type, list[str]] = {}
     for name, kind in registry().items():
         names.setdefault(kind, []).append(name)
-    found = [_about(kind, known, input_size, hidden_size) for kind, known in names.items()]
+    found = [_describe(kind, known, input_size, hidden_size) for kind, known in names.items()]
     return sorted(found, key=lambda about: (about["year"] or 9999, about["name"]))
 
 
-def described(name: str, input_size: int, hidden_size: int) -> dict[str, Any]:
-    """One cell, with its equations."""
+def describe_cell(name: str, input_size: int, hidden_size: int) -> dict[str, Any]:
+    """The record of one cell, with its equations."""
     from recurra import registry
     from recurra.cells import find
-    from recurra.cli.equations import written
+    from recurra.cli.equations import plain_equations
 
     kind = find(name)
     known = [other for other, each in registry().items() if each is kind]
     latex = kind.equations()
-    return _about(kind, known, input_size, hidden_size) | {"equations": written(latex), "latex": latex}
+    return _describe(kind, known, input_size, hidden_size) | {"equations": plain_equations(latex), "latex": latex}
 
 
-def _about(kind: type[Any], names: list[str], input_size: int, hidden_size: int) -> dict[str, Any]:
+def _describe(kind: type[Any], names: list[str], input_size: int, hidden_size: int) -> dict[str, Any]:
     cell = kind(input_size, hidden_size)
     text = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
     return {
@@ -102,17 +102,16 @@ def _print_list(found: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cell", no_wrap=True)
     table.add_column("year", justify="right")
-    table.add_column("weights", justify="right")
-    table.add_column("what it is", no_wrap=True, overflow="ellipsis")
+    table.add_column("parameters", justify="right")
+    table.add_column("description", no_wrap=True, overflow="ellipsis")
     for about in found:
         year = str(about["year"] or "")
         table.add_row(Text(about["name"], "bold"), year, f"{about['parameters']:,}", Text(about["about"]))
     console = Console(highlight=False)
-    console.width = console.width if console.is_terminal else WIDE
+    console.width = console.width if console.is_terminal else FILE_WIDTH
     console.print(table)
-    console.print(
-        f"\n{len(found)} cells; weights of {sizes[0]} inputs and {sizes[1]} units. `recurra cells lstm` shows one."
-    )
+    console.print(f"\n{len(found)} cells; parameters for input size {sizes[0]} and hidden size {sizes[1]}.")
+    console.print("`recurra cells lstm` shows one cell.")
 
 
 def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
@@ -120,7 +119,7 @@ def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from recurra.cli.printing import facts
+    from recurra.cli.printing import print_pairs
 
     console = Console(highlight=False)
     also = f" (also {', '.join(about['also'])})" if about["also"] else ""
@@ -132,9 +131,9 @@ def _print_one(about: dict[str, Any], diagram: Path | None) -> None:
         left, _, right = line.partition(" = ")
         lines.add_row(Text(f"  {left.strip()} ="), Text(right))
     console.print(lines)
-    sizes = f"{about['parameters']:,} with {about['input_size']} inputs and {about['hidden_size']} units"
+    sizes = f"{about['parameters']:,} for input size {about['input_size']} and hidden size {about['hidden_size']}"
     year = f", {about['year']}" if about["year"] else ""
-    rows = [("paper", f"{about['paper']}{year}"), ("states", ", ".join(about["states"])), ("weights", sizes)]
+    rows = [("paper", f"{about['paper']}{year}"), ("states", ", ".join(about["states"])), ("parameters", sizes)]
     rows += [("diagram", str(diagram))] if diagram else []
     console.print()
-    facts(rows, console)
+    print_pairs(rows, console)

@@ -1,4 +1,4 @@
-"""`recurra compare DATA`: cells against each other and against baselines."""
+"""`recurra compare DATA`: rank cells and baselines on a data file."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from recurra.cli.options import (
     Time,
 )
 
-SHARING = "Processes and machines"
+PARALLEL = "Processes and machines"
 
 
 def compare_command(
@@ -41,98 +41,104 @@ def compare_command(
     sort: Sort = None,
     cells: Annotated[
         str | None,
-        typer.Option(help="Names with commas, families (gru-family), or all. [dim]a dozen[/]", rich_help_panel=NETWORK),
+        typer.Option(help="Cells to compare: a,b,c, gru-family or all. [dim]12 cells[/]", rich_help_panel=NETWORK),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="What all cells share: parameters or time. [dim]parameters[/]", rich_help_panel=NETWORK),
+        typer.Option(help="Equal budget: parameters or time. [dim]parameters[/]", rich_help_panel=NETWORK),
     ] = None,
     hidden_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Units of the LSTM whose parameters all match. [dim]32[/]", rich_help_panel=NETWORK),
+        typer.Option(min=1, help="Units of the reference LSTM. [dim]32[/]", rich_help_panel=NETWORK),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Times each is trained. [dim]3[/]", rich_help_panel=TRAINING)
+        int | None, typer.Option(min=1, help="Seeds per cell. [dim]3[/]", rich_help_panel=TRAINING)
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Times through the data.", rich_help_panel=TRAINING)] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.", rich_help_panel=TRAINING)] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Of training, with the budget time. [dim]30[/]", rich_help_panel=TRAINING)
+        float | None,
+        typer.Option(help="Training time per fit, for --budget time. [dim]30[/]", rich_help_panel=TRAINING),
     ] = None,
     tune: Annotated[
         int | None,
-        typer.Option(min=0, metavar="TRIALS", help="Search rate, depth, dropout first.", rich_help_panel=TRAINING),
+        typer.Option(
+            min=0, metavar="TRIALS", help="Tune each cell first with this many trials.", rich_help_panel=TRAINING
+        ),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any option of the estimator.", rich_help_panel=TRAINING),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other estimator option.", rich_help_panel=TRAINING),
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="All of these from a file; flags win.", rich_help_panel=TRAINING),
+        typer.Option(metavar="FILE.toml", help="Settings file; flags override it.", rich_help_panel=TRAINING),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Processes. [dim]one a core[/]", rich_help_panel=SHARING)
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Parallel processes. [dim]one per core[/]", rich_help_panel=PARALLEL),
     ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Share the run with other machines: sqlite:///x.db, postgresql://…, journal:FILE.",
-            rich_help_panel=SHARING,
+            help="Share the run with other machines: sqlite:///runs.db, postgresql://…, journal:FILE.",
+            rich_help_panel=PARALLEL,
         ),
     ] = None,
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="A module with cells of your own.", rich_help_panel=SHARING),
+        typer.Option(
+            "--import", metavar="MODULE", help="Module that registers custom cells.", rich_help_panel=PARALLEL
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--folder", "--out", "-o", help="Of the run. [dim]below runs/[/]", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--folder", "--out", "-o", metavar="FOLDER", help="Run folder. [dim]below runs/[/]", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin again, whatever is there.", rich_help_panel=OUTPUT)
-    ] = False,
-    report: Annotated[bool, typer.Option(help="Write the report page.", rich_help_panel=OUTPUT)] = True,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results.", rich_help_panel=OUTPUT)] = False,
+    report: Annotated[bool, typer.Option(help="Write the HTML report.", rich_help_panel=OUTPUT)] = True,
     json: Json = False,
 ) -> None:
-    """Train cells on a file under equal parameters or equal time, and rank them, baselines among them.
+    """Train cells on a data file under an equal budget and rank them with baselines.
 
-    The run is kept in a folder, with a report page to open in a browser. After Ctrl-C the same command goes on.
+    Results, models and an HTML report are saved in a folder. After Ctrl-C, the same command resumes the run.
 
     [dim]recurra compare sensors.csv --target label --cells lstm,gru,mgu[/]
     """
-    from recurra.cli.settings import flags_of
-    from recurra.compare.settings import Comparison
-    from recurra.problem.settings import settings_of
+    from recurra.cli.settings import given_flags
+    from recurra.compare.settings import CompareSettings
+    from recurra.problem.settings import load_settings
 
-    chosen = settings_of(Comparison, settings, flags_of(context, Comparison))
+    chosen = load_settings(CompareSettings, settings, given_flags(context, CompareSettings))
     more = {"modules": tuple(modules or ()), "fresh": fresh, "report": report}
-    run(data, chosen.asking(), {**chosen.comparing(), **more}, json)
+    run(data, chosen.problem_arguments(), {**chosen.compare_arguments(), **more}, json)
 
 
-def run(data: str, asking: dict[str, Any], own: dict[str, Any], as_json: bool = False) -> None:
-    """Compare, with progress on standard error and the leaderboard on standard output."""
+def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: bool = False) -> None:
+    """Call `compare`; progress goes to standard error, the leaderboard to standard output."""
     from rich.console import Console
 
     from recurra.cli import printing
     from recurra.cli.error_handling import command_line
-    from recurra.compare import Stopped, compare
+    from recurra.compare import RunInterrupted, compare
 
-    aside = printing.aside()
+    stderr = printing.stderr_console()
     try:
-        board = compare({"source": data, **asking}, **own, console=aside)
-    except Stopped as stopped:
-        aside.print(f"\nInterrupted. {stopped}:", soft_wrap=True)
-        aside.print(f"  {command_line().replace(' --fresh', '')}", soft_wrap=True, markup=False)
+        board = compare({"source": data, **problem}, **arguments, console=stderr)
+    except RunInterrupted as stopped:
+        done = f"{stopped.done} of {stopped.total} fits are done and saved in {stopped.folder}"
+        stderr.print(f"\nInterrupted. {done}. The same command resumes:", soft_wrap=True, markup=False)
+        stderr.print(f"  {command_line().replace(' --fresh', '')}", soft_wrap=True, markup=False)
         raise typer.Exit(128 + int(stopped.signum)) from None
     if as_json:
-        printing.as_json(board.to_json())
+        printing.print_json(board.to_json())
         return
     Console().print(board)
-    for one in board.standings:
-        for error in one.errors:
-            aside.print(f"{one.name}: {error}", soft_wrap=True, markup=False)
-    models = board.folder / "models"
-    aside.print(f"The models are in {models}.", soft_wrap=True, markup=False)
+    for entry in board.entries:
+        for error in entry.errors:
+            stderr.print(f"{entry.name}: {error}", soft_wrap=True, markup=False)
+    stderr.print(f"Models: {board.folder / 'models'}", soft_wrap=True, markup=False)
     if board.report is not None:
-        aside.print(f"The report is {printing.place(board.report)}; open it in a browser.", soft_wrap=True)
+        stderr.print(f"Report: {printing.bold(board.report)} (open it in a browser)", soft_wrap=True)

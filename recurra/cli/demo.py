@@ -1,10 +1,10 @@
-"""`recurra demo`: cells compete on real speech."""
+"""`recurra demo`: compare cells on the built-in speech data."""
 
 
 def demo() -> None:
-    """Compare a dozen cells on Japanese Vowels, which is inside the package.
+    """Compare twelve cells on the built-in Japanese Vowels data.
 
-    The same as [bold]recurra compare japanese_vowels[/].
+    Same as [bold]recurra compare japanese_vowels[/].
     """
     from recurra.cli.compare import run
 

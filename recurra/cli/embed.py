@@ -1,4 +1,4 @@
-"""`recurra embed MODEL DATA`: hidden states, one vector a sequence."""
+"""`recurra embed MODEL DATA`: one hidden-state vector per sequence."""
 
 import os
 from pathlib import Path
@@ -6,50 +6,52 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.error_handling import writing
-from recurra.cli.options import OUTPUT, Data, Json, Model
+from recurra.cli.error_handling import report_errors_as
+from recurra.cli.options import OUTPUT, Data, Json, ModelFolder
 
 
 def embed(
-    model: Model,
+    model: ModelFolder,
     data: Data,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help=".csv, .jsonl, .parquet, .npz.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Output file: .csv, .jsonl, .parquet, .npz, …", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    pool: Annotated[str, typer.Option(help="The final hidden state, or the mean, or the max over steps.")] = "final",
+    pool: Annotated[str, typer.Option(help="Pooling over steps: final, mean or max.")] = "final",
     json: Json = False,
 ) -> None:
-    """A vector for every sequence: what the recurrent layer knows at its end, or on average.
+    """Embed sequences: one vector each, the pooled hidden states of the recurrent layer.
 
-    For clustering, for search, or as features of another model.
+    For clustering, similarity search, or as features of another model.
     """
-    from recurra.cli import embeddings, models, printing, tables
+    from recurra.cli import embeddings, model_folder, printing, tables
     from recurra.errors import UnknownNameError
 
     pools = {"final": "last", "mean": "mean", "max": "max"}
     if pool not in pools:
         raise UnknownNameError("--pool", repr(pool), pools)
     tables.check_suffix(out, (".npz",))
-    held = models.load(model)
-    names, found = embeddings.vectors(held, data, pools[pool])
+    saved = model_folder.load_model(model)
+    names, vectors = embeddings.embed_file(saved, data, pools[pool])
     if out is not None and out.suffix.lower() == ".npz":
-        _npz(out, names, found)
+        _write_npz(out, names, vectors)
     else:
-        key = held.reading.get("id") or ("text" if held.task == "language" else "sequence")
-        columns = {key: names, **{f"h{k}": found[:, k].tolist() for k in range(found.shape[1])}}
-        tables.put(columns, out, json)
+        key = saved.schema.get("id") or ("text" if saved.task == "language" else "sequence")
+        columns = {key: names, **{f"h{k}": vectors[:, k].tolist() for k in range(vectors.shape[1])}}
+        tables.write_table(columns, out, json)
     if out is not None:
-        printing.aside().print(
-            f"{len(names):,} vectors of {found.shape[1]} numbers in {printing.place(out)}.", soft_wrap=True
-        )
+        count = f"{len(names):,} vector{'s' if len(names) != 1 else ''}"
+        message = f"Wrote {count} of length {vectors.shape[1]} to {printing.bold(out)}."
+        printing.stderr_console().print(message, soft_wrap=True)
 
 
-def _npz(path: Path, names: list[str], found) -> None:
+def _write_npz(path: Path, names: list[str], vectors) -> None:
     import numpy as np
 
     draft = path.with_name(f".{path.name}")
-    with writing(path):
+    with report_errors_as(path):
         with draft.open("wb") as file:
-            np.savez(file, names=np.array(names), hidden=found)
+            np.savez(file, names=np.array(names), hidden=vectors)
         os.replace(draft, path)

@@ -1,14 +1,16 @@
-"""A cell's equations in plain letters: fₜ = σ(W_f hₜ₋₁ + U_f xₜ + b_f)."""
+"""A cell's equations as Unicode text: fₜ = σ(W_f hₜ₋₁ + U_f xₜ + b_f)."""
 
 from recurra.inspect.notation import Node, equations
 
-BELOW: dict[str, str] = dict(zip("0123456789+−-()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True))
-ABOVE: dict[str, str] = dict(zip("0123456789+−-()Tin⊤", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ᵀⁱⁿᵀ", strict=True))
-APART = frozenset("+−=⊙≤≥≠∧∨×·/")  # signs with a space on both sides
+SUBSCRIPTS: dict[str, str] = dict(
+    zip("0123456789+−-()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True)
+)
+SUPERSCRIPTS: dict[str, str] = dict(zip("0123456789+−-()Tin⊤", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁽⁾ᵀⁱⁿᵀ", strict=True))
+SPACED_SIGNS = frozenset("+−=⊙≤≥≠∧∨×·/")  # signs with a space on both sides
 
 
-def written(latex: str) -> list[str]:
-    """The lines of an `aligned` block, their equals signs one below the other."""
+def plain_equations(latex: str) -> list[str]:
+    """The lines of a LaTeX `aligned` block as text, aligned at their equals signs."""
     pairs = [(_text(left), _text(right)) for left, right in equations(latex)]
     width = max(len(left) for left, _ in pairs)
     return [f"{left:>{width}} = {right}" for left, right in pairs]
@@ -19,7 +21,11 @@ def _text(node: Node) -> str:
         case "row":
             return _row(node.parts)
         case "scripts":
-            return _text(node.parts[0]) + _small(node.parts[1], BELOW, "_") + _small(node.parts[2], ABOVE, "^")
+            return (
+                _text(node.parts[0])
+                + _script(node.parts[1], SUBSCRIPTS, "_")
+                + _script(node.parts[2], SUPERSCRIPTS, "^")
+            )
         case "frac":
             return f"{_grouped(node.parts[0])}/{_grouped(node.parts[1])}"
         case "sqrt":
@@ -37,20 +43,20 @@ def _row(parts: list[Node]) -> str:
     text = ""
     for before, part in zip([None, *parts], parts, strict=False):
         piece = _text(part)
-        if part.kind == "sign" and piece in APART:
-            alone = not text.strip() or text.rstrip().endswith((",", "(", "["))  # a sign of what follows
-            text = text.rstrip(" ") + " " + piece if alone else f"{text.rstrip()} {piece} "
+        if part.kind == "sign" and piece in SPACED_SIGNS:
+            is_unary = not text.strip() or text.rstrip().endswith((",", "(", "["))
+            text = text.rstrip(" ") + " " + piece if is_unary else f"{text.rstrip()} {piece} "
         elif part.kind == "sign" and piece in ",;":
             text += f"{piece} "
-        elif before is not None and _apart(before, part) and not text.endswith(" "):
+        elif before is not None and _needs_space(before, part) and not text.endswith(" "):
             text += f" {piece}"
         else:
             text += piece
     return " ".join(text.split())
 
 
-def _apart(before: Node, after: Node) -> bool:
-    """Whether two neighbours are a product, which a space divides, or a function and what it is applied to."""
+def _needs_space(before: Node, after: Node) -> bool:
+    """Whether neighbours form a product (with a space) rather than a function and its argument."""
     if before.kind == "sign" or after.kind == "sign":
         return False
     return not (after.kind == "fence" and (before.upright or _is_function(before)))
@@ -60,7 +66,7 @@ def _is_function(node: Node) -> bool:
     return node.kind == "word" and node.text in "σφψ" and bool(node.text)
 
 
-def _small(node: Node, letters: dict[str, str], mark: str) -> str:
+def _script(node: Node, letters: dict[str, str], mark: str) -> str:
     text = _text(node).replace(" ", "")
     if not text:
         return ""

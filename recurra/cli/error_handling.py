@@ -1,11 +1,12 @@
-"""What a command ends with: 0 done, 2 bad input, 1 failure, 130 and 143 interrupted; and one paragraph on why."""
+"""Error messages and exit codes: 0 success, 1 failure, 2 bad input, 130 and 143 interrupted."""
 
 import os
+import re
 import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -14,35 +15,28 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from recurra.errors import InputError, MissingPackageError, RecurraError
+from recurra.errors import InputError, MissingPackageError, RecurraError, UnknownNameError
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
-FEW = 24  # names that are listed beside a hint
-#: what an error proposes to someone who writes Python, for someone who types a command
-IN_FLAGS = {
-    "or sort=True": "or --sort",
-    'or missing="drop" or "fill"': "or --missing drop, or --missing fill",
-    "; or irregular=True": "",
-    "named as target": "named with --target",
-    "its name, as id": "its name, with --id",
-    "apart as id": "apart, with --id",
-}
-#: arguments of Python by the flags they are given with
-FLAGS = {name: f"--{name}" for name in ("task", "test", "cells", "storage")} | {"modules": "--import"}
-UNUSABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+MAX_LISTED = 24  # names listed in a message
+PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+#: Python arguments whose option has another name
+OPTION_NAMES = {"modules": "--import", "cell": "cell", "source": "DATA"}
+#: an argument in the advice of an error message: `sort=True`, `missing="drop"`, `target=`
+ARGUMENT = re.compile(r'\b([a-z_]+)=(?:True|"(\w+)")?')
 
 
-def debugging() -> bool:
+def is_debugging() -> bool:
     return os.environ.get("RECURRA_DEBUG", "") not in ("", "0")
 
 
 def command_line() -> str:
-    """What was typed, to be typed again."""
+    """The command as it was typed."""
     return shlex.join(["recurra", *sys.argv[1:]])
 
 
-class Guarded(TyperGroup):
-    """Errors of a command as a paragraph and an exit code."""
+class ErrorHandlingGroup(TyperGroup):
+    """Prints errors of a command as one paragraph and sets the exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -50,60 +44,88 @@ class Guarded(TyperGroup):
         except BrokenPipeError:
             raise
         except (RecurraError, OSError, MemoryError) as error:
-            if debugging():
+            if is_debugging():
                 raise
-            bad = isinstance(error, (InputError, MissingPackageError, *UNUSABLE))
-            _complain(paragraph(error))
+            bad = isinstance(error, (InputError, MissingPackageError, *PATH_ERRORS))
+            _print_error(format_error(error, self._options(ctx.invoked_subcommand)))
             raise typer.Exit(BAD_INPUT if bad else FAILED) from None
-        except SystemExit as stopped:  # interrupted, and the command has said where it stands
+        except SystemExit as stopped:  # interrupted; the command has printed how to resume
             raise typer.Exit(stopped.code if isinstance(stopped.code, int) else FAILED) from None
         except KeyboardInterrupt:
-            _complain("Interrupted.")
+            sys.stderr.write("Interrupted.\n")
             raise typer.Exit(INTERRUPTED) from None
 
+    def _options(self, name: str | None) -> set[str]:
+        """The options of a command, such as --sort."""
+        command = self.commands.get(name or "")
+        return {option for parameter in command.params for option in parameter.opts} if command else set()
 
-def paragraph(error: BaseException) -> str:
-    """An error in sentences, for someone who does not read Python."""
+
+def format_error(error: BaseException, options: Set[str] = frozenset()) -> str:
+    """An error in plain sentences. Advice mentions only `options` that the command has."""
     from recurra.data.data_errors import MissingColumnError
 
     if isinstance(error, MissingColumnError):
-        hint, known = _hint(error.expected)
-        return f"{error.file} has no column {error.column!r}.{hint} Its columns are {known}."
-    if isinstance(error, InputError) and "one of " in error.expected and "did you mean" in error.expected:
-        hint, known = _hint(error.expected)
-        got = f"{error.got} is not known" if str(error.got).startswith("'") else error.got
-        few = known.count(",") < FEW
-        return f"{_flag(error)}: {got}.{hint}" + (f" There are {known}." if few else "")
+        hint, known = _split_hint(error.expected)
+        return f"{error.file} has no column {error.column!r}.{hint} Columns: {known}."
+    if isinstance(error, UnknownNameError) and str(error.got).startswith(("'", '"')):
+        return _format_unknown_name(error)
     if isinstance(error, InputError):
-        expected = error.expected
-        for python, flag in IN_FLAGS.items():
-            expected = expected.replace(python, flag)
-        if str(error.got).startswith("no such "):
-            return _sentence(f"{_flag(error)}: {error.got}; expected {expected}")
-        return _sentence(f"{_flag(error)}: got {error.got}; expected {expected}")
+        return _format_input_error(error, options)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}." if error.filename else f"{error.strerror}."
     if isinstance(error, MemoryError):
-        return str(error) or "There is not enough memory for this."
-    return _sentence(str(error))
+        return str(error) or "Out of memory."
+    return _as_sentence(str(error))
 
 
-def _flag(error: InputError) -> str:
-    return FLAGS.get(error.argument, error.argument)
+def _format_unknown_name(error: UnknownNameError) -> str:
+    """`Unknown cell 'lsmt'. Did you mean 'lstm'?`, and the list of names if it is short."""
+    hint, known = _split_hint(error.expected)
+    place, _, kind = error.argument.rpartition(", ")
+    kind = {"cells": "cell"}.get(kind, kind)
+    start = f"{place}: unknown" if place else "Unknown"
+    listed = f" Choose from {known}." if known.count(",") < MAX_LISTED else ""
+    return f"{start} {kind} {error.got}.{hint}{listed}"
 
 
-def _hint(expected: str) -> tuple[str, str]:
-    """`did you mean 'x'? one of x, y` as a sentence, and what there is."""
+def _format_input_error(error: InputError, options: Set[str]) -> str:
+    option = f"--{error.argument.replace('_', '-')}"
+    name = OPTION_NAMES.get(error.argument) or (option if option in options else error.argument)
+    expected, advice = _split_advice(error.expected, options)
+    if str(error.got).startswith("no such "):
+        known = expected == "a file or folder that exists"
+        return _as_sentence(f"{name}: {error.got}") + ("" if known else f" Expected {_as_sentence(expected)}")
+    return _as_sentence(f"{name}: got {error.got}, expected {expected}") + advice
+
+
+def _split_advice(expected: str, options: Set[str]) -> tuple[str, str]:
+    """What was expected, and advice as sentences: `; use sort=True` is `Use --sort.`, if there is such an option."""
+    kept, *clauses = expected.split("; ")
+    advice = ""
+    for clause in clauses:
+        arguments = [name for name, _ in ARGUMENT.findall(clause)]
+        if not arguments:
+            kept += f"; {clause}"
+        elif all(f"--{name}" in options for name in arguments):
+            clause = ARGUMENT.sub(lambda m: f"--{m[1]}" + (f" {m[2]}" if m[2] else ""), clause).replace('"', "")
+            clause = f"use {clause[3:]}" if clause.startswith("or ") else clause
+            advice += f" {_as_sentence(clause[0].upper() + clause[1:])}"
+    return kept, advice
+
+
+def _split_hint(expected: str) -> tuple[str, str]:
+    """`did you mean 'x'? one of x, y` as a sentence and the list of names."""
     hint, _, known = expected.rpartition("one of ")
     return (f" D{hint[1:].strip()}" if hint else ""), known
 
 
-def _sentence(text: str) -> str:
+def _as_sentence(text: str) -> str:
     text = " ".join(text.split())
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -111,8 +133,8 @@ def _complain(text: str) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What goes wrong is told of the file that was asked for, not of the draft that was to become it."""
+def report_errors_as(path: Path) -> Iterator[None]:
+    """An OSError inside names `path`, not the temporary file that is renamed to it."""
     try:
         yield
     except OSError as error:
@@ -121,8 +143,8 @@ def writing(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def on_terminate() -> None:
-    """SIGTERM ends a command as Ctrl-C does, so that what it has open is closed."""
+def install_sigterm_handler() -> None:
+    """SIGTERM raises SystemExit, so that open files are closed as on Ctrl-C."""
 
     def leave(signum: int, frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
@@ -130,23 +152,23 @@ def on_terminate() -> None:
     signal.signal(signal.SIGTERM, leave)
 
 
-def on_surprise() -> None:
-    """An error nobody foresaw is still one paragraph; where it came from is shown on request."""
+def install_excepthook() -> None:
+    """Unexpected exceptions print one paragraph; with RECURRA_DEBUG=1 the traceback."""
 
-    def say(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if debugging():
+    def print_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if is_debugging():
             sys.__excepthook__(kind, error, trace)
             return
-        _complain(f"{kind.__name__}: {error}. This was not foreseen; RECURRA_DEBUG=1 before the command shows where.")
+        _print_error(f"{kind.__name__}: {error}. This is a bug in recurra; RECURRA_DEBUG=1 shows the traceback.")
 
-    sys.excepthook = say
+    sys.excepthook = print_unexpected
 
 
-def on_warning() -> None:
-    """A warning is a note, without the place in the code it came from."""
+def install_warning_format() -> None:
+    """Warnings print as `Note: …`, without the source line."""
 
-    def note(message: Warning | str, *place: Any, **more: Any) -> str:
+    def format_note(message: Warning | str, *place: Any, **more: Any) -> str:
         return f"Note: {message}\n"
 
-    if not debugging():
-        warnings.formatwarning = note
+    if not is_debugging():
+        warnings.formatwarning = format_note

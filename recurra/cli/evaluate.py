@@ -1,32 +1,33 @@
-"""`recurra evaluate MODEL DATA`: how good a model's answers are."""
+"""`recurra evaluate MODEL DATA`: metrics of a model on labelled data."""
 
 from typing import Annotated
 
 import typer
 
-from recurra.cli.options import Data, Json, Model
+from recurra.cli.options import Data, Json, ModelFolder
 
 
 def evaluate(
-    model: Model,
+    model: ModelFolder,
     data: Data,
     windows: Annotated[
-        int | None, typer.Option(min=1, help="Of a forecast: how many, one after the other, at the end of the data.")
+        int | None,
+        typer.Option(min=1, help="Forecasts only: consecutive windows at the end of the data to score."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Hold a model's answers against those a file has.
+    """Evaluate a model on labelled data.
 
-    The file should be one the model has not learned from. A forecast is judged on the last steps of the file, as many
-    as were held out, and beside naive forecasts.
+    Use data the model was not trained on. A forecast is scored on the last steps of the file, as many as were held out
+    for training, next to naive forecasts.
     """
-    from recurra.cli import models, printing
-    from recurra.cli.scores import judged
+    from recurra.cli import model_folder, printing
+    from recurra.cli.scores import evaluate_file
 
-    held = models.load(model)
-    found, count = judged(held, data, windows)
+    saved = model_folder.load_model(model)
+    metrics, count = evaluate_file(saved, data, windows)
     if json:
-        content = {"model": str(model), "data": data, "task": held.task, "metric": held.metric}
-        printing.as_json(content | {"score": found.get(held.metric), "measures": found, "count": count})
+        content = {"model": str(model), "data": data, "task": saved.task, "metric": saved.metric}
+        printing.print_json(content | {"score": metrics.get(saved.metric), "measures": metrics, "count": count})
         return
-    printing.measures(found, held.metric, printing.Console(highlight=False))
+    printing.print_metrics(metrics, saved.metric, printing.Console(highlight=False))

@@ -1,34 +1,36 @@
-"""`recurra export MODEL FILE.onnx`: a file other programs run."""
+"""`recurra export MODEL FILE.onnx`: write a model as an ONNX file."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from recurra.cli.error_handling import writing
-from recurra.cli.options import Model
+from recurra.cli.error_handling import report_errors_as
+from recurra.cli.options import ModelFolder
 
 
 def export(
-    model: Model,
+    model: ModelFolder,
     out: Annotated[
-        Path | None, typer.Argument(metavar="FILE.onnx", help="By default model.onnx in the model's folder.")
+        Path | None,
+        typer.Argument(metavar="FILE.onnx", help="ONNX file. [dim]model.onnx in the model folder[/]"),
     ] = None,
 ) -> None:
-    """Write a model as one ONNX file, for any batch size and any length.
+    """Export a model as one ONNX file, valid for any batch size and length.
 
-    The file is run in onnxruntime beside the model, at sizes the export never saw, and appears only if both agree.
+    The file is checked in onnxruntime against the model, at sizes not used for the export, before it is written.
     """
-    from recurra.cli import models, printing
+    from recurra.cli import model_folder, printing
     from recurra.errors import InputError
 
-    held = models.load(model)
+    saved = model_folder.load_model(model)
     path = out or model / "model.onnx"
     if path.suffix.lower() != ".onnx":
         raise InputError("FILE.onnx", str(path), "a name that ends in .onnx")
-    if not hasattr(held.estimator, "export"):
-        raise InputError(str(model), f"a model to {held.task}", "one to classify or to regress")
-    with writing(path):
-        held.estimator.export(path)
+    if not hasattr(saved.estimator, "export"):
+        raise InputError(str(model), f"a model to {saved.task}", "a model to classify or regress")
+    with report_errors_as(path):
+        saved.estimator.export(path)
     size = path.stat().st_size
-    printing.aside().print(f"{printing.place(path)}, {size / 1e3:,.0f} kB, checked in onnxruntime.", soft_wrap=True)
+    message = f"Wrote {printing.bold(path)} ({size / 1e3:,.0f} kB), checked in onnxruntime."
+    printing.stderr_console().print(message, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`recurra fit DATA`: a model from a file."""
+"""`recurra fit DATA`: train a model and save it."""
 
 import json
 import logging
@@ -28,8 +28,8 @@ from recurra.cli.options import (
     Time,
 )
 
-APART = 3.0  # seconds between checkpoints; Ctrl-C saves in any case
-RUN = "run"  # inside the model's folder, while it learns
+CHECKPOINT_SECONDS = 3.0  # between checkpoints; Ctrl-C saves one in any case
+RUN = "run"  # folder inside the model folder, during training
 
 
 def fit(
@@ -47,99 +47,96 @@ def fit(
     sort: Sort = None,
     cell: Annotated[
         str | None,
-        typer.Option("--cell", "-c", help="`recurra cells` lists them. [dim]lstm[/]", rich_help_panel=NETWORK),
+        typer.Option("--cell", "-c", help="Recurrent cell; see `recurra cells`. [dim]lstm[/]", rich_help_panel=NETWORK),
     ] = None,
-    hidden_size: Annotated[int | None, typer.Option(min=1, help="Units a layer.", rich_help_panel=NETWORK)] = None,
+    hidden_size: Annotated[int | None, typer.Option(min=1, help="Units per layer.", rich_help_panel=NETWORK)] = None,
     num_layers: Annotated[
-        int | None, typer.Option("--num-layers", "--layers", min=1, help="Layers.", rich_help_panel=NETWORK)
+        int | None, typer.Option("--num-layers", "--layers", min=1, help="Number of layers.", rich_help_panel=NETWORK)
     ] = None,
     bidirectional: Annotated[
-        bool | None, typer.Option("--bidirectional", help="Read from both ends.", rich_help_panel=NETWORK)
+        bool | None, typer.Option("--bidirectional", help="Bidirectional layers.", rich_help_panel=NETWORK)
     ] = None,
     dropout: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of the outputs.", rich_help_panel=NETWORK)
+        float | None, typer.Option(min=0, max=1, help="Dropout probability.", rich_help_panel=NETWORK)
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Times through the data.", rich_help_panel=TRAINING)] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Sequences a step.", rich_help_panel=TRAINING)] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.", rich_help_panel=TRAINING)] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Batch size.", rich_help_panel=TRAINING)] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all that is drawn.", rich_help_panel=TRAINING)] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda.", rich_help_panel=TRAINING)] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.", rich_help_panel=TRAINING)] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.", rich_help_panel=TRAINING)] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any option of the estimator.", rich_help_panel=TRAINING),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other estimator option.", rich_help_panel=TRAINING),
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="All of these from a file; flags win.", rich_help_panel=TRAINING),
+        typer.Option(metavar="FILE.toml", help="Settings file; flags override it.", rich_help_panel=TRAINING),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="The model's folder.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Model folder.", rich_help_panel=OUTPUT)
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a model of this name.", rich_help_panel=OUTPUT)
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model.", rich_help_panel=OUTPUT)] = False,
     json: Json = False,
 ) -> None:
-    """Fit a model to a file and save it in a folder.
+    """Train a model on a data file and save it in a folder.
 
-    What the file asks is found out from its columns and shown first. Ctrl-C keeps what was learned: the same command
-    goes on.
+    Task and columns are inferred from the file and printed. After Ctrl-C, the same command resumes training.
 
     [dim]recurra fit sensors.csv --target label --cell gru[/]
     """
-    from recurra.cli.settings import FitSettings, flags_of
-    from recurra.problem.settings import settings_of
+    from recurra.cli.settings import FitSettings, given_flags
+    from recurra.problem.settings import load_settings
 
-    _fit(data, settings_of(FitSettings, settings, flags_of(context, FitSettings)), force, json)
+    _fit(data, load_settings(FitSettings, settings, given_flags(context, FitSettings)), force, json)
 
 
 def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cells import find
-    from recurra.cli import models, printing
-    from recurra.cli.devices import checked
-    from recurra.cli.training_progress import Watch
+    from recurra.cli import model_folder, printing
+    from recurra.cli.devices import check_device
+    from recurra.cli.training_progress import TrainingProgress
     from recurra.errors import RecurraError
-    from recurra.problem import ask, keep
+    from recurra.problem import infer_problem, save_problem
     from recurra.train.checkpoint import Checkpoints
     from recurra.train.fit_context import surrounded
     from recurra.train.fit_errors import Interrupted
 
-    console = printing.aside()
+    console = printing.stderr_console()
     find(chosen.cell)
-    checked(chosen.device or "auto")
-    question = ask(source, **chosen.asking())
-    printing.facts(question.facts, console)
-    estimator: Any = question.estimator(chosen.cell, **chosen.fitting())
+    check_device(chosen.device or "auto")
+    problem = infer_problem(source, **chosen.problem_arguments())
+    printing.print_pairs(problem.summary, console)
+    estimator: Any = problem.estimator(chosen.cell, **chosen.estimator_arguments())
     folder = Path(chosen.out) if chosen.out else Path(f"{_stem(source)}-{chosen.cell}")
-    run = _prepared(folder, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
-    console.print(f"\nLearning, with the cell [bold]{chosen.cell}[/].")
-    watch = Watch(console)
-    logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # an interruption is told below
+    run = _prepare_run_folder(folder, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
+    console.print(f"\nTraining [bold]{chosen.cell}[/].")
+    progress = TrainingProgress(console)
+    logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # interruptions are reported below
     try:
-        with surrounded(Checkpoints(run / "checkpoints", apart=APART), [watch]):
-            estimator.fit(*question.train)
+        with surrounded(Checkpoints(run / "checkpoints", apart=CHECKPOINT_SECONDS), [progress]):
+            estimator.fit(*problem.train)
     except Interrupted as stopped:
-        console.print(f"\nInterrupted {watch.where}.", soft_wrap=True)
+        console.print(f"\nInterrupted {progress.where}.", soft_wrap=True)
         if stopped.checkpoint is not None:
-            console.print(f"What was learned is kept in {run}. The same command goes on:", soft_wrap=True, markup=False)
+            console.print(f"The checkpoint is in {run}. The same command resumes:", soft_wrap=True, markup=False)
             console.print(f"  {command_line()}", soft_wrap=True, markup=False)
         raise
     except RecurraError:
-        _tidy(folder, run)
+        _remove_empty_run(folder, run)
         raise
-    measures = question.measures(estimator, question.test) if question.test else {}
-    keep(question, estimator, folder, measures)
+    metrics = problem.evaluate(estimator, problem.test) if problem.test else {}
+    save_problem(problem, estimator, folder, metrics)
     shutil.rmtree(run)
-    count = models.weights(estimator)
+    count = model_folder.count_weights(estimator)
     if as_json:
-        printing.as_json(_summary(folder, question, chosen.cell, count, estimator, watch.seconds, measures))
+        printing.print_json(_summary(folder, problem, chosen.cell, count, estimator, progress.seconds, metrics))
         return
-    epochs = len(estimator.history_)
-    learned = f"{count:,} weights, {epochs} epoch{'s' if epochs > 1 else ''}, {watch.seconds:.1f} s"
-    console.print(f"Learned: {learned}." + (" On what was held out:" if measures else ""))
-    printing.measures(measures, question.metric, console)
-    console.print(f"\nThe model is in {printing.place(folder)}. Next:", soft_wrap=True)
-    for line in _next(question, folder, source):
+    epochs = f"{len(estimator.history_)} epoch{'s' if len(estimator.history_) != 1 else ''}"
+    trained = f"Trained {count:,} weights for {epochs} in {progress.seconds:.1f} s."
+    console.print(trained + (" Test metrics:" if metrics else ""))
+    printing.print_metrics(metrics, problem.metric, console)
+    console.print(f"\nSaved to {printing.bold(folder)}. Next steps:", soft_wrap=True)
+    for line in _next_steps(problem, folder, source):
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
@@ -147,12 +144,12 @@ def _stem(source: str) -> str:
     return Path(source).name.split(".")[0] or "model"
 
 
-def _prepared(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
-    """The folder of the run: a new one, or the one an interrupted run of the same arguments left."""
+def _prepare_run_folder(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
+    """The run folder: new, or that of an interrupted run with the same arguments."""
     from recurra.errors import InputError
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {folder}", "a file", "the name of a folder, new or empty")
+        raise InputError(f"--out {folder}", "a file", "a new or empty folder")
     run = folder / RUN
     note = run / "arguments.json"
     written = json.loads(json.dumps(arguments))
@@ -164,18 +161,20 @@ def _prepared(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
             raise InputError(
                 f"--out {folder}",
                 f"an unfinished run with other settings ({_difference(before, written)})",
-                "the same settings, to go on; or another folder; or --force, to begin anew",
+                "the same settings to resume, another folder, or --force to start over",
             )
         return run
     if (folder / "config.json").exists() and not force:
-        raise InputError(f"--out {folder}", "a folder that holds a model", "another folder, or --force, to replace it")
+        raise InputError(
+            f"--out {folder}", "a folder that contains a model", "another folder, or --force to replace it"
+        )
     run.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return run
 
 
-def _tidy(folder: Path, run: Path) -> None:
-    """A run that failed before it learned anything leaves nothing behind."""
+def _remove_empty_run(folder: Path, run: Path) -> None:
+    """Remove the folders of a run that failed before its first checkpoint."""
     if any(run.glob("checkpoints/*/checkpoint-*")):
         return
     shutil.rmtree(run)
@@ -186,27 +185,29 @@ def _tidy(folder: Path, run: Path) -> None:
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     flat = [{"data": part["source"], **part["settings"]} for part in (before, now)]
     changed = [name for name in flat[1] if flat[0].get(name) != flat[1][name]]
-    return ", ".join(f"{name} was {flat[0].get(name)}, now {flat[1][name]}" for name in changed) or "of another version"
+    return (
+        ", ".join(f"{name} was {flat[0].get(name)}, now {flat[1][name]}" for name in changed) or "from another version"
+    )
 
 
-def _summary(folder, question, cell, count, estimator, seconds, measures) -> dict[str, Any]:
+def _summary(folder, problem, cell, count, estimator, seconds, metrics) -> dict[str, Any]:
     return {
         "model": str(folder),
-        "task": question.task,
+        "task": problem.task,
         "cell": cell,
         "weights": count,
         "epochs": len(estimator.history_),
         "seconds": round(seconds, 3),
-        "metric": question.metric,
-        "score": measures.get(question.metric),
-        "measures": measures,
-        "facts": dict(question.facts),
+        "metric": problem.metric,
+        "score": metrics.get(problem.metric),
+        "measures": metrics,
+        "summary": dict(problem.summary),
     }
 
 
-def _next(question: Any, folder: Path, source: str) -> list[str]:
+def _next_steps(problem: Any, folder: Path, source: str) -> list[str]:
     name, data = shlex.quote(str(folder)), shlex.quote(source)
-    if question.task == "language":
-        first = shlex.join(question.train[0].split(maxsplit=1)[:1])  # a word whose letters the model knows
+    if problem.task == "language":
+        first = shlex.join(problem.train[0].split(maxsplit=1)[:1])  # a word in the vocabulary
         return [f"recurra generate {name} {first}", f"recurra inspect {name} {data}"]
-    return [f"recurra predict {name} {data} -o answers.csv", f"recurra inspect {name} {data}"]
+    return [f"recurra predict {name} {data} -o predictions.csv", f"recurra inspect {name} {data}"]

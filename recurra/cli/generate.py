@@ -5,22 +5,24 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.options import Model
+from recurra.cli.options import ModelFolder
 
 
 def generate(
-    model: Model,
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the text begins with.")] = "",
-    length: Annotated[int, typer.Option("--length", "-n", min=1, help="Characters (or words) to write.")] = 400,
-    temperature: Annotated[float, typer.Option(help="Below 1 more certain, above 1 more daring.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Only the k likeliest.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Only the likeliest, up to this probability together.")] = None,
-    seed: Annotated[int | None, typer.Option(help="To get the same text again.")] = None,
+    model: ModelFolder,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="Start of the text.")] = "",
+    length: Annotated[int, typer.Option("--length", "-n", min=1, help="Characters (or words) to generate.")] = 400,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Sample from the k most likely tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample from the most likely tokens with this total probability.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
 ) -> None:
-    """Let a language model write."""
-    from recurra.cli import models
+    """Generate text with a language model."""
+    from recurra.cli import model_folder
 
-    held = models.load(model)
-    held.only("language")
-    text = held.estimator.generate(prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    saved = model_folder.load_model(model)
+    saved.require_task("language")
+    text = saved.estimator.generate(prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     sys.stdout.write(text + "\n")

@@ -1,4 +1,4 @@
-"""`recurra info`: versions, devices, compiler, cache."""
+"""`recurra info`: versions, devices, compiler and cache."""
 
 import os
 import platform
@@ -14,15 +14,15 @@ EXTRAS = {"text": "tokenizers", "elmo": "h5py", "onnx": "onnxruntime", "tune": "
 
 
 def info(json: Json = False) -> None:
-    """Versions, devices, compiler and cache: what to send with a question."""
+    """Show versions, devices, compiler and cache, for bug reports."""
     from recurra.cli import printing
 
-    found = about_this_machine()
-    printing.as_json(found) if json else _print(found)
+    found = collect_info()
+    printing.print_json(found) if json else _print(found)
 
 
-def about_this_machine() -> dict[str, Any]:
-    """Plain values, for JSON."""
+def collect_info() -> dict[str, Any]:
+    """Everything `recurra info` prints, as JSON values."""
     import torch
 
     import recurra
@@ -48,7 +48,7 @@ def about_this_machine() -> dict[str, Any]:
 
 
 def _sizes(folder: Path) -> dict[Path, int]:
-    """The files below a folder in bytes, less those that are gone when it is their turn: others compile meanwhile."""
+    """File → bytes below a folder. Files that another process removes meanwhile are skipped."""
     found = {}
     for place, _, names in os.walk(folder):
         for path in (Path(place, name) for name in names):
@@ -83,7 +83,7 @@ def _compiler(path: str | None) -> str | None:
 def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from recurra.cli.printing import facts
+    from recurra.cli.printing import print_pairs
 
     def versions(packages: dict[str, str | None]) -> str:
         return ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
@@ -93,12 +93,12 @@ def _print(found: dict[str, Any]) -> None:
         ("recurra", f"{found['recurra']}, Python {found['python']}, {found['system']}"),
         ("packages", versions(found["packages"])),
         ("extras", ", ".join(f"{extra} ({EXTRAS[extra]} {v or 'missing'})" for extra, v in found["extras"].items())),
-        ("CPU", f"{cpu['name']}, {cpu['cores']} cores; torch's threads: {cpu['threads']}"),
-        ("GPU", ", ".join(found["gpus"]) or "none that torch can use"),
+        ("CPU", f"{cpu['name']}, {cpu['cores']} cores, {cpu['threads']} torch threads"),
+        ("GPU", ", ".join(found["gpus"]) or "none found by torch"),
         (
             "compiler",
-            found["compiler"] or "none: cells run as planned torch operations, slower; install g++ or clang++",
+            found["compiler"] or "none, so cells run as torch operations, slower; install g++ or clang++",
         ),
         ("cache", f"{cache['folder']}, {cache['kernels']:,} kernels, {cache['bytes'] / 1e6:.1f} MB"),
     ]
-    facts(rows, Console(highlight=False))
+    print_pairs(rows, Console(highlight=False))

@@ -1,37 +1,44 @@
-"""`recurra inspect MODEL DATA`: one page about what a model learned."""
+"""`recurra inspect MODEL DATA`: an HTML report about a trained model."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from recurra.cli.error_handling import writing
-from recurra.cli.options import OUTPUT, Data, Model
+from recurra.cli.error_handling import report_errors_as
+from recurra.cli.options import OUTPUT, Data, ModelFolder
 
 
 def inspect(
-    model: Model,
+    model: ModelFolder,
     data: Data,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="The page.", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.html",
+            help="Report file. [dim]report.html in the model folder[/]",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    sequences: Annotated[int, typer.Option(min=1, help="How many sequences to look at.")] = 4,
+    sequences: Annotated[int, typer.Option(min=1, help="Number of sequences to measure on.")] = 4,
 ) -> None:
-    """Gradients, spectra, memory, gates, diagrams and equations of a model on data, on one page.
+    """Write an HTML report on a model: gradients, spectra, memory, gates, diagrams, equations.
 
-    The page needs nothing from outside: it opens in any browser, without a network.
+    The report is one file that opens offline in any browser.
     """
     import recurra as rc
-    from recurra.cli import models, printing
-    from recurra.cli.network_input import in_sight
+    from recurra.cli import model_folder, printing
+    from recurra.cli.report_inputs import report_inputs
 
-    held = models.load(model)
-    network, seen = in_sight(held, data, sequences)
+    saved = model_folder.load_model(model)
+    network, sample = report_inputs(saved, data, sequences)
     path = out or model / "report.html"
-    cell = held.estimator.get_params()["cell"]
-    settings = {name: value for name, value in held.estimator.get_params().items() if value is not None}
-    title = f"{model.name}: {cell}, to {held.task}" if held.task != "language" else f"{model.name}: {cell}, a text"
-    console = printing.aside()
-    with console.status("Looking…"), writing(path):
-        rc.report(network, seen, path, title=title, history=held.estimator.history_, settings=settings)
-    console.print(f"The page is {printing.place(path)}. Open it in a browser.", soft_wrap=True)
+    cell = saved.estimator.get_params()["cell"]
+    settings = {name: value for name, value in saved.estimator.get_params().items() if value is not None}
+    title = f"{model.name}: {cell}, " + ("language model" if saved.task == "language" else f"to {saved.task}")
+    console = printing.stderr_console()
+    with console.status("Measuring…"), report_errors_as(path):
+        rc.report(network, sample, path, title=title, history=saved.estimator.history_, settings=settings)
+    console.print(f"Wrote {printing.bold(path)}. Open it in a browser.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A model's answers as columns."""
+"""A model's predictions as columns of a table."""
 
 from datetime import datetime
 from datetime import time as midnight
@@ -6,38 +6,38 @@ from typing import Any
 
 import numpy as np
 
-from recurra.cli.models import Model
+from recurra.cli.model_folder import SavedModel
 from recurra.errors import InputError, OptionError
 
 
 def columns(
-    model: Model, source: str, *, proba: bool, horizon: int | None, interval: float, future: str | None
+    model: SavedModel, source: str, *, proba: bool, horizon: int | None, interval: float, future: str | None
 ) -> dict[str, Any]:
-    """Name → values, all of one length."""
+    """Column name → values, all of one length."""
     if model.task == "forecast":
         return _forecast(model, source, horizon, interval, future)
     for name, given in (("--horizon", horizon), ("--future", future)):
         if given is not None:
-            raise OptionError(name, given, f"no such thing for a model to {model.task}")
+            raise OptionError(name, given, f"no such option for a model to {model.task}")
     if model.task == "classify":
         return _classes(model, source, proba)
     if proba and model.task == "regress":
-        raise OptionError("--proba", "given", "a model of classes or tags; this one answers with numbers")
+        raise OptionError("--proba", "a model that predicts numbers", "a model of classes or tags")
     if model.task == "regress":
         return _numbers(model, source)
-    return _tags(model, source, proba) if model.task == "tag" else _next(model, source)
+    return _tags(model, source, proba) if model.task == "tag" else _next_tokens(model, source)
 
 
-def _id(model: Model) -> str:
-    return model.reading.get("id") or "sequence"
+def _id_column(model: SavedModel) -> str:
+    return model.schema.get("id") or "sequence"
 
 
-def _classes(model: Model, source: str, proba: bool) -> dict[str, Any]:
+def _classes(model: SavedModel, source: str, proba: bool) -> dict[str, Any]:
     found, classes = model.read(source), model.estimator.classes_
     probabilities = model.estimator.predict_proba(found.X)
     best = probabilities.argmax(axis=1)
     table = {
-        _id(model): found.names,
+        _id_column(model): found.names,
         "prediction": classes[best].tolist(),
         "probability": probabilities.max(axis=1).tolist(),
     }
@@ -46,28 +46,31 @@ def _classes(model: Model, source: str, proba: bool) -> dict[str, Any]:
     return table
 
 
-def _numbers(model: Model, source: str) -> dict[str, Any]:
+def _numbers(model: SavedModel, source: str) -> dict[str, Any]:
     found = model.read(source)
     answers = np.asarray(model.estimator.predict(found.X))
     if answers.ndim == 1:
-        return {_id(model): found.names, "prediction": answers.tolist()}
+        return {_id_column(model): found.names, "prediction": answers.tolist()}
     many = {f"prediction {k}": answers[:, k].tolist() for k in range(answers.shape[1])}
-    return {_id(model): found.names, **many}
+    return {_id_column(model): found.names, **many}
 
 
-def _forecast(model: Model, source: str, horizon: int | None, interval: float, future: str | None) -> dict[str, Any]:
-    known = model.reading.get("known", ())
+def _forecast(
+    model: SavedModel, source: str, horizon: int | None, interval: float, future: str | None
+) -> dict[str, Any]:
+    known = model.schema.get("known", ())
     if known and future is None:
         steps = horizon or model.estimator.horizon
-        raise InputError("--future", "nothing", f"a file with {', '.join(known)} for the {steps} steps to forecast")
+        count = "next step" if steps == 1 else f"next {steps} steps"
+        raise InputError("--future", "no file", f"a file with {', '.join(known)} for the {count}")
     table = model.read(source).X
     ahead = _future(model, future) if future else None
     points = model.estimator.predict(horizon, table, ahead)
     bounds = model.estimator.predict_interval(horizon, interval, table, ahead)
-    named = {"unique_id": model.reading.get("id") or "series", "ds": model.reading.get("time") or "step"}
+    named = {"unique_id": model.schema.get("id") or "series", "ds": model.schema.get("time") or "step"}
     found = {named.get(name, name): points.column(name).to_pylist() for name in points.column_names if name != "y"}
-    if model.reading.get("unit") == "date":
-        found[named["ds"]] = _days(found[named["ds"]])
+    if model.schema.get("unit") == "date":
+        found[named["ds"]] = _as_dates(found[named["ds"]])
     percent = f"{100 * interval:g}%"
     return found | {
         "prediction": points.column("y").to_pylist(),
@@ -76,24 +79,23 @@ def _forecast(model: Model, source: str, horizon: int | None, interval: float, f
     }
 
 
-def _days(times: list[datetime]) -> list[Any]:
-    """Times that are all midnights, as days."""
+def _as_dates(times: list[datetime]) -> list[Any]:
+    """Times as dates if all of them are midnights."""
     return [time.date() for time in times] if all(time.time() == midnight() for time in times) else times
 
 
-def _future(model: Model, source: str) -> Any:
-    """Columns known in advance, with a stand-in for the one that is to be forecast."""
-    from recurra.problem import read_again
+def _future(model: SavedModel, source: str) -> Any:
+    """The future values of known inputs; the first of them also stands in for the target column while reading."""
+    from recurra.problem import read_like_training
 
-    known = model.reading["known"]
+    known = model.schema["known"]
     if not known:
-        raise OptionError("--future", source, "no file: this model knows no columns in advance")
-    return read_again(source, {**model.reading, "target": known[0], "known": known[1:], "static": []}).X.rename_columns(
-        {"y": known[0]}
-    )
+        raise OptionError("--future", source, "no file, since the model has no inputs known in advance")
+    schema = {**model.schema, "target": known[0], "known": known[1:], "static": []}
+    return read_like_training(source, schema).X.rename_columns({"y": known[0]})
 
 
-def _tags(model: Model, source: str, proba: bool) -> dict[str, Any]:
+def _tags(model: SavedModel, source: str, proba: bool) -> dict[str, Any]:
     sentences = model.read(source).X
     tags = model.estimator.predict(sentences)
     places = [
@@ -108,7 +110,7 @@ def _tags(model: Model, source: str, proba: bool) -> dict[str, Any]:
     return table
 
 
-def _next(model: Model, source: str) -> dict[str, Any]:
+def _next_tokens(model: SavedModel, source: str) -> dict[str, Any]:
     lines = [line for line in model.read(source).X.splitlines() if line.strip()]
     found = model.estimator.predict_proba(lines)
     tokens = np.asarray(model.estimator.tokens_)[found.argmax(axis=1)]

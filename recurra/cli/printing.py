@@ -1,4 +1,4 @@
-"""What commands print: facts and measures for a person on standard error, results on standard output."""
+"""Output helpers: messages to standard error, results to standard output."""
 
 import json
 import sys
@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 
-def aside() -> Console:
-    """Where a command talks to the person; standard output is for results."""
+def stderr_console() -> Console:
+    """The console for messages; standard output is for results."""
     return Console(stderr=True, highlight=False)
 
 
-def facts(rows: Iterable[tuple[str, str]], console: Console) -> None:
-    """Two columns: what, and how it is."""
+def print_pairs(rows: Iterable[tuple[str, str]], console: Console) -> None:
+    """Two columns: a bold label and its text."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -25,42 +25,43 @@ def facts(rows: Iterable[tuple[str, str]], console: Console) -> None:
     console.print(table)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
 
 
-def measures(found: Mapping[str, float], metric: str, console: Console) -> None:
-    """The measure that counts first, the others after it."""
-    ordered = {metric: found[metric], **found} if metric in found else dict(found)
-    facts([(name, number(value)) for name, value in ordered.items()], console)
+def print_metrics(metrics: Mapping[str, float], metric: str, console: Console) -> None:
+    """All metrics, the problem's own `metric` first."""
+    ordered = {metric: metrics[metric], **metrics} if metric in metrics else dict(metrics)
+    print_pairs([(name, format_number(value)) for name, value in ordered.items()], console)
 
 
-def as_json(content: Any) -> None:
-    """One JSON document on standard output; numbers that are none are null."""
-    sys.stdout.write(json.dumps(_plain(content), ensure_ascii=False, indent=2) + "\n")
+def print_json(content: Any) -> None:
+    """One JSON document on standard output; non-finite numbers become null."""
+    sys.stdout.write(json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """A value made of dicts, lists, text and finite numbers, for JSON."""
     import numpy as np
 
     match value:
         case np.generic():
-            return _plain(value.item())
+            return to_plain(value.item())
         case np.ndarray():
-            return _plain(value.tolist())
+            return to_plain(value.tolist())
         case float():
             return value if value == value and abs(value) != float("inf") else None
         case Mapping():
-            return {str(key): _plain(one) for key, one in value.items()}
+            return {str(key): to_plain(one) for key, one in value.items()}
         case list() | tuple():
-            return [_plain(one) for one in value]
+            return [to_plain(one) for one in value]
         case None | str() | int() | bool():
             return value
     return str(value)
 
 
-def place(path: object) -> str:
-    """Where something was written, to stand out in a line; brackets in it are no markup."""
+def bold(path: object) -> str:
+    """Markup that prints a path in bold; brackets in the path are escaped."""
     from rich.markup import escape
 
     return f"[bold]{escape(str(path))}[/]"

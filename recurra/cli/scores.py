@@ -1,23 +1,22 @@
-"""A model's measures on a file."""
+"""Metrics of a saved model on a file."""
 
-from recurra.cli.models import Model
+from recurra.cli.model_folder import SavedModel
 from recurra.data.data_errors import FormatError
-from recurra.problem import Question
-from recurra.problem.problem import forecast_measures
-from recurra.problem.series import lengths_of
+from recurra.problem import Problem
+from recurra.problem.problem import forecast_metrics
+from recurra.problem.series import series_lengths
 
 
-def judged(model: Model, source: str, windows: int | None = None) -> tuple[dict[str, float], int]:
-    """All measures, and of how many answers."""
-    found = model.read(source)
+def evaluate_file(model: SavedModel, source: str, windows: int | None = None) -> tuple[dict[str, float], int]:
+    """All metrics by name, and the number of predictions they are computed from."""
+    data = model.read(source)
     if model.task == "forecast":
         horizon = model.estimator.horizon
-        windows = windows or max(1, int(model.reading.get("held", 0)) // horizon)
-        scores = model.estimator.backtest(found.X, windows=windows).scores
-        return forecast_measures(scores), windows * horizon * len(lengths_of(found.X))
-    if found.y is None and model.task != "language":
-        target = model.reading.get("target")
-        expected = f"the column {target!r}, to hold answers against" if target else "a file with the right answers"
-        raise FormatError(source, "no answers", expected)
-    question = Question(model.task, source, (None, None), None, model.metric, ())
-    return question.measures(model.estimator, (found.X, found.y)), len(found.X)
+        windows = windows or max(1, int(model.schema.get("held", 0)) // horizon)
+        scores = model.estimator.backtest(data.X, windows=windows).scores
+        return forecast_metrics(scores), windows * horizon * len(series_lengths(data.X))
+    if data.y is None and model.task != "language":
+        target = model.schema.get("target")
+        raise FormatError(source, "no targets", f"the column {target!r}" if target else "a file with targets")
+    problem = Problem(model.task, source, (None, None), None, model.metric, ())
+    return problem.evaluate(model.estimator, (data.X, data.y)), len(data.X)

@@ -1,4 +1,4 @@
-"""What can be set about `recurra fit`, and options given as name=value."""
+"""Settings of `recurra fit`, and the parser of --set NAME=VALUE."""
 
 import tomllib
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import typer
 from pydantic import Field, PositiveInt
 
-from recurra.problem.settings import Asking, SettingsError
+from recurra.problem.settings import ProblemSettings, SettingsError
 
 
-class FitSettings(Asking):
-    """What is None is left to the estimator."""
+class FitSettings(ProblemSettings):
+    """Arguments of `infer_problem` and options of the estimator; None means: the estimator's default."""
 
     seed: int | None = Field(default=0, ge=0, lt=2**32)
     cell: str = "lstm"
@@ -25,25 +25,26 @@ class FitSettings(Asking):
     device: str | None = None
     out: str | None = None
 
-    def fitting(self) -> dict[str, Any]:
-        """Settings an estimator takes, where its kind has them."""
-        return {name: value for name, value in self.more().items() if name not in ("cell", "out")} | self.options
+    def estimator_arguments(self) -> dict[str, Any]:
+        """Options of the estimator that were set, besides its cell."""
+        others = self.other_arguments().items()
+        return {name: value for name, value in others if name not in ("cell", "out")} | self.options
 
 
-def flags_of(context: typer.Context, kind: type[Asking]) -> dict[str, Any]:
-    """The flags of a command that are settings by their names, and its `--set`."""
+def given_flags(context: typer.Context, kind: type[ProblemSettings]) -> dict[str, Any]:
+    """The command's options that are fields of `kind`, and `--set` as `options`."""
     flags = {name: value for name, value in context.params.items() if name in kind.model_fields}
     flags = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
-    return flags | {"options": assignments(list(context.params.get("option") or ())) or None}
+    return flags | {"options": parse_assignments(list(context.params.get("option") or ())) or None}
 
 
-def assignments(pairs: list[str]) -> dict[str, Any]:
-    """`--set clip=0.5 --set pool=last` as options, read as TOML reads values, else as text."""
+def parse_assignments(pairs: list[str]) -> dict[str, Any]:
+    """`["clip=0.5", "pool=last"]` as a dict; values are parsed as TOML, else taken as text."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         if not sign or not name.strip():
-            raise SettingsError("--set", repr(pair), "name=value")
+            raise SettingsError("--set", repr(pair), "NAME=VALUE")
         try:
             found[name.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Results as a table: CSV, JSON lines, Parquet or Arrow by the suffix of the file, CSV on standard output."""
+"""Writes a table to a file in the format of its suffix, or to standard output as CSV or JSON."""
 
 import json
 import os
@@ -8,33 +8,34 @@ from typing import Any
 
 import pyarrow as pa
 
-from recurra.cli.error_handling import writing
-from recurra.cli.printing import _plain, as_json
-from recurra.errors import UnknownNameError
+from recurra.cli.error_handling import report_errors_as
+from recurra.cli.printing import print_json, to_plain
+from recurra.errors import InputError
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".feather")
 
 
 def check_suffix(path: Path | None, more: tuple[str, ...] = ()) -> None:
-    """Before the work, not after it."""
+    """Raise early for a suffix that `write_table` does not know, or a folder that does not exist."""
     if path is not None and path.suffix.lower() not in (*SUFFIXES, *more):
-        raise UnknownNameError("--out", repr(path.name), f"a name that ends in one of {', '.join((*SUFFIXES, *more))}")
+        raise InputError("--out", repr(path.name), f"a file name ending in {', '.join((*SUFFIXES, *more))}")
     if path is not None and not path.resolve().parent.is_dir():
         raise FileNotFoundError(2, "No such folder", str(path.parent))
 
 
-def put(columns: dict[str, Any], path: Path | None, as_json_text: bool = False) -> None:
-    """Write a table to a file, or print it."""
+def write_table(columns: dict[str, Any], path: Path | None, as_json: bool = False) -> None:
+    """Write a table, name → values, to a file, or print it."""
     if path is None:
-        as_json(rows_of(columns)) if as_json_text else _csv(columns, ",", sys.stdout)
+        print_json(to_records(columns)) if as_json else _csv(columns, ",", sys.stdout)
         return
     draft = path.with_name(f".{path.name}")
-    with writing(path):
+    with report_errors_as(path):
         _write(columns, draft, path.suffix.lower())
         os.replace(draft, path)
 
 
-def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
+def to_records(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """One dict per row."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -47,9 +48,9 @@ def _write(columns: dict[str, Any], path: Path, suffix: str) -> None:
         if suffix in (".csv", ".tsv"):
             _csv(columns, "\t" if suffix == ".tsv" else ",", file)
         elif suffix == ".json":
-            file.write(json.dumps(_plain(rows_of(columns)), ensure_ascii=False, indent=2) + "\n")
+            file.write(json.dumps(to_plain(to_records(columns)), ensure_ascii=False, indent=2) + "\n")
         else:
-            file.writelines(json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows_of(columns))
+            file.writelines(json.dumps(to_plain(row), ensure_ascii=False) + "\n" for row in to_records(columns))
 
 
 def _binary(table: pa.Table, path: Path, suffix: str) -> None:
@@ -70,5 +71,5 @@ def _csv(columns: dict[str, Any], delimiter: str, file: Any) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Numbers with as many digits as it takes to tell them apart, dates as ISO 8601."""
+    """Floats with ten significant digits, other values unchanged."""
     return f"{value:.10g}" if isinstance(value, float) else value

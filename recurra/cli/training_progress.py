@@ -1,4 +1,4 @@
-"""A training run on the terminal: a bar where someone is watching, a few lines where not."""
+"""Progress of a training run: a bar on a terminal, about ten lines elsewhere."""
 
 import time
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-LINES = 10  # where nobody is watching
+LINES = 10  # printed without a terminal
 
 
-class Watch:
-    """A callback of `rc.train.fit` that knows how far the run has come."""
+class TrainingProgress:
+    """A callback of `rc.train.fit` that prints progress; `where` says how far the run is."""
 
     def __init__(self, console: Console):
         self.console, self.started, self.seconds = console, time.monotonic(), 0.0
@@ -24,7 +24,7 @@ class Watch:
         self.where = f"{self.title}in epoch {epoch} of {run.epochs}, after step {progress.step} of {run.total_steps}"
         match event:
             case "start":
-                self.rounds += 1  # some estimators learn in several
+                self.rounds += 1  # some estimators train more than once
                 self.title = f"round {self.rounds}, " if self.rounds > 1 else ""
                 self._start(run, progress.step)
             case "step" if self.bar is not None and self.task is not None:
@@ -40,7 +40,7 @@ class Watch:
 
     def _start(self, run: Any, step: int) -> None:
         if step:
-            self.console.print(f"Going on {self.where}.")
+            self.console.print(f"Resuming {self.where}.")
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),
@@ -57,10 +57,10 @@ class Watch:
         note = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in _losses(record).items())
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, note=note)
-        elif self._worth_a_line(record["epoch"] + 1, run.epochs):
+        elif self._is_printed(record["epoch"] + 1, run.epochs):
             self.console.print(f"{self.title}epoch {record['epoch'] + 1} of {run.epochs}: {note}")
 
-    def _worth_a_line(self, epoch: int, epochs: int) -> bool:
+    def _is_printed(self, epoch: int, epochs: int) -> bool:
         return epoch in (1, epochs) or epoch % max(1, epochs // LINES) == 0
 
 

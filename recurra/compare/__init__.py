@@ -1,4 +1,4 @@
-"""Cells against each other and against baselines, on one question, under one budget.
+"""Compares cells with each other and with baselines on one problem, under one budget.
 
 `recurra.compare(...)` is `recurra.compare.compare(...)`: the module itself can be called.
 """
@@ -10,21 +10,21 @@ from types import ModuleType
 from recurra.optional import optional_imports
 
 with optional_imports("cli", what="recurra.compare"):
-    from recurra.compare.leaderboard import Leaderboard, Standing
-    from recurra.compare.plan import DOZEN, chosen_cells, families
+    from recurra.compare.leaderboard import Leaderboard, LeaderboardEntry
+    from recurra.compare.plan import DEFAULT_CELLS, cell_families, resolve_cells
     from recurra.compare.run import compare
-    from recurra.compare.run_errors import RunFolderError, Stopped, WorkerError
+    from recurra.compare.run_errors import RunFolderError, RunInterrupted, WorkerError
 
 __all__ = [
-    "DOZEN",
+    "DEFAULT_CELLS",
     "Leaderboard",
+    "LeaderboardEntry",
     "RunFolderError",
-    "Standing",
-    "Stopped",
+    "RunInterrupted",
     "WorkerError",
-    "chosen_cells",
+    "cell_families",
     "compare",
-    "families",
+    "resolve_cells",
 ]
 
 

@@ -1,91 +1,92 @@
-"""What a person sees while it runs: bars on a terminal, lines elsewhere, nothing without a console."""
+"""Progress of a comparison: bars on a terminal, one line per result elsewhere, nothing without a console."""
 
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from recurra.compare.plan import Entrant
+from recurra.compare.plan import WorkItem
 from recurra.compare.run_folder import Row
 
 
-class Quiet:
-    """Nobody is watching."""
+class NoDisplay:
+    """Shows nothing; the interface of the other two."""
 
-    def __enter__(self) -> "Quiet":
+    def __enter__(self) -> "NoDisplay":
         return self
 
     def __exit__(self, *exception: object) -> None: ...
 
-    def say(self, text: str) -> None: ...
+    def message(self, text: str) -> None: ...
 
-    def begin(self, entrant: Entrant) -> None: ...
+    def start(self, item: WorkItem) -> None: ...
 
-    def tell(self, entrant: Entrant, share: float, word: str) -> None: ...
+    def update(self, item: WorkItem, fraction: float, note: str) -> None: ...
 
-    def end(self, entrant: Entrant, row: Row | None, done: int) -> None: ...
+    def finish(self, item: WorkItem, row: Row | None, done: int) -> None: ...
 
 
-class Lines(Quiet):
-    """A line for every result."""
+class LineDisplay(NoDisplay):
+    """One line per result."""
 
     def __init__(self, console: Console, total: int, done: int, metric: str):
         self.console, self.total, self.metric = console, total, metric
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.console.print(text, highlight=False)
 
-    def end(self, entrant: Entrant, row: Row | None, done: int) -> None:
+    def finish(self, item: WorkItem, row: Row | None, done: int) -> None:
         if row is not None:
-            self.say(f"{done:>4} of {self.total}  {entrant}: {summary(row, self.metric)}")
+            self.message(f"{done:>4} of {self.total}  {item}: {format_result(row, self.metric)}")
 
 
-class Bars(Quiet):
-    """A bar for every fit under way, and one for all of them."""
+class BarDisplay(NoDisplay):
+    """One bar per running fit, and one for the whole phase."""
 
     def __init__(self, console: Console, total: int, done: int, metric: str):
         self.metric, self.console = metric, console
         columns = (
             TextColumn("{task.description:>24}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[word]:<18}"),
+            TextColumn("{task.fields[note]:<18}"),
             TimeElapsedColumn(),
         )
         self.progress = Progress(*columns, console=console, transient=True)
-        self.all = self.progress.add_task("all fits", total=total, completed=done, word=f"{done} of {total}")
-        self.total, self.tasks = total, dict[Entrant, TaskID]()
+        self.all = self.progress.add_task("all fits", total=total, completed=done, note=f"{done} of {total}")
+        self.total, self.tasks = total, dict[WorkItem, TaskID]()
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "BarDisplay":
         self.progress.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.progress.stop()
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.console.print(text, highlight=False)
 
-    def begin(self, entrant: Entrant) -> None:
-        self.tasks[entrant] = self.progress.add_task(str(entrant), total=1.0, word="")
+    def start(self, item: WorkItem) -> None:
+        self.tasks[item] = self.progress.add_task(str(item), total=1.0, note="")
 
-    def tell(self, entrant: Entrant, share: float, word: str) -> None:
-        if entrant in self.tasks:
-            self.progress.update(self.tasks[entrant], completed=share, word=word)
+    def update(self, item: WorkItem, fraction: float, note: str) -> None:
+        if item in self.tasks:
+            self.progress.update(self.tasks[item], completed=fraction, note=note)
 
-    def end(self, entrant: Entrant, row: Row | None, done: int) -> None:
-        if entrant in self.tasks:
-            self.progress.remove_task(self.tasks.pop(entrant))
-        self.progress.update(self.all, completed=done, word=f"{done} of {self.total}")
+    def finish(self, item: WorkItem, row: Row | None, done: int) -> None:
+        if item in self.tasks:
+            self.progress.remove_task(self.tasks.pop(item))
+        self.progress.update(self.all, completed=done, note=f"{done} of {self.total}")
 
 
-def display(console: Console | None, total: int, done: int, metric: str) -> Quiet:
+def make_display(console: Console | None, total: int, done: int, metric: str) -> NoDisplay:
+    """The display that suits a console; `done` of `total` items were finished by an earlier run."""
     if console is None:
-        return Quiet()
-    return (Bars if console.is_terminal else Lines)(console, total, done, metric)
+        return NoDisplay()
+    return (BarDisplay if console.is_terminal else LineDisplay)(console, total, done, metric)
 
 
-def summary(row: dict[str, Any], metric: str) -> str:
-    """A result in a few words."""
+def format_result(row: dict[str, Any], metric: str) -> str:
+    """A result on one line: error, tuned settings, or score, parameters and seconds."""
     if "error" in row:
         return f"failed, {row['error']}"
     if row["kind"] == "tuning":

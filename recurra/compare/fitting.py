@@ -1,4 +1,4 @@
-"""One entrant's work: learn, judge, keep the model."""
+"""Runs one work item in a worker: fit a cell or a baseline, score it on the test data, save the model."""
 
 import math
 import time
@@ -7,109 +7,106 @@ from pathlib import Path
 from typing import Any
 
 from recurra.compare.baselines import baseline
-from recurra.compare.fit_monitor import Long, Tell, Watch, probe
-from recurra.compare.plan import Entrant
-from recurra.compare.run_folder import Folder, Row, read_json, write_json
-from recurra.compare.sizes import Blank, equal_size, parameters
-from recurra.compare.worker import Duty
-from recurra.problem import Question, ask, keep
+from recurra.compare.fit_monitor import FitMonitor, NeedsCheckpoints, ReportProgress, time_one_epoch
+from recurra.compare.parameter_budget import NetworkFactory, count_parameters, matched_hidden_size
+from recurra.compare.plan import WorkItem
+from recurra.compare.run_folder import Row, RunFolder, read_json, write_json
+from recurra.compare.worker import WorkerSetup
+from recurra.problem import Problem, infer_problem, save_problem
+from recurra.problem.problem import fitted_network
 from recurra.train.fit_context import surrounded
 
 
-class Fitting:
-    """The question and the rules, ready for entrants."""
+class FitRunner:
+    """The problem and the configuration of a run, ready for work items."""
 
-    def __init__(self, duty: Duty):
-        self.duty, self.rules, self.folder = duty, duty.rules, Folder(duty.folder)
-        self.question: Question = ask(**duty.rules.ask)
+    def __init__(self, setup: WorkerSetup):
+        self.setup, self.config, self.folder = setup, setup.config, RunFolder(setup.folder)
+        self.problem: Problem = infer_problem(**setup.config.problem)
 
-    def run(self, entrant: Entrant, tell: Tell) -> Row:
-        match entrant.kind:
+    def run(self, item: WorkItem, report: ReportProgress) -> Row:
+        match item.kind:
             case "baseline":
-                return self._baseline(entrant)
+                return self._run_baseline(item)
             case "tuning":
                 from recurra.compare.tuning import search
 
-                return search(self.duty, self.question, entrant.name, tell)
+                return search(self.setup, self.problem, item.name, report)
             case _:
-                return self._cell(entrant, tell)
+                return self._run_cell(item, report)
 
-    def _baseline(self, entrant: Entrant) -> Row:
+    def _run_baseline(self, item: WorkItem) -> Row:
         started = time.perf_counter()
-        made = baseline(self.question.task, entrant.name, self.question.options, entrant.seed)
-        made.fit(*self.question.train)
+        model = baseline(self.problem.task, item.name, self.problem.options, item.seed)
+        model.fit(*self.problem.train)
         seconds = time.perf_counter() - started
-        return {"score": self._score(made), "parameters": made.learned_, "seconds": seconds}
+        return {"score": self._score(model), "parameters": model.n_parameters_, "seconds": seconds}
 
-    def _score(self, made: Any) -> float:
-        score = self.question.score(made)
+    def _score(self, model: Any) -> float:
+        score = self.problem.score(model)
         if not math.isfinite(score):
-            raise ArithmeticError(f"its {self.question.metric} is not a finite number")
+            raise ArithmeticError(f"{self.problem.metric} is not finite")
         return score
 
-    def _cell(self, entrant: Entrant, tell: Tell) -> Row:
-        settings = self.settings(entrant.name)
+    def _run_cell(self, item: WorkItem, report: ReportProgress) -> Row:
+        settings = self.settings(item.name)
         limit = None
-        if self.rules.budget == "time":
-            settings["epochs"], limit = self._allowed(entrant, settings)
-        made, watch = self._learned(entrant, settings, tell, limit)
-        model = self.folder.candidate(entrant)
-        keep(self.question, made, model)  # with its question, so that `recurra predict` can read other files
+        if self.config.budget == "time":
+            settings["epochs"], limit = self._time_budget(item, settings)
+        estimator, monitor = self._fit(item, settings, report, limit)
+        path = self.folder.seed_model_path(item)
+        save_problem(self.problem, estimator, path)  # with its schema, so that `recurra predict` can read other files
         return {
-            "score": self._score(made),
-            "parameters": parameters(network_of(made)),
-            "seconds": watch.seconds,
+            "score": self._score(estimator),
+            "parameters": count_parameters(fitted_network(estimator)),
+            "seconds": monitor.seconds,
             "hidden_size": settings["hidden_size"],
             "settings": {name: value for name, value in settings.items() if name != "hidden_size"},
-            "epochs": len(made.history_),
-            "history": made.history_,
-            "model": str(model.relative_to(self.folder.path)),
+            "epochs": len(estimator.history_),
+            "history": estimator.history_,
+            "model": str(path.relative_to(self.folder.path)),
         }
 
     def settings(self, cell: str) -> dict[str, Any]:
-        """The options of the estimator: those given, those found by a search, the size."""
-        found: dict[str, Any] = {}
-        if self.rules.tune:
-            found = dict(read_json(self.folder.row(Entrant(cell, 0, "tuning")))["settings"])
-        epochs = {} if self.rules.epochs is None else {"epochs": self.rules.epochs}
-        settings = {**epochs, **self.rules.settings, **found}
-        return {"hidden_size": self._size(cell, settings), **settings}
+        """Options of the estimator: those given, those found by tuning, and the hidden size."""
+        tuned: dict[str, Any] = {}
+        if self.config.tune:
+            tuned = dict(read_json(self.folder.row_path(WorkItem(cell, 0, "tuning")))["settings"])
+        epochs = {} if self.config.epochs is None else {"epochs": self.config.epochs}
+        settings = {**epochs, **self.config.settings, **tuned}
+        return {"hidden_size": self._hidden_size(cell, settings), **settings}
 
-    def _size(self, cell: str, settings: dict[str, Any]) -> int:
-        """As many units as the budget allows."""
-        if "hidden_size" in settings or self.rules.budget == "time":
-            return settings.get("hidden_size", self.rules.hidden_size)
-        return equal_size(Blank(self.question, self.rules.settings), self.rules, cell)
+    def _hidden_size(self, cell: str, settings: dict[str, Any]) -> int:
+        if "hidden_size" in settings or self.config.budget == "time":
+            return settings.get("hidden_size", self.config.hidden_size)
+        return matched_hidden_size(NetworkFactory(self.problem, self.config.settings), self.config, cell)
 
-    def _allowed(self, entrant: Entrant, settings: dict[str, Any]) -> tuple[int, float]:
-        """As many epochs as go into the seconds, and the seconds of each fit; what is resumed keeps to them."""
-        path = self.folder.fit(entrant) / "allowed.json"
+    def _time_budget(self, item: WorkItem, settings: dict[str, Any]) -> tuple[int, float]:
+        """Epochs that fit into the time budget, and seconds for each fit. Measured once; a resumed fit reads them."""
+        path = self.folder.fit_path(item) / "allowed.json"
         if not path.exists():
-            made: Any = self.question.estimator(entrant.name, **{**settings, "epochs": 1, "random_state": entrant.seed})
-            each, fits = probe(lambda: made.fit(*self.question.train))
-            seconds = self.rules.seconds
-            write_json(path, {"epochs": max(1, round(seconds / each)), "seconds": seconds / fits})
+            one_epoch = {**settings, "epochs": 1, "random_state": item.seed}
+            estimator: Any = self.problem.estimator(item.name, **one_epoch)
+            epoch_seconds, fits = time_one_epoch(lambda: estimator.fit(*self.problem.train))
+            seconds = self.config.seconds
+            write_json(path, {"epochs": max(1, round(seconds / epoch_seconds)), "seconds": seconds / fits})
         allowed = read_json(path)
         return allowed["epochs"], allowed["seconds"]
 
-    def _learned(
-        self, entrant: Entrant, settings: dict[str, Any], tell: Tell, limit: float | None
-    ) -> tuple[Any, Watch]:
-        """A fitted estimator; where that takes long, or was begun with checkpoints, with checkpoints."""
-        checkpoints = self.folder.fit(entrant) / "checkpoints"
+    def _fit(
+        self, item: WorkItem, settings: dict[str, Any], report: ReportProgress, limit: float | None
+    ) -> tuple[Any, FitMonitor]:
+        """A fitted estimator; fits that take long, or were started with checkpoints, keep checkpoints."""
+        checkpoints = self.folder.fit_path(item) / "checkpoints"
         if not checkpoints.exists():
-            with suppress(Long):
-                return self._fit(entrant, settings, Watch(tell, limit, self.duty.keep_after), None)
-        return self._fit(entrant, settings, Watch(tell, limit), checkpoints)
+            with suppress(NeedsCheckpoints):
+                return self._fit_once(item, settings, FitMonitor(report, limit, self.setup.checkpoint_after), None)
+        return self._fit_once(item, settings, FitMonitor(report, limit), checkpoints)
 
-    def _fit(self, entrant: Entrant, settings: dict[str, Any], watch: Watch, checkpoints: Path | None) -> Any:
-        made: Any = self.question.estimator(entrant.name, **settings, random_state=entrant.seed)
-        with surrounded(checkpoints, [watch]):
-            made.fit(*self.question.train)
-        return made, watch
-
-
-def network_of(made: Any) -> Any:
-    """The module inside a fitted estimator."""
-    names = ("network_", "tagger_", "model_")
-    return next(getattr(made, name) for name in names if hasattr(made, name))
+    def _fit_once(
+        self, item: WorkItem, settings: dict[str, Any], monitor: FitMonitor, checkpoints: Path | None
+    ) -> tuple[Any, FitMonitor]:
+        estimator: Any = self.problem.estimator(item.name, **settings, random_state=item.seed)
+        with surrounded(checkpoints, [monitor]):
+            estimator.fit(*self.problem.train)
+        return estimator, monitor

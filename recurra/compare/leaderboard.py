@@ -1,4 +1,4 @@
-"""Who won: results of all seeds, best first, the baselines among them."""
+"""The leaderboard: mean and standard deviation over seeds, best first, baselines included."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,36 +13,36 @@ from rich.table import Table
 
 from recurra.compare.run_folder import Row
 
-#: metrics shown as a share of a hundred
-SHARES = ("accuracy", "f1")
+#: metrics shown in percent
+PERCENT_METRICS = ("accuracy", "f1")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One line: a cell or a baseline over its seeds."""
+class LeaderboardEntry:
+    """The results of one cell or baseline over its seeds."""
 
     name: str
     baseline: bool
     scores: tuple[float, ...]
     parameters: int | None = None
-    seconds: float | None = None  # of training a seed, the mean
+    seconds: float | None = None  # mean training time per seed
     hidden_size: int | None = None
     epochs: float | None = None
     settings: dict[str, Any] | None = None
     errors: tuple[str, ...] = ()
-    model: str | None = None  # the folder of the model, below that of the run
+    model: str | None = None  # path of the model, relative to the run folder
 
     @property
     def mean(self) -> float | None:
         return statistics.fmean(self.scores) if self.scores else None
 
     @property
-    def spread(self) -> float | None:
-        """The standard deviation over the seeds, where there are several."""
+    def std(self) -> float | None:
+        """The sample standard deviation over the seeds; None for a single seed."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Standing":
+    def of(cls, rows: Sequence[Row]) -> "LeaderboardEntry":
         good = [row for row in rows if "error" not in row]
         first = good[0] if good else rows[0]
         return cls(
@@ -59,7 +59,7 @@ class Standing:
         )
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("name", "baseline", "mean", "spread", "parameters", "seconds")}
+        plain = {name: getattr(self, name) for name in ("name", "baseline", "mean", "std", "parameters", "seconds")}
         plain |= {"scores": list(self.scores), "hidden_size": self.hidden_size, "epochs": self.epochs}
         plain |= {"settings": self.settings, "errors": list(self.errors), "model": self.model}
         return {name: value for name, value in plain.items() if value not in (None, [], {})} | {"mean": self.mean}
@@ -67,35 +67,44 @@ class Standing:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The outcome of a comparison; `print` it with rich, or take `to_json()`."""
+    """The result of `compare`: one entry per cell and baseline, best first. rich prints it as a table.
+
+    **Attributes**
+
+    - `entries`: `LeaderboardEntry`s, best mean first; failed ones last.
+    - `best`: the best cell.
+    - `metric`, `higher_is_better`: what the scores are.
+    - `folder`: the run folder, with the models below `models/`.
+    - `report`: the HTML report, if one was written.
+    """
 
     source: str
     task: str
     metric: str
     higher_is_better: bool
-    standings: tuple[Standing, ...]
+    entries: tuple[LeaderboardEntry, ...]
     folder: Path
     report: Path | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Row], question: Any, folder: Path, report: Path | None = None) -> "Leaderboard":
-        """Best mean first; of equals the smaller; what failed last."""
+    def of(cls, rows: Sequence[Row], problem: Any, folder: Path, report: Path | None = None) -> "Leaderboard":
+        """Ranked by mean score, then by fewer parameters; failed entries last."""
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in rows:
             groups.setdefault((row["kind"], row["name"]), []).append(row)
-        sign = -1 if question.higher_is_better else 1
+        sign = -1 if problem.higher_is_better else 1
 
-        def rank(one: Standing) -> tuple[bool, float, int, str]:
-            return one.mean is None, sign * (one.mean or 0.0), one.parameters or 0, one.name
+        def rank(entry: LeaderboardEntry) -> tuple[bool, float, int, str]:
+            return entry.mean is None, sign * (entry.mean or 0.0), entry.parameters or 0, entry.name
 
-        standings = tuple(sorted((Standing.of(group) for group in groups.values()), key=rank))
-        facts = question.source, question.task, question.metric, question.higher_is_better
-        return cls(*facts, standings, folder, report)
+        entries = tuple(sorted((LeaderboardEntry.of(group) for group in groups.values()), key=rank))
+        header = problem.source, problem.task, problem.metric, problem.higher_is_better
+        return cls(*header, entries, folder, report)
 
     @property
-    def best(self) -> Standing:
-        """The best of the cells."""
-        return next(one for one in self.standings if not one.baseline)
+    def best(self) -> LeaderboardEntry:
+        """The best cell; baselines are left out."""
+        return next(entry for entry in self.entries if not entry.baseline)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -105,58 +114,56 @@ class Leaderboard:
             "higher_is_better": self.higher_is_better,
             "folder": str(self.folder),
             "report": None if self.report is None else str(self.report),
-            "rows": [one.to_json() for one in self.standings],
+            "rows": [entry.to_json() for entry in self.entries],
         }
 
     @property
     def unit(self) -> tuple[int, int, str]:
-        """How a person reads the metric: by what it is multiplied, with how many decimals, and what follows."""
-        return (100, 1, " %") if self.metric in SHARES else (1, 4, "")
+        """How scores are displayed: factor, decimals, suffix."""
+        return (100, 1, " %") if self.metric in PERCENT_METRICS else (1, 4, "")
 
-    def shown(self, one: Standing) -> str:
-        """Mean ± spread."""
-        if one.mean is None:
+    def format_score(self, entry: LeaderboardEntry) -> str:
+        """`mean ± std` in the unit of the metric."""
+        if entry.mean is None:
             return "failed"
         factor, digits, unit = self.unit
-        spread = "" if one.spread is None else f" ± {factor * one.spread:.{digits}f}"
-        return f"{factor * one.mean:.{digits}f}{spread}{unit}"
+        std = "" if entry.std is None else f" ± {factor * entry.std:.{digits}f}"
+        return f"{factor * entry.mean:.{digits}f}{std}{unit}"
 
-    def lines(self) -> list[dict[str, str]]:
-        """A mapping a row, all with the same keys, for tables and pages."""
-        found = []
-        for place, one in enumerate(self.standings, start=1):
-            found.append(
-                {
-                    "": str(place),
-                    "cell": f"{one.name} (baseline)" if one.baseline else one.name,
-                    f"test {self.metric}": self.shown(one),
-                    "parameters": "" if one.parameters is None else f"{one.parameters:,}",
-                    "units": "" if one.hidden_size is None else str(one.hidden_size),
-                    "seconds": "" if one.seconds is None else f"{one.seconds:.1f}",
-                    "seeds": str(len(one.scores)),
-                }
-            )
-        return found
+    def table_rows(self) -> list[dict[str, str]]:
+        """One mapping per entry, column → text, all with the same keys."""
+        return [
+            {
+                "": str(rank),
+                "cell": f"{entry.name} (baseline)" if entry.baseline else entry.name,
+                f"test {self.metric}": self.format_score(entry),
+                "parameters": "" if entry.parameters is None else f"{entry.parameters:,}",
+                "units": "" if entry.hidden_size is None else str(entry.hidden_size),
+                "seconds": "" if entry.seconds is None else f"{entry.seconds:.1f}",
+                "seeds": str(len(entry.scores)),
+            }
+            for rank, entry in enumerate(self.entries, start=1)
+        ]
 
     def save_svg(self, path: str | Path, width: int = 80) -> None:
-        """The table as a picture of a terminal."""
+        """Write the table as an SVG picture of a terminal."""
         console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
         console.print(self)
         console.save_svg(str(path), title=f"recurra compare {Path(self.source).name}")
 
     def __rich__(self) -> Table:
-        better = "more" if self.higher_is_better else "less"
-        seeds = max((len(one.scores) for one in self.standings), default=0)
-        over = f", mean ± spread of {seeds} seeds" if seeds > 1 else ""
-        title = f"{Path(self.source).name}: test {self.metric}{over}; {better} is better"
+        better = "higher" if self.higher_is_better else "lower"
+        seeds = max((len(entry.scores) for entry in self.entries), default=0)
+        over = f", mean ± std over {seeds} seeds" if seeds > 1 else ""
+        title = f"{Path(self.source).name}: test {self.metric}{over} ({better} is better)"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-        lines = [{key: text for key, text in line.items() if key != "seeds"} for line in self.lines()]
-        for heading in lines[0] if lines else ():
+        rows = [{key: text for key, text in row.items() if key != "seeds"} for row in self.table_rows()]
+        for heading in rows[0] if rows else ():
             table.add_column(
                 heading.removeprefix("test "), justify="left" if heading == "cell" else "right", no_wrap=True
             )
-        first = next((one for one in self.standings if not one.baseline and one.mean is not None), None)
-        for one, line in zip(self.standings, lines, strict=True):
-            style = "bold green" if one is first else "dim" if one.baseline else "red" if one.mean is None else ""
-            table.add_row(*line.values(), style=style)
+        first = next((entry for entry in self.entries if not entry.baseline and entry.mean is not None), None)
+        for entry, row in zip(self.entries, rows, strict=True):
+            style = "bold green" if entry is first else "dim" if entry.baseline else "red" if entry.mean is None else ""
+            table.add_row(*row.values(), style=style)
         return table

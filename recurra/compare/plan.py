@@ -1,4 +1,4 @@
-"""Who competes, and under which rules."""
+"""The plan of a comparison: its configuration, the cells, and the list of work items."""
 
 import hashlib
 import json
@@ -14,16 +14,16 @@ from recurra.errors import InputError, OptionError, UnknownNameError
 
 Budget = Literal["parameters", "time"]
 
-DOZEN = (
+DEFAULT_CELLS = (
     *("rnn", "orthogonal_rnn", "delay_rnn", "leaky_rnn", "scrn", "lstm"),
     *("vanilla_lstm", "lstm_cifg", "gru", "mgu", "min_gru", "slstm"),
 )
-REFERENCE = "lstm"  # whose parameters the others match
+REFERENCE_CELL = "lstm"  # the other cells match its number of parameters
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A cell, or a baseline, with one seed: what one worker does at a time."""
+class WorkItem:
+    """One unit of work: fit a cell or a baseline with one seed, or tune a cell."""
 
     name: str
     seed: int = 0
@@ -31,7 +31,7 @@ class Entrant:
 
     @property
     def key(self) -> str:
-        """The name of its files."""
+        """File name of its result and its checkpoints."""
         return re.sub(r"\W+", "_", f"{self.kind} {self.name} {self.seed}")
 
     def __str__(self) -> str:
@@ -39,15 +39,15 @@ class Entrant:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Everything a result depends on, besides the cell and the seed."""
+class RunConfig:
+    """Everything a result depends on, except the cell and the seed; stored as config.json in the run folder."""
 
-    ask: dict[str, Any]  # arguments of `recurra.problem.ask`
+    problem: dict[str, Any]  # arguments of `infer_problem`; "ask" in config.json
     budget: Budget = "parameters"
-    hidden_size: int = 32  # of the reference cell, or of every cell where time is what they share
-    epochs: int | None = None  # None: as many as the estimator takes by itself
-    seconds: float = 30.0  # of training, where time is what they share
-    tune: int = 0  # trials of a search for every cell
+    hidden_size: int = 32  # of the reference cell; under a time budget, of every cell
+    epochs: int | None = None  # None: the default of the estimator
+    seconds: float = 30.0  # of training, under a time budget
+    tune: int = 0  # trials of a hyperparameter search per cell
     settings: dict[str, Any] = field(default_factory=dict)  # further options of the estimator
 
     def __post_init__(self):
@@ -57,38 +57,39 @@ class Rules:
         if self.epochs is not None:
             positive_int("epochs", self.epochs)
             if self.budget == "time":
-                raise OptionError("epochs", self.epochs, "none beside the budget of time, which decides their number")
+                raise OptionError("epochs", self.epochs, "None under a time budget, which sets the number of epochs")
         if not self.seconds > 0:
             raise InputError("seconds", self.seconds, "a positive number of seconds")
         if isinstance(self.tune, bool) or not isinstance(self.tune, int) or self.tune < 0:
             raise InputError("tune", self.tune, "a number of trials, 0 for none")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with the content of the files, so that a changed file is another run."""
+        """Plain values with hashes of the files, so that a changed file makes another run."""
         from recurra import __version__
 
         plain = json.loads(json.dumps(asdict(self), default=str))
+        plain["ask"] = plain.pop("problem")  # the key since 0.1.0: run folders and their names stay valid
         if self.budget == "parameters":
             del plain["seconds"]
-        files = {key: _digest(value) for key, value in self.ask.items() if _is_file(value)}
+        files = {key: _digest(value) for key, value in self.problem.items() if _is_file(value)}
         return plain | {"content": files, "recurra": __version__}
 
     def digest(self) -> str:
-        """The same on every machine that has the same file and the same arguments."""
+        """Eight hex digits, equal on every machine with the same files and arguments."""
         content = self.to_json()
-        # Where the file lies differs between machines; what is in it does not.
+        # Paths differ between machines, file contents do not.
         content["ask"] = {key: value for key, value in content["ask"].items() if key not in content["content"]}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def chosen_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
-    """Names from names, families ("gru-family": all of that file of the zoo) and "all"."""
-    asked = [part.strip() for part in cells.split(",")] if isinstance(cells, str) else list(cells)
+def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
+    """Cell names from names, families ("gru-family": every cell of that module) and "all"."""
+    names = [part.strip() for part in cells.split(",")] if isinstance(cells, str) else list(cells)
     found: dict[str, None] = {}
-    groups = families()
-    for name in filter(None, asked):
+    groups = cell_families()
+    for name in filter(None, names):
         if name == "all":
-            found |= dict.fromkeys(first_names())
+            found |= dict.fromkeys(canonical_names())
         elif name in registry():
             found[name] = None
         elif name.removesuffix("-family") in groups:
@@ -100,34 +101,34 @@ def chosen_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def first_names() -> list[str]:
-    """Every cell once, under the first of its names."""
+def canonical_names() -> list[str]:
+    """The first registered name of every cell."""
     seen: dict[type, str] = {}
     for name, cell in registry().items():
         seen.setdefault(cell, name)
     return list(seen.values())
 
 
-def families() -> dict[str, list[str]]:
-    """The zoo by its files, and a family for every module that registered cells of its own."""
+def cell_families() -> dict[str, list[str]]:
+    """Family → cell names. A family is a module of `recurra.cells`, or a module that registered custom cells."""
     found: dict[str, list[str]] = {}
-    for name in first_names():
+    for name in canonical_names():
         found.setdefault(registry()[name].__module__.rpartition(".")[2], []).append(name)
     return found
 
 
-def entrants(cells: Sequence[str], baselines: Sequence[tuple[str, bool]], seeds: int) -> list[Entrant]:
-    """Baselines first, then every cell's first seed, then the second…, so that an early look compares all of them.
+def work_items(cells: Sequence[str], baselines: Sequence[tuple[str, bool]], seeds: int) -> list[WorkItem]:
+    """Baselines first, then the first seed of every cell, then the second, …: early results cover all cells.
 
-    A baseline that draws nothing at random is run once.
+    A deterministic baseline runs once.
     """
-    plain = [Entrant(name, seed, "baseline") for name, random in baselines for seed in range(seeds if random else 1)]
-    return plain + [Entrant(name, seed) for seed in range(seeds) for name in cells]
+    first = [WorkItem(name, seed, "baseline") for name, random in baselines for seed in range(seeds if random else 1)]
+    return first + [WorkItem(name, seed) for seed in range(seeds) for name in cells]
 
 
-def default_folder(rules: Rules) -> Path:
-    stem = re.sub(r"\W+", "_", Path(str(rules.ask["source"])).stem) or "data"
-    return Path("runs") / f"compare-{stem}-{rules.digest()}"
+def default_folder(config: RunConfig) -> Path:
+    stem = re.sub(r"\W+", "_", Path(str(config.problem["source"])).stem) or "data"
+    return Path("runs") / f"compare-{stem}-{config.digest()}"
 
 
 def _is_file(value: Any) -> bool:

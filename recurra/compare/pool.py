@@ -1,4 +1,4 @@
-"""Spawned workers, and one line to each."""
+"""A pool of spawned worker processes, one pipe to each."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -8,92 +8,92 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from recurra.compare.plan import Entrant
+from recurra.compare.plan import WorkItem
 from recurra.compare.run_errors import WorkerError
-from recurra.compare.worker import GRACE, Duty, work
+from recurra.compare.worker import SHUTDOWN_SECONDS, WorkerSetup, worker_main
 
 
 @dataclass(eq=False)
 class Worker:
-    """A process, the line to it, and what it is doing."""
+    """A process, the pipe to it, and the item it runs."""
 
     process: BaseProcess
-    line: Connection
+    connection: Connection
     ready: bool = False
-    entrant: Entrant | None = None
+    item: WorkItem | None = None
 
 
 class Pool:
-    """Inside `with`, up to `count` processes; they are started when there is something for them to do."""
+    """Up to `count` worker processes, started when there is work; a context manager that shuts them down."""
 
-    def __init__(self, count: int, duty: Duty):
-        self.count, self.duty = count, duty
+    def __init__(self, count: int, setup: WorkerSetup):
+        self.count, self.setup = count, setup
         self.workers: list[Worker] = []
 
     def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Ask those at work to save what they have, and wait for them."""
+        """Terminate busy workers, which save their checkpoints, and wait for all."""
         for worker in self.workers:
-            if worker.entrant is None and worker.ready:
-                worker.line.close()  # it reads the end of the line, and leaves
+            if worker.item is None and worker.ready:
+                worker.connection.close()  # an idle worker exits at the end of its pipe
             else:
                 worker.process.terminate()
         for worker in self.workers:
-            worker.process.join(GRACE)
+            worker.process.join(SHUTDOWN_SECONDS)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
         self.workers.clear()
 
     def prepare(self, count: int) -> None:
-        """Start processes ahead, so that they are ready by the time there is work."""
+        """Start up to `count` processes ahead of the work, since starting one takes seconds."""
         while len(self.workers) < min(count, self.count):
             self._start()
 
-    def free(self) -> Worker | None:
-        """Somebody to give work to, if there is room."""
-        idle = next((worker for worker in self.workers if worker.entrant is None), None)
+    def idle_worker(self) -> Worker | None:
+        """A worker without an item, started if the pool is not full; None if all are busy."""
+        idle = next((worker for worker in self.workers if worker.item is None), None)
         return idle or (self._start() if len(self.workers) < self.count else None)
 
     def _start(self) -> Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, self.duty), daemon=True)
+        process = context.Process(target=worker_main, args=(theirs, self.setup), daemon=True)
         process.start()
         theirs.close()
         self.workers.append(Worker(process, ours))
         return self.workers[-1]
 
-    def give(self, worker: Worker, entrant: Entrant) -> None:
-        worker.entrant = entrant
-        with suppress(BrokenPipeError):  # it has died; that is news
-            worker.line.send(entrant)
+    def assign(self, worker: Worker, item: WorkItem) -> None:
+        worker.item = item
+        with suppress(BrokenPipeError):  # the worker has died; `messages` reports it
+            worker.connection.send(item)
 
-    def busy(self) -> list[Entrant]:
-        return [worker.entrant for worker in self.workers if worker.entrant is not None]
+    def running_items(self) -> list[WorkItem]:
+        return [worker.item for worker in self.workers if worker.item is not None]
 
-    def news(self, timeout: float) -> Iterator[tuple[Entrant, str, Any]]:
-        """Words ("told") and results ("row") that came within the time; ("died", exit code) of a process that ended."""
-        by_line: dict[Any, Worker] = {worker.line: worker for worker in self.workers}
-        for line in wait(list(by_line), timeout):
-            worker = by_line[line]
-            entrant = worker.entrant
+    def messages(self, timeout: float) -> Iterator[tuple[WorkItem, str, Any]]:
+        """("progress", (fraction, note)), ("result", row) or ("died", exit code) of items, waiting up to `timeout`."""
+        by_connection: dict[Any, Worker] = {worker.connection: worker for worker in self.workers}
+        for connection in wait(list(by_connection), timeout):
+            worker = by_connection[connection]
+            item = worker.item
             try:
-                kind, content = worker.line.recv()
+                kind, content = worker.connection.recv()
             except (EOFError, ConnectionResetError):
-                kind, content = "died", self._bury(worker)
+                kind, content = "died", self._reap(worker)
             if kind == "ready":
                 worker.ready = True
             elif kind == "died" and not worker.ready:
-                hint = 'a script that compares does so below `if __name__ == "__main__":`'
-                raise WorkerError(f"a worker ended with exit code {content} before its first fit, see above; {hint}")
-            elif entrant is not None:
-                worker.entrant = entrant if kind == "told" else None
-                yield entrant, kind, content
+                hint = 'a script must call `compare` below `if __name__ == "__main__":`'
+                raise WorkerError(f"a worker ended with exit code {content} before its first fit (see above); {hint}")
+            elif item is not None:
+                worker.item = item if kind == "progress" else None
+                yield item, kind, content
 
-    def _bury(self, worker: Worker) -> int | None:
+    def _reap(self, worker: Worker) -> int | None:
         worker.process.join()
         self.workers.remove(worker)
         return worker.process.exitcode

@@ -1,4 +1,4 @@
-"""`compare`: from a question to a leaderboard."""
+"""`compare`: trains cells and baselines on one problem and ranks them."""
 
 import os
 import shutil
@@ -16,27 +16,36 @@ from rich.text import Text
 
 from recurra.cell import positive_int
 from recurra.compare.baselines import baselines_of
-from recurra.compare.display import Quiet, display
+from recurra.compare.display import NoDisplay, make_display
 from recurra.compare.leaderboard import Leaderboard
-from recurra.compare.plan import DOZEN, REFERENCE, Budget, Entrant, Rules, chosen_cells, default_folder, entrants
+from recurra.compare.parameter_budget import NetworkFactory
+from recurra.compare.plan import (
+    DEFAULT_CELLS,
+    REFERENCE_CELL,
+    Budget,
+    RunConfig,
+    WorkItem,
+    default_folder,
+    resolve_cells,
+    work_items,
+)
 from recurra.compare.pool import Pool
-from recurra.compare.run_errors import KeyboardStopped, Stopped
-from recurra.compare.run_folder import Folder, Ledger, Row, write_json
-from recurra.compare.shared_run import SharedLedger, import_optuna, open_storage
-from recurra.compare.sizes import Blank
-from recurra.compare.worker import Duty
+from recurra.compare.run_errors import RunInterrupted, RunKeyboardInterrupt
+from recurra.compare.run_folder import Row, RunFolder, WorkQueue, write_json
+from recurra.compare.shared_run import SharedWorkQueue, import_optuna, open_storage
+from recurra.compare.worker import WorkerSetup
 from recurra.errors import InputError
-from recurra.problem import Question, ask
+from recurra.problem import Problem, infer_problem
 from recurra.train.interrupt import Interrupt
 
-LOOK = 0.5  # seconds until the next look for signals and for what other machines did
-KEEP_AFTER = 20.0  # seconds: a fit that takes longer keeps checkpoints
+POLL_SECONDS = 0.5  # between checks for signals and for results of other machines
+CHECKPOINT_AFTER = 20.0  # seconds; fits that take longer keep checkpoints
 
 
 def compare(
-    ask_arguments: dict[str, Any] | str | Path,
+    data: str | Path | dict[str, Any],
     *,
-    cells: str | Iterable[str] = DOZEN,
+    cells: str | Iterable[str] = DEFAULT_CELLS,
     budget: Budget = "parameters",
     seeds: int = 3,
     hidden_size: int = 32,
@@ -50,197 +59,214 @@ def compare(
     modules: Sequence[str] = (),
     fresh: bool = False,
     report: bool = True,
-    keep_after: float = KEEP_AFTER,
+    checkpoint_after: float = CHECKPOINT_AFTER,
     console: Console | None = None,
 ) -> Leaderboard:
-    """Train cells on the same question under the same budget, in processes side by side, and rank them.
+    """Train recurrent cells on one data file under an equal budget, and rank them together with baselines.
 
-    The processes import the script that calls this, so there it stands below `if __name__ == "__main__":`.
+    Fits run in parallel processes. The run is saved in a folder: after an interruption, the same call resumes it. The
+    processes import the calling script, so a script must call this below `if __name__ == "__main__":`.
 
-    ask_arguments  a file, or the arguments of `recurra.problem.ask` as a dict with `source`.
-    cells          names, families ("gru-family") or "all"; a sequence, or a text with commas.
-    budget         "parameters": every cell gets the units at which it has as many parameters as an LSTM of
-                   `hidden_size`; "time": every cell trains for `seconds`.
-    seeds          how often each is trained; the same test data for all.
-    jobs           processes; by default one a core, each with its share of the threads.
-    folder         where results, models and the report are kept; by default below `runs`. The same call finds there
-                   what is finished, and goes on with the rest; `fresh` begins again.
-    storage        an optuna storage URL through which several machines share one run.
-    tune           trials of a search for every cell, judged on a part of the training data.
-    settings       further options of the estimators.
-    modules        modules to import that register cells of one's own.
-    keep_after     fits that take longer than so many seconds keep checkpoints.
-    console        where progress is shown.
+    **Arguments**
+
+    - `data`: a file, or a dict of arguments for `recurra.infer_problem` with `"source"`.
+    - `cells`: cell names, families (`"gru-family"`) or `"all"`; a sequence, or text with commas.
+    - `budget`: `"parameters"` gives every cell the hidden size at which it has as many parameters as an LSTM of
+      `hidden_size`; `"time"` trains every cell for `seconds`.
+    - `seeds`: fits per cell, all on the same train/test split.
+    - `epochs`: epochs per fit; default: that of the estimator.
+    - `jobs`: parallel processes; default: one per core.
+    - `folder`: the run folder, for results, models and the report; default: a name below `runs/` derived from data and
+      settings. `fresh=True` discards earlier results in it.
+    - `storage`: an optuna storage URL through which several machines share the run.
+    - `tune`: trials of a hyperparameter search per cell, scored on a part of the training data.
+    - `settings`: further options of the estimators, e.g. `{"lr": 0.01}`.
+    - `modules`: modules to import that register custom cells.
+    - `report`: write the HTML report.
+    - `checkpoint_after`: fits that take longer than this many seconds keep checkpoints.
+    - `console`: a rich console for progress; default: no output.
+
+    **Returns**
+
+    A `Leaderboard`: `entries` (best first), `best`, `folder`, `report`, `to_json()`.
+
+    **Example**
+
+    >>> import recurra as rc
+    >>> board = rc.compare("japanese_vowels", cells="lstm,gru,mgu", seeds=1)  # doctest: +SKIP
+    >>> board.best.name, board.best.mean  # doctest: +SKIP
     """
     for name in modules:
         _import(name)
-    asked = dict(ask_arguments) if isinstance(ask_arguments, dict) else {"source": str(ask_arguments)}
-    rules = Rules(asked, budget, hidden_size, epochs, seconds, tune, dict(settings or {}))
-    names, count = chosen_cells(cells), positive_int("seeds", seeds)
+    arguments = dict(data) if isinstance(data, dict) else {"source": str(data)}
+    config = RunConfig(arguments, budget, hidden_size, epochs, seconds, tune, dict(settings or {}))
+    names, count = resolve_cells(cells), positive_int("seeds", seeds)
     if tune:
         import_optuna("tune")
-    question = ask(**asked)
-    if question.test is None:
-        raise InputError("test", "nothing held out", "a share or a file to test on")
+    problem = infer_problem(**arguments)
+    if problem.test is None:
+        raise InputError("test", "no held-out data", "a fraction or a file to test on")
     shared = None if storage is None else open_storage(storage)
-    place = Folder(folder or default_folder(rules))
-    with place.locked():
-        place.begin(rules, fresh)
-        run = _Run(rules, question, place, names, count, shared, console)
-        return run.result(_processes(jobs), tuple(modules), keep_after, report)
+    place = RunFolder(folder or default_folder(config))
+    with place.lock():
+        place.prepare(config, fresh)
+        comparison = _Comparison(config, problem, place, names, count, shared, console)
+        return comparison.run(_process_count(jobs), tuple(modules), checkpoint_after, report)
 
 
 @dataclass
-class _Run:
+class _Comparison:
     """One call of `compare`."""
 
-    rules: Rules
-    question: Question
-    folder: Folder
+    config: RunConfig
+    problem: Problem
+    folder: RunFolder
     cells: tuple[str, ...]
     seeds: int
-    storage: Any  # optuna's, where machines share the run
+    storage: Any  # optuna's, if machines share the run
     console: Console | None
 
-    def result(self, jobs: int, modules: tuple[str, ...], keep_after: float, report: bool) -> Leaderboard:
+    def run(self, jobs: int, modules: tuple[str, ...], checkpoint_after: float, report: bool) -> Leaderboard:
         threads = max(1, _cores() // jobs)
-        duty = Duty(self.rules, self.folder.path, threads, keep_after, modules)
-        searches = [Entrant(name, 0, "tuning") for name in self.cells] if self.rules.tune else []
-        fits = entrants(self.cells, baselines_of(self.question.task, self.question.options), self.seeds)
-        with Interrupt() as interrupt, Pool(jobs, duty) as pool:
-            pool.prepare(sum(not self.folder.row(entrant).exists() for entrant in (*searches, *fits)))
-            self._introduce()
-            for phase, wanted in (("searches", searches), ("fits", fits)):
-                rows = self._do(phase, wanted, pool, interrupt) if wanted else []
-        return self._conclude(rows, report)
+        setup = WorkerSetup(self.config, self.folder.path, threads, checkpoint_after, modules)
+        searches = [WorkItem(name, 0, "tuning") for name in self.cells] if self.config.tune else []
+        fits = work_items(self.cells, baselines_of(self.problem.task, self.problem.options), self.seeds)
+        with Interrupt() as interrupt, Pool(jobs, setup) as pool:
+            pool.prepare(sum(not self.folder.row_path(item).exists() for item in (*searches, *fits)))
+            self._print_summary()
+            for phase, items in (("searches", searches), ("fits", fits)):
+                rows = self._run_items(phase, items, pool, interrupt) if items else []
+        return self._finish(rows, report)
 
-    def _introduce(self) -> None:
+    def _print_summary(self) -> None:
         if self.console is None:
             return
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
-        for name, value in (*self.question.facts, ("budget", self._budget()), ("folder", str(self.folder.path))):
+        for name, value in (*self.problem.summary, ("budget", self._budget()), ("folder", str(self.folder.path))):
             table.add_row(name, Text(value))
         self.console.print(table)
         self.console.print()
 
     def _budget(self) -> str:
-        if self.rules.budget == "time":
-            return f"{self.rules.seconds:g} seconds of training for each cell and seed"
-        count = Blank(self.question, self.rules.settings).parameters(REFERENCE, self.rules.hidden_size)
-        return f"{count:,} parameters, those of an LSTM of {self.rules.hidden_size} units, for each cell"
+        if self.config.budget == "time":
+            return f"{self.config.seconds:g} seconds of training per cell and seed"
+        networks = NetworkFactory(self.problem, self.config.settings)
+        count = networks.parameters(REFERENCE_CELL, self.config.hidden_size)
+        return f"{count:,} parameters per cell (an LSTM with {self.config.hidden_size} units)"
 
     # ------------------------------------------------------------------------------------------ the fits
 
-    def _do(self, phase: str, wanted: list[Entrant], pool: Pool, interrupt: Interrupt) -> list[Row]:
-        """All of them, by this machine or by others."""
-        ledger = self._ledger(phase, wanted)
-        with display(self.console, len(wanted), len(ledger.found), self.question.metric) as shown:
-            if ledger.found:
-                hint = "; begin afresh to do them again" if ledger.complete() else ""
-                shown.say(f"{len(ledger.found)} of {len(wanted)} {phase} were done before{hint}.")
+    def _run_items(self, phase: str, items: list[WorkItem], pool: Pool, interrupt: Interrupt) -> list[Row]:
+        """Run all items, on this machine or on others."""
+        queue = self._queue(phase, items)
+        with make_display(self.console, len(items), len(queue.results), self.problem.metric) as display:
+            if queue.results:
+                display.message(f"{len(queue.results)} of {len(items)} {phase} were done in an earlier run.")
             waiting = 0
-            while not ledger.complete():
-                self._hand_out(ledger, pool, shown)
+            while not queue.is_complete():
+                self._assign_work(queue, pool, display)
                 if interrupt.signum:
-                    raise self._stopped(interrupt.signum, ledger, pool)
-                if not pool.busy():
-                    waiting = self._wait(shown, ledger, waiting)
-                for entrant, kind, content in pool.news(LOOK):
-                    self._hear(ledger, shown, entrant, kind, content)
-                ledger.refresh()
+                    raise self._interrupted(interrupt.signum, queue, pool)
+                if not pool.running_items():
+                    waiting = self._wait_for_others(display, queue, waiting)
+                for item, kind, content in pool.messages(POLL_SECONDS):
+                    self._handle_message(queue, display, item, kind, content)
+                queue.refresh()
         if interrupt.signum:
-            raise self._stopped(interrupt.signum, ledger, pool)
-        return ledger.rows()
+            raise self._interrupted(interrupt.signum, queue, pool)
+        return queue.rows()
 
-    def _wait(self, shown: Quiet, ledger: Ledger | SharedLedger, said: int) -> int:
-        """Others are still at it; how many of their fits are awaited is said when it changes."""
-        left = len(ledger.wanted) - len(ledger.found)
-        if left != said:
-            shown.say(f"Waiting for {left} that other machines have begun.")
-        time.sleep(LOOK)
+    def _wait_for_others(self, display: NoDisplay, queue: WorkQueue | SharedWorkQueue, announced: int) -> int:
+        """Sleep while other machines work; announce the number of open items when it changes, and return it."""
+        left = len(queue.items) - len(queue.results)
+        if left != announced:
+            display.message(f"Waiting for {left} fit{'s' if left > 1 else ''} on other machines.")
+        time.sleep(POLL_SECONDS)
         return left
 
-    def _ledger(self, phase: str, wanted: list[Entrant]) -> Ledger | SharedLedger:
+    def _queue(self, phase: str, items: list[WorkItem]) -> WorkQueue | SharedWorkQueue:
         if self.storage is None:
-            return Ledger(self.folder, wanted)
-        return SharedLedger(self.folder, wanted, self.storage, f"recurra-{phase}-{self.rules.digest()}")
+            return WorkQueue(self.folder, items)
+        return SharedWorkQueue(self.folder, items, self.storage, f"recurra-{phase}-{self.config.digest()}")
 
-    def _hand_out(self, ledger: Ledger | SharedLedger, pool: Pool, shown: Quiet) -> None:
-        while (worker := pool.free()) is not None:
-            entrant = ledger.claim()
-            if entrant is None:
+    def _assign_work(self, queue: WorkQueue | SharedWorkQueue, pool: Pool, display: NoDisplay) -> None:
+        while (worker := pool.idle_worker()) is not None:
+            item = queue.claim()
+            if item is None:
                 return
-            pool.give(worker, entrant)
-            shown.begin(entrant)
+            pool.assign(worker, item)
+            display.start(item)
 
-    def _hear(self, ledger: Ledger | SharedLedger, shown: Quiet, entrant: Entrant, kind: str, content: Any) -> None:
-        if kind == "told":
-            shown.tell(entrant, *content)
+    def _handle_message(
+        self, queue: WorkQueue | SharedWorkQueue, display: NoDisplay, item: WorkItem, kind: str, content: Any
+    ) -> None:
+        if kind == "progress":
+            display.update(item, *content)
             return
         if kind == "died":
-            named = {"name": entrant.name, "kind": entrant.kind, "seed": entrant.seed}
-            content = {**named, "error": f"its process ended with exit code {content}", "passing": True}
-        ledger.finish(entrant, content)
-        shown.end(entrant, content, len(ledger.found))
+            named = {"name": item.name, "kind": item.kind, "seed": item.seed}
+            content = {**named, "error": f"its process ended with exit code {content}", "transient": True}
+        queue.finish(item, content)
+        display.finish(item, content, len(queue.results))
 
-    def _stopped(self, signum: int, ledger: Ledger | SharedLedger, pool: Pool) -> Stopped:
-        doing = pool.busy()
-        pool.__exit__()  # they save what they have
-        for entrant in doing:
-            ledger.release(entrant)
-        kind = KeyboardStopped if signum == 2 else Stopped
-        return kind(signum, len(ledger.found), len(ledger.wanted), self.folder.path)
+    def _interrupted(self, signum: int, queue: WorkQueue | SharedWorkQueue, pool: Pool) -> RunInterrupted:
+        running = pool.running_items()
+        pool.__exit__()  # workers save their checkpoints
+        for item in running:
+            queue.release(item)
+        kind = RunKeyboardInterrupt if signum == 2 else RunInterrupted
+        return kind(signum, len(queue.results), len(queue.items), self.folder.path)
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def _conclude(self, rows: list[Row], report: bool) -> Leaderboard:
+    def _finish(self, rows: list[Row], report: bool) -> Leaderboard:
         self._keep_best_models(rows)
         shutil.rmtree(self.folder.path / "fits", ignore_errors=True)
-        board = Leaderboard.of(rows, self.question, self.folder.path)
+        board = Leaderboard.of(rows, self.problem, self.folder.path)
         if report:
-            from recurra.compare.page import write_report
+            from recurra.compare.report_page import write_report
 
-            page = write_report(self.folder, board, rows, self.question, self.rules)
-            board = Leaderboard.of(rows, self.question, self.folder.path, page)
+            page = write_report(self.folder, board, rows, self.problem, self.config)
+            board = Leaderboard.of(rows, self.problem, self.folder.path, page)
         write_json(self.folder.path / "leaderboard.json", board.to_json())
         return board
 
     def _keep_best_models(self, rows: list[Row]) -> None:
-        """Of every cell, the seed that learned best; the test data has no say in it."""
+        """Keep one model per cell: the seed with the lowest validation or training loss. Test data is not used."""
         for cell in self.cells:
-            made = [row for row in rows if row["name"] == cell and "model" in row]
-            if not made:
+            fitted = [row for row in rows if row["name"] == cell and "model" in row]
+            if not fitted:
                 continue
-            best, kept = self.folder.path / min(made, key=_last_loss)["model"], self.folder.model(cell)
+            best, kept = self.folder.path / min(fitted, key=_selection_loss)["model"], self.folder.model_path(cell)
             if best.is_dir():
                 shutil.rmtree(kept, ignore_errors=True)
                 os.replace(best, kept)
-            for row in made:
+            for row in fitted:
                 shutil.rmtree(self.folder.path / row["model"], ignore_errors=True)
 
 
 def _import(name: str) -> None:
-    """A module of one's own, from where the command is run or from wherever Python finds it."""
+    """Import a module with custom cells, also from the working directory."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         import_module(name)
     except ModuleNotFoundError as error:
-        raise InputError("modules", f"{name!r} ({error})", "a module that can be imported here") from error
+        raise InputError("modules", f"{name!r} ({error})", "a module that can be imported") from error
 
 
-def _last_loss(row: Row) -> float:
-    """The best validation loss where there is one, else the last training loss."""
+def _selection_loss(row: Row) -> float:
+    """The best validation loss if there is one, else the last training loss."""
     losses = [record["valid_loss"] for record in row["history"] if "valid_loss" in record]
     return min(losses) if losses else row["history"][-1]["loss"]
 
 
-def _processes(jobs: int | None) -> int:
+def _process_count(jobs: int | None) -> int:
     return positive_int("jobs", jobs) if jobs is not None else _cores()
 
 
 def _cores() -> int:
-    """Those this process may use, which in a container are fewer than there are."""
+    """Cores this process may use; in a container fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

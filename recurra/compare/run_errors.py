@@ -1,4 +1,4 @@
-"""What ends a comparison early."""
+"""Errors that end a comparison early."""
 
 import signal
 from pathlib import Path
@@ -7,25 +7,23 @@ from recurra.errors import InputError, RecurraError
 
 
 class RunFolderError(InputError):
-    """A run folder holds something else than the run that was asked for."""
+    """A run folder holds something other than the requested run."""
 
 
 class WorkerError(RecurraError):
-    """A worker process could not begin."""
+    """A worker process could not start."""
 
 
-class Stopped(SystemExit):
-    """SIGTERM arrived: what was finished is kept. Left alone, it ends the script with exit code 128 + the signal."""
+class RunInterrupted(SystemExit):
+    """SIGTERM arrived; finished fits are saved. Uncaught, it ends the script with exit code 128 + the signal."""
 
     def __init__(self, signum: int, done: int, total: int, folder: Path):
         super().__init__(128 + signum)
         self.signum, self.done, self.total, self.folder = signal.Signals(signum), done, total, folder
 
     def __str__(self) -> str:
-        return (
-            f"{self.done} of {self.total} fits are done and kept in {self.folder}; the same command goes on from there"
-        )
+        return f"{self.done} of {self.total} fits are done and saved in {self.folder}; the same call resumes the run"
 
 
-class KeyboardStopped(Stopped, KeyboardInterrupt):
-    """Ctrl-C arrived: a `Stopped` that `except KeyboardInterrupt` catches, with exit code 130."""
+class RunKeyboardInterrupt(RunInterrupted, KeyboardInterrupt):
+    """Ctrl-C arrived: a `RunInterrupted` that `except KeyboardInterrupt` catches, with exit code 130."""

@@ -1,13 +1,13 @@
-"""The run folder, and who does what of a run that this machine does alone.
+"""The run folder, and the work queue of a run on one machine.
 
     runs/compare-vowels-1a2b3c4d/
-      config.json         the rules
-      rows/               a file for every cell and seed that is finished
-      fits/               checkpoints of long fits under way
+      config.json         the configuration
+      rows/               one result file per cell and seed
+      fits/               checkpoints of long fits in progress
       models/             the best seed of every cell
       leaderboard.json, report.html
 
-Every file is written beside its place and renamed into it: whatever ends the process, a file is whole or absent.
+Every file is written under a temporary name and renamed: after a crash a file is complete or absent.
 """
 
 import json
@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from recurra.compare.plan import Entrant, Rules
+from recurra.compare.plan import RunConfig, WorkItem
 from recurra.compare.run_errors import RunFolderError
 from recurra.file_lock import exclusive_lock
 
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Beside, to the disk, and renamed."""
+    """Write atomically: temporary file, fsync, rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with open(draft, "w", encoding="utf-8") as file:
@@ -44,92 +44,95 @@ def read_json(path: Path) -> Any:
         raise RunFolderError(str(path), f"a damaged file ({error})", "JSON; remove it and run again") from error
 
 
-class Folder:
-    """Where the files of a run lie."""
+class RunFolder:
+    """Paths and locks of a run folder."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
 
-    def row(self, entrant: Entrant) -> Path:
-        return self.path / "rows" / f"{entrant.key}.json"
+    def row_path(self, item: WorkItem) -> Path:
+        return self.path / "rows" / f"{item.key}.json"
 
-    def fit(self, entrant: Entrant) -> Path:
-        return self.path / "fits" / entrant.key
+    def fit_path(self, item: WorkItem) -> Path:
+        """Folder of a fit in progress; removed when the fit ends."""
+        return self.path / "fits" / item.key
 
-    def candidate(self, entrant: Entrant) -> Path:
-        """The model of one seed, until it is known which seed is the best."""
-        return self.path / "models" / f"{entrant.name}-{entrant.seed}"
+    def seed_model_path(self, item: WorkItem) -> Path:
+        """The model of one seed, kept until the best seed is known."""
+        return self.path / "models" / f"{item.name}-{item.seed}"
 
-    def model(self, name: str) -> Path:
+    def model_path(self, name: str) -> Path:
         return self.path / "models" / name
 
-    def begin(self, rules: Rules, fresh: bool = False) -> None:
-        """Make the folder, or find it with the same rules in it."""
-        config, wanted = self.path / "config.json", rules.to_json()
-        if fresh and config.exists():
+    def prepare(self, config: RunConfig, fresh: bool = False) -> None:
+        """Create the folder, or check that it holds a run with the same configuration; `fresh` empties it first."""
+        file, wanted = self.path / "config.json", config.to_json()
+        if fresh and file.exists():
             for name in ("rows", "fits", "models"):
                 shutil.rmtree(self.path / name, ignore_errors=True)
             for name in ("leaderboard.json", "report.html", "config.json"):
                 (self.path / name).unlink(missing_ok=True)
-        if not config.exists():
+        if not file.exists():
             if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
-                raise RunFolderError("folder", f"{self.path}, which holds other files", "an empty or a new folder")
-            write_json(config, wanted)
+                raise RunFolderError("folder", f"{self.path}, which contains other files", "an empty or new folder")
+            write_json(file, wanted)
             return
-        there = read_json(config)
-        differing = [key for key in wanted if there.get(key) != wanted[key]] if isinstance(there, dict) else ["config"]
+        saved = read_json(file)
+        differing = [key for key in wanted if saved.get(key) != wanted[key]] if isinstance(saved, dict) else ["config"]
         if differing:
             key = differing[0]
-            was = there.get(key) if isinstance(there, dict) else there
+            was = saved.get(key) if isinstance(saved, dict) else saved
             got = f"{self.path}, a run with {key} {was!r}"
-            raise RunFolderError("folder", got, f"{key} {wanted.get(key)!r}; take another folder, or start it afresh")
+            expected = f"{key} {wanted.get(key)!r}; choose another folder with folder=, or overwrite it with fresh=True"
+            raise RunFolderError("folder", got, expected)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """One process at a time leads a run in this folder; the system lets go of the lock when the process ends."""
+    def lock(self) -> Iterator[None]:
+        """Only one process at a time controls a run; the system releases the lock when the process ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
             try:
                 held.enter_context(exclusive_lock(self.path / ".lock", wait=False))
             except BlockingIOError:
-                got = f"{self.path}, where a comparison is running"
-                raise RunFolderError("folder", got, "to wait for it, or another folder") from None
+                got = f"{self.path}, where another comparison is running"
+                raise RunFolderError("folder", got, "a free folder; choose another with folder=, or wait") from None
             yield
 
     @contextmanager
-    def claimed(self, entrant: Entrant) -> Iterator[None]:
-        """Wait for a worker of a run that was killed to let go of this fit."""
-        path = self.path / "fits" / f".{entrant.key}.lock"
+    def lock_item(self, item: WorkItem) -> Iterator[None]:
+        """Waits for an orphaned worker of a killed run that still works on this item."""
+        path = self.path / "fits" / f".{item.key}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(path):
             yield
 
 
-class Ledger:
-    """What is done and what is still to do, where one machine does it all."""
+class WorkQueue:
+    """Finished and pending items of a run on one machine. Results of an earlier run count as finished."""
 
-    def __init__(self, folder: Folder, wanted: Sequence[Entrant]):
-        self.folder, self.wanted = folder, list(wanted)
-        self.found: dict[Entrant, Row] = {e: read_json(folder.row(e)) for e in wanted if folder.row(e).exists()}
-        self.waiting = [entrant for entrant in wanted if entrant not in self.found]
+    def __init__(self, folder: RunFolder, items: Sequence[WorkItem]):
+        self.folder, self.items = folder, list(items)
+        paths = {item: folder.row_path(item) for item in items}
+        self.results: dict[WorkItem, Row] = {item: read_json(path) for item, path in paths.items() if path.exists()}
+        self.pending = [item for item in items if item not in self.results]
 
-    def claim(self) -> Entrant | None:
-        return self.waiting.pop(0) if self.waiting else None
+    def claim(self) -> WorkItem | None:
+        return self.pending.pop(0) if self.pending else None
 
-    def finish(self, entrant: Entrant, row: Row) -> None:
-        if not row.get("passing"):  # a process that died may live the next time
-            write_json(self.folder.row(entrant), row)
-        self.found[entrant] = row
+    def finish(self, item: WorkItem, row: Row) -> None:
+        if not row.get("transient"):  # a worker that died may succeed in the next run
+            write_json(self.folder.row_path(item), row)
+        self.results[item] = row
 
-    def release(self, entrant: Entrant) -> None:
-        """It was not finished: somebody else may."""
-        self.waiting.insert(0, entrant)
+    def release(self, item: WorkItem) -> None:
+        """Put back an item that was not finished."""
+        self.pending.insert(0, item)
 
     def refresh(self) -> None:
-        """Hear what others did: there are none."""
+        """Read the results of other machines; there are none."""
 
-    def complete(self) -> bool:
-        return len(self.found) == len(self.wanted)
+    def is_complete(self) -> bool:
+        return len(self.results) == len(self.items)
 
     def rows(self) -> list[Row]:
-        return [self.found[entrant] for entrant in self.wanted if entrant in self.found]
+        return [self.results[item] for item in self.items if item in self.results]

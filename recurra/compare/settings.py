@@ -1,14 +1,14 @@
-"""What can be set about a comparison."""
+"""Settings of `recurra compare`."""
 
 from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from recurra.problem.settings import Asking
+from recurra.problem.settings import ProblemSettings
 
 
-class Comparison(Asking):
-    """What is None is as `compare` has it."""
+class CompareSettings(ProblemSettings):
+    """Arguments of `infer_problem` and of `compare`; None means: the default of `compare`."""
 
     cells: str | list[str] | None = None
     budget: Literal["parameters", "time"] | None = None
@@ -21,6 +21,6 @@ class Comparison(Asking):
     folder: str | None = None
     storage: str | None = None
 
-    def comparing(self) -> dict[str, Any]:
+    def compare_arguments(self) -> dict[str, Any]:
         """Arguments of `compare`."""
-        return self.more() | ({"settings": self.options} if self.options else {})
+        return self.other_arguments() | ({"settings": self.options} if self.options else {})

@@ -1,8 +1,11 @@
-"""Several machines, one run: what each takes is written in an optuna storage that all of them see.
+"""The work queue of a run that several machines share through an optuna storage.
 
-A fit is a trial. Trials are numbered by the storage, no number twice, and the n-th one is the n-th fit of the list:
-whoever gets the number does the fit. A fit that was let go, or whose machine has been silent for minutes, is put in
-line again as a trial that names it. The rows travel as attributes of the trials.
+A work item is a trial. The storage numbers trials uniquely; the n-th trial is the n-th item of the list, and the
+machine that created the trial runs the item. An item that was released, or whose machine has sent no heartbeat for
+minutes, is enqueued as a new trial that names it. Result rows are stored as trial attributes.
+
+Trial attributes: `owner` (host and folder), `beat` (time of the last heartbeat), `row` (the result), `again` (index of
+the item, in trials that repeat one).
 """
 
 import hashlib
@@ -12,12 +15,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from recurra.compare.plan import Entrant
-from recurra.compare.run_folder import Folder, Row, read_json, write_json
+from recurra.compare.plan import WorkItem
+from recurra.compare.run_folder import Row, RunFolder, read_json, write_json
 from recurra.errors import InputError
 from recurra.optional import require
 
-BEAT, SILENT, LOOK = 20.0, 300.0, 1.0  # seconds between signs of life; after which none is death; between two looks
+HEARTBEAT_SECONDS = 20.0  # between heartbeats of a running item
+TIMEOUT_SECONDS = 300.0  # without a heartbeat, after which an item is requeued
+POLL_SECONDS = 1.0  # between reads of the storage
 
 
 def import_optuna(argument: str) -> Any:
@@ -28,21 +33,21 @@ def import_optuna(argument: str) -> Any:
 
 
 def open_storage(url: str) -> Any:
-    """`sqlite:///x.db`, any database URL of SQLAlchemy, or `journal:path` for a file on a shared disk."""
+    """An optuna storage: `sqlite:///x.db`, any SQLAlchemy URL, or `journal:FILE` for a file on a shared disk."""
     optuna = import_optuna("storage")
     from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
     if url.startswith("journal:"):
         backend = optuna.storages.journal.JournalFileBackend(url.removeprefix("journal:").removeprefix("//"))
         return optuna.storages.JournalStorage(backend)
-    expected = "a URL such as sqlite:///runs.db or postgresql://…, or journal:FILE on a disk all machines see"
+    expected = "a URL such as sqlite:///runs.db or postgresql://…, or journal:FILE on a shared disk"
     options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
     for attempt in range(5):
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=options)
         except ArgumentError as error:
             raise InputError("storage", repr(url), expected) from error
-        except DBAPIError as error:  # two machines that make the tables at the same time
+        except DBAPIError as error:  # another machine is creating the tables
             if attempt == 4:
                 raise InputError("storage", f"{url!r} ({error.orig})", expected) from error
             time.sleep(0.2 * (attempt + 1))
@@ -51,125 +56,127 @@ def open_storage(url: str) -> Any:
     raise InputError("storage", repr(url), expected)
 
 
-class SharedLedger:
-    """What is done and still to do, where several machines do it; the same list of entrants on each."""
+class SharedWorkQueue:
+    """Finished and pending items of a shared run; every machine has the same list of items."""
 
-    def __init__(self, folder: Folder, wanted: Sequence[Entrant], storage: Any, name: str):
+    def __init__(self, folder: RunFolder, items: Sequence[WorkItem], storage: Any, name: str):
         self.optuna = import_optuna("storage")
-        self.folder, self.wanted = folder, list(wanted)
-        listed = hashlib.sha256(json.dumps([entrant.key for entrant in wanted]).encode()).hexdigest()[:8]
-        study = f"{name}-{listed}"
+        self.folder, self.items = folder, list(items)
+        digest = hashlib.sha256(json.dumps([item.key for item in items]).encode()).hexdigest()[:8]
+        study = f"{name}-{digest}"
         self.study = self.optuna.create_study(storage=storage, study_name=study, load_if_exists=True)
         self.storage = self.study._storage
         self.owner = f"{socket.gethostname()}:{folder.path.resolve()}"
-        self.found: dict[Entrant, Row] = {}
-        self.running: dict[Entrant, int] = {}  # trials this process works on
-        self.exhausted, self.beaten, self.looked = False, 0.0, 0.0
+        self.results: dict[WorkItem, Row] = {}
+        self.running: dict[WorkItem, int] = {}  # item → trial of this process
+        self.list_ended, self.last_heartbeat, self.last_poll = False, 0.0, 0.0
         self.refresh()
 
-    # ------------------------------------------------------------------------------------------ taking and giving
+    # ------------------------------------------------------------------------------------------ claiming
 
-    def claim(self) -> Entrant | None:
-        while (taken := self._take()) is not None:
-            entrant, trial_id = taken
+    def claim(self) -> WorkItem | None:
+        while (taken := self._next_trial()) is not None:
+            item, trial_id = taken
             self.storage.set_trial_user_attr(trial_id, "owner", self.owner)
             self.storage.set_trial_user_attr(trial_id, "beat", time.time())
-            self.running[entrant] = trial_id
-            if entrant in self.found:  # done by somebody who was thought to be dead
-                self.finish(entrant, self.found[entrant])
-            elif self.folder.row(entrant).exists():  # done here, in a run with fewer seeds or cells
-                self.finish(entrant, read_json(self.folder.row(entrant)))
+            self.running[item] = trial_id
+            if item in self.results:  # finished late by a machine that had timed out
+                self.finish(item, self.results[item])
+            elif self.folder.row_path(item).exists():  # finished here, in a run with fewer seeds or cells
+                self.finish(item, read_json(self.folder.row_path(item)))
             else:
-                return entrant
+                return item
         return None
 
-    def _take(self) -> tuple[Entrant, int] | None:
+    def _next_trial(self) -> tuple[WorkItem, int] | None:
+        """An interrupted trial of this folder, else a new one; None at the end of the list."""
         trials = self._trials()
-        for entrant, trial in self._named(trials):  # what this folder was doing when it was interrupted
+        for item, trial in self._trials_with_items(trials):
             own = trial.user_attrs.get("owner") == self.owner and not trial.state.is_finished()
-            if own and trial.state == self.optuna.trial.TrialState.RUNNING and entrant not in self.running:
-                return entrant, trial._trial_id
-        if self.exhausted and not any(t.state == self.optuna.trial.TrialState.WAITING for t in trials):
+            if own and trial.state == self.optuna.trial.TrialState.RUNNING and item not in self.running:
+                return item, trial._trial_id
+        if self.list_ended and not any(t.state == self.optuna.trial.TrialState.WAITING for t in trials):
             return None
-        asked = self.study.ask()
-        for entrant, trial in self._named(self._trials()):
-            if trial._trial_id == asked._trial_id:
-                return entrant, trial._trial_id
-        self.study.tell(asked, state=self.optuna.trial.TrialState.FAIL)  # the list has ended
-        self.exhausted = True
+        new = self.study.ask()
+        for item, trial in self._trials_with_items(self._trials()):
+            if trial._trial_id == new._trial_id:
+                return item, trial._trial_id
+        self.study.tell(new, state=self.optuna.trial.TrialState.FAIL)  # past the end of the list
+        self.list_ended = True
         return None
 
     def _trials(self) -> list[Any]:
         return self.study.get_trials(deepcopy=False)
 
-    def _named(self, trials: list[Any]) -> list[tuple[Entrant, Any]]:
-        """Trials with what they stand for: the n-th that was not put in line again is the n-th of the list."""
-        found, first = [], 0
+    def _trials_with_items(self, trials: list[Any]) -> list[tuple[WorkItem, Any]]:
+        """(item, trial) pairs: the n-th trial without an `again` attribute is the n-th item."""
+        pairs, count = [], 0
         for trial in sorted(trials, key=lambda t: t.number):
             again = trial.user_attrs.get("again")
-            place = first if again is None else again
-            first += again is None
-            if place < len(self.wanted):
-                found.append((self.wanted[place], trial))
-        return found
+            index = count if again is None else again
+            count += again is None
+            if index < len(self.items):
+                pairs.append((self.items[index], trial))
+        return pairs
 
-    def finish(self, entrant: Entrant, row: Row) -> None:
-        trial_id = self.running.pop(entrant)
-        self.found[entrant] = row
-        write_json(self.folder.row(entrant), row)
+    def finish(self, item: WorkItem, row: Row) -> None:
+        trial_id = self.running.pop(item)
+        self.results[item] = row
+        write_json(self.folder.row_path(item), row)
         try:
             self.storage.set_trial_user_attr(trial_id, "row", row)
             state, values = self.optuna.trial.TrialState.COMPLETE, [float(row.get("score", 0.0))]
             self.storage.set_trial_state_values(trial_id, state, values)
         except self.optuna.exceptions.UpdateFinishedTrialError:
-            pass  # this machine was silent for so long that another one took over
+            pass  # this machine had timed out, and another one finished the item
 
-    def release(self, entrant: Entrant) -> None:
-        self._again(entrant, self.running.pop(entrant))
+    def release(self, item: WorkItem) -> None:
+        """Put back an item that was not finished."""
+        self._requeue(item, self.running.pop(item))
 
-    def _again(self, entrant: Entrant, trial_id: int | None) -> None:
+    def _requeue(self, item: WorkItem, trial_id: int | None) -> None:
         try:
             if trial_id is not None:
                 self.storage.set_trial_state_values(trial_id, self.optuna.trial.TrialState.FAIL)
         except self.optuna.exceptions.UpdateFinishedTrialError:
-            return  # another machine was quicker
-        self.study.enqueue_trial({}, user_attrs={"again": self.wanted.index(entrant)})
+            return  # another machine has requeued it
+        self.study.enqueue_trial({}, user_attrs={"again": self.items.index(item)})
 
-    # ------------------------------------------------------------------------------------------ hearing of others
+    # ------------------------------------------------------------------------------------------ other machines
 
     def refresh(self) -> None:
-        """Give a sign of life, hear what others did, and put in line again what nobody does any more."""
+        """Send a heartbeat, read the results of other machines, and requeue items whose machine has timed out."""
         now = time.time()
-        if now - self.beaten > BEAT:
-            self.beaten = now
+        if now - self.last_heartbeat > HEARTBEAT_SECONDS:
+            self.last_heartbeat = now
             for trial_id in self.running.values():
                 self.storage.set_trial_user_attr(trial_id, "beat", now)
-        if now - self.looked < LOOK:
+        if now - self.last_poll < POLL_SECONDS:
             return
-        self.looked = now
-        named = self._named(self._trials())
-        for entrant, trial in named:
-            if trial.state.is_finished() and "row" in trial.user_attrs and entrant not in self.found:
-                self.found[entrant] = trial.user_attrs["row"]
-                write_json(self.folder.row(entrant), trial.user_attrs["row"])
-        if self.exhausted:
-            self._revive(named, now)
+        self.last_poll = now
+        pairs = self._trials_with_items(self._trials())
+        for item, trial in pairs:
+            if trial.state.is_finished() and "row" in trial.user_attrs and item not in self.results:
+                self.results[item] = trial.user_attrs["row"]
+                write_json(self.folder.row_path(item), trial.user_attrs["row"])
+        if self.list_ended:
+            self._requeue_lost(pairs, now)
 
-    def _revive(self, named: list[tuple[Entrant, Any]], now: float) -> None:
-        alive = set()
-        for entrant, trial in named:
+    def _requeue_lost(self, pairs: list[tuple[WorkItem, Any]], now: float) -> None:
+        claimed = set()
+        for item, trial in pairs:
             if trial.state.is_finished():
                 continue
-            silent = now - trial.user_attrs.get("beat", now) > SILENT
-            if silent and trial.state == self.optuna.trial.TrialState.RUNNING and entrant not in self.found:
-                self._again(entrant, trial._trial_id)
-            alive.add(entrant)
-        for entrant in self.wanted:
-            if entrant not in alive and entrant not in self.found:  # its machine died while putting it in line
-                self._again(entrant, None)
+            timed_out = now - trial.user_attrs.get("beat", now) > TIMEOUT_SECONDS
+            if timed_out and trial.state == self.optuna.trial.TrialState.RUNNING and item not in self.results:
+                self._requeue(item, trial._trial_id)
+            claimed.add(item)
+        for item in self.items:
+            if item not in claimed and item not in self.results:  # its machine died while requeueing it
+                self._requeue(item, None)
 
-    def complete(self) -> bool:
-        return len(self.found) == len(self.wanted)
+    def is_complete(self) -> bool:
+        return len(self.results) == len(self.items)
 
     def rows(self) -> list[Row]:
-        return [self.found[entrant] for entrant in self.wanted if entrant in self.found]
+        return [self.results[item] for item in self.items if item in self.results]

@@ -1,57 +1,58 @@
-"""A search for every cell: rate, depth, dropout, and the size where parameters are not what cells share.
+"""Hyperparameter search for one cell: learning rate, depth, dropout, and under a time budget the hidden size.
 
-A part of the training data judges the trials; the test data is never looked at. What is tried next depends on what was
-tried before and on nothing else, so a search that was interrupted goes on as if it had not been.
+Trials are scored on a validation part of the training data; the test data is never used. The next trial depends only on
+the finished trials, so a resumed search tries the same settings as an uninterrupted one.
 """
 
 from dataclasses import replace
 from typing import Any
 
-from recurra.compare.fit_monitor import Tell, Watch
-from recurra.compare.plan import Entrant
-from recurra.compare.run_folder import Folder, Row, read_json, write_json
+from recurra.compare.fit_monitor import FitMonitor, ReportProgress
+from recurra.compare.parameter_budget import NetworkFactory, matched_hidden_size
+from recurra.compare.plan import WorkItem
+from recurra.compare.run_folder import Row, RunFolder, read_json, write_json
 from recurra.compare.shared_run import import_optuna
-from recurra.compare.sizes import Blank, equal_size
-from recurra.compare.worker import Duty
+from recurra.compare.worker import WorkerSetup
 from recurra.errors import InputError
-from recurra.problem import Question
-from recurra.problem.holdout import draw
-from recurra.problem.series import starts_of
+from recurra.problem import Problem
+from recurra.problem.holdout import random_split
+from recurra.problem.series import series_starts
 from recurra.train.fit_context import surrounded
 from recurra.train.fit_errors import NonFiniteError
 
-HELD, HELD_TEXT = 0.25, 0.1
+VALIDATION_FRACTION, VALIDATION_TEXT_FRACTION = 0.25, 0.1
 
 
-def search(duty: Duty, question: Question, cell: str, tell: Tell) -> Row:
-    """The best settings of so many trials."""
+def search(setup: WorkerSetup, problem: Problem, cell: str, report: ReportProgress) -> Row:
+    """The best settings of `tune` trials, and all trials."""
     optuna = import_optuna("tune")
-    path = Folder(duty.folder).fit(Entrant(cell, 0, "tuning")) / "trials.json"
+    path = RunFolder(setup.folder).fit_path(WorkItem(cell, 0, "tuning")) / "trials.json"
     done: list[dict[str, Any]] = read_json(path) if path.exists() else []
-    inner, total = validated(question), duty.rules.tune
-    blank = Blank(question, duty.rules.settings)
+    inner, total = with_validation_split(problem), setup.config.tune
+    networks = NetworkFactory(problem, setup.config.settings)
     while len(done) < total:
-        study = _study(optuna, done, question, duty)
-        trial = study.ask(_space(optuna, question, duty))
-        settings = _settings(trial.params, duty, blank, cell)
+        study = _rebuild_study(optuna, done, problem, setup)
+        trial = study.ask(_search_space(optuna, problem, setup))
+        settings = _settings(trial.params, setup, networks, cell)
 
-        def word(share: float, text: str, number: int = len(done)) -> None:
-            tell((number + share) / total, f"trial {number + 1}, {text.rpartition(', ')[2]}")
+        def report_trial(fraction: float, note: str, number: int = len(done)) -> None:
+            report((number + fraction) / total, f"trial {number + 1}, {note.rpartition(', ')[2]}")
 
-        done.append({"params": trial.params, "settings": settings, "value": _value(inner, cell, settings, duty, word)})
+        score = _trial_score(inner, cell, settings, setup, report_trial)
+        done.append({"params": trial.params, "settings": settings, "value": score})
         write_json(path, done)
     good = [one for one in done if one["value"] is not None]
     if not good:
-        raise InputError("tune", f"{total} trials that all failed", f"one that works; {cell} may not suit this data")
-    best = (max if question.higher_is_better else min)(good, key=lambda one: one["value"])
+        raise InputError("tune", f"{total} failed trials of {cell}", "at least one that trains to a finite loss")
+    best = (max if problem.higher_is_better else min)(good, key=lambda one: one["value"])
     return {"settings": best["settings"], "score": best["value"], "trials": done}
 
 
-def _study(optuna: Any, done: list[dict[str, Any]], question: Question, duty: Duty) -> Any:
-    """As it stands after the trials that are done."""
+def _rebuild_study(optuna: Any, done: list[dict[str, Any]], problem: Problem, setup: WorkerSetup) -> Any:
+    """An optuna study with the finished trials; its sampler's seed is their number."""
     sampler = optuna.samplers.TPESampler(seed=len(done), n_startup_trials=5)
-    direction = "maximize" if question.higher_is_better else "minimize"
-    study, space = optuna.create_study(sampler=sampler, direction=direction), _space(optuna, question, duty)
+    direction = "maximize" if problem.higher_is_better else "minimize"
+    study, space = optuna.create_study(sampler=sampler, direction=direction), _search_space(optuna, problem, setup)
     for one in done:
         failed = one["value"] is None
         state = optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
@@ -63,73 +64,76 @@ def _study(optuna: Any, done: list[dict[str, Any]], question: Question, duty: Du
     return study
 
 
-def _space(optuna: Any, question: Question, duty: Duty) -> dict[str, Any]:
+def _search_space(optuna: Any, problem: Problem, setup: WorkerSetup) -> dict[str, Any]:
+    """Distributions of the options that the caller did not fix."""
     kinds = optuna.distributions
     space: dict[str, Any] = {
         "lr": kinds.FloatDistribution(1e-3, 3e-2, log=True),
         "num_layers": kinds.IntDistribution(1, 2),
     }
-    if "dropout" in question.estimator("lstm").get_params(deep=False):
+    if "dropout" in problem.estimator("lstm").get_params(deep=False):
         space["dropout"] = kinds.FloatDistribution(0.0, 0.5)
-    if duty.rules.budget == "time":
-        space["hidden_size"] = kinds.IntDistribution(8, 4 * duty.rules.hidden_size, log=True)
-    return {name: kind for name, kind in space.items() if name not in duty.rules.settings}
+    if setup.config.budget == "time":
+        space["hidden_size"] = kinds.IntDistribution(8, 4 * setup.config.hidden_size, log=True)
+    return {name: kind for name, kind in space.items() if name not in setup.config.settings}
 
 
-def _settings(params: dict[str, Any], duty: Duty, blank: Blank, cell: str) -> dict[str, Any]:
-    """What was drawn; where parameters are shared, the size that keeps their number at this depth."""
-    if duty.rules.budget == "time" or "hidden_size" in duty.rules.settings:
+def _settings(params: dict[str, Any], setup: WorkerSetup, networks: NetworkFactory, cell: str) -> dict[str, Any]:
+    """The sampled options; under a parameter budget with the hidden size that matches it at this depth."""
+    if setup.config.budget == "time" or "hidden_size" in setup.config.settings:
         return dict(params)
     depth = {"num_layers": params["num_layers"]} if "num_layers" in params else {}
-    return {**params, "hidden_size": equal_size(blank, duty.rules, cell, **depth)}
+    return {**params, "hidden_size": matched_hidden_size(networks, setup.config, cell, **depth)}
 
 
-def _value(inner: Question, cell: str, settings: dict[str, Any], duty: Duty, tell: Tell) -> float | None:
-    """The score on the part that was held back, or None where the training fails."""
-    rules = duty.rules
-    epochs = {} if rules.epochs is None else {"epochs": rules.epochs}
-    made: Any = inner.estimator(cell, **{**epochs, **rules.settings, **settings, "random_state": 0})
-    watch = Watch(tell, rules.seconds if rules.budget == "time" else None)
+def _trial_score(
+    inner: Problem, cell: str, settings: dict[str, Any], setup: WorkerSetup, report: ReportProgress
+) -> float | None:
+    """The validation score, or None if the loss is not finite."""
+    config = setup.config
+    epochs = {} if config.epochs is None else {"epochs": config.epochs}
+    estimator: Any = inner.estimator(cell, **{**epochs, **config.settings, **settings, "random_state": 0})
+    monitor = FitMonitor(report, config.seconds if config.budget == "time" else None)
     try:
-        with surrounded(callbacks=[watch]):
-            made.fit(*inner.train)
-        return inner.score(made)
+        with surrounded(callbacks=[monitor]):
+            estimator.fit(*inner.train)
+        return inner.score(estimator)
     except NonFiniteError:
         return None
 
 
-def validated(question: Question) -> Question:
-    """The same question with a part of the training data in the place of the test data."""
-    X, y = question.train
-    match question.task:
+def with_validation_split(problem: Problem) -> Problem:
+    """The same problem with a part of the training data as its test data."""
+    X, y = problem.train
+    match problem.task:
         case "forecast":
-            learn, held = _ends(X, question.options["horizon"])
-            return replace(question, train=(learn, None), test=(held, None))
+            learn, held = _split_series_ends(X, problem.options["horizon"])
+            return replace(problem, train=(learn, None), test=(held, None))
         case "language":
-            cut = len(X) - int(HELD_TEXT * len(X))
-            return replace(question, train=(X[:cut], None), test=(X[cut:], None))
+            cut = len(X) - int(VALIDATION_TEXT_FRACTION * len(X))
+            return replace(problem, train=(X[:cut], None), test=(X[cut:], None))
         case _:
-            labels = y if question.task == "classify" else None
-            learn, held = (list(places) for places in draw(len(X), HELD, 0, labels))
+            labels = y if problem.task == "classify" else None
+            learn, held = (list(places) for places in random_split(len(X), VALIDATION_FRACTION, 0, labels))
             if not learn or not held:
-                raise InputError("tune", f"{len(X)} sequences", "enough to hold some back")
-            return replace(question, train=_picked(X, y, learn), test=_picked(X, y, held))
+                raise InputError("tune", f"{len(X)} sequences", "enough to validate on some of them")
+            return replace(problem, train=_subset(X, y, learn), test=_subset(X, y, held))
 
 
-def _picked(X: list[Any], y: Any, places: list[int]) -> tuple[Any, Any]:
+def _subset(X: list[Any], y: Any, places: list[int]) -> tuple[Any, Any]:
     return [X[k] for k in places], [y[k] for k in places] if isinstance(y, list) else y[places]
 
 
-def _ends(table: Any, horizon: int) -> tuple[Any, Any]:
-    """The last steps of every series held back."""
+def _split_series_ends(table: Any, horizon: int) -> tuple[Any, Any]:
+    """The table without, and with only, the last steps of every series."""
     import numpy as np
     import pyarrow as pa
 
-    starts = starts_of(table)
+    starts = series_starts(table)
     shortest = int(np.diff(starts).min())
-    held = horizon * max(1, min(5, int(HELD * shortest / horizon)))
+    held = horizon * max(1, min(5, int(VALIDATION_FRACTION * shortest / horizon)))
     if shortest - held < horizon + 2:
-        raise InputError("tune", f"a series of {shortest} steps", f"{2 * horizon + 2} or more beside the test part")
+        raise InputError("tune", f"a series of {shortest} steps", f"at least {2 * horizon + 2} besides the test data")
     ends = np.zeros(table.num_rows, dtype=bool)
     for stop in starts[1:]:
         ends[stop - held : stop] = True

@@ -1,4 +1,4 @@
-"""A spawned process that asks the question once and then does one fit after the other."""
+"""The worker process: loads the problem once, then runs one work item after the other."""
 
 import logging
 import multiprocessing
@@ -17,68 +17,69 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from recurra.compare.plan import Entrant, Rules
-from recurra.compare.run_folder import Folder, Row
+from recurra.compare.plan import RunConfig, WorkItem
+from recurra.compare.run_folder import Row, RunFolder
 
-GRACE = 30.0  # seconds in which an orphan may save what it has
+SHUTDOWN_SECONDS = 30.0  # for a worker to save its checkpoint before it is killed
 
 
 @dataclass(frozen=True)
-class Duty:
-    """What every worker of a run is told at its start."""
+class WorkerSetup:
+    """What every worker of a run receives at its start."""
 
-    rules: Rules
+    config: RunConfig
     folder: Path
     threads: int
-    keep_after: float  # seconds from which on a fit is worth checkpoints
-    modules: tuple[str, ...] = ()  # that register cells of one's own
+    checkpoint_after: float  # seconds; fits that take longer keep checkpoints
+    modules: tuple[str, ...] = ()  # modules that register custom cells
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
-def work(line: Connection, duty: Duty) -> None:
-    """The main function of the process: entrants come over the line, words and rows go back."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; a fit hears it itself
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    logging.getLogger("recurra.train").setLevel(logging.ERROR)  # the parent says what was interrupted
+def worker_main(connection: Connection, setup: WorkerSetup) -> None:
+    """Main function of the process: receives work items, sends ("progress", …) and ("result", row)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the parent handles it
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    logging.getLogger("recurra.train").setLevel(logging.ERROR)  # the parent reports interruptions
     from threadpoolctl import threadpool_limits
 
-    sys.path[:] = list(duty.path)
-    for name in duty.modules:
+    sys.path[:] = list(setup.path)
+    for name in setup.modules:
         import_module(name)
     import torch
 
-    from recurra.compare.fitting import Fitting
+    from recurra.compare.fitting import FitRunner
 
-    torch.set_num_threads(duty.threads)
-    with threadpool_limits(duty.threads):
-        fitting = Fitting(duty)
-        line.send(("ready", None))
+    torch.set_num_threads(setup.threads)
+    with threadpool_limits(setup.threads):
+        runner = FitRunner(setup)
+        connection.send(("ready", None))
         try:
-            while (entrant := line.recv()) is not None:
-                line.send(("row", _row(fitting, entrant, Folder(duty.folder), partial(_tell, line))))
+            while (item := connection.recv()) is not None:
+                row = _run_item(runner, item, RunFolder(setup.folder), partial(_send_progress, connection))
+                connection.send(("result", row))
         except (EOFError, BrokenPipeError):
             return  # the parent is gone
 
 
-def _tell(line: Connection, share: float, word: str) -> None:
-    line.send(("told", (share, word)))
+def _send_progress(connection: Connection, fraction: float, note: str) -> None:
+    connection.send(("progress", (fraction, note)))
 
 
-def _row(fitting: Any, entrant: Entrant, folder: Folder, tell: Callable[[float, str], None]) -> Row:
-    """The result, or what went wrong with this cell: the others go on."""
-    with folder.claimed(entrant), warnings.catch_warnings(record=True) as heard:
+def _run_item(runner: Any, item: WorkItem, folder: RunFolder, report: Callable[[float, str], None]) -> Row:
+    """The result row; an error of this item is recorded in the row, so that the others go on."""
+    with folder.lock_item(item), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            row = fitting.run(entrant, tell)
+            row = runner.run(item, report)
         except (ArithmeticError, ValueError, LookupError, RuntimeError, MemoryError) as error:
             row = {"error": f"{type(error).__name__}: {error}"}
-        shutil.rmtree(folder.fit(entrant), ignore_errors=True)
-    said = list(dict.fromkeys(str(warning.message) for warning in heard))
-    return {"name": entrant.name, "kind": entrant.kind, "seed": entrant.seed, "warnings": said[:5], **row}
+        shutil.rmtree(folder.fit_path(item), ignore_errors=True)
+    messages = list(dict.fromkeys(str(warning.message) for warning in caught))
+    return {"name": item.name, "kind": item.kind, "seed": item.seed, "warnings": messages[:5], **row}
 
 
-def _leave_with_parent() -> None:
-    """A killed parent sends no signal: whoever waits for it notices."""
+def _exit_with_parent() -> None:
+    """Stop when the parent process ends: a killed parent sends no signal."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -87,5 +88,5 @@ def _leave_with_parent() -> None:
         signal.raise_signal(signal.SIGTERM)
     else:
         os.kill(os.getpid(), signal.SIGTERM)  # a fit saves its checkpoint
-    time.sleep(GRACE)
+    time.sleep(SHUTDOWN_SECONDS)
     os._exit(1)

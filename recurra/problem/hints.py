@@ -1,4 +1,4 @@
-"""What is known before a file is read: its place and what the caller said about it."""
+"""The arguments of `infer_problem`, checked and with the file format added."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,8 +6,11 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
-    """`columns`: target, id, time and inputs as given; `cleaning`: what is done about gaps and disorder."""
+class Hints:
+    """What the caller said about a file. None means: infer it.
+
+    `columns` has target, id, time and inputs; `cleaning` has the reader options `missing` and `sort`.
+    """
 
     source: str
     path: Path
@@ -17,10 +20,10 @@ class Asked:
     cleaning: dict[str, Any]
     horizon: int | None
     season: int | None
-    test: Any  # a file, a share, or None
+    test: Any  # a file, a fraction, or None
     seed: int
 
     @property
-    def file(self) -> tuple[str, str]:
-        """The first fact."""
+    def file_summary(self) -> tuple[str, str]:
+        """First line of a problem's summary."""
         return "file", f"{self.path.name}, {self.format}"

@@ -1,4 +1,4 @@
-"""`ask`: what a file asks, from its format, its columns and what the caller says about them."""
+"""`infer_problem`: task, column roles and train/test split of a data file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +9,13 @@ from recurra.data.readers.dispatch import format_of
 from recurra.data.readers.open_files import existing, head
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem import holdout, sequences, series, text
-from recurra.problem.columns import parts_of
-from recurra.problem.hints import Asked
-from recurra.problem.problem import TASKS, Question
-from recurra.problem.tabular import FORMATS, load, refuse_slips
+from recurra.problem.columns import infer_roles
+from recurra.problem.hints import Hints
+from recurra.problem.problem import TASKS, Problem
+from recurra.problem.tabular import FORMATS, load_table, reject_stray_text
 
-BUILT_IN = ("japanese_vowels",)
-SPELLINGS = {
+BUILTIN_DATASETS = ("japanese_vowels",)
+TASK_ALIASES = {
     "classification": "classify",
     "regression": "regress",
     "forecasting": "forecast",
@@ -24,7 +24,7 @@ SPELLINGS = {
 }
 
 
-def ask(
+def infer_problem(
     source: str | Path,
     *,
     task: str | None = None,
@@ -38,83 +38,94 @@ def ask(
     missing: str = "error",
     sort: bool = False,
     seed: int = 0,
-) -> Question:
-    """The question of a file, of a folder, or of a built-in set (`japanese_vowels`).
+) -> Problem:
+    """Read a data file as a learning problem: what to predict, from which columns, and how to test it.
 
-    task: classify, regress, forecast, tag or language; target, id, time, inputs: the columns of a table that play these
-    parts (inputs of a forecast are known in advance). All of them are found where they are not given. horizon, season:
-    steps to forecast and steps that repeat. test: a file, or the share to hold out, by default a file beside this one
-    (train… and test…), else a fifth. missing, sort: as in `rc.data.Layout`. The same arguments give the same question.
+    Whatever is not given is inferred from the file. The same arguments give the same problem.
+
+    **Arguments**
+
+    - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`).
+    - `task`: `"classify"`, `"regress"`, `"forecast"`, `"tag"` or `"language"`.
+    - `target`, `id`, `time`: the columns to predict, to identify sequences by, and to order steps by.
+    - `inputs`: the columns to read, as a sequence or as text with commas. The inputs of a forecast must be known in
+      advance.
+    - `horizon`, `season`: steps to forecast; season length in steps.
+    - `test`: a test file, or the fraction to hold out. Default: a matching file next to this one (`train…`, `test…`),
+      else 0.2.
+    - `missing`, `sort`: as in `rc.data.Layout`.
+    - `seed`: random seed of the split, and of the estimators made from the problem.
+
+    **Returns**
+
+    A `Problem` with `train`, `test`, `metric` and a `summary` of what was inferred.
+
+    **Example**
+
+    >>> import recurra as rc
+    >>> problem = rc.infer_problem("japanese_vowels")
+    >>> problem.task, problem.metric, len(problem.train[0]), len(problem.test[0])
+    ('classify', 'accuracy', 270, 370)
     """
-    task = _task(task)
+    task = _canonical_task(task)
     inputs = tuple(part.strip() for part in inputs.split(",")) if isinstance(inputs, str) else inputs
-    if str(source) in BUILT_IN and not Path(source).exists():
-        return sequences.built_in(str(source), task, seed)
-    path, test = _paths(Path(source), test)
+    if str(source) in BUILTIN_DATASETS and not Path(source).exists():
+        return sequences.builtin_problem(str(source), task, seed)
+    path, test = _train_and_test(Path(source), test)
     columns = {"target": target, "id": id, "time": time, "inputs": inputs}
-    asked = Asked(
-        str(source),
-        path,
-        format_in(path),
-        task,
-        columns,
-        {"missing": missing, "sort": sort},
-        horizon,
-        season,
-        test,
-        seed,
-    )
-    return _question(asked)
+    cleaning = {"missing": missing, "sort": sort}
+    format = detect_format(path)
+    return _infer(Hints(str(source), path, format, task, columns, cleaning, horizon, season, test, seed))
 
 
-def _question(asked: Asked) -> Question:
-    """Whoever can read the file this way makes a question of it."""
-    if asked.task == "language" or (asked.task is None and asked.format in ("text", "sentences")):
-        return text.language(asked)
-    if asked.format in ("conll", "conllu"):
-        return text.tagging(asked)
-    if asked.format not in FORMATS:
-        return series.alone(asked) or sequences.alone(asked)
-    table = load(asked.path, asked.format)
-    if asked.format == "csv":
-        refuse_slips(table, asked.path, {asked.columns[part] for part in ("id", "time")})
-    parts = parts_of(table, asked.path, task=asked.task, **asked.columns)
-    match parts.task:
+def _infer(hints: Hints) -> Problem:
+    """Choose the kind of problem by task, file format and column roles."""
+    if hints.task == "language" or (hints.task is None and hints.format in ("text", "sentences")):
+        return text.language_problem(hints)
+    if hints.format in ("conll", "conllu"):
+        return text.tagging_problem(hints)
+    if hints.format not in FORMATS:
+        return series.from_file(hints) or sequences.from_file(hints)
+    table = load_table(hints.path, hints.format)
+    if hints.format == "csv":
+        reject_stray_text(table, hints.path, {hints.columns[role] for role in ("id", "time")})
+    roles = infer_roles(table, hints.path, task=hints.task, **hints.columns)
+    match roles.task:
         case "forecast":
-            return series.from_columns(asked, table, parts)
+            return series.from_table(hints, table, roles)
         case "tag":
-            return text.tagging(asked, parts)
-    return sequences.from_columns(asked, parts)
+            return text.tagging_problem(hints, roles)
+    return sequences.from_table(hints, roles)
 
 
-def format_in(path: Path) -> str:
-    """The format of a file. Prose whose lines happen to have equally many words is not in columns."""
+def detect_format(path: Path) -> str:
+    """The format of a file. A text whose lines have equal numbers of words is CoNLL only if it has blank lines."""
     format = format_of(path)
     if format == "conll" and path.suffix.lower() in ("", ".txt", ".text", ".gz"):
         return format if b"\n\n" in head(path, 1 << 16).replace(b"\r", b"") else "text"
     return format
 
 
-def _task(task: str | None) -> str | None:
+def _canonical_task(task: str | None) -> str | None:
     if task is None:
         return None
-    plain = SPELLINGS.get(task.lower(), task.lower())
-    if plain not in TASKS:
+    name = TASK_ALIASES.get(task.lower(), task.lower())
+    if name not in TASKS:
         raise UnknownNameError("task", repr(task), TASKS)
-    return plain
+    return name
 
 
-def _paths(source: Path, test: Any) -> tuple[Path, Any]:
-    """The file to learn from, and the file or share to test on."""
-    if source.is_dir() and (trains := sorted([*source.glob("*_TRAIN.ts"), *source.glob("*train*.conll*")])):
-        if len(trains) > 1:
-            raise InputError("source", f"{source} with {', '.join(t.name for t in trains)}", "one of these files")
-        source = trains[0]
+def _train_and_test(source: Path, test: Any) -> tuple[Path, Any]:
+    """The training file, and the test file or the fraction to hold out."""
+    if source.is_dir() and (found := sorted([*source.glob("*_TRAIN.ts"), *source.glob("*train*.conll*")])):
+        if len(found) > 1:
+            raise InputError("source", f"{source} with {', '.join(path.name for path in found)}", "one of these files")
+        source = found[0]
     path = existing(source)
     if test is None and path.is_file():
-        test = holdout.sibling(path)
-    if test is not None and holdout.share(test) is None:
+        test = holdout.matching_test_file(path)
+    if test is not None and holdout.holdout_fraction(test) is None:
         test = existing(test)
-        if format_in(test) != format_in(path):
-            raise FormatError(test, f"the format {format_in(test)}", f"{format_in(path)}, as {path.name} has")
+        if detect_format(test) != detect_format(path):
+            raise FormatError(test, f"the format {detect_format(test)}", f"{detect_format(path)}, like {path.name}")
     return path, test

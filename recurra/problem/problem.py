@@ -1,4 +1,4 @@
-"""A question: data to learn from, data held out, and the measure of an answer."""
+"""`Problem`: training data, test data, a metric, and the estimator for its task."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from recurra.errors import InputError, OptionError, nearest
+from recurra.errors import InputError, UnknownNameError
 
-#: task → the estimator that answers it
+#: task → estimator class
 TASKS = {
     "classify": "SequenceClassifier",
     "regress": "SequenceRegressor",
@@ -17,17 +17,45 @@ TASKS = {
     "language": "LanguageModelEstimator",
 }
 
-#: metric → whether more of it is better
+#: metric → whether higher is better
 METRICS = {"accuracy": True, "f1": True, "mae": False, "mase": False, "bits per character": False}
 
 
 @dataclass(frozen=True)
-class Question:
-    """What `ask` found. `estimator.fit(*question.train)` learns, `question.score(estimator)` judges.
+class LoadedData:
+    """The content of a file in the form of a problem's `train`. `y` is None if the file has no targets.
 
-    X and y by task: classify and regress, a list of (T, D) arrays and an array; forecast, an Arrow table `unique_id,
-    ds, y` with covariates, and None; tag, lists of words and of tags; language, a text and None. In a forecast, `test`
-    holds the steps that follow those of `train`.
+    `names` are those of the sequences: the values of the id column, else 0, 1, …
+    """
+
+    X: Any
+    y: Any
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data file as a learning problem; made by `infer_problem`.
+
+    `train` and `test` are pairs (X, y) in the form the estimators take:
+
+    | task | X | y |
+    |---|---|---|
+    | classify, regress | list of (T, D) arrays | array (n,) |
+    | forecast | Arrow table `unique_id, ds, y` and covariates; `test` continues `train` | None |
+    | tag | list of lists of words | list of lists of tags |
+    | language | text | None |
+
+    `metric` names the score that ranks models, `summary` says in words what was inferred, `options` are estimator
+    arguments that follow from the data, and `schema` (plain JSON) says how to read another file the same way.
+
+    **Example**
+
+    >>> import recurra as rc
+    >>> problem = rc.infer_problem("japanese_vowels")
+    >>> model = problem.estimator("gru", hidden_size=8, epochs=1).fit(*problem.train)
+    >>> 0 <= problem.score(model) <= 1
+    True
     """
 
     task: str
@@ -35,75 +63,81 @@ class Question:
     train: tuple[Any, Any]
     test: tuple[Any, Any] | None
     metric: str
-    facts: tuple[tuple[str, str], ...]
+    summary: tuple[tuple[str, str], ...]
     options: dict[str, Any] = field(default_factory=dict)
-    reading: dict[str, Any] = field(default_factory=dict)  # how another file is read in the same way; plain JSON
+    schema: dict[str, Any] = field(default_factory=dict)
 
     @property
     def higher_is_better(self) -> bool:
         return METRICS[self.metric]
 
     def estimator(self, cell: str = "lstm", **settings: Any) -> BaseEstimator:
-        """An estimator that is yet to learn; settings are its options."""
-        kind = estimator_kind(self.task)
+        """A new estimator for this task; `settings` are its options."""
+        kind = estimator_class(self.task)
         known = kind().get_params(deep=False)
         for name in settings:
             if name not in known:
-                raise OptionError(name, f"no option of {kind.__name__}", nearest(name, known))
+                raise UnknownNameError(f"{kind.__name__} option", repr(name), known)
         return kind(**({"cell": cell} | self.options | settings))
 
     def score(self, estimator: Any, data: tuple[Any, Any] | None = None) -> float:
-        """How good its answers are in `metric`, on `data` or on what was held out."""
+        """The `metric` of a fitted estimator on `data`, by default on the test data."""
         data = self.test if data is None else data
         if data is None:
-            raise InputError("test", "nothing held out", "a share or a file to test on")
-        return self.measures(estimator, data)[self.metric]
+            raise InputError("test", "no held-out data", "a fraction or a file to test on")
+        return self.evaluate(estimator, data)[self.metric]
 
-    def measures(self, estimator: Any, data: tuple[Any, Any]) -> dict[str, float]:
-        """Every measure of its answers, `metric` among them."""
-        return _MEASURES[self.task](self, estimator, *data)
+    def evaluate(self, estimator: Any, data: tuple[Any, Any]) -> dict[str, float]:
+        """Every metric of a fitted estimator on `data`, by name."""
+        return _EVALUATORS[self.task](self, estimator, *data)
 
 
-def estimator_kind(task: str) -> type[BaseEstimator]:
-    """The class of the estimators that answer this kind of question."""
+def estimator_class(task: str) -> type[BaseEstimator]:
+    """The estimator class for a task."""
     from recurra import estimators
 
     return getattr(estimators, TASKS[task])
 
 
-def _classification(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+def fitted_network(estimator: Any) -> Any:
+    """The torch module inside a fitted estimator."""
+    names = ("network_", "tagger_", "model_")
+    return next(getattr(estimator, name) for name in names if hasattr(estimator, name))
+
+
+def _classification(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
     from sklearn.metrics import f1_score, log_loss
 
     y, probabilities = np.asarray(y), estimator.predict_proba(X)
     found = estimator.classes_[probabilities.argmax(axis=1)]
-    measures = {
+    metrics = {
         "accuracy": float(np.mean(found == y)),
         "balanced accuracy": float(np.mean([np.mean(found[y == label] == label) for label in np.unique(y)])),
         "macro f1": float(f1_score(y, found, average="macro", zero_division=0)),
     }
     if set(np.unique(y).tolist()) <= set(estimator.classes_.tolist()):
-        measures["log loss"] = float(log_loss(y, probabilities, labels=estimator.classes_))
-    return measures
+        metrics["log loss"] = float(log_loss(y, probabilities, labels=estimator.classes_))
+    return metrics
 
 
-def _regression(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+def _regression(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
     from sklearn.metrics import r2_score
 
-    found, wanted = estimator.predict(X), np.asarray(y)
-    errors = found - wanted
-    measures = {"mae": float(np.abs(errors).mean()), "rmse": float(np.sqrt((errors**2).mean()))}
-    return measures | ({"r2": float(r2_score(wanted, found))} if len(wanted) > 1 else {})
+    found, target = estimator.predict(X), np.asarray(y)
+    errors = found - target
+    metrics = {"mae": float(np.abs(errors).mean()), "rmse": float(np.sqrt((errors**2).mean()))}
+    return metrics | ({"r2": float(r2_score(target, found))} if len(target) > 1 else {})
 
 
-def _forecast(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, float]:
-    from recurra.problem.series import joined, windows_in
+def _forecast(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+    from recurra.problem.series import append_steps, count_windows
 
-    windows = windows_in(X, estimator.horizon)
-    return forecast_measures(estimator.backtest(joined(question.train[0], X), windows=windows).scores)
+    windows = count_windows(X, estimator.horizon)
+    return forecast_metrics(estimator.backtest(append_steps(problem.train[0], X), windows=windows).scores)
 
 
-def forecast_measures(scores: dict[str, dict[str, float]]) -> dict[str, float]:
-    """The scores of a backtest by name, naive forecasts after the model's own."""
+def forecast_metrics(scores: dict[str, dict[str, float]]) -> dict[str, float]:
+    """The scores of a backtest by name: those of the model, then the MASE of naive forecasts."""
     found = {name.lower(): value for name, value in scores["model"].items()}
     for method in ("naive", "seasonal naive"):
         if method in scores:
@@ -111,23 +145,23 @@ def forecast_measures(scores: dict[str, dict[str, float]]) -> dict[str, float]:
     return found
 
 
-def _tagging(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+def _tagging(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
     from recurra.models.tagging import accuracy, entity_scores
 
     found = estimator.predict(X)
-    measures = {"accuracy": float(accuracy(y, found))}
-    if question.metric == "f1":
+    metrics = {"accuracy": float(accuracy(y, found))}
+    if problem.metric == "f1":
         scores = entity_scores(y, found)
-        measures = {"f1": scores.f1, "precision": scores.precision, "recall": scores.recall, **measures}
-    return measures
+        metrics = {"f1": scores.f1, "precision": scores.precision, "recall": scores.recall, **metrics}
+    return metrics
 
 
-def _language(question: Question, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+def _language(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
     found = estimator.measure(X)
     return {"bits per character": found["bits_per_character"], "perplexity": found["perplexity"], "nats": found["nats"]}
 
 
-_MEASURES = {
+_EVALUATORS = {
     "classify": _classification,
     "regress": _regression,
     "forecast": _forecast,

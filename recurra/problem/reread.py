@@ -1,55 +1,49 @@
-"""Another file, read as the one a model learned from was read."""
+"""Reads another file the way a model's training file was read."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recurra.data.data_errors import FormatError
 from recurra.data.readers.open_files import existing
 from recurra.problem import sequences, series, text
-from recurra.problem.infer import BUILT_IN, format_in
+from recurra.problem.infer import BUILTIN_DATASETS, detect_format
+from recurra.problem.problem import LoadedData
 from recurra.problem.tabular import FORMATS
 
 
-@dataclass(frozen=True)
-class Found:
-    """X and y in the form of a question's; y is None where the file does not say. `names`: of the sequences."""
-
-    X: Any
-    y: Any
-    names: list[str]
-
-
-def read_again(source: str | Path, reading: dict[str, Any]) -> Found:
-    """The data of a file by the `reading` of a question."""
-    if str(source) in BUILT_IN and not Path(source).exists():
-        X, y = sequences.built_in(str(source), None, 0).test or ([], None)
-        return Found(X, y, [str(k) for k in range(len(X))])
+def read_like_training(source: str | Path, schema: dict[str, Any]) -> LoadedData:
+    """The data of a file, read by the `schema` of a problem. A built-in data set gives its test part."""
+    if str(source) in BUILTIN_DATASETS and not Path(source).exists():
+        X, y = sequences.builtin_problem(str(source), None, 0).test or ([], None)
+        return LoadedData(X, y, _numbered(X))
     path = existing(source)
-    reading = {**reading, "format": _fitting(path, reading)}
-    match reading["task"]:
+    schema = {**schema, "format": _compatible_format(path, schema)}
+    match schema["task"]:
         case "forecast":
-            table = series.read_table(path, reading)
-            return Found(table, None, [name for name, _ in series.pieces(table)])
+            table = series.read_table(path, schema)
+            return LoadedData(table, None, [name for name, _ in series.split_series(table)])
         case "tag":
-            X, y = text.read_sentences(path, reading)
-            return Found(X, y, [str(k) for k in range(len(X))])
+            X, y = text.read_sentences(path, schema)
+            return LoadedData(X, y, _numbered(X))
         case "language":
-            return Found(text.read_text(path), None, [path.name])
-    items = sequences.read_items(path, reading)
-    return Found(items.X, items.y, items.names)
+            return LoadedData(text.read_text(path), None, [path.name])
+    return sequences.read_sequences(path, schema)
 
 
-def _fitting(path: Path, reading: dict[str, Any]) -> str:
-    """The format of the file, which must be of the kind the model learned from: columns, words, or sequences."""
-    found, before = format_in(path), reading["format"]
-    tables = before in FORMATS, found in FORMATS
-    prose = found in ("text", "sentences")
-    if reading["task"] == "language":
+def _numbered(X: list[Any]) -> list[str]:
+    return [str(k) for k in range(len(X))]
+
+
+def _compatible_format(path: Path, schema: dict[str, Any]) -> str:
+    """The file's format, which must be of the same kind as that of the training file: table, text or sequences."""
+    found, trained = detect_format(path), schema["format"]
+    is_prose = found in ("text", "sentences")
+    if schema["task"] == "language":
         return found
-    if prose and (reading["task"] == "tag" or reading.get("vocabulary")):
+    if is_prose and (schema["task"] == "tag" or schema.get("vocabulary")):
         return found
-    if tables[0] != tables[1] or prose or (found != before and "conll" in found + before):
-        kinds = ", ".join(FORMATS) if tables[0] else before
-        raise FormatError(path, f"the format {found}", f"{kinds}, as the model learned from")
+    table_mismatch = (trained in FORMATS) != (found in FORMATS)
+    if table_mismatch or is_prose or (found != trained and "conll" in found + trained):
+        accepted = ", ".join(FORMATS) if trained in FORMATS else trained
+        raise FormatError(path, f"the format {found}", f"{accepted}, like the training file")
     return found

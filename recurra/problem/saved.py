@@ -1,4 +1,4 @@
-"""A model with its question: the estimator's folder, and beside its files how its data is read."""
+"""Saves a fitted estimator together with the schema of its data."""
 
 import json
 import os
@@ -6,29 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from recurra.errors import InputError
-from recurra.problem.problem import Question
+from recurra.problem.problem import Problem
 from recurra.train.tensorfile import read_json
 
 NAME = "question.json"
 
 
-def keep(question: Question, estimator: Any, folder: str | Path, measures: dict[str, float] | None = None) -> None:
-    """Save the estimator, and how another file is read for it."""
+def save_problem(
+    problem: Problem, estimator: Any, folder: str | Path, measures: dict[str, float] | None = None
+) -> None:
+    """Save the estimator, and the problem's schema and metric next to it."""
     estimator.save(folder)
-    content = {"format": 1, "source": question.source, "metric": question.metric, "measures": measures or {}}
+    content = {"format": 1, "source": problem.source, "metric": problem.metric, "measures": measures or {}}
     draft = Path(folder) / f".{NAME}"
-    text = json.dumps({**content, "reading": question.reading}, ensure_ascii=False, indent=1)
+    text = json.dumps({**content, "reading": problem.schema}, ensure_ascii=False, indent=1)
     draft.write_text(text + "\n", encoding="utf-8")
     os.replace(draft, Path(folder) / NAME)
 
 
-def kept(folder: str | Path, task: str) -> tuple[dict[str, Any], str | None]:
-    """The reading and the metric that `keep` wrote; nothing where an estimator was saved alone."""
+def load_problem(folder: str | Path, task: str) -> tuple[dict[str, Any], str | None]:
+    """The schema and the metric that `save_problem` wrote; ({}, None) for an estimator saved without a problem."""
     path = Path(folder) / NAME
     if not path.is_file():
         return {}, None
     content = read_json(path)
-    reading = content.get("reading") if isinstance(content, dict) else None
-    if not isinstance(reading, dict) or reading.get("task") != task:
+    schema = content.get("reading") if isinstance(content, dict) else None
+    if not isinstance(schema, dict) or schema.get("task") != task:
         raise InputError(str(path), "no reading of this model", f"how the data to {task} is read")
-    return reading, str(content.get("metric"))
+    return schema, str(content.get("metric"))

@@ -1,4 +1,4 @@
-"""Settings from a TOML file and from flags; flags win. One pydantic model checks both."""
+"""Settings from a TOML file and from command-line flags, checked by one pydantic model; flags win."""
 
 import tomllib
 from pathlib import Path
@@ -10,11 +10,11 @@ from recurra.errors import InputError, UnknownNameError
 
 
 class SettingsError(InputError):
-    """A setting has a value it cannot have; the message names the file or the flag."""
+    """A setting has an invalid value; the message names the file or the flag."""
 
 
-class Asking(BaseModel):
-    """What can be set about what a file asks, and options of the estimator; what is None is found out."""
+class ProblemSettings(BaseModel):
+    """Arguments of `infer_problem` and options of the estimator; None means: not set."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,44 +28,44 @@ class Asking(BaseModel):
     test: float | str | None = None
     missing: Literal["error", "drop", "fill"] | None = None
     sort: bool | None = None
-    seed: int | None = Field(default=None, ge=0, lt=2**32)  # of what is held out
+    seed: int | None = Field(default=None, ge=0, lt=2**32)  # of the train/test split
     options: dict[str, Any] = Field(default_factory=dict)
 
-    def asking(self) -> dict[str, Any]:
-        """Arguments of `ask`."""
-        return {name: value for name, value in self.given().items() if name in Asking.model_fields}
+    def problem_arguments(self) -> dict[str, Any]:
+        """Arguments of `infer_problem`."""
+        return {name: value for name, value in self._set_values().items() if name in ProblemSettings.model_fields}
 
-    def more(self) -> dict[str, Any]:
-        """What else was set."""
-        return {name: value for name, value in self.given().items() if name not in Asking.model_fields}
+    def other_arguments(self) -> dict[str, Any]:
+        """What was set besides the arguments of `infer_problem`."""
+        return {name: value for name, value in self._set_values().items() if name not in ProblemSettings.model_fields}
 
-    def given(self) -> dict[str, Any]:
+    def _set_values(self) -> dict[str, Any]:
         names = [name for name in type(self).model_fields if name != "options"]
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-Settings = TypeVar("Settings", bound=Asking)
+Settings = TypeVar("Settings", bound=ProblemSettings)
 
 
-def settings_of(kind: type[Settings], file: Path | None, flags: dict[str, Any]) -> Settings:
-    """The settings of a file, and over them the flags that were given."""
+def load_settings(kind: type[Settings], file: Path | None, flags: dict[str, Any]) -> Settings:
+    """The settings of a file, overridden by the flags that were given."""
     written = {} if file is None else _read(kind, file)
     given = {name: value for name, value in flags.items() if value is not None}
     options = {**written.get("options", {}), **given.get("options", {})}
     try:
         return kind.model_validate({**written, **given, "options": options})
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = str(problem["loc"][0])
+        first = error.errors()[0]
+        name = str(first["loc"][0])
         place = f"--{name.replace('_', '-')}" if name in given else f"{file}, {name}"
-        raise SettingsError(place, repr(problem["input"]), _plain(problem["msg"])) from error
+        raise SettingsError(place, repr(first["input"]), _as_expectation(first["msg"])) from error
 
 
-def _read(kind: type[Asking], file: Path) -> dict[str, Any]:
+def _read(kind: type[ProblemSettings], file: Path) -> dict[str, Any]:
     try:
         written = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(str(file), str(error), "TOML") from error
+        raise SettingsError(str(file), str(error), "valid TOML") from error
     except UnicodeDecodeError as error:
         raise SettingsError(str(file), str(error), "text in UTF-8") from error
     for name in written:
@@ -76,7 +76,8 @@ def _read(kind: type[Asking], file: Path) -> dict[str, Any]:
     return written
 
 
-def _plain(message: str) -> str:
-    """pydantic's sentence as the end of ours."""
+def _as_expectation(message: str) -> str:
+    """pydantic's message as an "expected …" clause."""
     text = message.removeprefix("Input should be ").removeprefix("Value error, ")
-    return text[:1].lower() + text[1:]
+    text = text[:1].lower() + text[1:]
+    return f"a number {text}" if text.startswith(("greater", "less")) else text

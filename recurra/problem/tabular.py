@@ -1,4 +1,4 @@
-"""A file of columns as an Arrow table, to look at before it is read as sequences."""
+"""Loads a tabular file as an Arrow table and tests properties of its columns."""
 
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ FORMATS = ("csv", "jsonl", "parquet", "arrow")
 BLOCK = 16 << 20
 
 
-def load(path: Path, format: str) -> pa.Table:
-    """All columns as they are. What is wrong with the file is said by its reader, which knows the line."""
+def load_table(path: Path, format: str) -> pa.Table:
+    """All columns as stored. Errors come from the sequence reader where it can name the line."""
     try:
         return _LOADERS[format](path)
     except (pa.ArrowInvalid, OSError) as error:
-        read(path, format)  # raises, when the fault is one that has a line
+        read(path, format)  # raises an error with the line, if there is one
         raise FormatError(path, str(error).splitlines()[0], f"a table in the format {format}") from error
 
 
@@ -55,46 +55,47 @@ def _arrow(path: Path) -> pa.Table:
 _LOADERS: dict[str, Any] = {"csv": _csv, "jsonl": _jsonl, "parquet": parquet.read_table, "arrow": _arrow}
 
 
-def stand_together(table: pa.Table, column: str) -> bool:
-    """Whether equal values of a column without gaps follow each other, two rows to a value or more on average."""
+def is_contiguous(table: pa.Table, column: str) -> bool:
+    """Whether equal values follow each other without nulls, on average at least two rows per value."""
     values = table.column(column)
     if values.null_count or not len(values):
         return False
-    runs = 1 + int(np.count_nonzero(~_as_above(table, column)))
-    return runs == distinct(table, column) and 2 * runs <= len(values)
+    runs = 1 + int(np.count_nonzero(~_equals_previous(table, column)))
+    return runs == count_distinct(table, column) and 2 * runs <= len(values)
 
 
-def counts_within(table: pa.Table, column: str, id: str) -> bool:
-    """Whether a column grows by one from row to row of each id."""
+def counts_rows(table: pa.Table, column: str, id: str) -> bool:
+    """Whether a column increases by one from row to row within each id."""
     values, ids = table.column(column), table.column(id)
-    if values.null_count or ids.null_count or not stand_together(table, id):
+    if values.null_count or ids.null_count or not is_contiguous(table, id):
         return False
-    return bool(np.all(np.diff(values.to_numpy())[_as_above(table, id)] == 1))
+    return bool(np.all(np.diff(values.to_numpy())[_equals_previous(table, id)] == 1))
 
 
-def _as_above(table: pa.Table, column: str) -> np.ndarray:
-    """For every row but the first, whether it has the value of the row before."""
+def _equals_previous(table: pa.Table, column: str) -> np.ndarray:
+    """(rows - 1,) booleans: whether a row has the value of the row before."""
     values = table.column(column).to_numpy()
     return np.asarray(values[1:] == values[:-1], dtype=bool)
 
 
-def constant_within(table: pa.Table, column: str, id: str) -> bool:
-    """Whether a column has one value for each id."""
+def is_constant_within(table: pa.Table, column: str, id: str) -> bool:
+    """Whether a column has one value per id."""
     counts = table.select(list(dict.fromkeys([id, column]))).group_by(id).aggregate([(column, "count_distinct")])
     return max(counts.column(f"{column}_count_distinct").to_pylist(), default=0) <= 1
 
 
-def distinct(table: pa.Table, column: str) -> int:
+def count_distinct(table: pa.Table, column: str) -> int:
+    """The number of distinct values, nulls not counted."""
     return len(table.column(column).drop_null().unique())
 
 
-def refuse_slips(table: pa.Table, path: Path, named: set[str]) -> None:
-    """A CSV column that begins with numbers and is mostly numbers is one of numbers, with a slip in it."""
+def reject_stray_text(table: pa.Table, path: Path, named: set[str]) -> None:
+    """Raise for text in a CSV column that starts with a number and is mostly numbers; `named` columns are exempt."""
     for field in table.schema:
         if not pa.types.is_string(field.type) or field.name in named or field.name.lower() in (*ID_NAMES, *LABEL_NAMES):
             continue
         values = table.column(field.name).to_pylist()
-        slips = [row for row, text in enumerate(values) if text is not None and not is_number(text)]
-        if values[0] is not None and 0 not in slips and 2 * len(slips) < len(values):
-            line = slips[0] + Dialect.of(path).skipped + 1
-            raise FormatError(path, repr(values[slips[0]]), "a number, as above it", line, field.name)
+        stray = [row for row, text in enumerate(values) if text is not None and not is_number(text)]
+        if values[0] is not None and 0 not in stray and 2 * len(stray) < len(values):
+            line = stray[0] + Dialect.of(path).skipped + 1
+            raise FormatError(path, repr(values[stray[0]]), "a number, as in the rows above", line, field.name)

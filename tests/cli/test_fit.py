@@ -11,8 +11,8 @@ import recurra as rc
 def test_a_model_is_saved_and_what_was_found_is_shown(recurra):
     files.recordings(recurra.folder / "moves.csv")
     result = recurra.good("fit", "moves.csv", "--epochs", 2, "--hidden-size", 4)
-    assert "classify: 'activity' holds one text for each 'recording'" in result.stderr
-    assert "16 to learn from, 4 to test on" in result.stderr
+    assert "classify: 'activity' has one text label per 'recording'" in result.stderr
+    assert "16 for training, 4 for testing" in result.stderr
     assert "accuracy" in result.stderr
     assert "recurra predict moves-lstm moves.csv" in result.stderr
     assert result.stdout == ""
@@ -51,11 +51,11 @@ def test_settings_come_from_a_file_and_flags_win(recurra):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("hiden_size = 3", "s.toml, setting: 'hiden_size' is not known. Did you mean 'hidden_size'?"),
-        ('epochs = "many"', "s.toml, epochs: got 'many'; expected a valid integer"),
-        ("epochs = -1", "s.toml, epochs: got -1; expected greater than 0"),
-        ("epochs = x", "s.toml: got Invalid value (at line 1, column 10); expected TOML."),
-        ("options = 3", "s.toml, options: got 3; expected a table, [options]."),
+        ("hiden_size = 3", "s.toml: unknown setting 'hiden_size'. Did you mean 'hidden_size'?"),
+        ('epochs = "many"', "s.toml, epochs: got 'many', expected a valid integer"),
+        ("epochs = -1", "s.toml, epochs: got -1, expected a number greater than 0"),
+        ("epochs = x", "s.toml: got Invalid value (at line 1, column 10), expected valid TOML."),
+        ("options = 3", "s.toml, options: got 3, expected a table, [options]."),
     ],
 )
 def test_a_wrong_settings_file(recurra, text, said):
@@ -73,7 +73,7 @@ def test_a_finished_model_is_not_replaced_unasked(recurra):
     before = (recurra.folder / "m" / "model.safetensors").read_bytes()
     refused = recurra(*words, "--seed", 1)
     assert refused.exit_code == 2
-    assert "--out m: got a folder that holds a model" in refused.stderr
+    assert "--out m: got a folder that contains a model" in refused.stderr
     assert (recurra.folder / "m" / "model.safetensors").read_bytes() == before
     recurra.good(*words, "--seed", 1, "--force")
     assert (recurra.folder / "m" / "model.safetensors").read_bytes() != before
@@ -99,37 +99,40 @@ def test_a_run_that_never_began_leaves_nothing(recurra):
     files.recordings(recurra.folder / "moves.csv")
     result = recurra("fit", "moves.csv", "--set", "pool=lastt", "-o", "m")
     assert result.exit_code == 2
-    assert "pool: 'lastt' is not known. Did you mean 'last'? There are last, max, mean." in result.stderr
+    assert "Unknown pool 'lastt'. Did you mean 'last'? Choose from last, max, mean." in result.stderr
     assert not (recurra.folder / "m").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("fit", "none.csv"), "none.csv: no such file; expected a file or folder that exists."),
+        (("fit", "none.csv"), "none.csv: no such file."),
         (("fit", "moves.csv", "--target", "activty"), "moves.csv has no column 'activty'. Did you mean 'activity'?"),
-        (("fit", "moves.csv", "--target", "activty"), "Its columns are activity, ax, ay, recording, t."),
-        (("fit", "moves.csv", "--cell", "lstmm"), "cell: 'lstmm' is not known. Did you mean 'lstm'?"),
-        (("fit", "moves.csv", "--task", "clasify"), "--task: 'clasify' is not known. Did you mean 'classify'?"),
-        (("fit", "moves.csv", "--set", "poool=last"), "poool: no option of SequenceClassifier. Did you mean 'pool'?"),
-        (("fit", "moves.csv", "--set", "pool"), "--set: got 'pool'; expected name=value."),
-        (("fit", "moves.csv", "--lr", "0"), "--lr: got 0.0; expected greater than 0."),
+        (("fit", "moves.csv", "--target", "activty"), "Columns: activity, ax, ay, recording, t."),
+        (("fit", "moves.csv", "--cell", "lstmm"), "Unknown cell 'lstmm'. Did you mean 'lstm'?"),
+        (("fit", "moves.csv", "--task", "clasify"), "Unknown task 'clasify'. Did you mean 'classify'?"),
+        (
+            ("fit", "moves.csv", "--set", "poool=last"),
+            "Unknown SequenceClassifier option 'poool'. Did you mean 'pool'?",
+        ),
+        (("fit", "moves.csv", "--set", "pool"), "--set: got 'pool', expected NAME=VALUE."),
+        (("fit", "moves.csv", "--lr", "0"), "--lr: got 0.0, expected a number greater than 0."),
         (
             ("fit", "bad.csv", "--target", "y"),
-            "bad.csv, line 4, column 'x': got 'oops'; expected a number, as above it.",
+            "bad.csv, line 4, column 'x': got 'oops', expected a number, as in the rows above.",
         ),
         (
             ("fit", "two.csv"),
-            "several columns that could be predicted (a, b); expected one of them, named with --target.",
+            "got several possible targets (a, b), expected one. Choose it with --target.",
         ),
         (
             ("fit", "mixed.csv"),
-            "mixed.csv, line 6, column 'id': got more rows of '0' after another; expected the rows of",
+            "mixed.csv, line 6, column 'id': got more rows of '0' after another, expected the rows of",
         ),
-        (("fit", "mixed.csv"), "a sequence together; or --sort."),
-        (("fit", "gap.csv"), "column 'x': got nothing; expected a value; or --missing drop, or --missing fill."),
-        (("fit", "moves.csv", "--test", "2"), "--test: got 2; expected a share from 0 to below 1, or a file."),
-        (("fit", "moves.csv", "--out", "two.csv"), "--out two.csv: got a file; expected the name of a folder, new or"),
+        (("fit", "mixed.csv"), "a sequence together. Use --sort."),
+        (("fit", "gap.csv"), "column 'x': got nothing, expected a value. Use --missing drop or fill."),
+        (("fit", "moves.csv", "--test", "2"), "--test: got 2, expected a fraction from 0 to below 1, or a file."),
+        (("fit", "moves.csv", "--out", "two.csv"), "--out two.csv: got a file, expected a new or empty folder."),
         (("fit", "moves.csv", "--settings", "none.toml"), "none.toml: no such file or directory."),
     ],
 )

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import recurra as rc
-from recurra.cli.equations import written
+from recurra.cli.equations import plain_equations
 
 COMMANDS = (
     *("compare", "fit", "demo", "predict", "evaluate", "generate"),
@@ -44,11 +44,11 @@ class TestCells:
     def test_a_typo(self, recurra):
         result = recurra("cells", "gruu")
         assert result.exit_code == 2
-        assert "cell: 'gruu' is not known. Did you mean 'gru'?" in result.stderr
+        assert "Unknown cell 'gruu'. Did you mean 'gru'?" in result.stderr
 
     @pytest.mark.parametrize("name", sorted(rc.registry()))
-    def test_every_cell_can_be_written_in_plain_letters(self, name):
-        for line in written(rc.registry()[name].equations()):
+    def test_every_cell_has_plain_equations(self, name):
+        for line in plain_equations(rc.registry()[name].equations()):
             assert " = " in line
             assert not set(line) & set("\\{}$"), line
             for opening, closing in ("()", "[]"):

@@ -52,7 +52,7 @@ def interrupted(folder: Path, signum: int, words: list[str] = FIT) -> tuple[int,
 
 
 @pytest.mark.parametrize("words", [("--help",), ("fit", "--help"), ("fitt",), ("fit",), ("cells", "--jsn")])
-def test_help_and_slips_of_the_pen_are_answered_without_torch(tmp_path, words):
+def test_help_and_usage_errors_do_not_import_torch(tmp_path, words):
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')", encoding="utf-8")
     result = run(tmp_path, *words)
     assert "torch was imported" not in result.stderr
@@ -66,13 +66,14 @@ def test_errors_end_with_2_and_without_a_traceback(tmp_path):
     assert result.returncode == 2
     assert result.stdout == ""
     expected = "Error: moves.csv has no column 'activty'. Did you mean 'activity'? "
-    assert result.stderr == expected + "Its columns are activity, ax, ay, recording, t.\n"
+    assert result.stderr == expected + "Columns: activity, ax, ay, recording, t.\n"
 
 
 @pytest.mark.slow
-def test_what_was_not_foreseen_ends_with_1_and_a_paragraph(tmp_path):
+def test_an_unexpected_exception_ends_with_1_and_a_paragraph(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
-        "import recurra.problem as q\ndef broken(*args, **more): raise ZeroDivisionError('a bug')\nq.ask = broken\n",
+        "import recurra.problem as p\n"
+        "def broken(*_, **more): raise ZeroDivisionError('a bug')\np.infer_problem = broken\n",
         encoding="utf-8",
     )
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
@@ -92,13 +93,13 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(tmp_path, signum, code):
     found, heard = interrupted(tmp_path, signum)
     assert found == code
     assert "Interrupted in epoch " in heard
-    assert "What was learned is kept in m/run. The same command goes on:" in heard
+    assert "The checkpoint is in m/run. The same command resumes:" in heard
     assert f"  recurra {' '.join(FIT)}\n" in heard
     assert "Traceback" not in heard
     assert not (tmp_path / "m" / "config.json").exists()
     resumed = run(tmp_path, *FIT)
     assert resumed.returncode == 0, resumed.stderr
-    assert "Going on in epoch " in resumed.stderr
+    assert "Resuming in epoch " in resumed.stderr
     assert not (tmp_path / "m" / "run").exists()
     whole = run(tmp_path, *FIT[:-2], "whole", "--json")
     one, other = json.loads(resumed.stdout), json.loads(whole.stdout)
@@ -133,7 +134,7 @@ def test_ctrl_c_before_the_first_step(tmp_path):
     heard = process.stderr.read()
     process.stderr.close()
     assert process.wait(timeout=30) == 130
-    assert heard == "Error: Interrupted.\n"
+    assert heard == "Interrupted.\n"
 
 
 @pytest.mark.slow

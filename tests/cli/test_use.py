@@ -10,7 +10,7 @@ import pytest
 from problem import files
 
 import recurra as rc
-from recurra.problem import read_again
+from recurra.problem import read_like_training
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -21,7 +21,7 @@ class TestPredict:
     def test_classes(self, recurra, models):
         found = rows_of(recurra.good("predict", models / "classify", models / "moves.csv").stdout)
         model = rc.SequenceClassifier.load(models / "classify")
-        X = read_again(models / "moves.csv", _reading(models / "classify")).X
+        X = read_like_training(models / "moves.csv", _reading(models / "classify")).X
         assert [row["recording"] for row in found] == [f"r{k}" for k in range(20)]
         assert [row["prediction"] for row in found] == model.predict(X).tolist()
         best = model.predict_proba(X).max(axis=1)
@@ -38,10 +38,10 @@ class TestPredict:
         out = recurra.folder / f"answers.{suffix}"
         result = recurra.good("predict", models / "regress", models / "size.csv", "-o", out)
         assert result.stdout == ""
-        assert "20 rows" in result.stderr
+        assert "Wrote 20 rows to" in result.stderr
         found = _column(out, suffix)
         model = rc.SequenceRegressor.load(models / "regress")
-        expected = model.predict(read_again(models / "size.csv", _reading(models / "regress")).X)
+        expected = model.predict(read_like_training(models / "size.csv", _reading(models / "regress")).X)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         assert [path.name for path in recurra.folder.iterdir()] == [out.name]  # no draft is left
 
@@ -52,7 +52,7 @@ class TestPredict:
         assert recurra.good("predict", models / "classify", "bare.csv").stdout == whole
         refused = recurra("evaluate", models / "classify", "bare.csv")
         assert refused.exit_code == 2
-        assert "the column 'activity', to hold answers against" in " ".join(refused.stderr.split())
+        assert "got no targets, expected the column 'activity'." in " ".join(refused.stderr.split())
 
     def test_the_steps_to_come(self, recurra, models):
         dates = [np.datetime64("2024-03-01") + k for k in range(3)]
@@ -66,7 +66,7 @@ class TestPredict:
             assert float(row["lower 80%"]) <= float(row["prediction"]) <= float(row["upper 80%"])
         missing = recurra("predict", models / "forecast", models / "sales.csv")
         assert missing.exit_code == 2
-        assert "--future: got nothing; expected a file with price for the 7 steps to forecast." in " ".join(
+        assert "--future: got no file, expected a file with price for the next 7 steps." in " ".join(
             missing.stderr.split()
         )
 
@@ -87,17 +87,20 @@ class TestPredict:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (("classify", "moves.csv", "-o", "x.xls"), "--out: got 'x.xls'; expected a name that ends in one of .csv"),
+            (("classify", "moves.csv", "-o", "x.xls"), "--out: got 'x.xls', expected a file name ending in .csv"),
             (("classify", "moves.csv", "-o", "no/x.csv"), "no: no such folder."),
             (("classify", "size.csv"), "size.csv has no column 'recording'."),
             (
                 ("classify", "moves.csv", "--horizon", 3),
-                "--horizon: got 3; expected no such thing for a model to classify.",
+                "--horizon: got 3, expected no such option for a model to classify.",
             ),
-            (("regress", "size.csv", "--proba"), "--proba: got given; expected a model of classes or tags"),
-            (("moves.csv", "classify"), "moves.csv: got a file; expected a folder that `recurra fit` wrote."),
+            (
+                ("regress", "size.csv", "--proba"),
+                "--proba: got a model that predicts numbers, expected a model of classes or tags.",
+            ),
+            (("moves.csv", "classify"), "moves.csv: got a file, expected a model folder written by `recurra fit`."),
             (("classify", "moves.csv", "-o", "folder.csv"), "folder.csv: is a directory."),
-            (("nothing", "moves.csv"), "nothing: no such folder; expected a folder that `recurra fit` wrote."),
+            (("nothing", "moves.csv"), "nothing: no such folder. Expected a model folder written by `recurra fit`."),
         ],
     )
     def test_errors(self, recurra, models, words, said):
@@ -154,14 +157,14 @@ class TestEvaluate:
 
     def test_accuracy_is_that_of_the_estimator(self, recurra, models):
         found = json.loads(recurra.good("evaluate", models / "classify", models / "moves.csv", "--json").stdout)
-        data = read_again(models / "moves.csv", _reading(models / "classify"))
+        data = read_like_training(models / "moves.csv", _reading(models / "classify"))
         assert found["score"] == rc.SequenceClassifier.load(models / "classify").score(data.X, data.y)
         assert found["count"] == 20
 
     def test_a_forecast_of_the_file_it_held_out_from_is_the_score_of_the_fit(self, recurra, models):
-        kept = json.loads((models / "forecast" / "question.json").read_text())["measures"]
+        saved = json.loads((models / "forecast" / "question.json").read_text())["measures"]
         found = json.loads(recurra.good("evaluate", models / "forecast", models / "sales.csv", "--json").stdout)
-        assert found["measures"] == pytest.approx(kept, rel=1e-9)
+        assert found["measures"] == pytest.approx(saved, rel=1e-9)
 
 
 class TestGenerate:
@@ -175,7 +178,7 @@ class TestGenerate:
     def test_only_language_models_write(self, recurra, models):
         result = recurra("generate", models / "classify")
         assert result.exit_code == 2
-        assert "got a model to classify; expected a language model" in " ".join(result.stderr.split())
+        assert "got a model to classify, expected a language model" in " ".join(result.stderr.split())
 
 
 class TestEmbed:
@@ -200,7 +203,7 @@ class TestEmbed:
 
         found = rows_of(recurra.good("embed", models / "classify", models / "moves.csv").stdout)
         model = rc.SequenceClassifier.load(models / "classify")
-        x = read_again(models / "moves.csv", _reading(models / "classify")).X[3]
+        x = read_like_training(models / "moves.csv", _reading(models / "classify")).X[3]
         layer = model.network_.recurrent.double()
         y, _ = layer(torch.tensor(model.input_scaling_.apply(x))[:, None])
         expected = y[-1, 0].detach().numpy()
@@ -209,7 +212,7 @@ class TestEmbed:
     def test_an_unknown_pool(self, recurra, models):
         result = recurra("embed", models / "classify", models / "moves.csv", "--pool", "men")
         assert result.exit_code == 2
-        assert "Did you mean 'mean'? There are final, max, mean." in result.stderr
+        assert "Did you mean 'mean'? Choose from final, max, mean." in result.stderr
 
 
 class TestInspect:
@@ -238,7 +241,7 @@ class TestExport:
         result = recurra.good("export", models / "classify", "model.onnx")
         assert "checked in onnxruntime" in result.stderr
         session = onnxruntime.InferenceSession(recurra.folder / "model.onnx")
-        x = read_again(models / "moves.csv", _reading(models / "classify")).X[5]
+        x = read_like_training(models / "moves.csv", _reading(models / "classify")).X[5]
         names = [given.name for given in session.get_inputs()]
         found = session.run(None, {names[0]: x[:, None].astype(np.float32), names[1]: np.array([len(x)])})[0]
         expected = rc.SequenceClassifier.load(models / "classify").predict_proba([x])

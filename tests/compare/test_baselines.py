@@ -8,16 +8,16 @@ from compare.data import tagged, turns, waves
 
 import recurra as rc
 from recurra.compare.baselines import BASELINES, baseline, baselines_of
-from recurra.compare.baselines.sequences import summaries
+from recurra.compare.baselines.sequences import summary_features
 from recurra.errors import UnknownNameError
-from recurra.problem import ask
+from recurra.problem import infer_problem
 from recurra.problem.problem import TASKS
 
 
-def judged(question, name: str, seed: int = 0) -> float:
-    made = baseline(question.task, name, question.options, seed).fit(*question.train)
-    assert made.learned_ >= 0
-    return question.score(made)
+def judged(problem, name: str, seed: int = 0) -> float:
+    made = baseline(problem.task, name, problem.options, seed).fit(*problem.train)
+    assert made.n_parameters_ >= 0
+    return problem.score(made)
 
 
 def test_every_task_has_some():
@@ -29,27 +29,27 @@ def test_every_task_has_some():
 
 
 def test_classes(tmp_path):
-    question = ask("japanese_vowels")
-    y = question.test[1]
-    assert judged(question, "majority") == pytest.approx(np.mean(y == 0))  # all classes are equally frequent
-    assert judged(question, "linear") > 0.95
-    assert judged(question, "ESN", 0) > 0.95
-    assert judged(question, "ESN", 0) == judged(question, "ESN", 0)
-    assert judged(question, "ESN", 0) != judged(question, "ESN", 1)
-    made = baseline("classify", "ESN", {}, 0).fit(*question.train)
-    shares = made.predict_proba(question.test[0])
+    problem = infer_problem("japanese_vowels")
+    y = problem.test[1]
+    assert judged(problem, "majority") == pytest.approx(np.mean(y == 0))  # all classes are equally frequent
+    assert judged(problem, "linear") > 0.95
+    assert judged(problem, "ESN", 0) > 0.95
+    assert judged(problem, "ESN", 0) == judged(problem, "ESN", 0)
+    assert judged(problem, "ESN", 0) != judged(problem, "ESN", 1)
+    made = baseline("classify", "ESN", {}, 0).fit(*problem.train)
+    shares = made.predict_proba(problem.test[0])
     assert np.allclose(shares.sum(axis=1), 1)
-    assert (made.classes_[shares.argmax(axis=1)] == made.predict(question.test[0])).all()
+    assert (made.classes_[shares.argmax(axis=1)] == made.predict(problem.test[0])).all()
 
 
 def test_order_is_what_a_linear_model_of_summaries_misses(tmp_path):
-    question = ask(str(turns(tmp_path / "turns.csv", 120)))
-    assert judged(question, "linear") < 0.8
-    assert judged(question, "ESN") == 1.0
+    problem = infer_problem(str(turns(tmp_path / "turns.csv", 120)))
+    assert judged(problem, "linear") < 0.8
+    assert judged(problem, "ESN") == 1.0
 
 
 def test_summaries():
-    found = summaries([np.array([[1.0, 5.0], [3.0, 1.0]]), np.ones((4, 2))])
+    found = summary_features([np.array([[1.0, 5.0], [3.0, 1.0]]), np.ones((4, 2))])
     assert found[0].tolist() == [2, 3, 1, 2, 1, 1, 3, 5, 1, 5, 3, 1, 2]
     assert found[1].tolist() == [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 4]
 
@@ -67,11 +67,11 @@ def test_numbers():
 
 
 def test_naive_forecasts_are_those_of_the_forecaster(tmp_path):
-    question = ask(str(waves(tmp_path / "waves.csv")), season=12, horizon=6)
-    network = question.estimator("rnn", hidden_size=2, epochs=1, random_state=0).fit(*question.train)
-    measured = question.measures(network, question.test)
-    assert judged(question, "naive") == pytest.approx(measured["mase of naive"])
-    assert judged(question, "seasonal naive") == pytest.approx(measured["mase of seasonal naive"])
+    problem = infer_problem(str(waves(tmp_path / "waves.csv")), season=12, horizon=6)
+    network = problem.estimator("rnn", hidden_size=2, epochs=1, random_state=0).fit(*problem.train)
+    measured = problem.evaluate(network, problem.test)
+    assert judged(problem, "naive") == pytest.approx(measured["mase of naive"])
+    assert judged(problem, "seasonal naive") == pytest.approx(measured["mase of seasonal naive"])
 
 
 def test_a_linear_recurrence_is_forecast_without_error():
@@ -85,9 +85,9 @@ def test_a_linear_recurrence_is_forecast_without_error():
 
 
 def test_tags(tmp_path):
-    question = ask(str(tagged(tmp_path / "tags.conll")))
-    assert judged(question, "word's own tag") == 1.0
-    assert judged(question, "frequent tag") == 0.0
+    problem = infer_problem(str(tagged(tmp_path / "tags.conll")))
+    assert judged(problem, "word's own tag") == 1.0
+    assert judged(problem, "frequent tag") == 0.0
     made = baseline("tag", "word's own tag", {}, 0).fit([["a", "b"], ["a"]], [["X", "Y"], ["X"]])
     assert made.predict([["b", "c"]]) == [["Y", "X"]]
 

@@ -13,9 +13,9 @@ from compare.data import turns
 from typer.testing import CliRunner
 
 from recurra.cli.app import app
-from recurra.compare.settings import Comparison
+from recurra.compare.settings import CompareSettings
 from recurra.errors import InputError, UnknownNameError
-from recurra.problem.settings import settings_of
+from recurra.problem.settings import load_settings
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ["--cells", "rnn", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--hidden-size", "4", "--no-report"]
@@ -35,7 +35,7 @@ def test_json_on_standard_output_and_words_beside_it(tmp_path):
     found = json.loads(output)
     assert {row["name"] for row in found["rows"]} == {"majority", "linear", "ESN", "rnn"}
     assert Path(tmp_path / found["folder"]).parent.name == "runs"
-    assert "'way' holds one text for each 'unique_id'" in errors
+    assert "'way' has one text label per 'unique_id'" in errors
     assert "rnn, seed 0: accuracy" in errors
 
 
@@ -61,10 +61,10 @@ def test_bad_input_is_one_paragraph(tmp_path, arguments, said):
 def test_settings_from_a_file_and_flags_over_them(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text('cells = ["lstm", "gru"]\nseeds = 5\ntarget = "way"\n[options]\nlr = 0.1\nclip = 2.0\n')
-    found = settings_of(Comparison, file, {"seeds": 2, "options": {"lr": 0.2}, "epochs": None})
-    assert found.asking() == {"target": "way"}
-    assert found.comparing() == {"cells": ["lstm", "gru"], "seeds": 2, "settings": {"lr": 0.2, "clip": 2.0}}
-    assert settings_of(Comparison, None, {}).comparing() == {}
+    found = load_settings(CompareSettings, file, {"seeds": 2, "options": {"lr": 0.2}, "epochs": None})
+    assert found.problem_arguments() == {"target": "way"}
+    assert found.compare_arguments() == {"cells": ["lstm", "gru"], "seeds": 2, "settings": {"lr": 0.2, "clip": 2.0}}
+    assert load_settings(CompareSettings, None, {}).compare_arguments() == {}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_wrong_file_is_named(tmp_path, text, error, said):
     file = tmp_path / "run.toml"
     file.write_text(text)
     with pytest.raises(error, match=said) as raised:
-        settings_of(Comparison, file, {})
+        load_settings(CompareSettings, file, {})
     assert "run.toml" in str(raised.value)
 
 
@@ -97,7 +97,7 @@ def test_a_signal_is_answered_with_its_code_and_the_way_on(tmp_path, signum):
     process.send_signal(signum)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signum
-    assert "the same command goes on" in errors
+    assert "The same command resumes" in errors
     assert "recurra compare japanese_vowels --cells gru" in errors
     assert "Traceback" not in errors
 

@@ -15,7 +15,7 @@ def row(name, seed, score, kind="cell", **more):
     return {"name": name, "seed": seed, "kind": kind, "score": score, "parameters": 10, "seconds": 1.0, **more}
 
 
-def question(metric="accuracy", higher=True):
+def problem(metric="accuracy", higher=True):
     return SimpleNamespace(source="x/data.csv", task="classify", metric=metric, higher_is_better=higher)
 
 
@@ -30,26 +30,26 @@ ROWS = [
 
 
 def test_best_first_and_failures_last(tmp_path):
-    board = Leaderboard.of(ROWS, question(), tmp_path)
-    assert [one.name for one in board.standings] == ["gru", "lstm", "majority", "bad"]
+    board = Leaderboard.of(ROWS, problem(), tmp_path)
+    assert [one.name for one in board.entries] == ["gru", "lstm", "majority", "bad"]
     assert board.best.name == "gru"
-    lstm = board.standings[1]
+    lstm = board.entries[1]
     assert lstm.mean == pytest.approx(0.85)
-    assert lstm.spread == pytest.approx(math.sqrt(0.005))
+    assert lstm.std == pytest.approx(math.sqrt(0.005))
     assert lstm.seconds == 2.0
-    assert board.standings[0].errors == ("NonFiniteError: step 3",)
-    assert board.standings[0].spread is None
-    less = Leaderboard.of(ROWS, question("mase", False), tmp_path)
-    assert [one.name for one in less.standings] == ["majority", "lstm", "gru", "bad"]
+    assert board.entries[0].errors == ("NonFiniteError: step 3",)
+    assert board.entries[0].std is None
+    less = Leaderboard.of(ROWS, problem("mase", False), tmp_path)
+    assert [one.name for one in less.entries] == ["majority", "lstm", "gru", "bad"]
 
 
 def test_of_equals_the_smaller(tmp_path):
     rows = [row("big", 0, 0.9, parameters=100), row("small", 0, 0.9, parameters=99)]
-    assert Leaderboard.of(rows, question(), tmp_path).standings[0].name == "small"
+    assert Leaderboard.of(rows, problem(), tmp_path).entries[0].name == "small"
 
 
 def test_shown_in_eighty_columns(tmp_path):
-    board = Leaderboard.of(ROWS, question(), tmp_path)
+    board = Leaderboard.of(ROWS, problem(), tmp_path)
     console = Console(width=80, record=True, file=StringIO())
     console.print(board)
     text = console.export_text()
@@ -57,11 +57,11 @@ def test_shown_in_eighty_columns(tmp_path):
     assert "majority (baseline)" in text
     assert "failed" in text
     assert "…" not in text
-    assert [line[""] for line in board.lines()] == ["1", "2", "3", "4"]
+    assert [line[""] for line in board.table_rows()] == ["1", "2", "3", "4"]
 
 
 def test_json_holds_every_row(tmp_path):
-    board = Leaderboard.of(ROWS, question(), tmp_path, tmp_path / "report.html")
+    board = Leaderboard.of(ROWS, problem(), tmp_path, tmp_path / "report.html")
     plain = json.loads(json.dumps(board.to_json(), allow_nan=False))
     assert [one["name"] for one in plain["rows"]] == ["gru", "lstm", "majority", "bad"]
     assert plain["rows"][1]["scores"] == [0.8, 0.9]
@@ -71,7 +71,7 @@ def test_json_holds_every_row(tmp_path):
 
 
 def test_a_picture(tmp_path):
-    Leaderboard.of(ROWS, question(), tmp_path).save_svg(tmp_path / "board.svg")
+    Leaderboard.of(ROWS, problem(), tmp_path).save_svg(tmp_path / "board.svg")
     text = (tmp_path / "board.svg").read_text(encoding="utf-8")
     assert text.startswith("<svg")
     assert "majority" in text

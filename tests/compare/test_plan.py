@@ -3,27 +3,27 @@
 import pytest
 from compare.data import turns
 
-from recurra.compare.plan import DOZEN, Rules, chosen_cells, default_folder, entrants, families
+from recurra.compare.plan import DEFAULT_CELLS, RunConfig, cell_families, default_folder, resolve_cells, work_items
 from recurra.errors import InputError, OptionError, UnknownNameError
 
 
 def test_cells_by_name_family_and_all():
-    assert chosen_cells("lstm, gru,lstm") == ("lstm", "gru")
-    assert chosen_cells(["mgu"]) == ("mgu",)
-    assert set(chosen_cells("greff")) == set(families()["greff"])
-    assert "mut1" in chosen_cells("gru-family")
-    assert "mut1" not in chosen_cells("gru")
-    everything = chosen_cells("all")
+    assert resolve_cells("lstm, gru,lstm") == ("lstm", "gru")
+    assert resolve_cells(["mgu"]) == ("mgu",)
+    assert set(resolve_cells("greff")) == set(cell_families()["greff"])
+    assert "mut1" in resolve_cells("gru-family")
+    assert "mut1" not in resolve_cells("gru")
+    everything = resolve_cells("all")
     assert "lstm" in everything
     assert "lstm_np" not in everything  # a second name of the same cell
-    assert set(DOZEN) <= set(everything)
+    assert set(DEFAULT_CELLS) <= set(everything)
 
 
 def test_a_wrong_name_gets_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'lstm'"):
-        chosen_cells("lsmt")
+        resolve_cells("lsmt")
     with pytest.raises(InputError, match="cells"):
-        chosen_cells(" , ")
+        resolve_cells(" , ")
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,24 @@ def test_a_wrong_name_gets_the_nearest():
 )
 def test_rules_are_checked(given, error, named):
     with pytest.raises(error, match=named):
-        Rules({"source": "x"}, **given)
+        RunConfig({"source": "x"}, **given)
 
 
 def test_a_run_has_the_same_place_for_the_same_file_and_rules(tmp_path):
     file = turns(tmp_path / "turns.csv")
-    rules = Rules({"source": str(file)}, epochs=3)
+    config = RunConfig({"source": str(file)}, epochs=3)
     copy = tmp_path / "elsewhere.csv"
     copy.write_bytes(file.read_bytes())
-    assert rules.digest() == Rules({"source": str(file)}, epochs=3).digest()
-    assert rules.digest() == Rules({"source": str(copy)}, epochs=3).digest()
-    assert rules.digest() != Rules({"source": str(file)}, epochs=4).digest()
-    assert default_folder(rules).name == f"compare-turns-{rules.digest()}"
+    assert config.digest() == RunConfig({"source": str(file)}, epochs=3).digest()
+    assert config.digest() == RunConfig({"source": str(copy)}, epochs=3).digest()
+    assert config.digest() != RunConfig({"source": str(file)}, epochs=4).digest()
+    assert default_folder(config).name == f"compare-turns-{config.digest()}"
     file.write_text(file.read_text() + "s99,0,1,1,left\n")
-    assert rules.digest() != Rules({"source": str(copy)}, epochs=3).digest()
+    assert config.digest() != RunConfig({"source": str(copy)}, epochs=3).digest()
 
 
 def test_first_seeds_come_before_second_ones():
-    found = entrants(("lstm", "gru"), [("linear", False), ("ESN", True)], 2)
+    found = work_items(("lstm", "gru"), [("linear", False), ("ESN", True)], 2)
     assert [(e.name, e.seed) for e in found] == [
         *(("linear", 0), ("ESN", 0), ("ESN", 1)),
         *(("lstm", 0), ("gru", 0), ("lstm", 1), ("gru", 1)),

@@ -18,7 +18,7 @@ from recurra.errors import InputError, UnknownNameError
 SCRIPT = Path(__file__).with_name("script.py")
 ROOT = SCRIPT.parent.parent.parent
 SMALL = {"cells": "gru,rnn", "epochs": 2, "seeds": 2, "hidden_size": 8, "jobs": 2}
-VOWELS = {"ask_arguments": "japanese_vowels", "cells": "gru,mgu", "epochs": 10, "seeds": 1, "jobs": 2, "report": False}
+VOWELS = {"data": "japanese_vowels", "cells": "gru,mgu", "epochs": 10, "seeds": 1, "jobs": 2, "report": False}
 
 
 def start(arguments: dict, folder: Path) -> subprocess.Popen:
@@ -50,19 +50,19 @@ def small(tmp_path_factory):
 
 def test_every_cell_and_baseline_is_ranked(small):
     _, board = small
-    assert {one.name for one in board.standings} == {"majority", "linear", "ESN", "gru", "rnn"}
-    assert {one.name: len(one.scores) for one in board.standings} == {
+    assert {one.name for one in board.entries} == {"majority", "linear", "ESN", "gru", "rnn"}
+    assert {one.name: len(one.scores) for one in board.entries} == {
         "majority": 1,
         "linear": 1,
         "ESN": 2,
         "gru": 2,
         "rnn": 2,
     }
-    means = [one.mean for one in board.standings]
+    means = [one.mean for one in board.entries]
     assert means == sorted(means, reverse=True)
-    counts = [one.parameters for one in board.standings if not one.baseline]
+    counts = [one.parameters for one in board.entries if not one.baseline]
     assert max(counts) / min(counts) < 1.1
-    assert all(0 <= score <= 1 for one in board.standings for score in one.scores)
+    assert all(0 <= score <= 1 for one in board.entries for score in one.scores)
 
 
 def test_the_folder_holds_all_of_it(small):
@@ -84,7 +84,7 @@ def test_the_folder_holds_all_of_it(small):
 def test_the_page_holds_every_row(small):
     _, board = small
     page = board.report.read_text(encoding="utf-8")
-    for line in board.lines():
+    for line in board.table_rows():
         assert line["cell"] in page
         assert line[f"test {board.metric}"] in page
 
@@ -188,10 +188,10 @@ def test_equal_time(tmp_path):
     file = waves(tmp_path / "waves.csv")
     asked = {"source": str(file), "season": 12}
     board = compare(asked, cells="gru,rnn", budget="time", seconds=2, seeds=1, jobs=1, folder=tmp_path / "run")
-    cells = [one for one in board.standings if not one.baseline]
+    cells = [one for one in board.entries if not one.baseline]
     assert {one.hidden_size for one in cells} == {32}
     assert all(0.1 < one.seconds < 4 for one in cells)
-    assert {"naive", "seasonal naive", "linear AR", "ESN"} <= {one.name for one in board.standings}
+    assert {"naive", "seasonal naive", "linear AR", "ESN"} <= {one.name for one in board.entries}
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):
     diverging = {"lr": 1e38, "optimizer": "sgd", "clip": None}
     board = compare(str(file), **given, settings=diverging, folder=tmp_path / "run")
     assert board.report is None  # there is no model to look into
-    failed = [one for one in board.standings if one.errors]
+    failed = [one for one in board.entries if one.errors]
     assert failed
     assert all("NonFiniteError" in one.errors[0] for one in failed)
-    assert [one.name for one in board.standings][-len(failed) :] == [one.name for one in failed]
+    assert [one.name for one in board.entries][-len(failed) :] == [one.name for one in failed]

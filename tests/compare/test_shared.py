@@ -4,32 +4,32 @@ import time
 
 import pytest
 
-from recurra.compare.plan import Entrant
-from recurra.compare.run_folder import Folder
-from recurra.compare.shared_run import SILENT, SharedLedger, open_storage
+from recurra.compare.plan import WorkItem
+from recurra.compare.run_folder import RunFolder
+from recurra.compare.shared_run import TIMEOUT_SECONDS, SharedWorkQueue, open_storage
 from recurra.errors import InputError
 
-WANTED = [Entrant(name, seed) for seed in range(2) for name in ("lstm", "gru")]
+WANTED = [WorkItem(name, seed) for seed in range(2) for name in ("lstm", "gru")]
 
 
 @pytest.fixture(params=["sqlite:///{}", "journal:{}"], ids=["sqlite", "journal"])
 def machine(request, tmp_path):
     """Makes a machine with a folder of its own; machines of the same name are the same one, started again."""
 
-    def make(name: str) -> SharedLedger:
+    def make(name: str) -> SharedWorkQueue:
         storage = open_storage(request.param.format(tmp_path / "storage"))
-        return SharedLedger(Folder(tmp_path / name), WANTED, storage, "run")
+        return SharedWorkQueue(RunFolder(tmp_path / name), WANTED, storage, "run")
 
     return make
 
 
-def row(entrant: Entrant) -> dict:
-    return {"name": entrant.name, "kind": entrant.kind, "seed": entrant.seed, "score": 0.5}
+def row(item: WorkItem) -> dict:
+    return {"name": item.name, "kind": item.kind, "seed": item.seed, "score": 0.5}
 
 
-def look(ledger: SharedLedger) -> None:
-    ledger.looked = 0.0
-    ledger.refresh()
+def look(queue: SharedWorkQueue) -> None:
+    queue.last_poll = 0.0
+    queue.refresh()
 
 
 def test_every_fit_is_claimed_once_and_heard_of_everywhere(machine):
@@ -38,15 +38,15 @@ def test_every_fit_is_claimed_once_and_heard_of_everywhere(machine):
     assert claims == WANTED
     assert here.claim() is None
     assert there.claim() is None
-    for ledger, entrant in zip((here, there, there, here), claims, strict=True):
-        ledger.finish(entrant, row(entrant))
+    for queue, item in zip((here, there, there, here), claims, strict=True):
+        queue.finish(item, row(item))
     look(here)
     look(there)
-    assert here.complete()
-    assert there.complete()
-    assert here.rows() == there.rows() == [row(entrant) for entrant in WANTED]
-    assert all(there.folder.row(entrant).exists() for entrant in WANTED)
-    assert machine("third").complete()
+    assert here.is_complete()
+    assert there.is_complete()
+    assert here.rows() == there.rows() == [row(item) for item in WANTED]
+    assert all(there.folder.row_path(item).exists() for item in WANTED)
+    assert machine("third").is_complete()
 
 
 def test_what_is_let_go_is_taken_by_another(machine):
@@ -66,18 +66,18 @@ def test_a_machine_that_comes_back_goes_on_with_its_own(machine):
 def test_a_silent_machine_is_replaced_and_its_late_word_does_no_harm(machine):
     lost, here = machine("lost"), machine("here")
     first = lost.claim()
-    for entrant in WANTED[1:]:
-        assert here.claim() == entrant
-        here.finish(entrant, row(entrant))
+    for item in WANTED[1:]:
+        assert here.claim() == item
+        here.finish(item, row(item))
     assert here.claim() is None
     look(here)
     assert here.claim() is None  # it is not silent for long
-    lost.storage.set_trial_user_attr(lost.running[first], "beat", time.time() - SILENT - 1)
+    lost.storage.set_trial_user_attr(lost.running[first], "beat", time.time() - TIMEOUT_SECONDS - 1)
     look(here)
     assert here.claim() == first
     here.finish(first, row(first))
     lost.finish(first, {**row(first), "score": 0.1})
-    assert here.complete()
+    assert here.is_complete()
     look(here)
     assert here.rows()[0]["score"] == 0.5
 
@@ -86,7 +86,7 @@ def test_other_lists_are_other_runs(machine, tmp_path):
     here = machine("here")
     here.claim()
     storage = open_storage(f"sqlite:///{tmp_path / 'other.db'}")
-    assert SharedLedger(Folder(tmp_path / "x"), WANTED[::-1], storage, "run").claim() == WANTED[-1]
+    assert SharedWorkQueue(RunFolder(tmp_path / "x"), WANTED[::-1], storage, "run").claim() == WANTED[-1]
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nodialect://x", "sqlite:////no/such/folder/x.db"])

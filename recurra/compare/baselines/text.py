@@ -1,4 +1,4 @@
-"""Baselines for words and texts: frequent tags, and tokens counted alone and in pairs."""
+"""Baselines for tagging and language modelling: most frequent tags, unigrams and bigrams."""
 
 import math
 from collections import Counter, defaultdict
@@ -12,40 +12,39 @@ from recurra.models.language.vocabulary import build_vocabulary
 Sentences = list[list[str]]
 
 
-class FrequentTag:
-    """The tag that came most often, for every word."""
+class MostFrequentTag:
+    """Predicts the most frequent tag for every word."""
 
     def fit(self, X: Sentences, y: Sentences) -> Self:
         self.tag_ = Counter(tag for sentence in y for tag in sentence).most_common(1)[0][0]
-        self.learned_ = 1
+        self.n_parameters_ = 1
         return self
 
     def predict(self, X: Sentences) -> Sentences:
         return [[self.tag_] * len(words) for words in X]
 
 
-class WordTag:
-    """For every word the tag it had most often; for an unknown one the tag that came most often of all."""
+class TagPerWord:
+    """Predicts the most frequent tag of each word; for an unknown word the most frequent tag overall."""
 
     def fit(self, X: Sentences, y: Sentences) -> Self:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for words, tags in zip(X, y, strict=True):
             for word, tag in zip(words, tags, strict=True):
                 counts[word][tag] += 1
-        self.fallback_ = FrequentTag().fit(X, y).tag_
+        self.fallback_ = MostFrequentTag().fit(X, y).tag_
         self.tags_ = {word: found.most_common(1)[0][0] for word, found in counts.items()}
-        self.learned_ = len(self.tags_)
+        self.n_parameters_ = len(self.tags_)
         return self
 
     def predict(self, X: Sentences) -> Sentences:
         return [[self.tags_.get(word, self.fallback_) for word in words] for words in X]
 
 
-class TokenCounts:
-    """Tokens by their frequency, alone (order 1) or after the one before (order 2).
+class NGramModel:
+    """A unigram (order 1) or bigram (order 2) model of tokens.
 
-    Alone: one is added to every count. Pairs are smoothed towards that by how many kinds of successors a token has
-    had (Witten & Bell 1991).
+    Unigrams have add-one smoothing. Bigrams back off to unigrams with Witten–Bell smoothing (Witten & Bell 1991).
     """
 
     def __init__(self, level: str, order: int):
@@ -56,25 +55,25 @@ class TokenCounts:
         self.vocabulary_ = build_vocabulary(self.level, text)  # pyrefly: ignore  (it names unknown levels)
         tokens = self.vocabulary_.encode(text).numpy()
         counts = np.bincount(tokens, minlength=len(self.vocabulary_)) + 1.0
-        self.alone_, self.learned_ = counts / counts.sum(), len(counts)
+        self.unigrams_, self.n_parameters_ = counts / counts.sum(), len(counts)
         self.pairs_: Counter[tuple[int, int]] = Counter()
         if self.order == 2:
             self.pairs_ = Counter(pairwise(tokens.tolist()))
-            self.learned_ += len(self.pairs_)
-        self.seen_, self.kinds_ = Counter[int](), Counter[int]()
+            self.n_parameters_ += len(self.pairs_)
+        self.seen_, self.successors_ = Counter[int](), Counter[int]()  # occurrences, distinct successors
         for (before, _), count in self.pairs_.items():
             self.seen_[before] += count
-            self.kinds_[before] += 1
+            self.successors_[before] += 1
         return self
 
     def _probability(self, before: int, token: int) -> float:
-        alone, kinds = float(self.alone_[token]), self.kinds_[before]
-        if not kinds:
-            return alone
-        return (self.pairs_[before, token] + kinds * alone) / (self.seen_[before] + kinds)
+        unigram, successors = float(self.unigrams_[token]), self.successors_[before]
+        if not successors:
+            return unigram
+        return (self.pairs_[before, token] + successors * unigram) / (self.seen_[before] + successors)
 
     def measure(self, X: str | list[str]) -> dict[str, float]:
-        """As `rc.LanguageModelEstimator.measure`: of every token but the first."""
+        """The metrics of `rc.LanguageModelEstimator.measure`, over every token but the first."""
         text = X if isinstance(X, str) else "\n".join(X)
         tokens = self.vocabulary_.encode(text).tolist()
         pairs = pairwise(tokens)

@@ -1,0 +1,56 @@
+"""A model folder: a fitted estimator and the schema of its data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recurra.estimators import storage
+from recurra.problem import TASKS, LoadedData, infer_problem, load_problem, read_like_training
+from recurra.problem.problem import estimator_class, fitted_network
+
+#: task → metric, for an estimator that was saved without a problem
+DEFAULT_METRICS = {
+    "classify": "accuracy",
+    "regress": "mae",
+    "forecast": "mase",
+    "tag": "accuracy",
+    "language": "bits per character",
+}
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A fitted estimator, its task and metric, and how to read data for it."""
+
+    folder: Path
+    estimator: Any
+    task: str
+    metric: str
+    schema: dict[str, Any]
+
+    def read(self, source: str) -> LoadedData:
+        """Another file, read like the training file."""
+        schema = self.schema or infer_problem(source, task=self.task, test=0).schema
+        return read_like_training(source, schema)
+
+    def require_task(self, task: str) -> None:
+        if self.task != task:
+            expected = "a language model" if task == "language" else f"a model to {task}"
+            raise storage.ModelFileError(str(self.folder), f"a model to {self.task}", expected)
+
+
+def load_model(folder: Path) -> SavedModel:
+    """A model written by `recurra fit`, by `recurra compare`, or by an estimator's `save`."""
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "no such folder"
+        raise storage.ModelFileError(str(folder), found, "a model folder written by `recurra fit`")
+    config = storage.read_config(folder, tuple(TASKS.values()))
+    task = next(task for task, kind in TASKS.items() if kind == config["kind"])
+    kind: Any = estimator_class(task)
+    schema, metric = load_problem(folder, task)
+    return SavedModel(folder, kind.load(folder), task, metric or DEFAULT_METRICS[task], schema)
+
+
+def count_weights(estimator: Any) -> int:
+    """The number of trained weights."""
+    return sum(parameter.numel() for parameter in fitted_network(estimator).parameters())
