@@ -16,9 +16,9 @@ from . import train as train
 from .cell import Cell as Cell
 from .cells import register as register
 from .cells import registry as registry
-from .compare import chosen_cells as _chosen_cells
+from .compare import cell_families as _cell_families
 from .compare import compare as _compare
-from .compare import families as _families
+from .compare import resolve_cells as _resolve_cells
 from .dynamics import DynamicalSystem as DynamicalSystem
 from .engine.caches import clear_caches as clear_caches
 from .engine.dispatch import EngineWarning as EngineWarning
@@ -64,24 +64,24 @@ from .modifiers import VariationalDropout as VariationalDropout
 from .modifiers import WeightDrop as WeightDrop
 from .modifiers import Zoneout as Zoneout
 from .named_layers import *  # noqa: F403
-from .problem import Question as Question
-from .problem import ask as ask
+from .problem import Problem as Problem
+from .problem import infer_problem as infer_problem
 from .readout import Readout as Readout
 from .reservoir import EchoStateNetwork as EchoStateNetwork
 
 class _Compare(ModuleType):
     """`rc.compare` is a package, and calling it runs `recurra.compare.compare`."""
 
-    from .compare import DOZEN as DOZEN
+    from .compare import DEFAULT_CELLS as DEFAULT_CELLS
     from .compare import Leaderboard as Leaderboard
+    from .compare import LeaderboardEntry as LeaderboardEntry
     from .compare import RunFolderError as RunFolderError
-    from .compare import Standing as Standing
-    from .compare import Stopped as Stopped
+    from .compare import RunInterrupted as RunInterrupted
     from .compare import WorkerError as WorkerError
 
-    chosen_cells = staticmethod(_chosen_cells)
+    cell_families = staticmethod(_cell_families)
     compare = staticmethod(_compare)
-    families = staticmethod(_families)
+    resolve_cells = staticmethod(_resolve_cells)
     __call__ = compare
 
 compare: _Compare
