@@ -31,7 +31,7 @@ class Modifier(nn.Module, ABC):
 
         >>> import torch, recurra as rc
         >>> from recurra.engine.graph_rewriter import GraphRewriter
-        >>> class Halve(rc.modifiers.Modifier):
+        >>> class Halve(rc.Modifier):
         ...     def attach(self, cell, step):
         ...         pass
         ...     def rewrite(self, step, cell):

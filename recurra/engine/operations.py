@@ -1,7 +1,7 @@
-"""The operations a step may consist of, one table row each: what the engines must know, and what LaTeX must print.
+"""The operations that a step may consist of, one table row each: its kind, and how it prints in LaTeX.
 
 `MEANING` maps each torch operation a traced step may hold to its kind and its LaTeX template. `DECOMPOSITIONS` rewrites
-composite functions (softplus, layer_norm, …) into elementary rows.
+composite functions (softplus, layer_norm, …) as elementary operations.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ SUM, PRODUCT, ATOM = 1, 2, 3
 
 @dataclass(frozen=True)
 class Operation:
+    """One torch operation: its kind, and how it prints."""
+
     kind: str  # "elementwise", "product", "row" (reduces the feature axis), "layout" (moves numbers), "complex"
     latex: str = ""  # `{0}`, `{1}` are the operands
-    binds: int = ATOM  # how strongly the printed result holds together
-    inside: int = 0  # how strongly an operand must hold together to need no parentheses
+    binds: int = ATOM  # the binding strength of the printed result
+    inside: int = 0  # an operand that binds less is put in parentheses
 
 
 def _function(name: str) -> Operation:
@@ -137,11 +139,11 @@ DECOMPOSITIONS = get_decompositions(
 )
 
 
-BATCH_AXIS = "batch axis"  # of a node's meta: where its value has a row a sequence, or None
+BATCH_AXIS = "batch axis"  # meta key of a node: the axis of its value with one row per sequence, or None
 
 
 def product_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
-    """`(operand, weight)` if the node is the product of a row with a weight."""
+    """`(operand, weight)` if the node multiplies each row of a batch by a weight: `W v`."""
     if node.target not in (aten.linear.default, aten.mm.default):
         return None
     operand, weight = node.args[:2]
@@ -150,7 +152,7 @@ def product_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
 
 
 def is_other_product(node: fx.Node) -> bool:
-    """Whether the node multiplies a value of each sequence with a weight, in another way than that."""
+    """Whether the node multiplies a batch by a weight in a form that `product_of` does not take."""
     if node.target not in _PRODUCTS or product_of(node) is not None:
         return False
     axes = {value.meta.get(BATCH_AXIS) for value in node.args[-2:]}  # pyrefly: ignore

@@ -1,12 +1,11 @@
-"""One step of a cell → a small graph.
+"""Traces one step of a cell into a torch.fx graph.
 
-`trace(cell)` runs `step` once on stand-in tensors and writes down what it did: a torch.fx graph over the operations
-listed in operations.py, whose inputs are what the step reads (x, states, masks, weights) and whose outputs are what it
-returns, followed by every local variable it named. The derivative is taken later, by plan/autodiff.py.
+`trace(cell)` runs `step` on stand-in tensors and records its operations, those of operations.py. The inputs of the
+graph are what the step reads (x, states, masks, weights); its results are what the step returns, followed by every
+local variable of the step. Derivatives are taken later, by plan/autodiff.py.
 
-The step is traced at two batch sizes and the graphs are compared. Where they differ by the batch size itself, the graph
-reads it from x; any other difference means the step branched on a shape, and is an error rather than a graph that is
-right for one batch only.
+The step is traced at two batch sizes. Where the graphs differ by the batch size itself, the merged graph reads it from
+x. Any other difference is an error: the step branched on a shape, and a graph would be right for one batch size only.
 """
 
 import operator
@@ -25,7 +24,7 @@ from .cell_cache import known
 from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
 from .record import record
 
-OUTPUT = "output:"  # what a step gives; no state can have a name with a colon
+OUTPUT = "output:"  # the name of the output; the colon keeps it apart from names of states
 
 aten = torch.ops.aten
 
@@ -38,23 +37,25 @@ class Step:
     inputs: tuple[str, ...]  # "x", "h", "h[3]" for a delayed state, "t", masks
     weights: tuple[str, ...]  # dotted names, as in Cell.weights()
     outputs: tuple[str, ...]  # OUTPUT, then the states in order
-    named: tuple[str, ...]  # local variables of step, in the order they were bound
+    named: tuple[str, ...]  # local variables of `step`, in the order of assignment
 
     def node(self, name: str) -> fx.Node:
-        """The node behind an input, weight or named value."""
+        """The node of an input, weight or named value."""
         names = (*self.inputs, *self.weights)
         if name in names:
             return self.placeholders()[names.index(name)]
         return self.results()[len(self.outputs) + self.named.index(name)]
 
     def placeholders(self) -> list[fx.Node]:
+        """The nodes of the inputs, then of the weights."""
         return [node for node in self.graph.nodes if node.op == "placeholder"]
 
     def results(self) -> list[fx.Node]:
+        """The nodes of the outputs, then of the named values."""
         return list(next(n for n in self.graph.nodes if n.op == "output").args[0])
 
     def products(self) -> dict[fx.Node, list[fx.Node]]:
-        """Operand → the products `W v` that read it: those merge into one matrix product."""
+        """Operand → the products `W v` that read it. They merge into one matrix product."""
         groups: dict[fx.Node, list[fx.Node]] = {}
         for node in self.graph.nodes:
             if (product := product_of(node)) is not None:
@@ -62,10 +63,11 @@ class Step:
         return groups
 
     def other_products(self) -> list[fx.Node]:
-        """Products of rows with weights that are not written `W v`."""
+        """Products with weights that `products` does not recognise, such as a batched product."""
         return [node for node in self.graph.nodes if is_other_product(node)]
 
     def operations(self) -> set[str]:
+        """The names of the torch operations in the graph."""
         return {str(n.target) for n in self.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
 
     def function(self) -> Callable[..., tuple[Tensor, ...]]:
@@ -91,26 +93,27 @@ def trace(cell: Cell) -> Step:
 def trace_equations(cell: Cell) -> Step:
     """The graph of the cell's own equations, without modifiers."""
     step = _trace_at(cell, 2)
-    _for_any_batch(step.graph, _trace_at(cell, 3).graph)
+    _merge_batch_sizes(step.graph, _trace_at(cell, 3).graph)
     return step
 
 
-_NOTHING = torch.empty(0)
+_NO_PARAMETER = torch.empty(0)
 
 
 def first_parameter(module: torch.nn.Module) -> Tensor:
-    """What `next(module.parameters())` gives, sooner; an empty tensor if there is none."""
+    """`next(module.parameters())`, but faster; an empty tensor if there is none."""
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter
     for child in module._modules.values():
-        found = _NOTHING if child is None else first_parameter(child)
-        if found is not _NOTHING:
+        found = _NO_PARAMETER if child is None else first_parameter(child)
+        if found is not _NO_PARAMETER:
             return found
-    return _NOTHING
+    return _NO_PARAMETER
 
 
-def _views(state: Any) -> tuple[str, ...]:
+def _input_names(state: Any) -> tuple[str, ...]:
+    """The inputs a state becomes: `h`, or `h[1]`, `h[3]` with delays."""
     return tuple(f"{state.name}[{k}]" for k in state.delays) if state.delays else (state.name,)
 
 
@@ -118,20 +121,20 @@ def _views(state: Any) -> tuple[str, ...]:
 
 
 def _trace_at(cell: Cell, batch: int) -> Step:
-    """Trace `step` for one batch size, on stand-ins that hold no data: a branch on a value is an error."""
+    """Trace `step` at one batch size, on zeros. A branch on the value of a tensor is an error."""
     weights = {n: torch.zeros(w.shape, dtype=w.dtype, device=w.device) for n, w in cell.weights().items()}
     like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
     shapes = {"x": (batch, cell.input_size)}
     for state in cell.carried:
-        shapes |= dict.fromkeys(_views(state), (batch, state.size))
+        shapes |= dict.fromkeys(_input_names(state), (batch, state.size))
     shapes |= {name: (batch, cell.masks[name].size) for name in cell._asks_for() if name != TIME}
     outputs: list[str] = []
     named: list[str] = []
 
     def one_step(inputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
         given = dict(zip(shapes, inputs, strict=True))
-        with bound(cell, dict(zip(weights, tensors, strict=True))), _naming(cell) as names:
-            returned = _call(cell, given)
+        with bind_weights(cell, dict(zip(weights, tensors, strict=True))), _record_locals(cell) as names:
+            returned = _call_step(cell, given)
         outputs[:] = [OUTPUT, *(state.name for state in cell.carried if state.name != TIME)]
         named[:] = list(names)
         return [*returned, *(names[name] for name in named)]
@@ -142,25 +145,25 @@ def _trace_at(cell: Cell, batch: int) -> Step:
         with torch.no_grad():
             graph = record(lambda *v: one_step(v[:count], v[count:]), [*stand_ins, *weights.values()])
     except TraceError as error:
-        step, said = f"{type(cell).__name__}.step", str(error)
-        raise TraceError(said if said.startswith(step) else f"{step} {said}") from error
+        step, message = f"{type(cell).__name__}.step", str(error)
+        raise TraceError(message if message.startswith(step) else f"{step} {message}") from error
     _simplify(graph)
     return Step(graph, tuple(shapes), _prune(graph, len(shapes), tuple(weights)), tuple(outputs), tuple(named))
 
 
-def _call(cell: Cell, given: dict[str, Tensor]) -> list[Tensor]:
-    """Call `step` with its arguments and put the output first."""
+def _call_step(cell: Cell, given: dict[str, Tensor]) -> list[Tensor]:
+    """`[output, *new states]` of the cell's `step`."""
     states = []
     for state in cell.carried:
         if state.name != TIME:
-            views = tuple(given[view] for view in _views(state))
+            views = tuple(given[view] for view in _input_names(state))
             states.append(views if state.delays else views[0])
     extras = {name: given[name] for name in cell._asks_for()}
-    return with_output(cell, cell.step(given["x"], *states, **extras))
+    return output_and_states(cell, cell.step(given["x"], *states, **extras))
 
 
-def with_output(cell: Cell, returned: Any) -> list[Tensor]:
-    """Normalise what `step` returned to `[output, *new states]`."""
+def output_and_states(cell: Cell, returned: Any) -> list[Tensor]:
+    """What `step` returned as `[output, *new states]`, its shapes checked."""
     values = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     count = len(cell.states)
     if len(values) not in (count, count + 1) or not all(isinstance(value, Tensor) for value in values):
@@ -179,14 +182,14 @@ def with_output(cell: Cell, returned: Any) -> list[Tensor]:
     return values
 
 
-class bound:
-    """For the length of a `with`, the cell reads these tensors instead of its own parameters.
+class bind_weights:
+    """Context manager: the cell reads these tensors, by dotted name, instead of its own parameters.
 
-    An instance attribute hides a registered parameter of the same name, so nothing of the module's state is touched.
+    An instance attribute hides a registered parameter of the same name, so the module's own state stays untouched.
     """
 
     def __init__(self, cell: Cell, weights: dict[str, Tensor]):
-        self.slots = [(cell.get_submodule(path), leaf, w) for path, leaf, w in _split(weights)]
+        self.slots = [(cell.get_submodule(path), leaf, w) for path, leaf, w in _split_names(weights)]
 
     def __enter__(self) -> None:
         for module, leaf, weight in self.slots:
@@ -197,13 +200,13 @@ class bound:
             module.__dict__.pop(leaf, None)
 
 
-def _split(weights: dict[str, Tensor]) -> Iterator[tuple[str, str, Tensor]]:
+def _split_names(weights: dict[str, Tensor]) -> Iterator[tuple[str, str, Tensor]]:
     """`(module path, attribute, tensor)` of every dotted name."""
     return ((name.rpartition(".")[0], name.rpartition(".")[2], weight) for name, weight in weights.items())
 
 
-class _naming:
-    """Collects the local variables of the cell's `step` as it runs, by watching its frame: no source text is needed."""
+class _record_locals:
+    """Context manager: collects the tensors among the local variables of `step` with sys.settrace, line by line."""
 
     def __init__(self, cell: Cell):
         self.code = type(cell).step.__code__
@@ -227,21 +230,21 @@ class _naming:
         for name, value in frame.f_locals.items():
             if isinstance(value, Tensor) and id(value) not in self.arguments:
                 if self.names.get(name) is not value:
-                    self.names.pop(name, None)  # bound again: it now comes later
+                    self.names.pop(name, None)  # assigned again: its place is now the later one
                 self.names[name] = value
         return self._on_line
 
 
 def _simplify(graph: fx.Graph) -> fx.Graph:
-    """Write `x Wᵀ`, `b + x Wᵀ` and `(W xᵀ)ᵀ`, which torch spells with transposes, as one operation each."""
+    """Rewrite `x Wᵀ`, `b + x Wᵀ` and `(W xᵀ)ᵀ`, which torch records with transposes, as `linear`."""
     for node in list(graph.nodes):
-        if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:  # factors, which no sum has
+        if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:  # alpha and beta factors stay
             continue
         left, right = node.args[-2:]
-        turned, bias = _transposed(right), node.args[0] if node.target is aten.addmm.default else None
-        if turned is None and bias is None:
+        weight, bias = _transpose_of(right), node.args[0] if node.target is aten.addmm.default else None
+        if weight is None and bias is None:
             continue
-        target, right = (aten.mm.default, right) if turned is None else (aten.linear.default, turned)
+        target, right = (aten.mm.default, right) if weight is None else (aten.linear.default, weight)
         with graph.inserting_before(node):
             product = graph.call_function(target, (left, right))
             total = product if bias is None else graph.call_function(aten.add.Tensor, (product, bias))
@@ -249,19 +252,19 @@ def _simplify(graph: fx.Graph) -> fx.Graph:
         node.replace_all_uses_with(total)
         graph.erase_node(node)
     for node in list(graph.nodes):
-        product = _transposed(node)
+        product = _transpose_of(node)
         if product is not None and product.target is aten.linear.default:
             with graph.inserting_before(node):
-                turned = graph.call_function(aten.linear.default, product.args[::-1])
-            turned.meta = dict(node.meta)
-            node.replace_all_uses_with(turned)
+                swapped = graph.call_function(aten.linear.default, product.args[::-1])
+            swapped.meta = dict(node.meta)
+            node.replace_all_uses_with(swapped)
     graph.eliminate_dead_code()
-    graph.set_codegen(fx.CodeGen())  # plain positional arguments, one a placeholder
+    graph.set_codegen(fx.CodeGen())  # one positional argument per placeholder
     return graph
 
 
-def _transposed(node: fx.Node) -> fx.Node | None:
-    """The matrix of which a node is the transpose."""
+def _transpose_of(node: fx.Node) -> fx.Node | None:
+    """The matrix that a node transposes, or None."""
     if node.target is aten.t.default:
         return node.args[0]  # pyrefly: ignore
     if node.target is aten.permute.default:
@@ -273,7 +276,7 @@ def _transposed(node: fx.Node) -> fx.Node | None:
 
 
 def _prune(graph: fx.Graph, inputs: int, weights: tuple[str, ...]) -> tuple[str, ...]:
-    """Drop the weights no equation reads; keep every input."""
+    """Remove the placeholders of weights that no equation reads. Returns the names of the others."""
     kept = []
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node, name in zip(placeholders[inputs:], weights, strict=True):
@@ -284,11 +287,11 @@ def _prune(graph: fx.Graph, inputs: int, weights: tuple[str, ...]) -> tuple[str,
     return tuple(kept)
 
 
-# ---------------------------------------------------------------------------------------------------- comparing
+# ---------------------------------------------------------------------------------------------------- batch sizes
 
 
-def _for_any_batch(two: fx.Graph, three: fx.Graph) -> fx.Graph:
-    """Turn the graph for 2 sequences into one for any number, by what the graph for 3 does differently."""
+def _merge_batch_sizes(two: fx.Graph, three: fx.Graph) -> fx.Graph:
+    """Make the graph for 2 sequences one for any number, from its differences to the graph for 3. Edits `two`."""
     first, second = list(two.nodes), list(three.nodes)
     if [(n.op, n.target if n.op == "call_function" else None) for n in first] != [
         (n.op, n.target if n.op == "call_function" else None) for n in second
@@ -309,18 +312,20 @@ def _for_any_batch(two: fx.Graph, three: fx.Graph) -> fx.Graph:
 
 
 def _batch_axis(two: fx.Node, three: fx.Node) -> int | None:
+    """The axis along which the two values differ in size."""
     shapes = [getattr(node.meta.get("val"), "shape", ()) for node in (two, three)]
     return next((axis for axis, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b), None)
 
 
 def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -> Any:
+    """One argument of a node, for any batch size. `twin` maps nodes of the second graph to those of the first."""
     if isinstance(two, fx.Node):
         if not isinstance(three, fx.Node) or twin[three] is not two:
             raise TraceError("step reads another value for 2 sequences than for 3: it branches on the batch size")
         return two
     if isinstance(two, (list, tuple)):
         return type(two)(_merge(a, b, batch, twin) for a, b in zip(two, three, strict=True))
-    if two == three or (two != two and three != three):  # the second: both are NaN
+    if two == three or (two != two and three != three):  # or both are NaN
         return two
     if (two, three) == (2, 3):
         return batch
@@ -331,20 +336,20 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
 
 
 def lower(step: Step) -> Step:
-    """The same step in elementary operations alone: what the compiled engines read."""
+    """The same step with composite operations decomposed, and none in place: what the compiled engines read."""
     targets = [node.target for node in step.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
     if not any(target in DECOMPOSITIONS or target._schema.is_mutable for target in targets):
         return step
     function = step.function()
 
     def at(batch: int) -> fx.Graph:
-        return _elementary(lambda *values: list(function(*values)), *_examples(step, batch))
+        return _decompose(lambda *values: list(function(*values)), *_examples(step, batch))
 
-    return replace(step, graph=_for_any_batch(at(2), at(3)))
+    return replace(step, graph=_merge_batch_sizes(at(2), at(3)))
 
 
-def _elementary(function: Callable, *examples: Tensor) -> fx.Graph:
-    from torch.fx.experimental.proxy_tensor import make_fx  # imports torch.compile's machinery when called
+def _decompose(function: Callable, *examples: Tensor) -> fx.Graph:
+    from torch.fx.experimental.proxy_tensor import make_fx  # calling it imports torch.compile
 
     table: Any = DECOMPOSITIONS
     traced = make_fx(torch.func.functionalize(function), decomposition_table=table, tracing_mode="fake")
@@ -352,6 +357,7 @@ def _elementary(function: Callable, *examples: Tensor) -> fx.Graph:
 
 
 def _examples(step: Step, batch: int) -> list[Tensor]:
+    """Zeros for every placeholder, at this batch size."""
     stand_ins = [node.meta["val"] for node in step.placeholders()]
     shapes = [(batch, *v.shape[1:]) if i < len(step.inputs) else tuple(v.shape) for i, v in enumerate(stand_ins)]
     return [torch.zeros(s, dtype=v.dtype, device=v.device) for s, v in zip(shapes, stand_ins, strict=True)]

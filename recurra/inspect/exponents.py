@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..dynamics.lyapunov import lyapunov as exponents_of
-from ..engine.trace import bound
+from ..engine.trace import bind_weights
 from . import figures
 from .jacobians import system_of
 from .result import Result, table
@@ -61,7 +61,7 @@ def lyapunov(
         inputs, points = torch.stack(one.x)[:, 0], one.points()
         skipped = len(inputs) // 5 if transient is None else transient
         wanted = None if count is None else min(count, points.shape[-1])
-        with bound(one.cell, {name: weight.detach() for name, weight in one.cell.derived().items()}):
+        with bind_weights(one.cell, {name: weight.detach() for name, weight in one.cell.derived().items()}):
             found[one.name] = exponents_of(
                 system_of(one.cell), points[0, 0].clone(), None, inputs, transient=skipped, count=wanted
             )

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..cell import Cell
 from ..dynamics.system import DynamicalSystem
 from ..engine.reference import advance
-from ..engine.trace import bound
+from ..engine.trace import bind_weights
 from ..engine.traced_step import bind_step
 from ..errors import InputError
 from . import figures
@@ -151,7 +151,7 @@ def jacobians_along(heard: Heard, steps: int | None = None, sequence: int = 0) -
     points = heard.points()[-count:, sequence].detach()
     inputs = torch.stack(heard.x[-count:])[:, sequence].detach()
     system, chunk = system_of(heard.cell), max(1, CHUNK // points.shape[1] ** 2)
-    with bound(heard.cell, {name: weight.detach() for name, weight in heard.cell.derived().items()}):
+    with bind_weights(heard.cell, {name: weight.detach() for name, weight in heard.cell.derived().items()}):
         parts = zip(points.split(chunk), inputs.split(chunk), strict=True)
         return torch.cat([system.jacobians(*part) for part in parts])
 

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from recurra.cell import Cell
 from recurra.engine.reference import advance
-from recurra.engine.trace import bound
+from recurra.engine.trace import bind_weights
 from recurra.engine.traced_step import bind_step
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
@@ -62,7 +62,7 @@ class Machine:
         """States before the first step, (B, n), as a function of the weights."""
         given, parts = _unflatten(weights, self.recurrent), []
         for k, cell in enumerate(self.cells):
-            with bound(cell, _of_cell(given, k)):
+            with bind_weights(cell, _of_cell(given, k)):
                 parts += [value.reshape(batch, -1) for value in cell.initial_state(batch, weights)]
         return torch.cat(parts, 1) if parts else weights.new_zeros(batch, 0)
 
@@ -162,7 +162,7 @@ def _unflatten(flat: Tensor, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _advance(
     cell: Cell, weights: dict[str, Tensor], x: Tensor, states: list[Tensor]
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    with bound(cell, weights):
+    with bind_weights(cell, weights):
         all_weights = cell.weights()
     masks = cell.draw_masks(1, 1, x)  # all ones: a mask that drops something was refused
     masks = {n: m[0] if cell.masks[n].each == "step" else m for n, m in masks.items()}

@@ -10,7 +10,7 @@ from torch import Tensor, fx, tanh
 
 import recurra as rc
 from recurra.engine.operations import MEANING
-from recurra.engine.trace import OUTPUT, Step, lower, trace, with_output
+from recurra.engine.trace import OUTPUT, Step, lower, output_and_states, trace
 from recurra.errors import TraceError
 
 aten = torch.ops.aten
@@ -50,7 +50,7 @@ def stepped(cell: rc.Cell, step: Step, inputs: list[Tensor]) -> list[Tensor]:
     """`[output, *states]` of the cell's own step on the same inputs."""
     values = dict(zip(step.inputs, inputs, strict=False))
     states = [tuple(values[f"{s.name}[{k}]"] for k in s.delays) if s.delays else values[s.name] for s in cell.carried]
-    return with_output(cell, cell.step(values["x"], *states))
+    return output_and_states(cell, cell.step(values["x"], *states))
 
 
 def test_every_stated_operation_has_a_meaning():
