@@ -174,6 +174,17 @@ class MissingPackageError(RecurraError, ModuleNotFoundError):
         return type(self), (self.what, self.packages, self.extra)
 
 
+class ModelFileError(InputError):
+    """A file of a saved model or checkpoint is missing, damaged, or of another kind; the message names it."""
+
+    def __init__(self, path: object, got: object, expected: str):
+        super().__init__(str(path), got, expected)
+
+
+class WeightsMismatchError(ModelFileError):
+    """A file of weights is valid but belongs to another model: a tensor's name or shape differs."""
+
+
 class TraceError(RecurraError):
     """A cell's step cannot be traced as one graph. The layer then runs on the reference engine.
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recurra.estimators import storage
+from recurra.errors import ModelFileError
 from recurra.problem import TASKS, LoadedData, infer_problem, load_problem, read_like_training
 from recurra.problem.problem import estimator_class, fitted_network
+from recurra.storage import read_config
 
 #: task → metric, for an estimator that was saved without a problem
 DEFAULT_METRICS = {
@@ -36,15 +37,15 @@ class SavedModel:
     def require_task(self, task: str) -> None:
         if self.task != task:
             expected = "a language model" if task == "language" else f"a model to {task}"
-            raise storage.ModelFileError(str(self.folder), f"a model to {self.task}", expected)
+            raise ModelFileError(self.folder, f"a model to {self.task}", expected)
 
 
 def load_model(folder: Path) -> SavedModel:
     """A model written by `recurra fit`, by `recurra compare`, or by an estimator's `save`."""
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
-        raise storage.ModelFileError(str(folder), found, "a model folder written by `recurra fit`")
-    config = storage.read_config(folder, tuple(TASKS.values()))
+        raise ModelFileError(folder, found, "a model folder written by `recurra fit`")
+    config = read_config(folder, *TASKS.values())
     task = next(task for task, kind in TASKS.items() if kind == config["kind"])
     kind: Any = estimator_class(task)
     schema, metric = load_problem(folder, task)

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from ..cell import Cell
 from ..data.batching import Batches, collate
 from ..data.sequences import SequenceSet, Task
-from ..errors import InputError, ShapeError, UnknownNameError
+from ..errors import InputError, ModelFileError, ShapeError, UnknownNameError
+from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from ..train.precision import choose_device
 from ..train.schedule import Schedule, constant, cosine
-from ..train.tensorfile import load_tensors
-from . import inputs, storage
+from . import inputs, saved_options
 from .network import POOLS, SequenceNetwork
 from .onnx_file import Standalone, write
 from .scaling import Scaling
@@ -216,14 +216,15 @@ class SequenceEstimator(BaseEstimator, ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `load` reads them."""
+        write_folder(folder, self.folder_contents())
+
+    def folder_contents(self) -> FolderContents:
+        """What `save` writes."""
         check_is_fitted(self, "network_")
         fitted = {name: getattr(self, name) for name in SIZES} | {"columns_": list(self.columns_)}
-        config = {
-            "kind": type(self).__name__,
-            "options": storage.options_to_json(self.get_params(deep=False)),
-            "fitted": {**fitted, "history_": self.history_, **self._fitted()},
-        }
-        storage.write(folder, config, self._tensors())
+        options = saved_options.options_to_json(self.get_params(deep=False))
+        config = {"options": options, "fitted": {**fitted, "history_": self.history_, **self._fitted()}}
+        return FolderContents(type(self).__name__, config, self._tensors())
 
     def _scalings(self) -> dict[str, Scaling]:
         return {"inputs": self.input_scaling_}
@@ -237,11 +238,11 @@ class SequenceEstimator(BaseEstimator, ABC):
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The estimator that `save` wrote. A cell of one's own must be registered by then."""
-        config = storage.read_config(folder, (cls.__name__,))
-        self = cls(**storage.options_from_json(config["options"], cls().get_params(deep=False), folder))
-        self._restore(config["fitted"], folder)
+        stored = read_folder(folder, cls.__name__)
+        self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
+        self._restore(stored.section("fitted"), folder)
         self.network_ = self._build()
-        tensors, _ = load_tensors(Path(folder) / "model.safetensors", like=self._tensors())
+        tensors = stored.tensors(like=self._tensors())
         prefix = "network."
         self.network_.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
         self.network_.eval()
@@ -253,9 +254,7 @@ class SequenceEstimator(BaseEstimator, ABC):
     def _restore(self, fitted: dict[str, Any], folder: str | Path) -> None:
         for name in SIZES:
             if not isinstance(fitted.get(name), int) or not 0 < fitted[name] < 1 << 24:
-                raise storage.ModelFileError(
-                    f"{Path(folder) / 'config.json'}, {name}", fitted.get(name), "a whole number"
-                )
+                raise ModelFileError(f"{Path(folder) / 'config.json'}, {name}", fitted.get(name), "a whole number")
             setattr(self, name, fitted[name])
         self.history_, self.columns_ = fitted.get("history_", []), tuple(fitted.get("columns_", ()))
         self.n_iter_ = len(self.history_)

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ..errors import InputError
-from . import inputs, storage
+from . import inputs, saved_options
 from .base import SequenceEstimator
 
 
@@ -53,8 +53,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         return float(super().score(X, y, sample_weight))
 
     def _fitted(self) -> dict[str, Any]:
-        return {"classes_": storage.labels_to_json(self.classes_)}
+        return {"classes_": saved_options.labels_to_json(self.classes_)}
 
     def _restore(self, fitted: dict[str, Any], folder: str | Path) -> None:
         super()._restore(fitted, folder)
-        self.classes_ = storage.labels_from_json(fitted.get("classes_"), self.n_outputs_, folder)
+        self.classes_ = saved_options.labels_from_json(fitted.get("classes_"), self.n_outputs_, folder)

@@ -1,4 +1,4 @@
-"""A forecaster as a folder: what it learned, how it scales, and the end of every series, from which it goes on."""
+"""A forecaster's config and tensors: its weights, its scalings, and the end of every series, which it continues."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recurra.estimators import storage
+from recurra.estimators import saved_options
 from recurra.estimators.linear import LinearForecast
 from recurra.estimators.panel import Panel
 from recurra.estimators.scaling import Scaling
 from recurra.estimators.windows import Windows
-from recurra.train.tensorfile import load_tensors
+from recurra.storage import FolderContents, read_folder
 
 if TYPE_CHECKING:
     from recurra.estimators.forecaster import Forecaster
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 KIND = "Forecaster"
 
 
-def save(model: "Forecaster", folder: str | Path) -> None:
+def contents_of(model: "Forecaster") -> FolderContents:
+    """What a fitted forecaster puts into its folder."""
     past = model.past_
     fitted = {
         "ids": past.ids,
@@ -34,24 +35,21 @@ def save(model: "Forecaster", folder: str | Path) -> None:
         "calibrated_": model.calibrated_,
         "history_": model.history_,
     }
-    options = storage.options_to_json(model.get_params(deep=False))
-    storage.write(folder, {"kind": KIND, "options": options, "fitted": fitted}, _tensors(model))
+    options = saved_options.options_to_json(model.get_params(deep=False))
+    return FolderContents(KIND, {"options": options, "fitted": fitted}, _tensors(model))
 
 
 def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
-    config = storage.read_config(folder, (KIND,))
-    path, fitted = Path(folder) / "config.json", config["fitted"]
-    options = storage.options_from_json(config["options"], cls().get_params(deep=False), folder)
+    """The forecaster that was saved in a folder."""
+    stored = read_folder(folder, KIND)
+    options = saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder)
     sequences: dict[str, Any] = {
         name: tuple(options[name]) for name in ("known", "static", "quantiles") if name in options
     }
     model = cls(**(options | sequences))
-    try:
-        _outline(model, fitted)
-    except (KeyError, TypeError, ValueError) as error:
-        raise storage.ModelFileError(str(path), repr(error), "the config.json of a forecaster") from error
-    tensors, _ = load_tensors(Path(folder) / "model.safetensors", like=_tensors(model))
-    _fill(model, tensors)
+    with stored.expecting("the config.json of a forecaster"):
+        _allocate(model, stored.section("fitted"))
+    _fill(model, stored.tensors(like=_tensors(model)))
     return model
 
 
@@ -77,8 +75,8 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
     return weights | {name: torch.tensor(np.ascontiguousarray(value)) for name, value in values.items()}
 
 
-def _outline(model: "Forecaster", fitted: dict[str, Any]) -> None:
-    """A model of the right shapes, all numbers zero."""
+def _allocate(model: "Forecaster", fitted: dict[str, Any]) -> None:
+    """Give the model attributes of the right shapes, filled with zeros."""
     ids, lengths = [str(name) for name in fitted["ids"]], [int(n) for n in fitted["lengths"]]
     if len(ids) != len(lengths) or not ids or min(lengths) < 1 or sum(lengths) > 1 << 32 or len(set(ids)) < len(ids):
         raise ValueError("ids and lengths of the series")
@@ -101,6 +99,7 @@ def _outline(model: "Forecaster", fitted: dict[str, Any]) -> None:
 
 
 def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
+    """Replace the zeros by the stored numbers."""
     prefix = "network."
     model.network_.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
     model.network_.eval()

@@ -13,6 +13,7 @@ from ..cell import Cell, positive_int
 from ..data.batching import Batches
 from ..data.sequences import SequenceSet
 from ..errors import InputError, ShapeError
+from ..storage import FolderContents, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import forecast_storage
@@ -318,8 +319,12 @@ class Forecaster(BaseEstimator):
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors`: weights, scalings, and the end of every series."""
+        write_folder(folder, self.folder_contents())
+
+    def folder_contents(self) -> FolderContents:
+        """What `save` writes."""
         check_is_fitted(self, "network_")
-        forecast_storage.save(self, folder)
+        return forecast_storage.contents_of(self)
 
     def export(self, path: str | Path) -> Path:
         """Write one ONNX file: `past` (T, B) as the data is, `lengths` (B,) → quantiles (B, horizon, Q).

@@ -13,10 +13,10 @@ from ..cell import Cell
 from ..errors import InputError
 from ..models.language import LanguageModel, NextToken
 from ..models.language.vocabulary import build_vocabulary, vocabulary_from
+from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
-from ..train.tensorfile import load_tensors
-from . import inputs, storage
+from . import inputs, saved_options
 from .base import whole
 
 
@@ -123,11 +123,14 @@ class LanguageModelEstimator(BaseEstimator):
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json`, with the vocabulary, and `model.safetensors`."""
+        write_folder(folder, self.folder_contents())
+
+    def folder_contents(self) -> FolderContents:
+        """What `save` writes."""
         check_is_fitted(self, "model_")
-        options = storage.options_to_json(self.get_params(deep=False))
+        options = saved_options.options_to_json(self.get_params(deep=False))
         fitted = {"vocabulary": self.model_.vocabulary.to_config(), "history_": self.history_}
-        config = {"kind": type(self).__name__, "options": options, "fitted": fitted}
-        storage.write(folder, config, self.model_.state_dict())
+        return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self.model_.state_dict())
 
     def export(self, path: str | Path) -> Path:
         """Write one ONNX file: `tokens` (T, B), `lengths` (B,) and the layers' states → log-probabilities (T, B, V) of
@@ -143,15 +146,12 @@ class LanguageModelEstimator(BaseEstimator):
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The model that `save` wrote. A cell of one's own must be registered by then."""
-        config = storage.read_config(folder, (cls.__name__,))
-        self = cls(**storage.options_from_json(config["options"], cls().get_params(deep=False), folder))
-        try:
-            vocabulary, self.history_ = vocabulary_from(config["fitted"]["vocabulary"]), config["fitted"]["history_"]
-        except (KeyError, TypeError) as error:
-            path = str(Path(folder) / "config.json")
-            raise storage.ModelFileError(path, repr(error), "the vocabulary of a language model") from error
+        stored = read_folder(folder, cls.__name__)
+        self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
+        fitted = stored.section("fitted")
+        with stored.expecting("the vocabulary of a language model"):
+            vocabulary, self.history_ = vocabulary_from(fitted["vocabulary"]), fitted["history_"]
         self.model_, self.tokens_ = self._build(vocabulary), vocabulary.tokens
-        weights, _ = load_tensors(Path(folder) / "model.safetensors", like=self.model_.state_dict())
-        self.model_.load_state_dict(weights)
+        self.model_.load_state_dict(stored.tensors(like=self.model_.state_dict()))
         self.model_.eval()
         return self

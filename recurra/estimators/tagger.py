@@ -13,10 +13,10 @@ from ..cell import Cell
 from ..data.batching import Batches
 from ..errors import InputError
 from ..models.tagging import Tagger, Vocabulary, accuracy, entity_scores
+from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
-from ..train.tensorfile import load_tensors
-from . import inputs, storage
+from . import inputs, saved_options
 from .base import whole
 
 Sentences = list[list[str]]
@@ -115,11 +115,14 @@ class SequenceTagger(BaseEstimator):
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json`, with the vocabulary, and `model.safetensors`."""
+        write_folder(folder, self.folder_contents())
+
+    def folder_contents(self) -> FolderContents:
+        """What `save` writes."""
         check_is_fitted(self, "tagger_")
-        options = storage.options_to_json(self.get_params(deep=False))
+        options = saved_options.options_to_json(self.get_params(deep=False))
         fitted = {"vocabulary": self.tagger_.vocabulary.to_json(), "history_": self.history_}
-        config = {"kind": type(self).__name__, "options": options, "fitted": fitted}
-        storage.write(folder, config, self.tagger_.state_dict())
+        return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self.tagger_.state_dict())
 
     def export(self, path: str | Path) -> Path:
         """Write one ONNX file: `x` (T, B, width), the numbers of words, and `lengths` (B,) → `tags` and `tag_scores`.
@@ -136,16 +139,13 @@ class SequenceTagger(BaseEstimator):
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The tagger that `save` wrote. A cell of one's own must be registered by then."""
-        config = storage.read_config(folder, (cls.__name__,))
-        self = cls(**storage.options_from_json(config["options"], cls().get_params(deep=False), folder))
-        try:
-            vocabulary, self.history_ = Vocabulary(**config["fitted"]["vocabulary"]), config["fitted"]["history_"]
-        except (KeyError, TypeError) as error:
-            path = str(Path(folder) / "config.json")
-            raise storage.ModelFileError(path, repr(error), "the vocabulary of a tagger") from error
+        stored = read_folder(folder, cls.__name__)
+        self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
+        fitted = stored.section("fitted")
+        with stored.expecting("the vocabulary of a tagger"):
+            vocabulary, self.history_ = Vocabulary(**fitted["vocabulary"]), fitted["history_"]
         self.tagger_ = Tagger(vocabulary, **self._options())
-        weights, _ = load_tensors(Path(folder) / "model.safetensors", like=self.tagger_.state_dict())
-        self.tagger_.load_state_dict(weights)
+        self.tagger_.load_state_dict(stored.tensors(like=self.tagger_.state_dict()))
         self.tagger_.eval()
         self.classes_ = np.array(vocabulary.classes)
         return self

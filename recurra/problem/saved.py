@@ -1,36 +1,40 @@
-"""Saves a fitted estimator together with the schema of its data."""
+"""Saves a fitted estimator together with the schema of its data, both in one model folder."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
-from recurra.errors import InputError
-from recurra.problem.problem import Problem
-from recurra.train.tensorfile import read_json
+from recurra.errors import ModelFileError
+from recurra.problem.problem import TASKS, Problem
+from recurra.storage import CONFIG, FolderContents, read_config, write_folder
+from recurra.tensor_files import read_json
 
-NAME = "question.json"
+SECTION = "problem"  # in config.json
+FILE_OF_0_1_0 = "question.json"  # where format 1 kept the section, with the schema under "reading"
 
 
 def save_problem(
     problem: Problem, estimator: Any, folder: str | Path, measures: dict[str, float] | None = None
 ) -> None:
-    """Save the estimator, and the problem's schema and metric next to it."""
-    estimator.save(folder)
-    content = {"format": 1, "source": problem.source, "metric": problem.metric, "measures": measures or {}}
-    draft = Path(folder) / f".{NAME}"
-    text = json.dumps({**content, "reading": problem.schema}, ensure_ascii=False, indent=1)
-    draft.write_text(text + "\n", encoding="utf-8")
-    os.replace(draft, Path(folder) / NAME)
+    """Save the estimator and, in the same transaction, the problem's schema and metric.
+
+    `measures`: the scores on the test set, kept for display.
+    """
+    section = {"source": problem.source, "metric": problem.metric, "measures": measures or {}, "schema": problem.schema}
+    contents = estimator.folder_contents()
+    write_folder(folder, FolderContents(contents.kind, {**contents.config, SECTION: section}, contents.tensors))
 
 
 def load_problem(folder: str | Path, task: str) -> tuple[dict[str, Any], str | None]:
     """The schema and the metric that `save_problem` wrote; ({}, None) for an estimator saved without a problem."""
-    path = Path(folder) / NAME
-    if not path.is_file():
+    path, config = Path(folder) / CONFIG, read_config(folder, *TASKS.values())
+    section: Any = config.get(SECTION)
+    if config["format"] == 1:
+        path = path.with_name(FILE_OF_0_1_0)
+        section = read_json(path) if path.is_file() else None
+    if section is None:
         return {}, None
-    content = read_json(path)
-    schema = content.get("reading") if isinstance(content, dict) else None
+    found = section if isinstance(section, dict) else {}
+    schema = found.get("schema", found.get("reading"))
     if not isinstance(schema, dict) or schema.get("task") != task:
-        raise InputError(str(path), "no reading of this model", f"how the data to {task} is read")
-    return schema, str(content.get("metric"))
+        raise ModelFileError(path, "no schema for this model", f"the schema of the data for the task {task!r}")
+    return schema, str(found.get("metric"))

@@ -11,7 +11,7 @@ from recurra.layers import Recurrent
 from recurra.train.learner import Learner, Optimizer, Wanted, positive, resolve_optimizer, wanted
 from recurra.train.objective import Loss
 from recurra.train.objective import _parameters as accepted_by
-from recurra.train.tensorfile import detached
+from recurra.train.tensor_trees import detach_tree
 
 
 class BPTT(Learner):
@@ -93,7 +93,7 @@ class BPTT(Learner):
         loss = self._loss(output, asked, new)
         penalty = sum((h.abs().sum() for h in hidden), loss.new_zeros(()))
         ((loss + self.l1 * penalty) / max(asked.total, 1)).backward()
-        return float(loss.detach()), detached(after)
+        return float(loss.detach()), detach_tree(after)
 
     def _loss(self, output: Tensor, asked: Wanted, start: int) -> Tensor:
         if output.shape[:2] != asked.counts[start:][: len(output)].shape:  # the model gives one answer a sequence

@@ -1,30 +1,31 @@
-"""Checkpoints: a folder each, written beside, forced to disk, and renamed: whatever happens, the newest is whole.
+"""Checkpoints of a training run: one folder each, written under a hidden name, synced to disk, then renamed into place.
 
     runs/a/checkpoint-000007/
-      progress.json           where the run stands: step, epoch, index, history, …
-      model.safetensors       the weights under their own names
-      best.safetensors        the weights of the best validation so far, where there is one
+      progress.json           position and history of the run: step, epoch, index, …
+      model.safetensors       the model's state dict
+      best.safetensors        the state dict of the best validation so far, if the run validates
       optimizer.safetensors   the states of optimizer, schedule and loss scaling
-      rank-0.safetensors      what each process has of its own: random state, carried hidden state, callbacks
+      rank-0.safetensors      per process: random state, carried hidden state, states of callbacks
 
-No name of a file, of a class or of a function is read from any of them.
+Reading executes nothing and follows no name of a file, class or function that is stored in them.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from recurra.errors import InputError
+from recurra.errors import InputError, ModelFileError, WeightsMismatchError
+from recurra.tensor_files import load_tensors, load_tree, read_json, save_tensors, save_tree, sync, write_json
 from recurra.train.distributed import Processes
 from recurra.train.fit_errors import CheckpointError, CheckpointWarning, MismatchError
-from recurra.train.tensorfile import load_tensors, load_tree, read_json, save_tensors, save_tree, sync, write_json
 
 FORMAT = 1
 NAME = re.compile(r"checkpoint-(\d{6,})")
@@ -32,11 +33,17 @@ NAME = re.compile(r"checkpoint-(\d{6,})")
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often to save: every epoch, every `every` steps, and when the run is asked to stop.
+    """Where and how often `rc.train.fit` saves: at the end of every epoch, every `every` steps, and on a signal.
 
-    Epochs that end less than `apart` seconds after the last save are not saved, but for the last one.
-    The newest `keep` stay. Where the folder holds a checkpoint already, the run goes on from there, unless `resume` is
-    False. Several processes need one folder that all of them see.
+    **Arguments**
+
+    - `folder`: the run's folder. If it holds checkpoints, the run resumes from the newest. Several processes need a
+      folder that all of them can read and write.
+    - `every`: also save after every so many steps.
+    - `keep`: how many of the newest checkpoints to keep.
+    - `resume`: with False, a folder that holds checkpoints is an error.
+    - `apart`: skip the save of an epoch that ends less than so many seconds after the previous save; the last epoch is
+      always saved.
     """
 
     folder: str | Path
@@ -54,18 +61,19 @@ class Checkpoints:
             raise InputError("keep", self.keep, "at least one checkpoint to keep")
 
     def due(self, step: int) -> bool:
+        """Whether to save after this step."""
         return self.every is not None and step % self.every == 0
 
 
 @dataclass
 class Snapshot:
-    """All that a run needs to go on as if nothing had happened."""
+    """The state of a run, from which it resumes bit for bit."""
 
     progress: dict[str, Any]
     weights: dict[str, Tensor]
     best: dict[str, Tensor] | None
     shared: dict[str, Any]  # the same in every process
-    own: dict[str, Any]  # this process's
+    own: dict[str, Any]  # of this process
 
 
 def saved(folder: str | Path) -> list[Path]:
@@ -86,13 +94,13 @@ def _listing(folder: Path) -> list[Path]:
 
 
 def save(where: Checkpoints, snapshot: Snapshot, processes: Processes) -> Path:
-    """Write a checkpoint, then drop the old ones; a failure of any process leaves the old ones as they were."""
+    """Write a checkpoint, then delete the oldest; if any process fails, the existing ones stay untouched."""
     folder, number = Path(where.folder), 0
     draft = folder / ".writing"
 
     def begin() -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        if draft.exists():  # what a kill left behind
+        if draft.exists():  # of a process that was killed while it saved
             shutil.rmtree(draft)
         draft.mkdir()
 
@@ -135,7 +143,7 @@ def _write(draft: Path, snapshot: Snapshot, processes: Processes) -> None:
 
 
 def load(where: Checkpoints, model: nn.Module, processes: Processes) -> tuple[Path, Snapshot] | None:
-    """The newest checkpoint that is whole, or None where there is none; a damaged one is passed over with a warning."""
+    """The newest readable checkpoint, or None if the folder holds none; a damaged one is skipped with a warning."""
     paths = saved(where.folder)
     if paths and not where.resume:
         raise InputError("checkpoints", f"{where.folder}, which holds a run", "an empty folder, or resume=True")
@@ -144,7 +152,7 @@ def load(where: Checkpoints, model: nn.Module, processes: Processes) -> tuple[Pa
         damaged = any(processes.largest([float(isinstance(snapshot, CheckpointError))]))
         if isinstance(snapshot, Snapshot) and not damaged:
             return path, snapshot
-        problem = snapshot if isinstance(snapshot, CheckpointError) else CheckpointError(path, "unreadable elsewhere")
+        problem = snapshot if isinstance(snapshot, CheckpointError) else CheckpointError(path, "another process failed")
         if path == paths[0]:
             raise problem
         warnings.warn(f"{problem}; going back to an older checkpoint", CheckpointWarning, stacklevel=2)
@@ -161,13 +169,28 @@ def _try_to_read(path: Path, model: nn.Module, processes: Processes) -> Snapshot
 
 
 def read(path: Path, model: nn.Module, processes: Processes) -> Snapshot:
-    """One checkpoint, held against the model it is for."""
+    """One checkpoint; names and shapes of its weights must be those of the model."""
+    with _checkpoint_errors():
+        return _read(path, model, processes)
+
+
+@contextlib.contextmanager
+def _checkpoint_errors() -> Iterator[None]:
+    try:
+        yield
+    except WeightsMismatchError as error:
+        raise MismatchError(error.argument, f"another model: got {error.got}, expected {error.expected}") from error
+    except ModelFileError as error:
+        raise CheckpointError(error.argument, f"got {error.got}, expected {error.expected}") from error
+
+
+def _read(path: Path, model: nn.Module, processes: Processes) -> Snapshot:
     progress = read_json(path / "progress.json")
     if not isinstance(progress, dict) or progress.get("format") != FORMAT:
         raise CheckpointError(path, f"not a checkpoint of format {FORMAT}")
     if progress.get("processes") != processes.size:
-        there = f"written by {progress.get('processes')} processes, and read by {processes.size}"
-        raise MismatchError(path, f"{there}; resume with as many")
+        written = f"written by {progress.get('processes')} processes, but this run has {processes.size}"
+        raise MismatchError(path, f"{written}; resume with the same number")
     like = tensors_of(model)
     best = path / "best.safetensors"
     return Snapshot(
@@ -180,7 +203,7 @@ def read(path: Path, model: nn.Module, processes: Processes) -> Snapshot:
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """The state dict; anything in it that is not a tensor could only be pickled, and is refused."""
+    """The state dict; a value that is not a tensor would need a pickle and is refused."""
     state = model.state_dict()
     for name, value in state.items():
         if not isinstance(value, Tensor):
@@ -189,7 +212,14 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, folder: str | Path, which: str = "best") -> nn.Module:
-    """The best or the last weights of a run's folder, into the model; without any validation the last are the best."""
+    """Load the weights of a run into `model` and return it.
+
+    **Arguments**
+
+    - `model`: a module with the names and shapes of the one that was trained.
+    - `folder`: the folder that `rc.train.fit` was given as `checkpoints`.
+    - `which`: "best", by validation loss, or "last"; without validation the best are the last.
+    """
     if which not in ("best", "last"):
         raise InputError("which", which, '"best" or "last"')
     paths = saved(folder)
@@ -197,5 +227,6 @@ def load_weights(model: nn.Module, folder: str | Path, which: str = "best") -> n
         raise CheckpointError(folder, "no checkpoint here; a run's folder holds folders named checkpoint-…")
     best = paths[-1] / "best.safetensors"
     path = best if which == "best" and best.exists() else paths[-1] / "model.safetensors"
-    model.load_state_dict(load_tensors(path, tensors_of(model))[0])
+    with _checkpoint_errors():
+        model.load_state_dict(load_tensors(path, tensors_of(model))[0])
     return model

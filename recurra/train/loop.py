@@ -41,7 +41,7 @@ from recurra.train.objective import Objective, with_next
 from recurra.train.precision import Precision
 from recurra.train.run import Callback, Event, FitResult, Progress, Run, restore_states, states_of
 from recurra.train.schedule import Pace
-from recurra.train.tensorfile import detached
+from recurra.train.tensor_trees import detach_tree
 
 logger = logging.getLogger("recurra.train")
 Group = list[tuple[Batch, bool]]  # batches, each with whether the next one carries its state on
@@ -214,7 +214,7 @@ class Loop:
                     sums, part_state = self.goal(self.run.model, part.to(self.run.device), part_state)
                 self.precision.backward(sums["loss"] / max(count, 1))
                 loss_sum += sums["loss"].detach()
-                after.append(detached(part_state) if goes_on else None)
+                after.append(detach_tree(part_state) if goes_on else None)
             state = joined(after, [len(part) for part, _ in parts])
             if goes_on and state is None:
                 raise InputError(

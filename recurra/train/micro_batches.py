@@ -12,7 +12,7 @@ from recurra.data.sequences import Batch
 from recurra.train import randomness
 from recurra.train.fit_errors import OutOfMemoryError
 from recurra.train.objective import lane_dimension, per_step
-from recurra.train.tensorfile import map_tensors
+from recurra.train.tensor_trees import map_tensors
 
 HALVINGS = 4
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from recurra.data.sequences import IGNORE, Batch
 from recurra.errors import InputError, ShapeError, UnknownNameError
-from recurra.train.tensorfile import map_tensors
+from recurra.train.tensor_trees import map_tensors
 
 #: `loss(output, target) -> mean over the first dimension`, as torch's own losses are, or one value an item
 Loss = Callable[[Tensor, Tensor], Tensor]

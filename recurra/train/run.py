@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from recurra.tensor_files import decode, encode
 from recurra.train.fit_errors import CheckpointError
-from recurra.train.tensorfile import decode, encode
 
 Event = Literal["start", "step", "epoch", "save failed", "end"]
 

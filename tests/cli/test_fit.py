@@ -17,7 +17,7 @@ def test_a_model_is_saved_and_what_was_found_is_shown(recurra):
     assert "recurra predict moves-lstm moves.csv" in result.stderr
     assert result.stdout == ""
     folder = recurra.folder / "moves-lstm"
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "question.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     model = rc.SequenceClassifier.load(folder)
     assert model.classes_.tolist() == ["run", "walk"]
     assert model.hidden_size == 4

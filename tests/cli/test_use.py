@@ -112,7 +112,7 @@ class TestPredict:
 
 
 def _reading(folder) -> dict:
-    return json.loads((folder / "question.json").read_text())["reading"]
+    return json.loads((folder / "config.json").read_text())["problem"]["schema"]
 
 
 def _arrays(path) -> dict[str, np.ndarray]:
@@ -162,7 +162,7 @@ class TestEvaluate:
         assert found["count"] == 20
 
     def test_a_forecast_of_the_file_it_held_out_from_is_the_score_of_the_fit(self, recurra, models):
-        saved = json.loads((models / "forecast" / "question.json").read_text())["measures"]
+        saved = json.loads((models / "forecast" / "config.json").read_text())["problem"]["measures"]
         found = json.loads(recurra.good("evaluate", models / "forecast", models / "sales.csv", "--json").stdout)
         assert found["measures"] == pytest.approx(saved, rel=1e-9)
 

@@ -326,7 +326,7 @@ class TestAnswers:
         model = problem.estimator("gru", hidden_size=2, epochs=1).fit(*problem.train)
         save_problem(problem, model, tmp_path / "m", {"accuracy": 0.5})
         assert load_problem(tmp_path / "m", "classify") == (problem.schema, "accuracy")
-        with pytest.raises(InputError, match="no reading of this model"):
+        with pytest.raises(InputError, match="no schema for this model"):
             load_problem(tmp_path / "m", "forecast")
         model.save(tmp_path / "alone")
         assert load_problem(tmp_path / "alone", "classify") == ({}, None)

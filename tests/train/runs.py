@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from train.worker import train
 
+from recurra.tensor_files import load_tensors, load_tree, read_json
 from recurra.train import checkpoint
-from recurra.train.tensorfile import load_tensors, load_tree, read_json
 
 WORKER = Path(__file__).with_name("worker.py")
 ROOT = WORKER.parents[2]

@@ -21,7 +21,8 @@ from torch import nn
 from train import runs
 
 from recurra.data import Batches, SequenceSet
-from recurra.errors import InputError
+from recurra.errors import InputError, ModelFileError
+from recurra.tensor_files import Limits, load_tensors, load_tree, save_tensors, save_tree
 from recurra.train import (
     CheckpointError,
     Checkpoints,
@@ -31,9 +32,8 @@ from recurra.train import (
     checkpoint,
     fit,
     load_weights,
-    tensorfile,
 )
-from recurra.train.tensorfile import Caps, load_tensors, load_tree, save_tensors, save_tree
+from recurra.train.tensor_trees import map_tensors
 
 
 class Net(nn.Module):
@@ -123,7 +123,7 @@ def test_best_and_last_weights_can_be_loaded(tmp_path):
 def test_another_model_or_optimizer_is_named(tmp_path):
     fit(Net(), data(), epochs=1, checkpoints=tmp_path)
     with pytest.raises(
-        MismatchError, match=r"another model: 'head.weight' is \(2, 3\) in the file and \(2, 4\) in the model"
+        MismatchError, match=r"another model: got 'head.weight' of shape \(2, 3\), expected \(2, 4\), as in the model"
     ):
         fit(Net(4), data(), epochs=1, checkpoints=tmp_path)
     with pytest.raises(MismatchError, match="written with Adam, not SGD"):
@@ -164,7 +164,7 @@ def test_a_pickle_renamed_to_safetensors_is_never_executed(tmp_path, name):
     fit(Net(), data(), data(), epochs=1, checkpoints=Checkpoints(tmp_path / "run", keep=1))
     path = checkpoint.saved(tmp_path / "run")[-1]
     (path / f"{name}.safetensors").write_bytes(pickle.dumps(Canary(tmp_path / "song")))
-    with pytest.raises(CheckpointError, match="not a safetensors file"):
+    with pytest.raises(CheckpointError, match="expected a safetensors file"):
         fit(Net(), data(), data(), epochs=2, checkpoints=Checkpoints(tmp_path / "run", keep=1))
     assert not (tmp_path / "song").exists()
 
@@ -186,7 +186,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
     path = fit(Net(), data(), epochs=1, checkpoints=Checkpoints(tmp_path / "run", keep=1)).checkpoint
     shutil.move(path / "model.safetensors", tmp_path / "elsewhere.safetensors")
     (path / "model.safetensors").symlink_to(tmp_path / "elsewhere.safetensors")
-    with pytest.raises(CheckpointError, match="not a plain file inside its folder"):
+    with pytest.raises(CheckpointError, match="got a link or a folder, expected a regular file"):
         load_weights(Net(), tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "checkpoint-000009").symlink_to(path)
@@ -220,26 +220,26 @@ def header_file(path: Path, header: object, body: bytes = b"", length: int | Non
 )
 def test_lying_headers_are_refused(tmp_path, header, length):
     path = header_file(tmp_path / "a.safetensors", header, b"\0\0\0\0" if "dtype" in str(header) else b"", length)
-    with pytest.raises(CheckpointError, match=str(path)):
+    with pytest.raises(ModelFileError, match=str(path)):
         load_tree(path)
 
 
 def test_caps_hold_before_anything_is_allocated(tmp_path, monkeypatch):
     save_tensors(tmp_path / "a", {str(n): torch.zeros(4) for n in range(10)})
     monkeypatch.setattr("safetensors.torch.load_file", lambda path: pytest.fail("the file was opened"))
-    with pytest.raises(CheckpointError, match="10 tensors, at most 9 are read"):
-        load_tree(tmp_path / "a", Caps(tensors=9))
-    with pytest.raises(CheckpointError, match="160 bytes of tensors, at most 159 are read"):
-        load_tree(tmp_path / "a", Caps(bytes=159))
-    with pytest.raises(CheckpointError, match="a header of"):
-        load_tree(tmp_path / "a", Caps(header=100))
+    with pytest.raises(ModelFileError, match="got 10 tensors, expected at most 9"):
+        load_tree(tmp_path / "a", Limits(tensors=9))
+    with pytest.raises(ModelFileError, match="got 160 bytes of tensors, expected at most 159"):
+        load_tree(tmp_path / "a", Limits(bytes=159))
+    with pytest.raises(ModelFileError, match="a header of"):
+        load_tree(tmp_path / "a", Limits(header=100))
 
 
 def test_a_sparse_giant_costs_no_memory(tmp_path):
     entry = {"a": {"dtype": "U8", "shape": [1 << 38], "data_offsets": [0, 1 << 38]}}
     path = header_file(tmp_path / "a.safetensors", entry)
     os.truncate(path, path.stat().st_size + (1 << 38))
-    with pytest.raises(CheckpointError, match="at most"):
+    with pytest.raises(ModelFileError, match="at most"):
         load_tree(path)
 
 
@@ -358,6 +358,6 @@ def test_a_link_or_a_file_in_the_place_of_the_folder_is_named(tmp_path):
 def test_states_keep_their_containers():
     Pair = namedtuple("Pair", "h c")
     state = Pair(torch.ones(1), [torch.ones(2), None])
-    doubled = tensorfile.map_tensors(lambda tensor: tensor * 2, state)
+    doubled = map_tensors(lambda tensor: tensor * 2, state)
     assert type(doubled) is Pair
     assert torch.equal(doubled.c[0], torch.full((2,), 2.0))

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from ...cell import Cell
 from ...errors import DtypeError, InputError, OptionError, ShapeError, UnknownNameError
 from ...ragged import check_lengths, reverse
+from ...storage import FolderContents, cell_name, distinct_tensors, is_plain, read_folder, write_folder
 from .generate import generate
 from .inputs import Embedding, TokenEncoder
 from .output import AdaptiveSoftmax, Output, SampledSoftmax, Softmax, TiedSoftmax
 from .stack import Outputs, Stack
-from .storage import load, save
-from .vocabulary import TextError, Vocabulary
+from .vocabulary import TextError, Vocabulary, vocabulary_from
 
 if TYPE_CHECKING:
     from ...data.batching import BatchSource
@@ -33,6 +33,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "backward": ("backward",),
     "both": ("forward", "backward"),
 }
+KIND = "LanguageModel"  # in config.json
 OUTPUTS = ("full", "tied", "adaptive", "sampled")
 #: what the constructor is given and `save` does not store among the settings
 _NOT_STORED = ("self", "__class__", "vocabulary", "options")
@@ -256,13 +257,24 @@ class LanguageModel(nn.Module):
     # ------------------------------------------------------------------------------------------ on disk
 
     def save(self, folder: str | Path) -> None:
-        """A folder with `config.json` and `model.safetensors`."""
-        save(self, folder)
+        """Write a folder with `config.json` and `model.safetensors`; `LanguageModel.load` reads it."""
+        own = [name for name, value in self.settings.items() if name != "cell" and not is_plain(value)]
+        if own:
+            raise OptionError(
+                "save", f"a model with its own {', '.join(own)}", "one built from names and numbers alone"
+            )
+        settings = {**self.settings, "cell": cell_name(self.settings["cell"])}
+        config = {"vocabulary": self.vocabulary.to_config(), "settings": settings}
+        write_folder(folder, FolderContents(KIND, config, distinct_tensors(self)))
 
     @classmethod
     def load(cls, folder: str | Path) -> "LanguageModel":
-        """The model of such a folder, ready to be used."""
-        return load(cls, folder)
+        """The model that `save` wrote, in evaluation mode."""
+        stored = read_folder(folder, KIND)
+        with stored.expecting("the config.json of a language model"):
+            model = cls(vocabulary_from(stored.section("vocabulary")), **stored.section("settings"))
+        model.load_state_dict(stored.tensors(like=distinct_tensors(model)), strict=False)  # tied tensors are there once
+        return model.eval()
 
 
 class NextToken:

@@ -18,6 +18,7 @@ from ...errors import InputError, OptionError, ShapeError, UnknownNameError
 from ...layers import Recurrent
 from ...ragged import check_lengths
 from ...readout import Readout
+from ...storage import FolderContents, cell_name, read_folder, write_folder
 from .features import CharCNN, CharRNN, TokenVectors, WordFeatures
 from .outputs import OUTPUTS, HiddenMarkov, output_of
 from .schemes import violation
@@ -27,6 +28,7 @@ from .vocabulary import RESERVED, Columns, Sentences, Vocabulary, check_sentence
 if TYPE_CHECKING:
     from ...data.sequences import Batch, SequenceSet
 
+KIND = "Tagger"  # in config.json
 CHARS = ("cnn", "rnn", None)
 PLACES = ("input", "hidden", "output")
 
@@ -213,16 +215,22 @@ class Tagger(nn.Module):
 
     def save(self, folder: str | Path) -> None:
         """Write options, vocabulary and weights to a folder; `Tagger.load` reads it."""
-        from .tagger_storage import save_tagger  # it knows taggers, not the other way round
-
-        save_tagger(self, folder)
+        options = {**self.options, "cell": cell_name(self.options["cell"])}
+        config = {"options": options, "vocabulary": self.vocabulary.to_json()}
+        write_folder(folder, FolderContents(KIND, config, self.state_dict()))
 
     @staticmethod
     def load(folder: str | Path, extra_inputs: TokenVectors | None = None) -> "Tagger":
-        """The tagger of a folder, ready to tag."""
-        from .tagger_storage import load_tagger
+        """The tagger that `save` wrote, in evaluation mode.
 
-        return load_tagger(folder, extra_inputs)
+        A tagger with extra inputs needs a module of the same kind as `extra_inputs`; its weights are set from the file.
+        """
+        stored = read_folder(folder, KIND)
+        with stored.expecting("the options of a tagger"):
+            vocabulary = Vocabulary(**stored.section("vocabulary"))
+            tagger = Tagger(vocabulary, extra_inputs=extra_inputs, **stored.section("options"))
+        tagger.load_state_dict(stored.tensors(like=tagger.state_dict()))
+        return tagger.eval()
 
     def objective(self) -> "TaggerLoss":
         """What `rc.train.fit` minimises: nats a word."""
