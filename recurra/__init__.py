@@ -21,8 +21,8 @@ _PLACES = {
     "engine.caches": "clear_caches",
     "engine.dispatch": "EngineWarning set_backend",
     "engine.explain": "explain",
-    "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError OptionError"
-    " RecurraError ShapeError TraceError UnknownNameError",
+    "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
+    " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",
     "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger",
     "inspect": "diagram report",
     "interop.onnx": "export",

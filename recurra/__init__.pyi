@@ -30,11 +30,13 @@ from .errors import DtypeError as DtypeError
 from .errors import InputError as InputError
 from .errors import LengthsError as LengthsError
 from .errors import MissingPackageError as MissingPackageError
+from .errors import ModelFileError as ModelFileError
 from .errors import OptionError as OptionError
 from .errors import RecurraError as RecurraError
 from .errors import ShapeError as ShapeError
 from .errors import TraceError as TraceError
 from .errors import UnknownNameError as UnknownNameError
+from .errors import WeightsMismatchError as WeightsMismatchError
 from .estimators import Forecaster as Forecaster
 from .estimators import LanguageModelEstimator as LanguageModelEstimator
 from .estimators import SequenceClassifier as SequenceClassifier
