@@ -1,6 +1,6 @@
 """A cell's equations as Unicode text: fₜ = σ(W_f hₜ₋₁ + U_f xₜ + b_f)."""
 
-from recurra.inspect.notation import Node, equations
+from recurra.inspect.latex_parser import Node, equations
 
 SUBSCRIPTS: dict[str, str] = dict(
     zip("0123456789+−-()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True)

@@ -8,7 +8,7 @@ from torch import nn
 from recurra.cli.embeddings import placeholder_future
 from recurra.cli.model_folder import SavedModel
 from recurra.data.sequences import SequenceSet
-from recurra.inspect.subject import Sample
+from recurra.inspect.sample import Sample
 from recurra.problem import LoadedData
 from recurra.problem.series import split_series
 

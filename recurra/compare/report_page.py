@@ -11,7 +11,7 @@ from recurra.compare.plan import RunConfig
 from recurra.compare.run_folder import Row, RunFolder
 from recurra.data.sequences import SequenceSet
 from recurra.inspect import report
-from recurra.inspect.subject import Sample
+from recurra.inspect.sample import Sample
 from recurra.problem import Problem
 from recurra.problem.problem import estimator_class, fitted_network
 

@@ -9,9 +9,9 @@ from torch import nn
 from ..cell import Cell
 from ..cells import find
 from ..errors import InputError
-from .drawcell import draw_cell
-from .drawnetwork import draw_folded, draw_unfolded, levels_of
-from .drawreservoir import draw_reservoir
+from .draw_cell import draw_cell
+from .draw_network import draw_folded, draw_unfolded, levels_of
+from .draw_reservoir import draw_reservoir
 from .svg import Canvas
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from ..dynamics.lyapunov import lyapunov as exponents_of
 from ..engine.trace import bind_weights
 from . import figures
+from .inspected_model import Subject
 from .jacobians import system_of
 from .result import Result, table
-from .subject import Subject
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

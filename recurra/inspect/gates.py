@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ..errors import InputError, UnknownNameError
 from . import figures
+from .inspected_model import Sample, Subject
 from .result import Result, table
 from .step_recorder import Heard
-from .subject import Sample, Subject
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -19,10 +19,10 @@ from ..data.sequences import IGNORE
 from ..errors import InputError, ShapeError
 from ..ragged import reverse
 from . import figures
-from .bound import bound_curve, step_bound
+from .inspected_model import Sample, Subject
+from .lipschitz import bound_curve, step_bound
 from .result import Result, table
 from .step_recorder import Heard
-from .subject import Sample, Subject
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

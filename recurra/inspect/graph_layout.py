@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .cellgraph import Part
+from .cell_graph import Part
 
 Way = list[Part]
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from ..engine.trace import trace
 from . import figures
 from .gradients import gradient_flow
+from .inspected_model import Sample, Subject
 from .result import Result
 from .step_recorder import Heard
-from .subject import Sample, Subject
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

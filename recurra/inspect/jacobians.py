@@ -18,9 +18,9 @@ from ..engine.trace import bind_weights
 from ..engine.traced_step import bind_step
 from ..errors import InputError
 from . import figures
+from .inspected_model import Subject
 from .result import Result, table
 from .step_recorder import Heard
-from .subject import Subject
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

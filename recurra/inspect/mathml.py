@@ -3,7 +3,7 @@
 from html import escape
 
 from ..cell import Cell
-from .notation import Node, equations, parse
+from .latex_parser import Node, equations, parse
 
 
 def cell_mathml(cell: Cell) -> str:

@@ -18,13 +18,13 @@ from .exponents import lyapunov
 from .gates import gate_activity
 from .gradients import GradientFlow, gradient_flow
 from .health import Health, Monitor, health
+from .inspected_model import Sample, module_of, sample
 from .jacobians import jacobian_spectrum
 from .mathml import cell_mathml
 from .memory_curve import memory_curve
 from .page import Block, Section, drawing, listing, mathematics, picture, write_page
 from .spectra import weight_spectrum
 from .step_recorder import cells_of
-from .subject import Sample, module_of, sample
 
 History = Sequence[Mapping[str, Any]]
 

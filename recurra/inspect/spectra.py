@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ..cell import Affine, Cell
 from . import figures
+from .inspected_model import module_of
 from .jacobians import plane, system_of
 from .result import Result, table
 from .step_recorder import cells_of
-from .subject import module_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
-from .notation import Node, parse
+from .latex_parser import Node, parse
 
 STYLE = """
 .rc-diagram { color: #1f2933; font-family: "Latin Modern Math", "STIX Two Math", Cambria, Georgia, serif; }

@@ -11,10 +11,10 @@ from torch import Tensor, nn, sigmoid, tanh
 
 import recurra as rc
 from recurra.errors import InputError
-from recurra.inspect.cellgraph import parts_of
+from recurra.inspect.cell_graph import parts_of
 from recurra.inspect.graph_layout import place
+from recurra.inspect.latex_parser import parse
 from recurra.inspect.mathml import cell_mathml, mathml
-from recurra.inspect.notation import parse
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 import recurra as rc
 from recurra.errors import InputError
 from recurra.inspect import gradient_flow
-from recurra.inspect.bound import bound_curve, step_bound
 from recurra.inspect.gradients import fitted_rate
+from recurra.inspect.lipschitz import bound_curve, step_bound
 
 STEPS, BATCH = 7, 2
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.inspect import jacobian_spectrum, lyapunov, weight_spectrum
+from recurra.inspect.inspected_model import Subject
 from recurra.inspect.jacobians import jacobians_along
-from recurra.inspect.subject import Subject
 
 
 def linear(W: Tensor, inputs: int = 2) -> rc.Recurrent:

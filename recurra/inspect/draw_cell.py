@@ -3,7 +3,7 @@
 import re
 
 from ..cell import Cell
-from .cellgraph import Part, parts_of
+from .cell_graph import Part, parts_of
 from .graph_layout import Way, place
 from .svg import Canvas, text_width
 

@@ -7,7 +7,7 @@ from torch import nn
 
 import recurra as rc
 from recurra.errors import InputError, ShapeError
-from recurra.inspect.subject import Subject, module_of, sample
+from recurra.inspect.inspected_model import Subject, module_of, sample
 
 X = torch.arange(24.0).view(4, 3, 2)  # (T, B, D)
 
