@@ -1,8 +1,9 @@
-"""See the gradient vanish, see the gates work: one measurement a file, each from (model, data) to numbers and a figure.
+"""Measurements of a recurrent model on data, diagrams, and the HTML report: one measurement a file.
 
-`gradient_flow`, `jacobian_spectrum`, `weight_spectrum`, `lyapunov`, `memory_curve`, `gate_activity` and `health` give a
-small result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram` draws a cell or a model as SVG. `report`
-puts it all on one HTML page that needs nothing from outside. Looking changes nothing: a copy of the model is looked at.
+`gradient_flow`, `jacobian_spectrum`, `weight_spectrum`, `lyapunov`, `memory_curve`, `gate_activity` and `health` take
+`(model, data)` and return a result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram` draws a cell or a
+model as SVG. `report` writes all of them to one self-contained HTML page. A measurement runs a copy of the model and
+leaves the model itself unchanged.
 """
 
 from .diagram import Diagram, diagram

@@ -1,7 +1,7 @@
-"""A traced step → the few nodes a person would draw: gates as boxes, elementwise operations as circles, states as ends.
+"""Reduces a traced step to the nodes of a diagram: gates as boxes, elementwise operations as circles, states as ends.
 
-A sum of products and biases with the squashing function around it is one box; what every box of a cell reads in common
-is joined once, before the boxes. Operations on weights alone, and those that only move numbers, are not drawn.
+An affine map with its activation is one box. Inputs that several boxes share are joined in one point. Operations on
+weights alone, and reshapes, are not drawn.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from ..engine.operations import MEANING, product_of
 from ..engine.trace import Step, trace_equations
 
 aten = torch.ops.aten
-SQUASHING: dict[Any, str] = {
+ACTIVATIONS: dict[Any, str] = {
     aten.sigmoid.default: r"\sigma",
     aten.tanh.default: r"\tanh",
     aten.relu.default: r"\mathrm{relu}",
@@ -29,16 +29,16 @@ SUMS = (aten.add.Tensor, aten.add.Scalar)
 
 
 @dataclass(eq=False)
-class Part:
-    """`shape` is "input", "output", "box", "circle" or "join"."""
+class DiagramNode:
+    """A node of the diagram; `shape` is "input", "output", "box", "circle", "join" or "bend"."""
 
     shape: str
     label: str  # LaTeX
-    sources: list["Part"] = field(default_factory=list)
-    name: str = ""  # LaTeX of the value's own name, where the step gave one
-    title: str = ""  # the equation, as a person would say it
-    state: str = ""  # of an input or output: whose
-    lane: int | None = None  # of the conveyor belt it lies on, counted from the top
+    sources: list["DiagramNode"] = field(default_factory=list)
+    name: str = ""  # LaTeX of the name that the step gives the value, if any
+    title: str = ""  # the equation, shown on hover
+    state: str = ""  # of an input or output: the name of the state
+    lane: int | None = None  # the memory path it lies on (the "conveyor belt"), counted from the top
     layer: int = 0
     row: float = 0.0
 
@@ -47,12 +47,14 @@ class Part:
         return self.lane is not None
 
 
-def parts_of(cell: Cell) -> list[Part]:
-    """Everything to draw of one step, sources first."""
-    return _Reduction(cell, trace_equations(cell)).parts
+def diagram_nodes(cell: Cell) -> list[DiagramNode]:
+    """The nodes of one step, sources first."""
+    return _GraphBuilder(cell, trace_equations(cell)).nodes
 
 
-class _Reduction:
+class _GraphBuilder:
+    """Builds the nodes from the traced step of a cell."""
+
     def __init__(self, cell: Cell, step: Step):
         self.cell, self.step = cell, step
         printer = StepPrinter(cell, step)
@@ -61,71 +63,73 @@ class _Reduction:
         results = step.results()
         for name, node in zip(step.named, results[len(step.outputs) :], strict=True):
             self.names.setdefault(node, symbol(name, "t"))
-        self.moving = self._moving()
-        self.parts: list[Part] = []
-        self.drawn: dict[fx.Node, Part] = {}
+        self.dynamic = self._find_dynamic()
+        self.nodes: list[DiagramNode] = []
+        self.drawn: dict[fx.Node, DiagramNode] = {}
         for name in step.inputs:
             if name != TIME and name not in cell.masks:
-                self._add(step.node(name), Part("input", self.symbols[step.node(name)], state=_base(name)))
+                self._add(step.node(name), DiagramNode("input", self.symbols[step.node(name)], state=_base(name)))
         outputs = list(zip(step.outputs, results, strict=False))
         for name, node in outputs[1:]:
-            self.parts.append(Part("output", symbol(name, "t"), [self._part(node)], state=name))
+            self.nodes.append(DiagramNode("output", symbol(name, "t"), [self._part(node)], state=name))
         if outputs[0][1] not in [node for _, node in outputs[1:]]:
-            self.parts.append(Part("output", "y_{t}", [self._part(outputs[0][1])], state="y"))
-        self._join_common()
-        self._mark_belts()
-        self._forget_unused()
+            self.nodes.append(DiagramNode("output", "y_{t}", [self._part(outputs[0][1])], state="y"))
+        self._join_shared_inputs()
+        self._mark_memory_paths()
+        self._drop_unused()
 
-    # ------------------------------------------------------------------------------------------ from nodes to parts
+    # ------------------------------------------------------------------------------------------ from fx nodes
 
-    def _moving(self) -> set[fx.Node]:
-        """Nodes whose value depends on the data."""
-        moving = {self.step.node(name) for name in self.step.inputs}
+    def _find_dynamic(self) -> set[fx.Node]:
+        """fx nodes whose value depends on the data."""
+        dynamic = {self.step.node(name) for name in self.step.inputs}
         for node in self.step.graph.nodes:
             if node.op == "call_function" and node.target is not aten.sym_size.int:
-                moving |= {node} if any(source in moving for source in node.all_input_nodes) else set()
-        return moving
+                dynamic |= {node} if any(source in dynamic for source in node.all_input_nodes) else set()
+        return dynamic
 
-    def _add(self, node: fx.Node, part: Part) -> Part:
-        self.parts.append(part)
+    def _add(self, node: fx.Node, part: DiagramNode) -> DiagramNode:
+        self.nodes.append(part)
         self.drawn[node] = part
         return part
 
-    def _part(self, node: fx.Node) -> Part:
-        """The part that draws a node, made when first asked for."""
+    def _part(self, node: fx.Node) -> DiagramNode:
+        """The diagram node of an fx node, created on first use."""
         if node in self.drawn:
             return self.drawn[node]
-        sources = [source for source in node.all_input_nodes if source in self.moving]
-        title = self._say(node)
+        sources = [source for source in node.all_input_nodes if source in self.dynamic]
+        title = self._equation_text(node)
         if self._is_gate(node):
             inner, label = self._gate(node)
-            made = Part("box", label, [self._part(source) for source in inner], self.names.get(node, ""), title)
-        elif len(sources) == 1 and (self._is_layout(node) or self._is_idle(node)):
+            made = DiagramNode("box", label, [self._part(source) for source in inner], self.names.get(node, ""), title)
+        elif len(sources) == 1 and (self._is_layout(node) or self._is_times_one(node)):
             self.drawn[node] = self._part(sources[0])
             return self.drawn[node]
         else:
             label = self._operation(node, sources)
             shape = "circle" if len(label) < 3 or label in (r"\odot",) else "box"
-            made = Part(shape, label, [self._part(source) for source in sources], self.names.get(node, ""), title)
+            made = DiagramNode(
+                shape, label, [self._part(source) for source in sources], self.names.get(node, ""), title
+            )
         return self._add(node, made)
 
     def _is_layout(self, node: fx.Node) -> bool:
         row = MEANING.get(node.target)
         return (row is not None and row.kind == "layout" and node.target is not aten.cat.default) or row is None
 
-    def _is_idle(self, node: fx.Node) -> bool:
-        """A product with the number one."""
+    def _is_times_one(self, node: fx.Node) -> bool:
+        """A product with the constant 1."""
         return node.target in (aten.mul.Tensor, aten.mul.Scalar) and 1 in [
             a for a in node.args if isinstance(a, (int, float))
         ]
 
     def _is_gate(self, node: fx.Node) -> bool:
-        inner = node.args[0] if node.target in SQUASHING and node.args else node
+        inner = node.args[0] if node.target in ACTIVATIONS and node.args else node
         return isinstance(inner, fx.Node) and any(product_of(term) is not None for term in self._terms(inner))
 
     def _gate(self, node: fx.Node) -> tuple[list[fx.Node], str]:
-        """What a box reads, and what stands in it."""
-        squash = node.target in SQUASHING
+        """The inputs of a box, and its label."""
+        squash = node.target in ACTIVATIONS
         inner: fx.Node = node.args[0] if squash else node  # pyrefly: ignore
         reads: list[fx.Node] = []
         weights = []
@@ -134,19 +138,19 @@ class _Reduction:
             if product is not None:
                 weights.append(self.symbols.get(product[1], "W"))
                 reads.append(product[0])
-            elif term in self.moving:
-                reads.append(self._through_weights(term))
-        ordered = list(dict.fromkeys(read for read in reads if read in self.moving))
-        return ordered, SQUASHING[node.target] if squash else ",".join(dict.fromkeys(weights))
+            elif term in self.dynamic:
+                reads.append(self._skip_elementwise_weight(term))
+        ordered = list(dict.fromkeys(read for read in reads if read in self.dynamic))
+        return ordered, ACTIVATIONS[node.target] if squash else ",".join(dict.fromkeys(weights))
 
-    def _through_weights(self, term: fx.Node) -> fx.Node:
-        """`p ⊙ c` in a sum reads c: the peephole is part of the box."""
-        moving = [source for source in term.all_input_nodes if source in self.moving]
-        scaled = term.target in (aten.mul.Tensor, aten.mul.Scalar) and len(moving) == 1 and term not in self.drawn
-        return moving[0] if scaled else term
+    def _skip_elementwise_weight(self, term: fx.Node) -> fx.Node:
+        """For `p ⊙ c` in a sum, c: a peephole weight belongs to the box."""
+        dynamic = [source for source in term.all_input_nodes if source in self.dynamic]
+        scaled = term.target in (aten.mul.Tensor, aten.mul.Scalar) and len(dynamic) == 1 and term not in self.drawn
+        return dynamic[0] if scaled else term
 
     def _terms(self, node: fx.Node) -> list[fx.Node]:
-        if node.target in SUMS and node.kwargs.get("alpha", 1) == 1 and node in self.moving:
+        if node.target in SUMS and node.kwargs.get("alpha", 1) == 1 and node in self.dynamic:
             found = []
             for argument in node.args[:2]:
                 if isinstance(argument, fx.Node):
@@ -156,19 +160,19 @@ class _Reduction:
 
     def _operation(self, node: fx.Node, sources: list[fx.Node]) -> str:
         constant = [
-            a for a in node.args if isinstance(a, (int, float)) or (isinstance(a, fx.Node) and a not in self.moving)
+            a for a in node.args if isinstance(a, (int, float)) or (isinstance(a, fx.Node) and a not in self.dynamic)
         ]
         if node.target in (aten.mul.Tensor, aten.mul.Scalar):
             return r"\odot" if len(sources) > 1 else rf"\odot {self._constant(constant)}"
         if node.target in SUMS:
             return "+" if len(sources) > 1 or not constant else f"+{self._constant(constant)}"
-        if node.target is aten.rsub.Scalar or (node.target in (aten.sub.Tensor,) and node.args[0] not in self.moving):
+        if node.target is aten.rsub.Scalar or (node.target in (aten.sub.Tensor,) and node.args[0] not in self.dynamic):
             first = node.args[1] if node.target is aten.rsub.Scalar else node.args[0]
             return f"{self._constant([first])}-"
         if node.target in (aten.sub.Tensor, aten.sub.Scalar):
             return "-" if len(sources) > 1 else f"-{self._constant(constant)}"
-        if node.target in SQUASHING:
-            return SQUASHING[node.target]
+        if node.target in ACTIVATIONS:
+            return ACTIVATIONS[node.target]
         if node.target is aten.cat.default:
             return r"\left[\,;\,\right]"
         if node.target is aten.native_layer_norm.default:
@@ -182,54 +186,54 @@ class _Reduction:
         text = Expressions(self.symbols).print(values[0])[0]
         return text if len(text) < 28 else r"\mathrm{const}"
 
-    def _say(self, node: fx.Node) -> str:
-        """The value as an equation in plain letters."""
+    def _equation_text(self, node: fx.Node) -> str:
+        """The equation of a value as LaTeX."""
         text = Expressions({**self.symbols, **{n: s for n, s in self.names.items() if n is not node}}).print(
             node, top=True
         )[0]
         return f"{self.names[node]} = {text}" if node in self.names else text
 
-    # ------------------------------------------------------------------------------------------ tidying
+    # ------------------------------------------------------------------------------------------ simplification
 
-    def _join_common(self) -> None:
-        """Where two boxes and more read the same things, join those once."""
-        groups: dict[frozenset[Part], list[Part]] = {}
-        for part in self.parts:
+    def _join_shared_inputs(self) -> None:
+        """Join the inputs that two or more boxes share in one point."""
+        groups: dict[frozenset[DiagramNode], list[DiagramNode]] = {}
+        for part in self.nodes:
             ends = [source for source in part.sources if source.shape == "input"]
             if part.shape == "box" and len(ends) > 1:
                 groups.setdefault(frozenset(ends), []).append(part)
         for ends, readers in groups.items():
             if len(readers) > 1:
-                join = Part("join", "", [part for part in self.parts if part in ends])
-                self.parts.insert(max(self.parts.index(end) for end in ends) + 1, join)
+                join = DiagramNode("join", "", [part for part in self.nodes if part in ends])
+                self.nodes.insert(max(self.nodes.index(end) for end in ends) + 1, join)
                 for reader in readers:
                     reader.sources = [join, *(source for source in reader.sources if source not in ends)]
 
-    def _mark_belts(self) -> None:
-        """The way from an old state to its new value that no box interrupts: the conveyor belt."""
+    def _mark_memory_paths(self) -> None:
+        """Mark the paths from an old state to its new value that pass no box."""
         lane = 0
-        for end in [part for part in self.parts if part.shape == "output"]:
-            start = [part for part in self.parts if part.shape == "input" and part.state == end.state]
-            way = _way(end, start[0]) if len(start) == 1 else []
-            for part in way:
+        for end in [part for part in self.nodes if part.shape == "output"]:
+            start = [part for part in self.nodes if part.shape == "input" and part.state == end.state]
+            path = _belt_path(end, start[0]) if len(start) == 1 else []
+            for part in path:
                 part.lane = lane if part.lane is None else part.lane
-            lane += bool(way)
+            lane += bool(path)
 
-    def _forget_unused(self) -> None:
-        read = {source for part in self.parts for source in part.sources}
-        self.parts = [part for part in self.parts if part.shape == "output" or part in read]
+    def _drop_unused(self) -> None:
+        read = {source for part in self.nodes for source in part.sources}
+        self.nodes = [part for part in self.nodes if part.shape == "output" or part in read]
 
 
-def _way(end: Part, start: Part) -> list[Part]:
-    """The shortest way back from `end` to `start` over circles alone, both included; empty if there is none."""
-    ways = [[end]]
-    while ways:
-        way = ways.pop(0)
-        for source in way[-1].sources:
+def _belt_path(end: DiagramNode, start: DiagramNode) -> list[DiagramNode]:
+    """The shortest path from `end` back to `start` through circles only, both included; empty if there is none."""
+    paths = [[end]]
+    while paths:
+        path = paths.pop(0)
+        for source in path[-1].sources:
             if source is start:
-                return [*way, source]
+                return [*path, source]
             if source.shape == "circle" or (source.shape == "box" and source.label.startswith(r"\odot")):
-                ways.append([*way, source])
+                paths.append([*path, source])
     return []
 
 
@@ -237,4 +241,4 @@ def _base(name: str) -> str:
     return name.partition("[")[0]
 
 
-__all__ = ["Part", "parts_of", "weight_symbol"]
+__all__ = ["DiagramNode", "diagram_nodes", "weight_symbol"]

@@ -1,4 +1,4 @@
-"""`diagram`: a cell, a layer, a model or an echo state network as SVG, derived from what it computes."""
+"""`rc.diagram`: a cell, a layer, a model or an echo state network as SVG."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from .svg import Canvas
 
 @dataclass(frozen=True)
 class Diagram:
-    """A picture: shown by itself in a notebook, written with `save`."""
+    """An SVG drawing; notebooks display it."""
 
     svg: str
 
@@ -28,39 +28,56 @@ class Diagram:
         return self.svg
 
     def save(self, path: str | Path) -> Path:
+        """Write the SVG to a file and return its path."""
         target = Path(path)
         target.write_text(self.svg, encoding="utf-8")
         return target
 
 
 def diagram(what: Any, unfold: int | None = None) -> Diagram:
-    """Draw a cell (its name, its class or one of your own), a layer, a model or an echo state network.
+    """Draw a cell, a layer, a model or an echo state network as SVG.
 
-    A cell is drawn from inside, its gates and its belts; `unfold=3` draws three steps of it side by side. A layer or a
-    model is drawn as boxes over time, three steps by default; `unfold=0` folds it, with a loop for what it remembers.
+    The drawing of a cell comes from its traced step, so it works for user-defined cells: gates are boxes, elementwise
+    operations circles, and a thick line is a state that passes without a matrix product (the "conveyor belt" of the
+    LSTM). A layer or a model is drawn as boxes over time.
+
+    **Arguments**
+
+    - `what`: a cell, its class or its registered name; a layer, a module, a fitted estimator, an echo state network.
+    - `unfold`: how many steps to draw, at most 12. By default one step of a cell and three of a model. 0 draws a model
+      folded, with a loop for the recurrence.
+
+    **Returns** a `Diagram`: `.svg` is the text, `.save(path)` writes it.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.diagram("lstm").svg.startswith("<svg")
+        True
+        >>> folded = rc.diagram(rc.GRU(3, 4), unfold=0)
     """
     if unfold is not None and (isinstance(unfold, bool) or not isinstance(unfold, int) or not 0 <= unfold <= 12):
-        raise InputError("unfold", unfold, "0 to fold, or how many steps to draw, at most 12")
+        raise InputError("unfold", unfold, "0 (folded) to 12 steps")
     canvas = Canvas()
     if hasattr(what, "spectral_radius") and not isinstance(what, nn.Module):
         draw_reservoir(canvas, what)
-        return Diagram(canvas.text("Echo state network"))
-    subject = _subject(what)
-    title = type(subject).__name__
-    if isinstance(subject, Cell) and unfold != 0:
-        draw_cell(canvas, subject, unfold or 1)
-        return Diagram(canvas.text(f"{title}, one step" if (unfold or 1) == 1 else f"{title}, {unfold} steps"))
-    levels = levels_of(subject)
+        return Diagram(canvas.to_svg("Echo state network"))
+    model = _model_of(what)
+    title = type(model).__name__
+    if isinstance(model, Cell) and unfold != 0:
+        draw_cell(canvas, model, unfold or 1)
+        return Diagram(canvas.to_svg(f"{title}, one step" if (unfold or 1) == 1 else f"{title}, {unfold} steps"))
+    levels = levels_of(model)
     if not any(level.cell is not None for level in levels):
         raise InputError("what", title, "a cell, or a model with a recurrent layer inside")
     if unfold == 0:
         draw_folded(canvas, levels)
     else:
         draw_unfolded(canvas, levels, unfold or 3)
-    return Diagram(canvas.text(f"{title}, {'folded' if unfold == 0 else 'unfolded'}"))
+    return Diagram(canvas.to_svg(f"{title}, {'folded' if unfold == 0 else 'unfolded'}"))
 
 
-def _subject(what: Any) -> nn.Module:
+def _model_of(what: Any) -> nn.Module:
     if isinstance(what, str):
         return find(what)(3, 4)
     if isinstance(what, type) and issubclass(what, Cell):

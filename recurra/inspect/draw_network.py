@@ -1,4 +1,4 @@
-"""Networks as a person draws them: folded with a loop, or unfolded over time; stacked, delayed, in both directions."""
+"""Draws a network as boxes: folded with loops, or unfolded over time."""
 
 from dataclasses import dataclass
 
@@ -7,22 +7,22 @@ from torch import nn
 from ..cell import TIME, Cell
 from ..engine.latex import symbol
 from ..layers import Recurrent
-from .step_recorder import two_ways
+from .step_recorder import direction_pair
 from .svg import Canvas
 
-WIDE, HIGH, STEP, RISE = 100.0, 46.0, 160.0, 92.0
-SECOND = 0.78 * RISE  # how far the backward row stands above the forward one
-LONGEST = 8  # steps drawn, to show a long delay
+WIDTH, HEIGHT, STEP, LEVEL_RISE = 100.0, 46.0, 160.0, 92.0
+BACK_RISE = 0.78 * LEVEL_RISE  # of the backward row above the forward row
+MAX_STEPS = 8  # drawn to show a long delay
 
 
 @dataclass(frozen=True)
 class Level:
-    """One storey: a layer of cells in one or two directions, or a module that acts at every step by itself."""
+    """One level of the drawing: a recurrent layer in one or two directions, or a module applied step by step."""
 
     label: str
     cell: Cell | None = None
     directions: int = 1
-    separate: bool = False  # each direction has a stack of its own
+    separate: bool = False  # each direction has its own stack
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -32,7 +32,7 @@ class Level:
 
     @property
     def arc(self) -> float:
-        """How high the arcs of long delays rise above the boxes."""
+        """The height of the arcs of delays above the boxes."""
         longest = max(self.delays, default=1)
         return 0.75 * _arc(longest) + 22 if longest > 1 else 0.0
 
@@ -46,7 +46,7 @@ def _arc(delay: int) -> float:
 
 
 def levels_of(model: nn.Module) -> list[Level]:
-    """The storeys of a model, bottom first, in the order its modules were made."""
+    """The levels of a model, bottom first, in the order of its modules."""
     if isinstance(model, Recurrent):
         separate = model.bidirectional == "separate"
         return [_level(cell, model.directions, separate) for cell in model.cell_list[:: model.directions]]
@@ -55,13 +55,13 @@ def levels_of(model: nn.Module) -> list[Level]:
     if not any(isinstance(part, Cell) for part in model.modules()):
         return [Level(type(model).__name__)] if any(True for _ in model.parameters()) else []
     found: list[Level] = []
-    pair = two_ways(model)
-    inside = {id(part) for one in pair for part in one.modules()} if pair else set()
+    pair = direction_pair(model)
+    inside = {id(part) for half in pair for part in half.modules()} if pair else set()
     for child in model.children():
         if not any(id(part) in inside for part in child.modules()):
             found += levels_of(child)
-        elif pair is not None:  # both directions at once; what holds the other is passed over
-            forward, backward = (levels_of(one) for one in pair)
+        elif pair is not None:  # draws both directions; the module of the other one is skipped
+            forward, backward = (levels_of(half) for half in pair)
             found += [_level(a.cell, 2, True) for a, b in zip(forward, backward, strict=False) if a.cell and b.cell]
             pair = None
     return found
@@ -75,9 +75,9 @@ def _level(cell: Cell, directions: int = 1, separate: bool = False) -> Level:
 
 
 def draw_unfolded(canvas: Canvas, levels: list[Level], steps: int) -> None:
-    """A column a step, x below and y above; states run along the rows."""
+    """One column per step, x below and y above; states run along the rows."""
     longest = max((delay for level in levels for delay in level.delays), default=1)
-    steps = min(max(steps, longest + 1 if longest > 1 else 1), LONGEST)
+    steps = min(max(steps, longest + 1 if longest > 1 else 1), MAX_STEPS)
     heights = _heights(levels)
     middle = (steps - 1) // 2
     for column in range(steps):
@@ -86,44 +86,44 @@ def draw_unfolded(canvas: Canvas, levels: list[Level], steps: int) -> None:
         canvas.label(x, 62, f"x_{{{when}}}")
         bottom = [(x, 48.0)]
         for level, y in zip(levels, heights, strict=True):
-            bottom = _storey(canvas, level, x, y, bottom)
-        _to_output(canvas, x, bottom, heights[-1] - _storey_height(levels[-1]) - 24, f"y_{{{when}}}")
+            bottom = _draw_level(canvas, level, x, y, bottom)
+        _to_output(canvas, x, bottom, heights[-1] - _level_height(levels[-1]) - 24, f"y_{{{when}}}")
     for level, y in zip(levels, heights, strict=True):
         if level.cell is not None:
-            _along(canvas, level, y, steps, back=False)
+            _draw_recurrence(canvas, level, y, steps, back=False)
             if level.directions == 2:
-                _along(canvas, level, y - SECOND, steps, back=True)
+                _draw_recurrence(canvas, level, y - BACK_RISE, steps, back=True)
 
 
 def _heights(levels: list[Level]) -> list[float]:
     heights, y = [], 0.0
     for level in levels:
         heights.append(y)
-        y -= RISE + (SECOND if level.directions == 2 else 0.0) + level.arc
+        y -= LEVEL_RISE + (BACK_RISE if level.directions == 2 else 0.0) + level.arc
     return heights
 
 
-def _storey_height(level: Level, arcs: bool = True) -> float:
-    return HIGH / 2 + (SECOND if level.directions == 2 else 0.0) + (level.arc if arcs else 0.0)
+def _level_height(level: Level, arcs: bool = True) -> float:
+    return HEIGHT / 2 + (BACK_RISE if level.directions == 2 else 0.0) + (level.arc if arcs else 0.0)
 
 
-def _storey(
+def _draw_level(
     canvas: Canvas, level: Level, x: float, y: float, below: list[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """The boxes of one level at one step; returns the points its outputs leave from."""
+    """Draw the boxes of one level at one step; return the points where its outputs leave."""
     kind = "box tint1" if level.cell is None else "box"
     spread = 24.0 if level.directions == 2 else 0.0
-    rows = [(x - spread, y, kind)] + ([(x + spread, y - SECOND, "box tint2")] if level.directions == 2 else [])
+    rows = [(x - spread, y, kind)] + ([(x + spread, y - BACK_RISE, "box tint2")] if level.directions == 2 else [])
     paired = level.separate and len(below) == 2
     for number, (cx, cy, tint) in enumerate(rows):
         sources = [below[number]] if paired else below
         for source in sources:
             canvas.straight(
-                _up(source, cx + (8 if number == 0 else -8) * (len(rows) - 1), cy + HIGH / 2, number, len(rows))
+                _route_up(source, cx + (8 if number == 0 else -8) * (len(rows) - 1), cy + HEIGHT / 2, number, len(rows))
             )
-        canvas.box(cx, cy, WIDE - 2 * spread * 0.4, HIGH, tint)
+        canvas.box(cx, cy, WIDTH - 2 * spread * 0.4, HEIGHT, tint)
         arrows = ("", "") if len(rows) == 1 else ("→ ", "← ")
-        wide = WIDE - 2 * spread * 0.4
+        wide = WIDTH - 2 * spread * 0.4
         name, _, size = level.label.rpartition(" ")
         if 6.8 * len(arrows[number] + level.label) < wide or not name:
             canvas.word(cx, cy, arrows[number] + level.label, within=wide - 8)
@@ -131,17 +131,21 @@ def _storey(
             canvas.word(cx, cy - 8, arrows[number] + name, within=wide - 8)
             canvas.word(cx, cy + 8, size)
     return [
-        (cx + (-26 if number == 0 else 26) * (len(rows) - 1), cy - HIGH / 2) for number, (cx, cy, _) in enumerate(rows)
+        (cx + (-26 if number == 0 else 26) * (len(rows) - 1), cy - HEIGHT / 2)
+        for number, (cx, cy, _) in enumerate(rows)
     ]
 
 
-def _up(source: tuple[float, float], x: float, y: float, number: int, count: int) -> list[tuple[float, float]]:
-    """From an output up to the bottom of a box; round the lower box where there are two."""
+def _route_up(source: tuple[float, float], x: float, y: float, number: int, count: int) -> list[tuple[float, float]]:
+    """The line from an output up to a box; it passes around the lower box of two."""
     sx, sy = source
     if count == 1 or number == 0:
         turn = (sy + y) / 2 if abs(sy - y) < 40 else y + 14
         return [(sx, sy), (sx, turn), (x, turn), (x, y + 1)] if abs(sx - x) > 1 else [(sx, sy), (x, y + 1)]
-    side, turn = x + 64, (sy + y + SECOND) / 2 if abs(sy - y - SECOND) < 40 else y + SECOND + 14
+    side, turn = (
+        x + 64,
+        (sy + y + BACK_RISE) / 2 if abs(sy - y - BACK_RISE) < 40 else y + BACK_RISE + 14,
+    )
     return [(sx, sy), (sx, turn), (side, turn), (side, y + 14), (x + 20, y + 14), (x + 20, y + 1)]
 
 
@@ -153,10 +157,10 @@ def _to_output(canvas: Canvas, x: float, tops: list[tuple[float, float]], y: flo
     canvas.label(x, y - 24, label)
 
 
-def _along(canvas: Canvas, level: Level, y: float, steps: int, back: bool) -> None:
-    """States from step to step: short ones straight, delayed ones as arcs below."""
+def _draw_recurrence(canvas: Canvas, level: Level, y: float, steps: int, back: bool) -> None:
+    """States from step to step: straight lines for delay 1, arcs for longer delays."""
     half, shift = (
-        WIDE / 2 - (24 * 0.4 if level.directions == 2 else 0),
+        WIDTH / 2 - (24 * 0.4 if level.directions == 2 else 0),
         (24.0 if back else -24.0) if level.directions == 2 else 0.0,
     )
     for delay in level.delays:
@@ -174,37 +178,37 @@ def _along(canvas: Canvas, level: Level, y: float, steps: int, back: bool) -> No
             continue
         for column in range(steps - delay):
             start, end = column * STEP + 18, (column + delay) * STEP - 18
-            depth = y - HIGH / 2 - _arc(delay)
-            top = y - HIGH / 2
+            depth = y - HEIGHT / 2 - _arc(delay)
+            top = y - HEIGHT / 2
             bend = f"C {start:.1f} {depth:.1f}, {end:.1f} {depth:.1f}, {end:.1f} {top - 1:.1f}"
-            way = f"M {start:.1f} {top:.1f} {bend}"
-            canvas.path(way, [(start, depth + 10), (end, y)], "delayed")
-        canvas.label(delay * STEP / 2 + 24, y - HIGH / 2 - 0.75 * _arc(delay) - 15, f"W_{{{delay}}}", kind="small")
+            path = f"M {start:.1f} {top:.1f} {bend}"
+            canvas.path(path, [(start, depth + 10), (end, y)], "delayed")
+        canvas.label(delay * STEP / 2 + 24, y - HEIGHT / 2 - 0.75 * _arc(delay) - 15, f"W_{{{delay}}}", kind="small")
 
 
 # ---------------------------------------------------------------------------------------------------- folded
 
 
 def draw_folded(canvas: Canvas, levels: list[Level]) -> None:
-    """One column; what is carried over goes round a loop, with how many steps it waits."""
+    """One column; the recurrence is a loop, labelled with its delay."""
     heights = _heights(levels)
     canvas.label(0, 62, "x_{t}")
     bottom = [(0.0, 48.0)]
     for level, y in zip(levels, heights, strict=True):
-        bottom = _storey(canvas, level, 0.0, y, bottom)
+        bottom = _draw_level(canvas, level, 0.0, y, bottom)
         if level.cell is not None:
             shift = 24.0 if level.directions == 2 else 0.0
             for number, delay in enumerate(level.delays):
-                _loop(canvas, -shift + WIDE / 2 - 0.4 * shift, y, number, delay, 1)
+                _loop(canvas, -shift + WIDTH / 2 - 0.4 * shift, y, number, delay, 1)
             if level.directions == 2:
-                _loop(canvas, shift - WIDE / 2 + 0.4 * shift, y - SECOND, 0, 1, -1)
-    _to_output(canvas, 0.0, bottom, heights[-1] - _storey_height(levels[-1], False) - 24, "y_{t}")
+                _loop(canvas, shift - WIDTH / 2 + 0.4 * shift, y - BACK_RISE, 0, 1, -1)
+    _to_output(canvas, 0.0, bottom, heights[-1] - _level_height(levels[-1], False) - 24, "y_{t}")
 
 
 def _loop(canvas: Canvas, x: float, y: float, number: int, delay: int, side: int) -> None:
-    """Out of the box, through a delay, back in; to the left for what comes from the future."""
-    reach = 32.0 if side > 0 else 58.0  # to the left, past the line of the forward row
+    """A loop from the box through a delay and back; on the left side for a backward layer."""
+    reach = 32.0 if side > 0 else 58.0  # on the left, past the line of the forward row
     far, rise = x + side * (reach + 36.0 * number), 12.0 + 7.0 * number
     canvas.straight([(x, y - rise), (far, y - rise), (far, y + rise), (x + side, y + rise)])
-    canvas.box(far, y, 26, 15, "box solid", f"held for {delay} steps" if delay > 1 else "held for one step", round_=3)
+    canvas.box(far, y, 26, 15, "box solid", f"delay of {delay} steps" if delay > 1 else "delay of one step", round_=3)
     canvas.word(far, y, f"{'−' if side > 0 else '+'}{delay}")

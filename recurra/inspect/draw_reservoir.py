@@ -1,4 +1,4 @@
-"""The echo state network: fixed random connections dashed; the readout, which alone is learned, solid."""
+"""Draws an echo state network: fixed random connections dashed, the learned readout solid."""
 
 import math
 from typing import Any
@@ -8,11 +8,11 @@ from torch import Tensor
 
 from .svg import Canvas
 
-SHOWN = 12  # units of each reservoir
+SHOWN = 12  # units drawn of each reservoir
 
 
 def draw_reservoir(canvas: Canvas, network: Any) -> None:
-    """Reservoirs from left to right, some of their real connections, input and readout."""
+    """Draw the reservoirs from left to right with some of their connections, the input and the readout."""
     matrices = _matrices(network)
     radius, pitch = 92.0, 270.0
     canvas.label(-190, 0, "x_{t}")
@@ -24,7 +24,7 @@ def draw_reservoir(canvas: Canvas, network: Any) -> None:
             canvas.straight([(start, end[1] * 0.1 if number == 0 else end[1]), end], "fixed")
         canvas.label(start + 34, -24, "U" if number == 0 else f"U_{{{number + 1}}}")
         canvas.circle(x, 0, radius + 6, "frame")
-        _units(canvas, W, x, radius - 20)
+        _draw_units(canvas, W, x, radius - 20)
         name = "W" if len(matrices) == 1 else f"W_{{{number + 1}}}"
         canvas.label(x, -radius - 26, rf"{name},\ \mathrm{{fixed}}")
     right = (len(matrices) - 1) * pitch
@@ -35,13 +35,13 @@ def draw_reservoir(canvas: Canvas, network: Any) -> None:
     canvas.label(right + 150, -24, "V")
     canvas.label(right + 192, 0, "y_{t}", "start")
     if getattr(network, "feedback", 0.0):
-        way = f"M {right + 196} 14 C {right + 170} 190, 0 190, 0 {radius + 8}"
-        canvas.path(way, [(right + 196, 14), (0, 170)], "fixed")
+        path = f"M {right + 196} 14 C {right + 170} 190, 0 190, 0 {radius + 8}"
+        canvas.path(path, [(right + 196, 14), (0, 170)], "fixed")
         canvas.label(right / 2 + 110, 158, "F")
     canvas.word(
         right / 2,
         radius + (70 if getattr(network, "feedback", 0.0) else 40),
-        "dashed: drawn once and fixed · solid: learned",
+        "dashed: random and fixed · solid: learned",
     )
 
 
@@ -56,18 +56,18 @@ def _matrices(network: Any) -> list[Tensor]:
                 found.append(layer.layer.cell_list[0].recurrent_matrices()[0].detach())
         return found
     units = network.units if isinstance(network.units, (list, tuple)) else [network.units]
-    return [_drawn(int(size), float(network.density), seed) for seed, size in enumerate(units)]
+    return [_random_matrix(int(size), float(network.density), seed) for seed, size in enumerate(units)]
 
 
-def _drawn(size: int, density: float, seed: int) -> Tensor:
-    """Before fit there is no matrix yet; one of the same density stands in."""
+def _random_matrix(size: int, density: float, seed: int) -> Tensor:
+    """A stand-in of the same density for a network that is not fitted."""
     random = torch.Generator().manual_seed(seed)
     values = torch.rand(size, size, generator=random) * 2 - 1
     return values * (torch.rand(size, size, generator=random) < density)
 
 
-def _units(canvas: Canvas, W: Tensor, x: float, radius: float) -> None:
-    """The best-connected units on a ring, and the connections among them."""
+def _draw_units(canvas: Canvas, W: Tensor, x: float, radius: float) -> None:
+    """Draw the units with the most connections, and the connections among them."""
     order = (W != 0).sum(dim=0).argsort(descending=True)[:SHOWN].tolist()
     points = []
     for k in range(len(order)):

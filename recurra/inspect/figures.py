@@ -1,7 +1,7 @@
-"""How recurra's pictures look: one palette that colour-blind readers can tell apart, one plain layout, on any ground.
+"""The style that all plotly figures share: a colour-blind safe palette, one layout, axes and labels.
 
-Backgrounds are transparent and text is grey, so that a figure reads on white and on black; the report page sets the
-text to its own colours.
+Backgrounds are transparent and text is grey, so a figure is readable on white and on black. The report page sets the
+text colour itself.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ..optional import require
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-# Okabe & Ito's colours, told apart with any of the three colour-vision deficiencies; the blue first, black left out.
+# Okabe & Ito's palette, distinguishable with any colour-vision deficiency; blue first, without black.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#B8A800", "#7F7F7F")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SEQUENTIAL = "Cividis"
@@ -26,9 +26,9 @@ def graph_objects() -> Any:
 
 
 def figure(title: str = "", height: int = 380, **layout: Any) -> "Figure":
-    """An empty figure in recurra's look."""
+    """An empty figure in the common style."""
     go = graph_objects()
-    return dress(go.Figure(), title, height, **layout)
+    return apply_style(go.Figure(), title, height, **layout)
 
 
 def panels(titles: Sequence[str], columns: int = 1, height: int = 300, **options: Any) -> "Figure":
@@ -36,15 +36,16 @@ def panels(titles: Sequence[str], columns: int = 1, height: int = 300, **options
     subplots = require("plotly.subplots", extra="report", what="a figure")
     rows = -(-len(titles) // columns)
     gap = {"vertical_spacing": min(0.16, 0.3 / rows)} if rows > 1 else {}
-    made = subplots.make_subplots(
-        rows=rows, cols=columns, subplot_titles=[text(title) for title in titles], **gap, **options
+    fig = subplots.make_subplots(
+        rows=rows, cols=columns, subplot_titles=[escape(title) for title in titles], **gap, **options
     )
-    made.update_annotations(font_size=13)
-    return dress(made, "", height * rows + 60)
+    fig.update_annotations(font_size=13)
+    return apply_style(fig, "", height * rows + 60)
 
 
-def dress(made: "Figure", title: str, height: int, **layout: Any) -> "Figure":
-    made.update_layout(
+def apply_style(fig: "Figure", title: str, height: int, **layout: Any) -> "Figure":
+    """Set the common layout on a figure, in place."""
+    fig.update_layout(
         title={"text": title, "font": {"size": 15}, "x": 0.01, "xanchor": "left"} if title else None,
         height=height,
         template="none",
@@ -58,36 +59,36 @@ def dress(made: "Figure", title: str, height: int, **layout: Any) -> "Figure":
         hoverlabel={"font": {"family": "system-ui, sans-serif"}},
         **layout,
     )
-    made.update_xaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=INK, automargin=True, title_standoff=8)
-    made.update_yaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=INK, automargin=True, title_standoff=8)
-    return made
+    fig.update_xaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=INK, automargin=True, title_standoff=8)
+    fig.update_yaxes(gridcolor=GRID, zerolinecolor=GRID, linecolor=INK, automargin=True, title_standoff=8)
+    return fig
 
 
-def text(value: object) -> str:
-    """A label as text: plotly reads a few tags in labels, and what comes from data must not become one."""
+def escape(value: object) -> str:
+    """A label as plain text: plotly interprets a few HTML tags in labels, which text from data must not become."""
     return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def line(name: str, x: Any, y: Any, number: int = 0, **style: Any) -> Any:
-    """One curve; beyond the palette's end the dashes tell curves apart."""
+    """One curve in the colour of `number`; past the end of the palette the dash pattern changes."""
     go = graph_objects()
-    drawn = {
+    look = {
         "color": PALETTE[number % len(PALETTE)],
         "dash": DASHES[(number // len(PALETTE)) % len(DASHES)],
         "width": 2,
     }
     mode = style.pop("mode", "lines")
-    drawn |= style.pop("line", {})
-    return go.Scatter(x=numbers(x), y=numbers(y), name=text(name), mode=mode, line=drawn, **style)
+    look |= style.pop("line", {})
+    return go.Scatter(x=rounded(x), y=rounded(y), name=escape(name), mode=mode, line=look, **style)
 
 
-def numbers(values: Any) -> list:
-    """Plain numbers, rounded to what a screen shows: the page stays small."""
+def rounded(values: Any) -> list:
+    """Python numbers with four digits, which keeps the page small; NaN and infinity become None."""
     values = values.tolist() if hasattr(values, "tolist") else list(values)
 
     def short(value: Any) -> Any:
         if isinstance(value, list):
-            return [short(one) for one in value]
+            return [short(item) for item in value]
         if isinstance(value, float):
             return float(f"{value:.4g}") if value == value and abs(value) != float("inf") else None
         return value
@@ -95,8 +96,8 @@ def numbers(values: Any) -> list:
     return [short(value) for value in values]
 
 
-def decades(values: Any) -> dict[str, Any]:
-    """A logarithmic axis with few, readable ticks for these values."""
+def log_axis(values: Any) -> dict[str, Any]:
+    """Layout of a logarithmic axis with few, readable ticks for these values."""
     import math
 
     real = [value for value in values if value is not None and value == value and 0 < value < math.inf]
@@ -105,9 +106,9 @@ def decades(values: Any) -> dict[str, Any]:
     return {"type": "log", "minexponent": 2, **ticks}
 
 
-def counts(axis_length: int) -> dict[str, Any]:
-    """An axis of whole numbers from 1."""
-    return {"tick0": 1, "dtick": max(1, -(-axis_length // 10)), "tickformat": "d"}
+def count_axis(length: int) -> dict[str, Any]:
+    """Layout of an axis of whole numbers from 1 to `length`."""
+    return {"tick0": 1, "dtick": max(1, -(-length // 10)), "tickformat": "d"}
 
 
 def unit_circle() -> Any:

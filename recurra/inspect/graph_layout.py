@@ -1,107 +1,111 @@
-"""Where the parts of a graph stand: columns by what depends on what, rows so that lines cross little (Sugiyama)."""
+"""Layered graph layout (Sugiyama): columns by dependency, rows that keep line crossings few."""
 
 from collections.abc import Sequence
 
-from .cell_graph import Part
+from .cell_graph import DiagramNode
 
-Way = list[Part]
+Route = list[DiagramNode]
+Routes = dict[tuple[DiagramNode, DiagramNode], Route]
+Readers = dict[DiagramNode, list[DiagramNode]]
 
 
-def place(parts: Sequence[Part]) -> dict[tuple[Part, Part], Way]:
-    """Set `layer` and `row` of every part. Returns, for every line, the invisible parts it passes on its way."""
-    _columns(parts)
-    ways, everything = _with_bends(parts)
-    last = max(part.layer for part in parts)
-    columns = [[part for part in everything if part.layer == layer] for layer in range(last + 1)]
-    readers: dict[Part, list[Part]] = {part: [] for part in everything}
-    for part in everything:
-        for source in part.sources if part.shape == "bend" else _neighbours(part, ways):
-            readers[source].append(part)
+def assign_positions(nodes: Sequence[DiagramNode]) -> Routes:
+    """Set `layer` and `row` of every node, and return for every line the invisible bend nodes it passes."""
+    _assign_columns(nodes)
+    routes, all_nodes = _insert_bends(nodes)
+    last = max(node.layer for node in nodes)
+    columns = [[node for node in all_nodes if node.layer == layer] for layer in range(last + 1)]
+    readers: Readers = {node: [] for node in all_nodes}
+    for node in all_nodes:
+        for source in node.sources if node.shape == "bend" else _neighbours(node, routes):
+            readers[source].append(node)
     for column in columns:
-        column.sort(key=_first_guess)
-        for row, part in enumerate(column):
-            part.row = float(row)
+        column.sort(key=_initial_order)
+        for row, node in enumerate(column):
+            node.row = float(row)
     for sweep in range(24):
-        _sweep(columns, ways, readers, forwards=sweep % 2 == 0)
-    return ways
+        _sweep(columns, routes, readers, forwards=sweep % 2 == 0)
+    return routes
 
 
-def _columns(parts: Sequence[Part]) -> None:
-    """As late as possible, except the ends: what a step starts from stands left, what it gives right."""
-    readers: dict[Part, list[Part]] = {part: [] for part in parts}
-    for part in parts:
-        for source in part.sources:
-            readers[source].append(part)
-    for part in parts:
-        part.layer = 1 + max((source.layer for source in part.sources), default=-1)
-    last = max(part.layer for part in parts if part.shape == "output")
-    for part in sorted(parts, key=lambda one: -one.layer):
-        if part.shape == "output":
-            part.layer = last
-        elif part.shape not in ("input", "join"):
-            part.layer = min((reader.layer for reader in readers[part]), default=last) - 1
+def _assign_columns(nodes: Sequence[DiagramNode]) -> None:
+    """Columns as late as possible; inputs are on the left, outputs on the right."""
+    readers: Readers = {node: [] for node in nodes}
+    for node in nodes:
+        for source in node.sources:
+            readers[source].append(node)
+    for node in nodes:
+        node.layer = 1 + max((source.layer for source in node.sources), default=-1)
+    last = max(node.layer for node in nodes if node.shape == "output")
+    for node in sorted(nodes, key=lambda item: -item.layer):
+        if node.shape == "output":
+            node.layer = last
+        elif node.shape not in ("input", "join"):
+            node.layer = min((reader.layer for reader in readers[node]), default=last) - 1
 
 
-def _with_bends(parts: Sequence[Part]) -> tuple[dict[tuple[Part, Part], Way], list[Part]]:
-    """A line over several columns gets an invisible part in each of them, shared by lines from the same source."""
-    ways: dict[tuple[Part, Part], Way] = {}
-    bends: dict[tuple[Part, int, bool], Part] = {}
-    for part in parts:
-        for source in part.sources:
-            lane, before, way = part.lane if part.lane == source.lane else None, source, []
-            for layer in range(source.layer + 1, part.layer):
+def _insert_bends(
+    nodes: Sequence[DiagramNode],
+) -> tuple[Routes, list[DiagramNode]]:
+    """Give a line over several columns an invisible node in each; lines from the same source share them."""
+    routes: Routes = {}
+    bends: dict[tuple[DiagramNode, int, bool], DiagramNode] = {}
+    for node in nodes:
+        for source in node.sources:
+            lane, before, route = node.lane if node.lane == source.lane else None, source, []
+            for layer in range(source.layer + 1, node.layer):
                 key = (source, layer, lane is not None)
                 if key not in bends:
-                    bends[key] = Part("bend", "", [before], lane=lane, layer=layer)
+                    bends[key] = DiagramNode("bend", "", [before], lane=lane, layer=layer)
                 before = bends[key]
-                way.append(before)
-            ways[source, part] = way
-    return ways, [*parts, *bends.values()]
+                route.append(before)
+            routes[source, node] = route
+    return routes, [*nodes, *bends.values()]
 
 
-def _neighbours(part: Part, ways: dict[tuple[Part, Part], Way]) -> list[Part]:
-    """What stands just before a part on its lines."""
-    return [(ways[source, part] or [source])[-1] for source in part.sources]
+def _neighbours(node: DiagramNode, routes: Routes) -> list[DiagramNode]:
+    """The nodes directly before a node on its lines."""
+    return [(routes[source, node] or [source])[-1] for source in node.sources]
 
 
-def _first_guess(part: Part) -> tuple[int, int]:
-    """Belts on top, inputs from outside at the bottom."""
-    rank = {"circle": 1, "box": 2, "output": 1, "bend": 3, "join": 4, "input": 3}[part.shape]
-    return part.lane if part.lane is not None else 99, 9 if part.state == "x" else rank
+def _initial_order(node: DiagramNode) -> tuple[int, int]:
+    """Sort key: memory paths on top, x at the bottom."""
+    rank = {"circle": 1, "box": 2, "output": 1, "bend": 3, "join": 4, "input": 3}[node.shape]
+    return node.lane if node.lane is not None else 99, 9 if node.state == "x" else rank
 
 
-def _sweep(columns: list[list[Part]], ways: dict, readers: dict[Part, list[Part]], forwards: bool) -> None:
-    """Move every part towards the middle of its neighbours, keep a distance of one row; belts stay on top."""
+def _sweep(columns: list[list[DiagramNode]], routes: Routes, readers: Readers, forwards: bool) -> None:
+    """Move every node towards the mean row of its neighbours, at least one row apart; memory paths stay on top."""
     for column in columns if forwards else columns[::-1]:
-        wanted = {}
-        for part in column:
-            before = part.sources if part.shape == "bend" else _neighbours(part, ways)
-            near = before if forwards else readers[part]
-            near = near or (readers[part] if forwards else before)
-            wanted[part] = sum(one.row for one in near) / len(near) if near else part.row
-            if part.lane is not None:
-                wanted[part] = float(part.lane)
-            elif part.state == "x" and part.shape == "input":
-                wanted[part] = max(wanted[part], 2.0)
-        column.sort(key=lambda one: (one.lane is None, wanted[one]))
-        _spread(column, wanted)
+        preferred = {}
+        for node in column:
+            before = node.sources if node.shape == "bend" else _neighbours(node, routes)
+            near = before if forwards else readers[node]
+            near = near or (readers[node] if forwards else before)
+            preferred[node] = sum(item.row for item in near) / len(near) if near else node.row
+            if node.lane is not None:
+                preferred[node] = float(node.lane)
+            elif node.state == "x" and node.shape == "input":
+                preferred[node] = max(preferred[node], 2.0)
+        column.sort(key=lambda item: (item.lane is None, preferred[item]))
+        _spread(column, preferred)
 
 
-def _spread(column: list[Part], wanted: dict[Part, float]) -> None:
-    """Rows near those wanted, in order, a row apart: pushed down first, then back up as far as there is room."""
+def _spread(column: list[DiagramNode], preferred: dict[DiagramNode, float]) -> None:
+    """Rows near the preferred ones, in order, one row apart: pushed down first, then back up where there is room."""
     floor = float("-inf")
-    for part in column:
-        part.row = max(wanted[part], floor + _gap(part))
-        floor = part.row
+    for node in column:
+        node.row = max(preferred[node], floor + _gap(node))
+        floor = node.row
     for above, below in zip(column[-2::-1], column[:0:-1], strict=True):
         if not above.belt:
             slack = below.row - _gap(below) - above.row
-            above.row += max(0.0, min(slack, wanted[above] - above.row))
-    excess = sum(part.row - wanted[part] for part in column) / max(1, len(column))
-    if excess > 0 and not any(part.belt for part in column):
-        for part in column:
-            part.row -= excess / 2
+            above.row += max(0.0, min(slack, preferred[above] - above.row))
+    excess = sum(node.row - preferred[node] for node in column) / max(1, len(column))
+    if excess > 0 and not any(node.belt for node in column):
+        for node in column:
+            node.row -= excess / 2
 
 
-def _gap(part: Part) -> float:
-    return 0.62 if part.shape == "bend" else 1.0
+def _gap(node: DiagramNode) -> float:
+    return 0.62 if node.shape == "bend" else 1.0

@@ -1,7 +1,7 @@
-"""The Jacobian along real data: the spectrum of one step, and the singular values of ∂h_T/∂h_t over many.
+"""State Jacobians along data: the spectrum of one step, and the singular values of ∂h_T/∂h_t over many steps.
 
-∂h_T/∂h_t = J_T J_{T-1} … J_{t+1} is built factor by factor, its scale kept apart as a logarithm, so that it neither
-overflows nor underflows. A singular value less than 1e-14 times the largest is rounding, and is not shown.
+The product ∂h_T/∂h_t = J_T J_{T-1} … J_{t+1} is normalised after every factor and its scale kept as a logarithm, so it
+neither overflows nor underflows. Singular values below 1e-14 of the largest are rounding errors and become NaN.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from ..engine.trace import bind_weights
 from ..engine.traced_step import bind_step
 from ..errors import InputError
 from . import figures
-from .inspected_model import Subject
+from .inspected_model import InspectedModel
 from .result import Result, table
-from .step_recorder import Heard
+from .step_recorder import CellRun
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -31,7 +31,7 @@ ROUNDING = 1e-14
 
 @dataclass(frozen=True)
 class CellSpectrum:
-    """One cell along one sequence. The state is every carried state of the cell in one vector of p numbers."""
+    """One cell along one sequence. h is the concatenation of all carried states of the cell: p numbers."""
 
     name: str
     radius: Tensor  # (T,): spectral radius of ∂h_t/∂h_{t-1}
@@ -43,6 +43,8 @@ class CellSpectrum:
 
 @dataclass(frozen=True)
 class JacobianSpectrum(Result):
+    """Spectra of the Jacobians of every cell, and of the cells of the model `before` training."""
+
     cells: tuple[CellSpectrum, ...]
     before: tuple[CellSpectrum, ...] = ()
 
@@ -62,43 +64,43 @@ class JacobianSpectrum(Result):
         return "Jacobian of a step along the data\n" + table(rows, ("cell", "spectral radius", "norm", "‖∂h_T/∂h_t‖"))
 
     def figure(self) -> "Figure":
-        """Singular values of ∂h_T/∂h_t against the lag: the largest, the quartiles, the smallest."""
-        made = figures.figure("Singular values of ∂h<sub>T</sub>/∂h<sub>t</sub>", 420)
+        """Singular values of ∂h_T/∂h_t over the lag: the largest, and those 25 % and 50 % down the spectrum."""
+        fig = figures.figure("Singular values of ∂h<sub>T</sub>/∂h<sub>t</sub>", 420)
         groups = [*((f"before: {cell.name}", cell) for cell in self.before), *((c.name, c) for c in self.cells)]
         for number, (name, cell) in enumerate(groups):
             for share, style in ((0.0, "solid"), (0.25, "dash"), (0.5, "dot")):
                 column = int(share * (cell.singular.shape[1] - 1))
-                word = "largest" if share == 0 else f"{share:.0%} down"
-                made.add_trace(
-                    figures.line(f"{name}, {word}", cell.lags, cell.singular[:, column], number, line={"dash": style})
+                rank = "largest" if share == 0 else f"{share:.0%} down"
+                fig.add_trace(
+                    figures.line(f"{name}, {rank}", cell.lags, cell.singular[:, column], number, line={"dash": style})
                 )
-        made.update_xaxes(title="lag T - t, steps")
-        made.update_yaxes(title="log₁₀ of the singular value")
-        return made
+        fig.update_xaxes(title="lag T - t, steps")
+        fig.update_yaxes(title="log₁₀ of the singular value")
+        return fig
 
-    def plane(self) -> "Figure":
+    def eigenvalue_figure(self) -> "Figure":
         """Eigenvalues of ∂h_t/∂h_{t-1} at several steps, in the complex plane with the unit circle."""
         groups = [*((f"before: {cell.name}", cell) for cell in self.before), *((c.name, c) for c in self.cells)]
-        return plane(
+        return eigenvalue_plot(
             "Eigenvalues of ∂h<sub>t</sub>/∂h<sub>t-1</sub> along the data",
             [(n, c.eigenvalues.flatten()) for n, c in groups],
         )
 
 
-def plane(title: str, groups: Sequence[tuple[str, Tensor]]) -> "Figure":
-    """Complex numbers with the unit circle; at most 1500 of each group are drawn, the largest first."""
+def eigenvalue_plot(title: str, groups: Sequence[tuple[str, Tensor]]) -> "Figure":
+    """Complex numbers and the unit circle; of each group at most the 1500 largest are drawn."""
     go = figures.graph_objects()
-    made = figures.figure(title, 460)
-    made.add_trace(figures.unit_circle())
+    fig = figures.figure(title, 460)
+    fig.add_trace(figures.unit_circle())
     symbols = ("circle", "diamond", "x", "square", "cross", "triangle-up")
     for number, (name, values) in enumerate(groups):
         values = values[values.abs().argsort(descending=True)][:1500]
-        made.add_trace(
+        fig.add_trace(
             go.Scatter(
-                x=figures.numbers(values.real),
-                y=figures.numbers(values.imag),
+                x=figures.rounded(values.real),
+                y=figures.rounded(values.imag),
                 mode="markers",
-                name=figures.text(name),
+                name=figures.escape(name),
                 marker={
                     "color": figures.PALETTE[number % len(figures.PALETTE)],
                     "symbol": symbols[number % len(symbols)],
@@ -108,9 +110,9 @@ def plane(title: str, groups: Sequence[tuple[str, Tensor]]) -> "Figure":
                 hovertemplate="%{x:.3f} %{y:+.3f} i<extra></extra>",
             )
         )
-    made.update_xaxes(title="real part", constrain="domain")
-    made.update_yaxes(title="imaginary part", scaleanchor="x", scaleratio=1)
-    return made
+    fig.update_xaxes(title="real part", constrain="domain")
+    fig.update_yaxes(title="imaginary part", scaleanchor="x", scaleratio=1)
+    return fig
 
 
 def jacobian_spectrum(
@@ -118,46 +120,63 @@ def jacobian_spectrum(
 ) -> JacobianSpectrum:
     """Spectra of ∂h_t/∂h_{t-1}, and singular values of ∂h_T/∂h_t, along one sequence of the data.
 
-    The last `steps` steps of the sequence are taken. `before`, the model as it was, is measured beside. The cost is
-    p vector-Jacobian products a step for a state of p numbers, and two decompositions of p × p matrices.
+    The cost is p vector-Jacobian products a step for a state of p numbers, and two decompositions of p × p matrices.
+
+    **Arguments**
+
+    - `model`: a module with recurrent layers, a cell, an echo state network, a fitted estimator or a training run.
+    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`.
+    - `steps`: how many steps at the end of the sequence to use.
+    - `before`: the model before training, measured for comparison.
+    - `spread`: at how many steps to keep all eigenvalues.
+    - `sequence`: which sequence of the data to use.
+
+    **Returns** a `JacobianSpectrum`: `cells` has a `CellSpectrum` for each cell.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> found = rc.inspect.jacobian_spectrum(rc.GRU(3, 4), torch.randn(10, 1, 3))
+        >>> found.cells[0].radius.shape, found.cells[0].eigenvalues.shape
+        (torch.Size([10]), torch.Size([8, 4]))
     """
     measured = [
-        () if one is None else tuple(_measure(heard, steps, spread, sequence) for heard in _runs(one, data, sequence))
-        for one in (model, before)
+        () if which is None else tuple(_measure(run, steps, spread, sequence) for run in _runs(which, data, sequence))
+        for which in (model, before)
     ]
     return JacobianSpectrum(*measured)
 
 
-def _runs(model: Any, data: Any, sequence: int) -> list[Heard]:
-    subject = Subject(model, data, sequences=sequence + 1)
-    if sequence >= subject.sample.inputs.shape[1]:
-        raise InputError("sequence", sequence, f"one of the {subject.sample.inputs.shape[1]} sequences of the data")
+def _runs(model: Any, data: Any, sequence: int) -> list[CellRun]:
+    inspected = InspectedModel(model, data, sequences=sequence + 1)
+    if sequence >= inspected.sample.inputs.shape[1]:
+        raise InputError("sequence", sequence, f"one of the {inspected.sample.inputs.shape[1]} sequences of the data")
     with torch.no_grad():
-        return subject.listen()[1].results()
+        return inspected.record()[1].runs()
 
 
-def _measure(heard: Heard, steps: int, spread: int, sequence: int) -> CellSpectrum:
-    jacobians = jacobians_along(heard, steps, sequence)  # (T, p, p)
+def _measure(run: CellRun, steps: int, spread: int, sequence: int) -> CellSpectrum:
+    jacobians = jacobians_along(run, steps, sequence)  # (T, p, p)
     values = torch.linalg.eigvals(jacobians)
     lags, singular = _singular_values(jacobians)
     chosen = torch.linspace(0, len(values) - 1, min(spread, len(values))).round().long()
     norm = torch.linalg.matrix_norm(jacobians, 2)
-    return CellSpectrum(heard.name, values.abs().amax(dim=-1), norm, values[chosen], lags, singular)
+    return CellSpectrum(run.name, values.abs().amax(dim=-1), norm, values[chosen], lags, singular)
 
 
-def jacobians_along(heard: Heard, steps: int | None = None, sequence: int = 0) -> Tensor:
+def jacobians_along(run: CellRun, steps: int | None = None, sequence: int = 0) -> Tensor:
     """∂h_t/∂h_{t-1} for the last steps of a run: (T, p, p)."""
-    count = len(heard) if steps is None else min(steps, len(heard))
-    points = heard.points()[-count:, sequence].detach()
-    inputs = torch.stack(heard.x[-count:])[:, sequence].detach()
-    system, chunk = system_of(heard.cell), max(1, CHUNK // points.shape[1] ** 2)
-    with bind_weights(heard.cell, {name: weight.detach() for name, weight in heard.cell.derived().items()}):
+    count = len(run) if steps is None else min(steps, len(run))
+    points = run.points()[-count:, sequence].detach()
+    inputs = torch.stack(run.x[-count:])[:, sequence].detach()
+    system, chunk = system_of(run.cell), max(1, CHUNK // points.shape[1] ** 2)
+    with bind_weights(run.cell, {name: weight.detach() for name, weight in run.cell.derived().items()}):
         parts = zip(points.split(chunk), inputs.split(chunk), strict=True)
         return torch.cat([system.jacobians(*part) for part in parts])
 
 
 def system_of(cell: Cell) -> DynamicalSystem:
-    """`DynamicalSystem.of`, with the cell's modifiers in force."""
+    """`DynamicalSystem.of(cell)`, with the modifiers of the cell applied."""
     if not cell.modifiers:
         return DynamicalSystem.of(cell)
     graph = bind_step(cell)
@@ -174,7 +193,7 @@ def system_of(cell: Cell) -> DynamicalSystem:
 
 
 def _singular_values(jacobians: Tensor, count: int = 24) -> tuple[tuple[int, ...], Tensor]:
-    """log₁₀ singular values of ∂h_T/∂h_{T-lag} for lags spread over all there are."""
+    """log₁₀ singular values of ∂h_T/∂h_{T-lag} for `count` evenly spaced lags: the lags, and (lags, p)."""
     total = len(jacobians)
     lags = sorted({int(lag) for lag in torch.linspace(1, total, min(count, total)).round()})
     product = torch.eye(jacobians.shape[1], dtype=jacobians.dtype, device=jacobians.device)
@@ -183,11 +202,11 @@ def _singular_values(jacobians: Tensor, count: int = 24) -> tuple[tuple[int, ...
         product = product @ jacobian
         size = float(product.norm())
         if size == 0.0:
-            found += [torch.full(product.shape[:1], float("nan"))] * sum(one >= lag for one in lags)
+            found += [torch.full(product.shape[:1], float("nan"))] * sum(other >= lag for other in lags)
             break
         product, scale = product / size, scale + torch.log10(torch.tensor(size, dtype=torch.float64)).item()
         if lag in lags:
             values = torch.linalg.svdvals(product)
             values = values.masked_fill(values < ROUNDING * values[0], float("nan"))
             found.append(values.log10() + scale)
-    return tuple(lags), torch.stack([one.to(jacobians) for one in found])
+    return tuple(lags), torch.stack([values.to(jacobians) for values in found])

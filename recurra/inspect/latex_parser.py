@@ -1,7 +1,7 @@
-"""The LaTeX that `engine/latex.py` prints, read: one small parser, for MathML and for labels in pictures.
+"""A parser for the LaTeX that `engine/latex.py` prints, used for MathML and for labels in diagrams.
 
-The subset is what the printer can write: symbols with subscripts and superscripts, fractions, roots, overlines,
-functions, `\\left … \\right` brackets, and `aligned` blocks. An unknown command is an error, not a blank.
+The subset: symbols with subscripts and superscripts, fractions, roots, overlines,
+functions, `\\left … \\right` brackets, and `aligned` blocks. An unknown command is an error.
 """
 
 import re
@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[{}_^&]|[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+
 
 @dataclass
 class Node:
-    """`kind` is "word", "number", "sign", "space", "row", "scripts", "frac", "sqrt", "over" or "fence"."""
+    """A node of the expression; `kind` is word, number, sign, space, row, scripts, frac, sqrt, over or fence."""
 
     kind: str
     text: str = ""
@@ -47,22 +47,24 @@ class Node:
 
 
 def parse(latex: str) -> Node:
-    """One expression."""
-    reader = _Reader([token for token in _TOKEN.findall(latex) if token != "&"])
+    """Parse one expression."""
+    reader = _Parser([token for token in _TOKEN.findall(latex) if token != "&"])
     row = reader.row(())
     if reader.here < len(reader.tokens):
-        raise InputError("latex", latex, f"an expression; {reader.tokens[reader.here]!r} closes nothing")
+        raise InputError("latex", latex, f"balanced braces; {reader.tokens[reader.here]!r} closes none")
     return row
 
 
 def equations(block: str) -> list[tuple[Node, Node]]:
-    """`(left, right)` of every line of an `aligned` block."""
+    """Parse an `aligned` block: `(left, right)` of every line."""
     body = block.removeprefix("\\begin{aligned}\n").removesuffix("\n\\end{aligned}")
     pairs = [line.split(" &= ", 1) for line in body.split(" \\\\\n")]
     return [(parse(left), parse(right)) for left, right in pairs]
 
 
-class _Reader:
+class _Parser:
+    """Recursive descent over the tokens."""
+
     def __init__(self, tokens: list[str]):
         self.tokens, self.here = tokens, 0
 
@@ -128,7 +130,7 @@ class _Reader:
             return self._fence()
         if name in ("_", "{", "}"):
             return Node("sign", name)
-        raise InputError("latex", f"\\{name}", "a command of recurra's own equations")
+        raise InputError("latex", f"\\{name}", "a command that recurra's printer writes")
 
     def _fence(self) -> Node:
         opening = self.tokens[self.here]

@@ -1,4 +1,4 @@
-"""A cell's equations as MathML, which browsers draw by themselves."""
+"""The equations of a cell as MathML."""
 
 from html import escape
 
@@ -17,7 +17,7 @@ def cell_mathml(cell: Cell) -> str:
 
 
 def mathml(latex: str) -> str:
-    """One expression."""
+    """One LaTeX expression as MathML."""
     return f"<math>{_draw(parse(latex))}</math>"
 
 

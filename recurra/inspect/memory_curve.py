@@ -1,8 +1,8 @@
-"""Memory: what a linear readout recalls of past inputs, and the time scales the gates set.
+"""Memory: linear recall of past inputs from the states, and the time scales set by the gates.
 
-Recall at delay k is the squared correlation of u_{t-k} with its best linear estimate from the states at t, fitted to
-one half of the rows and measured on the other: on the same rows, chance would count. Added up over the delays it is the
-memory capacity, which for independent inputs is at most the number of state variables (Jaeger 2001).
+Recall at delay k is the squared correlation of u_{t-k} with its best linear estimate from the states at t. The estimate
+is fitted on one half of the rows and measured on the other half, to exclude overfitting. The sum over all delays is the
+memory capacity, for independent inputs at most the number of state variables (Jaeger 2001).
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from ..errors import InputError
 from . import figures
-from .inspected_model import Sample, Subject
+from .inspected_model import InspectedModel
 from .result import Result, table
-from .step_recorder import Heard
+from .sample import Sample
+from .step_recorder import CellRun
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MemoryCurve(Result):
+    """Recall of past inputs over the delay for every cell, and the time scale of every unit."""
+
     recalled: dict[str, Tensor]  # cell → (delays,): squared correlation at delays 0, 1, …, averaged over the inputs
     time_scales: dict[str, Tensor]  # "cell · gate" → (units,): mean steps a unit keeps its memory, 1 / (1 - f)
 
     def capacity(self, name: str | None = None) -> float:
-        """Σ_k of one cell's curve, the input of the same step included; of the first cell by default."""
+        """The memory capacity of a cell, by default of the first: its recall summed over delays 0, 1, …"""
         return float(self.recalled[name or next(iter(self.recalled))].sum())
 
     def summary(self) -> str:
@@ -35,62 +38,80 @@ class MemoryCurve(Result):
             (name, f"{float(curve.sum()):.2f}", f"{int((curve > 0.5).sum())} steps", f"{float(curve[-1]):.2f}")
             for name, curve in self.recalled.items()
         ]
-        lines = [table(rows, ("cell", "memory capacity", "recall above one half", "at the last delay"))]
+        lines = [table(rows, ("cell", "memory capacity", "recall above 0.5", "recall at the last delay"))]
         for name, scales in self.time_scales.items():
             middle, top = scales.median(), scales.max()
             lines.append(f"time scale of {name}: median {middle:.3g} steps, longest {top:.3g}")
         return "\n".join(lines)
 
     def figure(self) -> "Figure":
-        made = figures.figure("How well the states recall an input k steps back", 360)
+        fig = figures.figure("Linear recall of the input k steps back", 360)
         for number, (name, curve) in enumerate(self.recalled.items()):
-            made.add_trace(figures.line(name, list(range(len(curve))), curve, number))
-        made.update_xaxes(title="delay k, steps")
-        made.update_yaxes(title="squared correlation", range=[0, 1.05])
-        return made
+            fig.add_trace(figures.line(name, list(range(len(curve))), curve, number))
+        fig.update_xaxes(title="delay k, steps")
+        fig.update_yaxes(title="squared correlation", range=[0, 1.05])
+        return fig
 
     def scales_figure(self) -> "Figure":
-        """The units' time scales, longest first."""
-        made = figures.figure("How long each unit keeps its memory", 360)
+        """The time scales of the units, longest first."""
+        fig = figures.figure("Time scales of the units", 360)
         for number, (name, scales) in enumerate(self.time_scales.items()):
             ordered = scales.sort(descending=True).values
-            made.add_trace(figures.line(name, list(range(1, len(ordered) + 1)), ordered, number))
-        made.update_xaxes(title="unit, longest first")
-        everything = [value for scales in self.time_scales.values() for value in scales.tolist()]
-        made.update_yaxes(title="steps, 1 / (1 - f)", **figures.decades(everything))
-        return made
+            fig.add_trace(figures.line(name, list(range(1, len(ordered) + 1)), ordered, number))
+        fig.update_xaxes(title="unit, longest first")
+        values = [value for scales in self.time_scales.values() for value in scales.tolist()]
+        fig.update_yaxes(title="steps, 1 / (1 - f)", **figures.log_axis(values))
+        return fig
 
 
 def memory_curve(
     model: Any, data: Any, *, delays: int = 40, sequences: int = 32, steps: int = 4000, ridge: float = 1e-9
 ) -> MemoryCurve:
-    """Linear recall of the model's own inputs from its states, for delays 0 … `delays`, and its units' time scales."""
-    subject = Subject(model, data, sequences=sequences, steps=steps)
+    """Linear recall of the inputs of the model from its states, and the time scales of its units.
+
+    **Arguments**
+
+    - `model`: a module with recurrent layers, a cell, an echo state network, a fitted estimator or a training run.
+    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`.
+    - `delays`: the largest delay; at most half of the median length is used.
+    - `sequences`, `steps`: the most sequences and steps of the data to use.
+    - `ridge`: the penalty of the linear fit.
+
+    **Returns** a `MemoryCurve`: `recalled`, cell → (delays + 1,) squared correlations, and `time_scales`.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> found = rc.inspect.memory_curve(rc.RNN(1, 8), torch.rand(500, 1, 1), delays=10)
+        >>> len(found.recalled["RNN"]), 0 < found.capacity() < 9
+        (11, True)
+    """
+    inspected = InspectedModel(model, data, sequences=sequences, steps=steps)
     with torch.no_grad():
-        heard = subject.listen(names=True)[1].results()
-    usual = int(subject.sample.lengths.median())
-    delays = min(delays, usual // 2)
+        runs = inspected.record(named_values=True)[1].runs()
+    typical = int(inspected.sample.lengths.median())
+    delays = min(delays, typical // 2)
     if delays < 1:
-        raise InputError("data", f"sequences of {usual} steps", "longer ones: nothing lies in the past")
+        raise InputError("data", f"sequences of {typical} steps", "longer ones, to have past inputs")
     recalled = {
-        one.name: _recall(_states(one, subject.sample), subject.sample, delays, ridge)
-        for one in heard
-        if len(one) == len(subject.sample.inputs)
+        run.name: _recall(_states(run, inspected.sample), inspected.sample, delays, ridge)
+        for run in runs
+        if len(run) == len(inspected.sample.inputs)
     }
     scales = {
-        f"{one.name} · {gate}": value for one in heard for gate, value in time_scales(one, subject.sample).items()
+        f"{run.name} · {gate}": value for run in runs for gate, value in time_scales(run, inspected.sample).items()
     }
     return MemoryCurve(recalled, scales)
 
 
-def _states(heard: Heard, sample: Sample) -> Tensor:
-    """(T, B, p): every state of the cell side by side."""
-    return torch.cat([heard.state(name, sample.lengths if sample.ragged else None) for name in heard.states], dim=-1)
+def _states(run: CellRun, sample: Sample) -> Tensor:
+    """(T, B, p): all states of the cell, concatenated."""
+    return torch.cat([run.state(name, sample.lengths if sample.ragged else None) for name in run.states], dim=-1)
 
 
 def _recall(states: Tensor, sample: Sample, delays: int, ridge: float) -> Tensor:
     inputs, tokens = sample.inputs, sample.tokens
-    if tokens is not None:  # is each of the most frequent ones recalled?
+    if tokens is not None:  # the eight most frequent tokens, one-hot
         common = tokens.flatten().bincount().argsort(descending=True)[:8]
         inputs = (tokens[..., None] == common).to(states.dtype)
     t = torch.arange(delays, len(states), device=states.device)
@@ -102,29 +123,29 @@ def _recall(states: Tensor, sample: Sample, delays: int, ridge: float) -> Tensor
     return _correlations(rows, past.flatten(1), ridge).view(delays + 1, -1).mean(dim=1)
 
 
-def _correlations(rows: Tensor, wanted: Tensor, ridge: float) -> Tensor:
-    """Squared correlations of the best linear estimates with what was wanted, (columns,), on the held-out half."""
+def _correlations(rows: Tensor, targets: Tensor, ridge: float) -> Tensor:
+    """(columns,): squared correlations of linear estimates with the targets, on the half of the rows held out."""
     rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=-1)
     fit = torch.arange(len(rows), device=rows.device) < len(rows) // 2
     left, sigma, right = torch.linalg.svd(rows[fit], full_matrices=False)
-    weights = right.T @ ((sigma / (sigma.square() + ridge))[:, None] * (left.T @ wanted[fit]))
-    answers, truth = rows[~fit] @ weights, wanted[~fit]
-    answers, truth = answers - answers.mean(dim=0), truth - truth.mean(dim=0)
-    power = answers.square().sum(dim=0) * truth.square().sum(dim=0)
-    return (answers * truth).sum(dim=0).square() / power.clamp_min(1e-300)
+    weights = right.T @ ((sigma / (sigma.square() + ridge))[:, None] * (left.T @ targets[fit]))
+    estimate, truth = rows[~fit] @ weights, targets[~fit]
+    estimate, truth = estimate - estimate.mean(dim=0), truth - truth.mean(dim=0)
+    power = estimate.square().sum(dim=0) * truth.square().sum(dim=0)
+    return (estimate * truth).sum(dim=0).square() / power.clamp_min(1e-300)
 
 
-def time_scales(heard: Heard, sample: Sample) -> dict[str, Tensor]:
-    """Mean steps a unit keeps its memory: 1 / (1 - f) of gates that keep, 1 / z of gates that write, τ of leaks."""
+def time_scales(run: CellRun, sample: Sample) -> dict[str, Tensor]:
+    """Mean steps that a unit holds its state: 1 / (1 - f) of forget gates, 1 / z of update gates, τ of leaky units."""
     lengths = sample.lengths if sample.ragged else None
-    real = torch.arange(len(heard), device=sample.lengths.device)[:, None] < sample.lengths
+    real = torch.arange(len(run), device=sample.lengths.device)[:, None] < sample.lengths
     found = {}
-    for gate in (*heard.cell.keep, *heard.cell.write, "tau"):
-        if gate not in heard.values or (gate in heard.cell.write and heard.cell.keep):
-            continue  # where a gate keeps, the one that writes sets no time scale
-        mean = heard.value(gate, lengths)[real].mean(dim=0)
+    for gate in (*run.cell.keep, *run.cell.write, "tau"):
+        if gate not in run.values or (gate in run.cell.write and run.cell.keep):
+            continue  # with a forget gate, the input gate sets no time scale
+        mean = run.value(gate, lengths)[real].mean(dim=0)
         if gate == "tau":
             found[gate] = mean
         else:
-            found[gate] = 1 / (mean if gate in heard.cell.write else 1 - mean).clamp_min(1e-12)
+            found[gate] = 1 / (mean if gate in run.cell.write else 1 - mean).clamp_min(1e-12)
     return found

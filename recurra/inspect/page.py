@@ -1,7 +1,7 @@
-"""Sections of text, figures and drawings → one HTML page that needs nothing from outside.
+"""Renders sections of text, figures and drawings as one self-contained HTML page.
 
-Everything that is not recurra's own markup is escaped: by Jinja2 in the page, and as JSON without `<` in the figures.
-The page's policy lets two scripts run, plotly and the page's own, by their hashes, and loads nothing.
+All text is escaped: by Jinja2 in the page, and as JSON without `<` in the figures. The content security policy allows
+two scripts by their hashes, plotly and the script of the page, and no other source.
 """
 
 import base64
@@ -24,13 +24,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass
 class Block:
-    """`kind`: "text", "figure", "drawing", "mathematics", "table", "finding" or "preformatted"."""
+    """One element of a section; `kind` is one of text, figure, drawing, mathematics, table, finding, preformatted."""
 
     kind: str
     text: str = ""
     title: str = ""
     figure: "Figure | None" = None
-    markup: Any = ""  # recurra's own, marked as safe
+    markup: Any = ""  # SVG or MathML made by recurra, not escaped
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     numeric: Sequence[bool] = ()
@@ -42,52 +42,57 @@ class Block:
 
 @dataclass
 class Section:
+    """A foldable section of the page."""
+
     title: str
     blocks: list[Block] = field(default_factory=list)
     anchor: str = ""
 
 
-def picture(figure: "Figure", sentence: str) -> Block:
-    """A figure and the sentence that says what to see in it."""
-    return Block("figure", sentence, figure=figure, height=int(figure.to_dict()["layout"].get("height", 380)))
+def figure_block(figure: "Figure", caption: str) -> Block:
+    """A plotly figure and its caption."""
+    return Block("figure", caption, figure=figure, height=int(figure.to_dict()["layout"].get("height", 380)))
 
 
-def drawing(svg: str, sentence: str) -> Block:
+def drawing_block(svg: str, caption: str) -> Block:
+    """An SVG drawing and its caption."""
     from markupsafe import Markup
 
     width = float(svg.partition('width="')[2].partition('"')[0])
-    return Block("drawing", sentence, markup=Markup(svg), fits=width < 900)
+    return Block("drawing", caption, markup=Markup(svg), fits=width < 900)
 
 
-def mathematics(title: str, sentence: str, mathml: str) -> Block:
+def equations_block(title: str, caption: str, mathml: str) -> Block:
+    """Equations as MathML."""
     from markupsafe import Markup
 
-    return Block("mathematics", sentence, title, markup=Markup(mathml))
+    return Block("mathematics", caption, title, markup=Markup(mathml))
 
 
-def listing(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), sentence: str = "") -> Block:
-    """A table; columns of numbers stand to the right."""
+def table_block(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), caption: str = "") -> Block:
+    """A table; columns of numbers are right-aligned."""
     width = max((len(row) for row in rows), default=0)
-    numeric = [bool(rows) and all(_stands_right(row[k]) for row in rows) for k in range(width)]
+    numeric = [bool(rows) and all(_is_numeric(row[k]) for row in rows) for k in range(width)]
     return Block(
-        "table", sentence, header=header, rows=[[shown(cell) for cell in row] for row in rows], numeric=numeric
+        "table", caption, header=header, rows=[[format_cell(cell) for cell in row] for row in rows], numeric=numeric
     )
 
 
-def _stands_right(value: Any) -> bool:
-    """A number, a text that begins with one ("6,129", "98.2 ± 0.2 %"), or a gap between them."""
+def _is_numeric(value: Any) -> bool:
+    """Whether a table cell is a number, a text that begins with one ("6,129", "98.2 ± 0.2 %"), or empty."""
     text = str(value).replace(",", "").split(" ")[0]
     return isinstance(value, (int, float)) or not text or is_number(text)
 
 
-def shown(value: Any) -> str:
+def format_cell(value: Any) -> str:
+    """A table cell as text: four digits, thousands separators."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Section]) -> Path:
-    """Put the page at `path`, whole or not at all."""
+    """Write the page to `path`; an error leaves an existing file as it was."""
     target = Path(path)
     text = render(title, lead, sections)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +109,7 @@ def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Secti
 
 
 def render(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """The HTML text of the page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -111,8 +117,8 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
     from .. import __version__
 
     figures: list[str] = []
-    for place, section in enumerate(sections):
-        section.anchor = f"section-{place + 1}"
+    for number, section in enumerate(sections, start=1):
+        section.anchor = f"section-{number}"
         for block in section.blocks:
             if block.figure is not None:
                 block.number = len(figures)
@@ -134,7 +140,7 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 def _json(figure: "Figure") -> str:
-    """A figure as JSON in which no tag can be seen; rows of labels that are all the same are written once."""
+    """A figure as JSON without `<`, `>` and `&`; equal rows of hover texts are written once."""
     spec = json.loads(figure.to_json() or "{}")
     for trace in spec["data"]:
         rows = trace.get("customdata")
@@ -153,11 +159,12 @@ def _json(figure: "Figure") -> str:
 
 
 def _as_script(text: str) -> str:
-    """Inside a script element, the text may not hold what ends it."""
+    """The text with the sequences escaped that would end a script element."""
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--").replace("\r\n", "\n")
 
 
 def _policy(*scripts: str) -> str:
+    """The content security policy that allows these scripts."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )

@@ -1,4 +1,4 @@
-"""`report`: everything recurra can show about a model and its data, on one page."""
+"""`rc.report`: all measurements of a model on data, its diagrams and equations, on one HTML page."""
 
 import json
 import platform
@@ -18,11 +18,12 @@ from .exponents import lyapunov
 from .gates import gate_activity
 from .gradients import GradientFlow, gradient_flow
 from .health import Health, Monitor, health
-from .inspected_model import Sample, module_of, sample
+from .inspected_model import module_of
 from .jacobians import jacobian_spectrum
 from .mathml import cell_mathml
 from .memory_curve import memory_curve
-from .page import Block, Section, drawing, listing, mathematics, picture, write_page
+from .page import Block, Section, drawing_block, equations_block, figure_block, table_block, write_page
+from .sample import Sample, sample
 from .spectra import weight_spectrum
 from .step_recorder import cells_of
 
@@ -41,16 +42,35 @@ def report(
     monitor: Monitor | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the report and return its path.
+    """Write an HTML report about a model and its data: health, gradients, spectra, memory, gates, diagrams, equations.
 
-    model        a module, a cell, an echo state network, a run of `rc.train` as a callback sees it, a fitted estimator,
-                 or several by name, `{"lstm": …, "gru": …}`: their gradients are compared, the first is shown whole.
-    data         what the model reads: a tensor, (inputs, targets), a Batch, a SequenceSet.
-    history      the result of `rc.train.fit`, its log, its folder of checkpoints, or several of these by name.
-    leaderboard  a row for every cell that competed, as mappings with the same keys; `scores` is drawn, not listed.
-    before       the model as it was before training: spectra are shown beside.
-    monitor      an `rc.inspect.Monitor` that watched the training.
-    settings     what else was set; printed with the versions.
+    The page is one self-contained file: it loads nothing from the network. A measurement that the data does not allow
+    is replaced by a sentence that says why.
+
+    **Arguments**
+
+    - `model`: a module with recurrent layers, a cell, an echo state network, a fitted estimator, a training run as a
+      callback gets it, or several by name, `{"lstm": …, "gru": …}`. Of several, the gradients are compared and the
+      first is shown in full.
+    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`.
+    - `path`: the file to write.
+    - `title`: the heading of the page.
+    - `history`: the result of `rc.train.fit`, its log file, its checkpoint folder, or several of these by name.
+    - `leaderboard`: rows of a comparison, mappings with the same keys. The key `scores` holds the scores of all seeds,
+      which are plotted.
+    - `before`: the model before training; its spectra are shown for comparison.
+    - `monitor`: the `rc.inspect.Monitor` that was a callback of the training.
+    - `settings`: further settings to print with the versions.
+
+    **Returns** the path of the page.
+
+    **Example**
+
+        >>> import tempfile, torch, recurra as rc
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+        ...     rc.report(rc.LSTM(3, 8), torch.randn(40, 2, 3), Path(folder) / "report.html").name
+        'report.html'
     """
     require("plotly", "jinja2", extra="report", what="rc.report")
     models = dict(model) if isinstance(model, Mapping) else {"": model}
@@ -71,12 +91,12 @@ def report(
         found.equations(),
         found.settings(settings or {}),
     ]
-    heading = title or f"{name or type(found.module).__name__}: what it learned, and how"
+    heading = title or f"{name or type(found.module).__name__}: model report"
     return write_page(path, heading, found.lead(), [section for section in sections if section.blocks])
 
 
 class _Report:
-    """The sections about one model."""
+    """Makes the sections about one model."""
 
     def __init__(self, model: Any, data: Any, models: Mapping[str, Any], before: Any):
         self.model, self.data, self.models, self.before = model, data, models, before
@@ -88,10 +108,10 @@ class _Report:
 
     def lead(self) -> str:
         count = sum(p.numel() for p in self.module.parameters())
-        kinds = ", ".join(dict.fromkeys(type(heard.cell).__name__ for heard in self.cells))
+        kinds = ", ".join(dict.fromkeys(type(run.cell).__name__ for run in self.cells))
         steps, batch = self.sample.inputs.shape[:2]
         source = f" from {self.sample.source}" if self.sample.source else ""
-        return f"{kinds}; {count:,} weights. Looked at on {batch} sequences of up to {steps} steps{source}."
+        return f"{kinds}; {count:,} parameters. Measured on {batch} sequences of up to {steps} steps{source}."
 
     def overview(self) -> Section:
         found = _try(lambda: [health(self.model, self.data)])
@@ -102,11 +122,11 @@ class _Report:
                 continue
             section.blocks += _findings(result)
             if result.saturated or result.dead:
-                sentence = (
-                    "Bars near the top are gates that no longer react to what they see, or units that never move; "
-                    "the dotted line marks where recurra begins to warn."
+                caption = (
+                    "Shares of saturated gates, which hardly react to their input, and of dead units, whose value is "
+                    "constant. Above the dotted line recurra reports a finding."
                 )
-                section.blocks.append(picture(result.figure(), sentence))
+                section.blocks.append(figure_block(result.figure(), caption))
         return section
 
     def gradients(self) -> Section:
@@ -114,59 +134,64 @@ class _Report:
 
         def own() -> Iterable[Block]:
             flow = gradient_flow(self.model, self.data)
-            sentence = (
-                "A straight line down is a gradient that vanishes at a constant rate; one that stays level reaches the "
-                "past. Dotted lines are what the weights alone allow, where they allow a bound."
+            caption = (
+                "A falling straight line is a gradient that vanishes at a constant rate per step; a level line is a "
+                "gradient that reaches far back. Dotted lines are upper bounds from the weights."
             )
-            yield picture(flow.figure(), sentence)
+            yield figure_block(flow.figure(), caption)
             if len(flow.times) > 1:
-                sentence = (
-                    "Each row is the loss at one step, each column the state at an earlier one: "
-                    "bright cells are pairs between which the network can learn."
+                caption = (
+                    "Gradient of the loss at step t (row) with respect to the state at step s (column). "
+                    "Bright cells are pairs of steps between which the network can learn."
                 )
-                yield picture(GradientFlow(flow.flows[:4], flow.times, flow.loss, flow.seconds).heatmap(), sentence)
+                yield figure_block(GradientFlow(flow.flows[:4], flow.times, flow.loss, flow.seconds).heatmap(), caption)
             yield Block("preformatted", flow.summary())
 
         section.blocks += _try(own)
         if len(self.models) > 1:
-            section.blocks += _try(lambda: [_compared(self.models, self.data)])
+            section.blocks += _try(lambda: [_gradient_comparison(self.models, self.data)])
         return section
 
     def spectra(self) -> Section:
         def blocks() -> Iterable[Block]:
             weights = weight_spectrum(self.model, before=self.before)
-            sentence = "Eigenvalues outside the circle can grow from step to step, those well inside are forgotten."
-            yield picture(weights.figure(), sentence)
-            yield picture(weights.singular_figure(), "The first value is the most one step can stretch a change.")
-            yield Block("preformatted", weights.summary())
-            jacobian = jacobian_spectrum(self.model, self.data, before=self.before, steps=_affordable(self.cells))
-            sentence = (
-                "How far a small change of the state is stretched over many steps of this data: "
-                "the upper curve is the direction remembered best."
+            caption = "Components with eigenvalues outside the circle can grow over time; those well inside decay."
+            yield figure_block(weights.figure(), caption)
+            yield figure_block(
+                weights.singular_figure(),
+                "The first value is the largest factor by which the matrix can amplify a change of the state.",
             )
-            yield picture(jacobian.figure(), sentence)
-            sentence = "The same for single steps: gates and squashing functions move the eigenvalues with the data."
-            yield picture(jacobian.plane(), sentence)
+            yield Block("preformatted", weights.summary())
+            jacobian = jacobian_spectrum(self.model, self.data, before=self.before, steps=_affordable_steps(self.cells))
+            caption = (
+                "How much a small change of the state is amplified over many steps of this data. "
+                "The upper curve is the direction that is remembered best."
+            )
+            yield figure_block(jacobian.figure(), caption)
+            caption = "Eigenvalues of single steps along the data; they change with the gates and activations."
+            yield figure_block(jacobian.eigenvalue_figure(), caption)
 
         return Section("Spectra", _try(blocks))
 
     def dynamics(self) -> Section:
         def exponents() -> Iterable[Block]:
-            result = lyapunov(self.model, self.data, steps=max(12, _affordable(self.cells)))
-            sentence = (
-                "Below zero, two runs that start differently become one: the network forgets. Above, it is chaotic."
+            result = lyapunov(self.model, self.data, steps=max(12, _affordable_steps(self.cells)))
+            caption = (
+                "Below zero, runs from different initial states converge: the network forgets its initial state. "
+                "Above zero, it is chaotic."
             )
-            yield picture(result.figure(), sentence)
+            yield figure_block(result.figure(), caption)
             yield Block("preformatted", result.summary())
 
         def memory() -> Iterable[Block]:
             result = memory_curve(self.model, self.data)
-            yield picture(
-                result.figure(), "Where the curve falls, inputs that old can no longer be read off the state."
+            yield figure_block(
+                result.figure(),
+                "Where the curve falls, a linear readout can no longer recover inputs that old from the state.",
             )
             if result.time_scales:
-                sentence = "Units to the left hold their memory longest; a flat line means that all units do alike."
-                yield picture(result.scales_figure(), sentence)
+                caption = "How many steps each unit holds its state. A flat line means equal time scales."
+                yield figure_block(result.scales_figure(), caption)
             yield Block("preformatted", result.summary())
 
         return Section("Dynamics and memory", [*_try(exponents), *_try(memory)])
@@ -174,10 +199,10 @@ class _Report:
     def gates(self) -> Section:
         def blocks() -> Iterable[Block]:
             result = gate_activity(self.model, self.data)
-            sentence = "One row a unit, the most selective on top; point at a cell to see what was read at that step."
-            yield picture(result.figure(units=24), sentence)
-            sentence = "The units that follow the input most closely; the number says how much of them it explains."
-            yield picture(result.selective_figure(), sentence)
+            caption = "One row per unit, the most selective on top. Hover over a cell to see the input of that step."
+            yield figure_block(result.figure(units=24), caption)
+            caption = "The units that depend most on the input; the number is the share of variance it explains."
+            yield figure_block(result.selective_figure(), caption)
             yield Block("preformatted", result.summary())
 
         return Section("Gates over a sequence", _try(blocks))
@@ -185,20 +210,24 @@ class _Report:
     def diagrams(self) -> Section:
         section = Section("Diagrams")
         if not isinstance(self.model, nn.Module) and hasattr(self.model, "members_"):
-            section.blocks.append(drawing(diagram(self.model).svg, "Dashed connections are fixed, solid ones learned."))
+            section.blocks.append(
+                drawing_block(
+                    diagram(self.model).svg, "Dashed connections are random and fixed, solid ones are learned."
+                )
+            )
         else:
-            sentence = "The network over three steps: states run along the rows, inputs come from below."
-            section.blocks.append(drawing(diagram(self.module).svg, sentence))
+            caption = "The network unrolled over three steps: time runs to the right, inputs enter at the bottom."
+            section.blocks.append(drawing_block(diagram(self.module).svg, caption))
         for cell in _distinct(self.cells):
-            sentence = f"Inside {type(cell).__name__}: the thick belt carries memory that no matrix touches."
-            section.blocks.append(drawing(diagram(cell).svg, sentence))
+            caption = f"One step of {type(cell).__name__}. Thick lines are states that pass without a matrix product."
+            section.blocks.append(drawing_block(diagram(cell).svg, caption))
         return section
 
     def equations(self) -> Section:
         section = Section("Equations")
         for cell in _distinct(self.cells):
-            origin = f"{cell.paper} ({cell.year})." if cell.paper else "A cell of your own."
-            section.blocks.append(mathematics(type(cell).__name__, origin, cell_mathml(cell)))
+            origin = f"{cell.paper} ({cell.year})." if cell.paper else "User-defined cell."
+            section.blocks.append(equations_block(type(cell).__name__, origin, cell_mathml(cell)))
         return section
 
     def settings(self, given: Mapping[str, Any]) -> Section:
@@ -208,31 +237,33 @@ class _Report:
 
         rows: list[tuple[str, Any]] = [(str(key), value) for key, value in given.items()]
         rows += _run_settings(self.model)
-        rows += [(f"data: {key}", value) for key, value in _described(self.sample).items()]
+        rows += [(f"data: {key}", value) for key, value in _describe_sample(self.sample).items()]
         rows += [("recurra", __version__), ("torch", torch.__version__), ("plotly", version("plotly"))]
         rows += [("Python", platform.python_version()), ("machine", platform.platform())]
         text = "\n\n".join(
             f"{name}: {module_of(one)}" if name else str(module_of(one)) for name, one in self.models.items()
         )
-        return Section("Settings and versions", [listing([(k, str(v)) for k, v in rows]), Block("preformatted", text)])
+        return Section(
+            "Settings and versions", [table_block([(k, str(v)) for k, v in rows]), Block("preformatted", text)]
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
 
 
 def _try(blocks: Callable[[], Iterable[Any]]) -> list[Any]:
-    """What can be measured; where the data does not allow a measurement, a sentence says so."""
+    """The blocks of a measurement; if the data does not allow it, a sentence that says why."""
     done: list[Any] = []
     try:
-        done.extend(blocks())  # what came before a refusal stays
+        done.extend(blocks())  # keeps the blocks before an error
     except InputError as reason:
-        done.append(Block("text", f"Not measured here: {reason}."))
+        done.append(Block("text", f"Not measured: {reason}."))
     return done
 
 
-def _affordable(cells: Sequence[Any]) -> int:
-    """Steps whose Jacobians take a few seconds."""
-    size = max(sum(torch.Size(s.shape(1)[1:]).numel() for s in heard.cell.carried) for heard in cells)
+def _affordable_steps(cells: Sequence[Any]) -> int:
+    """How many Jacobians can be computed in a few seconds."""
+    size = max(sum(torch.Size(s.shape(1)[1:]).numel() for s in run.cell.carried) for run in cells)
     return max(2, min(100, int(2e9 / size**3)))
 
 
@@ -240,7 +271,7 @@ def _findings(result: Health) -> list[Block]:
     if result.ok:
         return [
             Block(
-                "finding", "No gradient vanishes or explodes, no gate is stuck, no unit is dead.", "Healthy.", good=True
+                "finding", "No vanishing or exploding gradients, saturated gates or dead units.", "Healthy.", good=True
             )
         ]
     return [
@@ -250,36 +281,36 @@ def _findings(result: Health) -> list[Block]:
 
 
 def _distinct(cells: Sequence[Any]) -> list[Cell]:
-    """One cell for every set of equations."""
+    """One cell for each different set of equations."""
     found: dict[str, Cell] = {}
-    for heard in cells:
-        found.setdefault(heard.cell.equations(), heard.cell)
+    for run in cells:
+        found.setdefault(run.cell.equations(), run.cell)
     return list(found.values())
 
 
-def _compared(models: Mapping[str, Any], data: Any) -> Block:
-    made, everything = figures.figure("Gradient flow of all models", 420), []
+def _gradient_comparison(models: Mapping[str, Any], data: Any) -> Block:
+    fig, values = figures.figure("Gradient flow of all models", 420), []
     for number, (name, one) in enumerate(models.items()):
         flow = gradient_flow(one, data).flows[-1]
         lags = list(range(len(flow.profile)))
         shown = [value if value > 0 else float("nan") for value in flow.profile.tolist()]
-        everything += shown
-        made.add_trace(figures.line(f"{name} · {flow.state}: {flow.rate:.3g} a step", lags, shown, number))
-    made.update_yaxes(title="share of the gradient left", **figures.decades(everything))
-    made.update_xaxes(title="lag, steps")
-    return picture(made, "The same data for every model: the curve that stays highest reaches furthest back.")
+        values += shown
+        fig.add_trace(figures.line(f"{name} · {flow.state}: {flow.rate:.3g} per step", lags, shown, number))
+    fig.update_yaxes(title="remaining share of the gradient", **figures.log_axis(values))
+    fig.update_xaxes(title="lag, steps")
+    return figure_block(fig, "All models on the same data. The highest curve carries the gradient furthest back.")
 
 
 def _training(histories: Mapping[str, History], monitor: Monitor | None) -> Section:
     section = Section("Training")
     curves = {name: history for name, history in histories.items() if history}
     if curves:
-        made = figures.figure("Loss after every epoch", 380)
+        fig = figures.figure("Loss after every epoch", 380)
         number = 0
         for name, history in curves.items():
             for key in _losses(history):
                 label = f"{name} · {key}" if name else key
-                made.add_trace(
+                fig.add_trace(
                     figures.line(
                         label,
                         list(range(1, len(history) + 1)),
@@ -289,27 +320,23 @@ def _training(histories: Mapping[str, History], monitor: Monitor | None) -> Sect
                     )
                 )
                 number += 1
-        made.update_xaxes(title="epoch", **figures.counts(max(map(len, curves.values()))))
-        made.update_yaxes(title="loss")
+        fig.update_xaxes(title="epoch", **figures.count_axis(max(map(len, curves.values()))))
+        fig.update_yaxes(title="loss")
         section.blocks.append(
-            picture(
-                made, "Where the validation curve turns up while the training curve goes on down, the model overfits."
-            )
+            figure_block(fig, "A validation loss that rises while the training loss still falls indicates overfitting.")
         )
     if monitor is not None and monitor.history:
-        made = figures.figure("Factor of the gradient a step, while training", 340)
+        fig = figures.figure("Gradient factor per step, during training", 340)
         keys = dict.fromkeys(key for _, found in monitor.history for key in found.rates)
         for number, key in enumerate(keys):
             epochs, rates = zip(
                 *((epoch + 1, found.rates.get(key, float("nan"))) for epoch, found in monitor.history), strict=True
             )
-            made.add_trace(figures.line(key, list(epochs), list(rates), number, mode="lines+markers"))
-        made.add_hline(y=1.0, line={"color": figures.INK, "dash": "dot"})
-        made.update_xaxes(title="epoch", **figures.counts(monitor.history[-1][0] + 1))
-        made.update_yaxes(title="factor a step")
-        section.blocks.append(
-            picture(made, "Close to one, gradients reach the past; far below, they vanish on the way.")
-        )
+            fig.add_trace(figures.line(key, list(epochs), list(rates), number, mode="lines+markers"))
+        fig.add_hline(y=1.0, line={"color": figures.INK, "dash": "dot"})
+        fig.update_xaxes(title="epoch", **figures.count_axis(monitor.history[-1][0] + 1))
+        fig.update_yaxes(title="factor per step")
+        section.blocks.append(figure_block(fig, "Close to one, gradients reach far back; far below one, they vanish."))
     return section
 
 
@@ -323,7 +350,7 @@ def _number(value: Any) -> float:
 
 
 def _history_of(model: Any) -> Any:
-    """Of a run or a fitted estimator, where it keeps one."""
+    """The training history of a run or a fitted estimator, if it has one."""
     progress = getattr(model, "progress", None)
     return progress.history if hasattr(progress, "history") else getattr(model, "history_", None)
 
@@ -333,13 +360,13 @@ def _histories(history: Any) -> dict[str, History]:
         return {}
     named = history if isinstance(history, Mapping) else {"": history}
     return {
-        str(name): _logged(Path(one)) if isinstance(one, (str, Path)) else getattr(one, "history", one)
+        str(name): _read_log(Path(one)) if isinstance(one, (str, Path)) else getattr(one, "history", one)
         for name, one in named.items()
     }
 
 
-def _logged(path: Path) -> History:
-    """The epochs of a log that `rc.train.fit` wrote, or of the one in a folder of checkpoints."""
+def _read_log(path: Path) -> History:
+    """The epochs in a log of `rc.train.fit`, given as a file or as its checkpoint folder."""
     file = path / "log.jsonl" if path.is_dir() else path
     try:
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -349,7 +376,7 @@ def _logged(path: Path) -> History:
 
 
 def _run_settings(model: Any) -> list[tuple[str, Any]]:
-    """What a run of `rc.train`, or an estimator, says about itself."""
+    """Settings of a training run, or parameters of an estimator."""
     if hasattr(model, "get_params"):
         return list(model.get_params(deep=False).items())
     if not hasattr(model, "optimizer"):
@@ -359,7 +386,7 @@ def _run_settings(model: Any) -> list[tuple[str, Any]]:
     return [("optimizer", str(model.optimizer)), *rows]
 
 
-def _described(data: Sample) -> dict[str, Any]:
+def _describe_sample(data: Sample) -> dict[str, Any]:
     found: dict[str, Any] = {"inputs": tuple(data.inputs.shape), "lengths": _range(data.lengths.tolist())}
     if data.targets is not None:
         found["targets"] = tuple(data.targets.shape)

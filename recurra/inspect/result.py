@@ -1,4 +1,4 @@
-"""What every measurement gives back: numbers, a figure, a summary."""
+"""The base class of all measurement results: numbers, a figure, a summary."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Result(ABC):
-    """Numbers as attributes; `.figure()` is a plotly figure, `.summary()` a few lines for a person."""
+    """A measurement: numbers as attributes, `.figure()` as a plotly figure, `.summary()` as a few lines of text."""
 
     @abstractmethod
     def figure(self) -> "Figure": ...
@@ -21,16 +21,15 @@ class Result(ABC):
         return self.summary()
 
     def _ipython_display_(self) -> None:
-        """In a notebook, the summary and the figure."""
+        """Show the summary and the figure in a notebook."""
         print(self.summary())
         self.figure().show()
 
 
 def table(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> str:
-    """Columns of plain text."""
-    everything = [header, *rows]
-    widths = [max(len(row[column]) for row in everything) for column in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything
-    ]
-    return "\n".join(lines)
+    """Rows and their header as aligned columns of text."""
+    lines = [header, *rows]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines
+    )

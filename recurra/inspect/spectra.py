@@ -1,8 +1,8 @@
-"""The recurrent matrices themselves: eigenvalues, singular values, how far from normal, and the radius that counts.
+"""Spectra of the recurrent weight matrices: eigenvalues, singular values, non-normality, effective radius.
 
-A matrix is normal when its eigenvectors are orthogonal; then ‖Wᵏ‖ = ρᵏ. The further it is from that, the more ‖Wᵏ‖ can
-grow before it shrinks. The effective radius is that of the whole step at rest, with state, input and biases at zero:
-for leaky units ρ(diag(1 - 1/τ) + diag(1/τ) W), which is what decides whether they forget (Jaeger et al. 2007).
+A matrix with orthogonal eigenvectors is normal; then ‖Wᵏ‖ = ρᵏ. The further from normal, the more ‖Wᵏ‖ can grow before
+it shrinks. The effective radius is the spectral radius of the step's Jacobian with state, input and biases at zero. For
+leaky units it is ρ(diag(1 - 1/τ) + diag(1/τ) W), which decides whether they forget (Jaeger et al. 2007).
 """
 
 import copy
@@ -15,7 +15,7 @@ from torch import Tensor
 from ..cell import Affine, Cell
 from . import figures
 from .inspected_model import module_of
-from .jacobians import plane, system_of
+from .jacobians import eigenvalue_plot, system_of
 from .result import Result, table
 from .step_recorder import cells_of
 
@@ -51,8 +51,10 @@ class MatrixSpectrum:
 
 @dataclass(frozen=True)
 class WeightSpectrum(Result):
+    """Spectra of all recurrent matrices of a model, and of the model `before` training."""
+
     matrices: tuple[MatrixSpectrum, ...]
-    effective_radius: dict[str, float]  # cell → ρ of its step at rest
+    effective_radius: dict[str, float]  # cell → spectral radius of its step at zero
     before: tuple[MatrixSpectrum, ...] = ()
 
     def __getitem__(self, name: str) -> MatrixSpectrum:
@@ -76,35 +78,47 @@ class WeightSpectrum(Result):
     def figure(self) -> "Figure":
         """Eigenvalues in the complex plane, with the unit circle."""
         both = [*((f"before: {m.name}", m) for m in self.before), *((m.name, m) for m in self.matrices)]
-        return plane(
+        return eigenvalue_plot(
             "Eigenvalues of the recurrent matrices", [(n, m.eigenvalues) for n, m in both if m.eigenvalues is not None]
         )
 
     def singular_figure(self) -> "Figure":
         """Singular values, largest first."""
-        made = figures.figure("Singular values of the recurrent matrices", 360)
+        fig = figures.figure("Singular values of the recurrent matrices", 360)
         for number, (name, m) in enumerate(
             [*((f"before: {m.name}", m) for m in self.before), *((m.name, m) for m in self.matrices)]
         ):
-            made.add_trace(figures.line(name, list(range(1, len(m.singular) + 1)), m.singular, number))
-        made.update_xaxes(title="rank")
-        made.update_yaxes(title="singular value", rangemode="tozero")
-        return made
+            fig.add_trace(figures.line(name, list(range(1, len(m.singular) + 1)), m.singular, number))
+        fig.update_xaxes(title="rank")
+        fig.update_yaxes(title="singular value", rangemode="tozero")
+        return fig
 
 
 def weight_spectrum(model: Any, data: Any = None, *, before: Any = None) -> WeightSpectrum:
-    """Eigenvalues and singular values of every matrix that multiplies a state; no data is needed.
+    """Eigenvalues and singular values of every matrix that multiplies a state.
 
-    `before`, the model as it was, is measured beside.
+    **Arguments**
+
+    - `model`: a module with recurrent layers, a cell, an echo state network, a fitted estimator or a training run.
+    - `data`: not used; present so that all measurements take `(model, data)`.
+    - `before`: the model before training, measured for comparison.
+
+    **Returns** a `WeightSpectrum`: `spectrum["f.W"]` is a matrix by the end of its name, with `eigenvalues`,
+    `singular`, `radius`, `norm` and `departure` from normality.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> found = rc.inspect.weight_spectrum(rc.OrthogonalRNN(3, 6))
+        >>> round(found["a.W"].radius, 4), found["a.W"].departure < 1e-3
+        (1.0, True)
     """
     cells = cells_of(module_of(model))
-    matrices = tuple(m for heard in cells for m in _matrices(heard.name, heard.cell))
+    matrices = tuple(m for run in cells for m in _matrices(run.name, run.cell))
     earlier = (
-        ()
-        if before is None
-        else tuple(m for heard in cells_of(module_of(before)) for m in _matrices(heard.name, heard.cell))
+        () if before is None else tuple(m for run in cells_of(module_of(before)) for m in _matrices(run.name, run.cell))
     )
-    return WeightSpectrum(matrices, {heard.name: effective_radius(heard.cell) for heard in cells}, earlier)
+    return WeightSpectrum(matrices, {run.name: effective_radius(run.cell) for run in cells}, earlier)
 
 
 def _matrices(owner: str, cell: Cell) -> list[MatrixSpectrum]:
@@ -121,17 +135,17 @@ def _matrices(owner: str, cell: Cell) -> list[MatrixSpectrum]:
 
 
 def effective_radius(cell: Cell) -> float:
-    """The spectral radius of the step's Jacobian at rest: state, input and biases at zero; NaN where rest has none."""
-    if len(cell.modifiers):  # a normalised row of zeros has no derivative to speak of
+    """The spectral radius of the step's Jacobian at zero state, input and biases; NaN where it is undefined."""
+    if len(cell.modifiers):  # a normalised row of zeros has no useful derivative
         return float("nan")
-    rested = copy.deepcopy(cell).double().eval()
+    at_zero = copy.deepcopy(cell).double().eval()
     with torch.no_grad():
-        for affine in rested.affines():
+        for affine in at_zero.affines():
             if affine.b is not None:
                 affine.stored("b").zero_()
-    size = sum(torch.Size(spec.shape(1)[1:]).numel() for spec in rested.carried)
-    like = next(rested.parameters()).new_zeros
-    jacobian = system_of(rested).jacobians(like(1, size), like(1, rested.input_size))[0]
-    if not bool(jacobian.isfinite().all()):  # a cell that divides by a state has no rest
+    size = sum(torch.Size(spec.shape(1)[1:]).numel() for spec in at_zero.carried)
+    like = next(at_zero.parameters()).new_zeros
+    jacobian = system_of(at_zero).jacobians(like(1, size), like(1, at_zero.input_size))[0]
+    if not bool(jacobian.isfinite().all()):  # a cell that divides by a state
         return float("nan")
     return float(torch.linalg.eigvals(jacobian).abs().max())

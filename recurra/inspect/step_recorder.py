@@ -1,9 +1,9 @@
-"""Listen to a model while it runs: every step of every cell in it, whatever stands around the cells.
+"""Records every step of every cell while a model runs: inputs, states and named values.
 
-The plain loop passes all its steps through two functions of `engine/reference.py`; for the length of a `with`, this
-room stands between. So a layer deep inside somebody's model, a stack, a bidirectional layer and a hierarchy of cells
-are all heard the same way, and the states heard are the very tensors of the graph: a gradient with respect to one of
-them is a total derivative.
+The plain loop calls two functions of `engine/reference.py` for each step, `advance` and `_push`; inside
+`StepRecorder.recording()` both are wrapped. That records a layer deep inside a model, a stack, a bidirectional layer
+and a hierarchy of cells alike. The recorded states are tensors of the autograd graph, so a gradient with respect to one
+of them is a total derivative.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,70 +24,72 @@ from ..ragged import reverse
 
 
 @dataclass(eq=False)
-class Heard:
-    """One cell's run, step by step. For a cell that reads backwards, time runs as the sequence does."""
+class CellRun:
+    """The recorded steps of one cell, in the order in which the cell ran."""
 
     name: str
     cell: Cell
-    backward: bool
-    x: list[Tensor] = field(default_factory=list)  # (B, D) a step: what the cell itself saw
-    before: list[tuple[Tensor, ...]] = field(default_factory=list)  # the carried states a step starts from
-    states: dict[str, list[Tensor]] = field(default_factory=dict)  # name → the new state of every step, (B, size)
-    values: dict[str, list[Tensor]] = field(default_factory=dict)  # name → every named value of every step
+    backward: bool  # the cell reads the sequence from its end
+    x: list[Tensor] = field(default_factory=list)  # per step (B, D): the input of the cell itself
+    before: list[tuple[Tensor, ...]] = field(default_factory=list)  # per step: the carried states it starts from
+    states: dict[str, list[Tensor]] = field(default_factory=dict)  # name → per step (B, size): the new state
+    values: dict[str, list[Tensor]] = field(default_factory=dict)  # name → per step: a named value, such as a gate
 
     def __len__(self) -> int:
         return len(self.x)
 
     def state(self, name: str, lengths: Tensor | None = None) -> Tensor:
         """(T, B, size), in the order of the sequence."""
-        return self.in_order(self.states[name], lengths)
+        return self.in_sequence_order(self.states[name], lengths)
 
     def value(self, name: str, lengths: Tensor | None = None) -> Tensor:
-        return self.in_order(self.values[name], lengths)
+        """(T, B, size), in the order of the sequence."""
+        return self.in_sequence_order(self.values[name], lengths)
 
-    def in_order(self, steps: Sequence[Tensor], lengths: Tensor | None = None) -> Tensor:
+    def in_sequence_order(self, steps: Sequence[Tensor], lengths: Tensor | None = None) -> Tensor:
         stacked = torch.stack(list(steps))
         return reverse(stacked, lengths) if self.backward else stacked
 
     def points(self) -> Tensor:
-        """The carried states before every step, flattened as `DynamicalSystem.of` does: (T, B, p)."""
+        """The carried states before every step, flattened as in `DynamicalSystem.of`: (T, B, p)."""
         return torch.stack([torch.cat([s.reshape(len(s), -1) for s in states], dim=-1) for states in self.before])
 
 
-class Listener:
-    """Collects what the cells of a model do."""
+class StepRecorder:
+    """Records the cells of a model while they run; `named_values` records gates and candidates too."""
 
-    def __init__(self, model: nn.Module, names: bool = False):
-        self.names = names
-        self.heard = {id(heard.cell): heard for heard in cells_of(model)}
-        if not self.heard:
+    def __init__(self, model: nn.Module, named_values: bool = False):
+        self.named_values = named_values
+        self.run_of = {id(run.cell): run for run in cells_of(model)}
+        if not self.run_of:
             raise InputError("model", type(model).__name__, "a model with a recurrent layer or cell inside")
         self.graphs: dict[int, BoundStep] = {}
-        self.now: Heard | None = None
+        self.current: CellRun | None = None
 
-    def results(self) -> list[Heard]:
-        return [heard for heard in self.heard.values() if len(heard)]
+    def runs(self) -> list[CellRun]:
+        """The cells that ran."""
+        return [run for run in self.run_of.values() if len(run)]
 
     @contextmanager
-    def listening(self) -> Iterator["Listener"]:
-        """While this lasts, scans run on the plain loop and are heard. As `set_backend`, it holds for the process."""
+    def recording(self) -> Iterator["StepRecorder"]:
+        """Inside this context, scans use the plain loop and are recorded; process-wide, like `set_backend`."""
         outer: Any = (reference.advance, reference._push)
 
         def advance(cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict, graph: BoundStep | None = None) -> Any:
-            self.now = self.heard.get(id(cell))
-            if self.now is not None:
-                self.now.x.append(x)
-                self.now.before.append(tuple(s for s, c in zip(state, cell.carried, strict=True)))
-                graph = self._graph(cell) if self.names else graph
+            self.current = self.run_of.get(id(cell))
+            if self.current is not None:
+                self.current.x.append(x)
+                self.current.before.append(tuple(state))
+                graph = self._graph(cell) if self.named_values else graph
             y, carried, named = outer[0](cell, x, state, masks, graph)
-            if self.now is not None:
+            if self.current is not None:
                 for name, value in named.items():
-                    self.now.values.setdefault(name, []).append(value)
+                    self.current.values.setdefault(name, []).append(value)
             return y, carried, named
 
         def push(spec: Any, old: Tensor, new: Tensor) -> Tensor:
-            if self.now is not None and spec.name != TIME:
-                self.now.states.setdefault(spec.name, []).append(new)
+            if self.current is not None and spec.name != TIME:
+                self.current.states.setdefault(spec.name, []).append(new)
             return outer[1](spec, old, new)
 
         with set_backend("reference"):
@@ -103,10 +105,12 @@ class Listener:
         return self.graphs[id(cell)]
 
 
-def cells_of(model: nn.Module) -> list[Heard]:
-    """Every cell of the model under a name a person can read."""
-    named: dict[int, Heard] = {}
-    future = {id(part) for module in model.modules() if (pair := two_ways(module)) for part in pair[1].modules()}
+def cells_of(model: nn.Module) -> list[CellRun]:
+    """An empty run for every cell of the model, under a readable name such as "encoder · layer 2 · backward"."""
+    named: dict[int, CellRun] = {}
+    backward = {
+        id(part) for module in model.modules() if (pair := direction_pair(module)) for part in pair[1].modules()
+    }
     for path, module in model.named_modules():
         if isinstance(module, Recurrent):
             for k, cell in enumerate(module.cell_list):
@@ -114,15 +118,15 @@ def cells_of(model: nn.Module) -> list[Heard]:
                 parts = [path or module.cell_class.__name__]
                 parts += [f"layer {level + 1}"] if module.num_layers > 1 else []
                 parts += ["backward" if back else "forward"] if module.directions > 1 else []
-                named.setdefault(id(cell), Heard(" · ".join(parts), cell, bool(back) or id(cell) in future))
+                named.setdefault(id(cell), CellRun(" · ".join(parts), cell, bool(back) or id(cell) in backward))
     for path, module in model.named_modules():
         if isinstance(module, Cell):
-            named.setdefault(id(module), Heard(path or type(module).__name__, module, id(module) in future))
+            named.setdefault(id(module), CellRun(path or type(module).__name__, module, id(module) in backward))
     return list(named.values())
 
 
-def two_ways(module: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    """The two parts of a model that reads forwards with one and backwards with the other, outside of a layer."""
+def direction_pair(module: nn.Module) -> tuple[nn.Module, nn.Module] | None:
+    """The forward and the backward part of a bidirectional model that is not a `Recurrent` layer, or None."""
     stacks = getattr(module, "stacks", None)  # ELMo
     pair = stacks if isinstance(stacks, (list, tuple)) else [getattr(module, name, None) for name in ("past", "future")]
     parts = [part for part in pair if isinstance(part, nn.Module)]

@@ -1,7 +1,7 @@
-"""A canvas for line drawings: boxes, circles, curves, and labels with subscripts; the result is one SVG text.
+"""A canvas for line drawings as SVG: boxes, circles, curves, and labels with subscripts.
 
-Lines and letters take the colour of the text around them, so a drawing reads on light and on dark ground. Colour never
-carries meaning alone: belts are thick, fixed weights dashed, memory delays dotted.
+Lines and letters take the colour of the surrounding text, so a drawing is readable on light and dark backgrounds.
+Meaning never depends on colour alone: memory paths are thick, fixed weights dashed, delays dotted.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ STYLE = """
 
 
 class Canvas:
-    """Elements in drawing order; the picture is as large as what was drawn, and a margin."""
+    """Collects elements in drawing order; the drawing is as large as its elements and a margin."""
 
     def __init__(self) -> None:
         self.elements: list[str] = []
@@ -40,7 +40,7 @@ class Canvas:
     def box(
         self, x: float, y: float, width: float, height: float, kind: str = "box", title: str = "", round_: float = 6
     ):
-        """A rectangle around its centre."""
+        """A rectangle with centre (x, y)."""
         self._reach(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
         shape = (
             f'x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{round_}"'
@@ -54,7 +54,7 @@ class Canvas:
     def label(
         self, x: float, y: float, latex: str, anchor: str = "middle", kind: str = "", tight: bool = False
     ) -> None:
-        """Mathematics, its middle line at y; tight leaves no room around signs."""
+        """A LaTeX label, vertically centred at y; `tight` sets no space around signs."""
         width = 8 * text_width(latex)
         left = x - (width / 2 if anchor == "middle" else width if anchor == "end" else 0)
         self._reach(left, y - 9, left + width, y + 9)
@@ -62,7 +62,7 @@ class Canvas:
         self.elements.append(f'<text class="{kind}" x="{x:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}">{inside}</text>')
 
     def word(self, x: float, y: float, text: str, anchor: str = "middle", within: float = 0.0) -> None:
-        """Plain words; letters are set closer where they would not fit within a width."""
+        """Plain text, condensed if it is wider than `within`."""
         width = 6.8 * len(text)
         fit = f' textLength="{within:.0f}" lengthAdjust="spacingAndGlyphs"' if within and width > within else ""
         width = min(width, within) if within else width
@@ -73,24 +73,24 @@ class Canvas:
         )
 
     def arrow(self, points: Sequence[tuple[float, float]], kind: str = "", head: bool = True) -> None:
-        """A smooth curve through the points, level at both ends."""
+        """A smooth curve through the points, horizontal at both ends."""
         self.path(_smooth(points), points, kind, head)
 
     def straight(self, points: Sequence[tuple[float, float]], kind: str = "", head: bool = True) -> None:
-        """A broken line through the points."""
-        way = " L ".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        self.path(f"M {way}", points, kind, head)
+        """A polyline through the points."""
+        path = " L ".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        self.path(f"M {path}", points, kind, head)
 
-    def path(self, way: str, points: Sequence[tuple[float, float]], kind: str = "", head: bool = True) -> None:
+    def path(self, path: str, points: Sequence[tuple[float, float]], kind: str = "", head: bool = True) -> None:
         for x, y in points:
             self._reach(x, y, x, y)
         marker = f' marker-end="url(#{"belt" if "belt" in kind else "head"})"' if head else ""
-        self.elements.append(f'<path class="line {kind}" d="{way}"{marker}/>')
+        self.elements.append(f'<path class="line {kind}" d="{path}"{marker}/>')
 
     def _reach(self, *corner: float) -> None:
         self.corners += [(corner[0], corner[1]), (corner[2], corner[3])]
 
-    def text(self, title: str, margin: float = 14) -> str:
+    def to_svg(self, title: str, margin: float = 14) -> str:
         xs, ys = [x for x, _ in self.corners] or [0.0], [y for _, y in self.corners] or [0.0]
         left, top = min(xs) - margin, min(ys) - margin
         width, height = max(xs) - min(xs) + 2 * margin, max(ys) - min(ys) + 2 * margin
@@ -115,21 +115,21 @@ def _title(text: str) -> str:
 
 
 def _smooth(points: Sequence[tuple[float, float]]) -> str:
-    way = f"M {points[0][0]:.1f} {points[0][1]:.1f}"
+    path = f"M {points[0][0]:.1f} {points[0][1]:.1f}"
     for (x0, y0), (x1, y1) in pairwise(points):
         if abs(y0 - y1) < 0.5:
-            way += f" L {x1:.1f} {y1:.1f}"
+            path += f" L {x1:.1f} {y1:.1f}"
         else:
             middle = (x0 + x1) / 2
-            way += f" C {middle:.1f} {y0:.1f}, {middle:.1f} {y1:.1f}, {x1:.1f} {y1:.1f}"
-    return way
+            path += f" C {middle:.1f} {y0:.1f}, {middle:.1f} {y1:.1f}, {x1:.1f} {y1:.1f}"
+    return path
 
 
-# ---------------------------------------------------------------------------------------------------- letters
+# ---------------------------------------------------------------------------------------------------- labels
 
 
 def spans(node: Node, small: bool = False) -> str:
-    """Mathematics as text: letters in italics, subscripts lower and smaller."""
+    """A parsed expression as SVG text: letters in italics, subscripts lower and smaller."""
     match node.kind:
         case "word":
             style = "" if node.upright or len(node.text) > 1 else ' font-style="italic"'
@@ -138,9 +138,9 @@ def spans(node: Node, small: bool = False) -> str:
             return " "
         case "scripts":
             base, below, above = node.parts
-            way, script = (("4", "-4"), below) if below.parts or below.text else (("-6", "6"), above)
+            shift, script = (("4", "-4"), below) if below.parts or below.text else (("-6", "6"), above)
             inside = spans(script, True)
-            low = f'<tspan font-size="10.5px" dy="{way[0]}">{inside}</tspan><tspan dy="{way[1]}">\u200b</tspan>'
+            low = f'<tspan font-size="10.5px" dy="{shift[0]}">{inside}</tspan><tspan dy="{shift[1]}">\u200b</tspan>'
             return f"{spans(base, small)}{low}"
         case "frac":
             return f"{spans(node.parts[0], small)}∕{spans(node.parts[1], small)}"
@@ -156,7 +156,7 @@ def spans(node: Node, small: bool = False) -> str:
 
 
 def text_width(latex: str) -> float:
-    """Roughly, in letters."""
+    """The approximate width of a LaTeX label, in letters."""
 
     def count(node: Node) -> float:
         if node.kind in ("space", "frac"):

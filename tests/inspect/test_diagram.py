@@ -11,8 +11,8 @@ from torch import Tensor, nn, sigmoid, tanh
 
 import recurra as rc
 from recurra.errors import InputError
-from recurra.inspect.cell_graph import parts_of
-from recurra.inspect.graph_layout import place
+from recurra.inspect.cell_graph import diagram_nodes
+from recurra.inspect.graph_layout import assign_positions
 from recurra.inspect.latex_parser import parse
 from recurra.inspect.mathml import cell_mathml, mathml
 
@@ -45,8 +45,8 @@ def test_every_cell_is_drawn_whole(case: Case):
 
 @every_case
 def test_nothing_stands_on_top_of_another(case: Case):
-    parts = parts_of(case.cell())
-    place(parts)
+    parts = diagram_nodes(case.cell())
+    assign_positions(parts)
     assert len({(part.layer, round(part.row, 3)) for part in parts}) == len(parts)
     for column in {part.layer for part in parts}:
         rows = sorted(part.row for part in parts if part.layer == column)
@@ -60,14 +60,14 @@ def test_the_lstm_has_four_gates_and_one_belt():
     found = labels(svg)
     assert [found.count(gate) for gate in ("ft", "it", "gt", "ot")] == [1, 1, 1, 1]
     assert found.count("σ") == 3
-    parts = parts_of(rc.registry()["lstm"](3, 4))
+    parts = diagram_nodes(rc.registry()["lstm"](3, 4))
     belt = [part for part in parts if part.belt]
     assert {part.label for part in belt} == {"c_{t-1}", r"\odot", "+", "c_{t}"}
     assert count(svg, "belt") == 3  # from the old memory over two operations to the new one
 
 
 def test_the_grus_belt_is_its_state():
-    belt = [part.label for part in parts_of(rc.registry()["gru"](3, 4)) if part.belt]
+    belt = [part.label for part in diagram_nodes(rc.registry()["gru"](3, 4)) if part.belt]
     assert {"h_{t-1}", "h_{t}"} <= set(belt)
 
 
@@ -99,7 +99,7 @@ class Leaky(rc.Cell):
 def test_a_users_cell_is_drawn_with_the_users_names():
     found = labels(str(rc.diagram(Leaky(3, 4))))
     assert {"opennesst", "memoryt"} <= set(found)
-    belt = {part.label for part in parts_of(Leaky(3, 4)) if part.belt}
+    belt = {part.label for part in diagram_nodes(Leaky(3, 4)) if part.belt}
     assert r"\mathrm{memory}_{t}" in belt
 
 
@@ -160,8 +160,8 @@ def test_names_from_outside_stay_text():
 
 
 def test_it_is_saved_and_shown(tmp_path):
-    picture = rc.diagram("gru")
-    assert picture._repr_svg_() == picture.save(tmp_path / "gru.svg").read_text(encoding="utf-8")
+    figure_block = rc.diagram("gru")
+    assert figure_block._repr_svg_() == figure_block.save(tmp_path / "gru.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("what", "unfold"), [(nn.Linear(2, 2), 3), ("lstm", -1), ("lstm", 2.5), (7, 3)])

@@ -1,4 +1,4 @@
-"""Gates over real tokens and samples, and what health finds wrong, each fault made on purpose."""
+"""Gate activity on tokens and numbers; the health check on models with one known fault each."""
 
 import re
 
@@ -114,7 +114,7 @@ def scaled(name: str, factor: float, hidden: int = 16) -> rc.Recurrent:
 def test_a_sound_network_is_sound():
     found = health(rc.layer("lstm", 3, 8, init=rc.init.chrono(40)), torch.randn(30, 2, 3))
     assert found.ok
-    assert found.summary() == "Nothing is wrong."
+    assert found.summary() == "No problems found."
 
 
 def test_a_gradient_that_vanishes():

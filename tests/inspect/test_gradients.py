@@ -258,7 +258,7 @@ def test_the_figures_hold_the_numbers():
     assert curves["LSTM · c"].y[5] == pytest.approx(float(flow["c"].profile[5]), rel=1e-3)
     heat = flow.heatmap().data[1]
     assert heat.z[10][3] == pytest.approx(float(flow["c"].norms[10, 3].log10()), rel=1e-3)
-    assert "factor a step" in flow.summary()
+    assert "factor per step" in flow.summary()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Every way people hand data over means the same sequences; and what is looked at is a copy."""
+"""All forms of data give the same sample; a measurement runs on a copy of the model."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from torch import nn
 
 import recurra as rc
 from recurra.errors import InputError, ShapeError
-from recurra.inspect.inspected_model import Subject, module_of, sample
+from recurra.inspect.inspected_model import InspectedModel, module_of
+from recurra.inspect.sample import sample
 
 X = torch.arange(24.0).view(4, 3, 2)  # (T, B, D)
 
@@ -58,7 +59,7 @@ def test_it_is_cut_to_what_was_asked():
 
 
 @pytest.mark.parametrize("data", [None, 3, "x", [], torch.randn(0, 2, 3), torch.randn(2, 2, 2, 2), {"x": X}])
-def test_what_is_no_data_is_refused(data):
+def test_unknown_data_is_refused(data):
     with pytest.raises(InputError):
         sample(data)
 
@@ -67,9 +68,9 @@ def test_a_models_own_vocabulary_names_its_tokens():
     model = rc.layer("rnn", 2, 3)
     model.vocabulary = type("Vocabulary", (), {"tokens": ("a", "b", "c")})()
     tokens = torch.tensor([[0, 2], [1, 1]])
-    assert Subject(model, tokens).sample.labels == (("a", "b"), ("c", "b"))
-    assert Subject(model, tokens + 1).sample.labels == ()  # one of them is no token of this vocabulary
-    assert Subject(model, X).sample.labels == ()
+    assert InspectedModel(model, tokens).sample.labels == (("a", "b"), ("c", "b"))
+    assert InspectedModel(model, tokens + 1).sample.labels == ()  # one of them is no token of this vocabulary
+    assert InspectedModel(model, X).sample.labels == ()
 
 
 def test_a_word_spelled_by_several_numbers_is_one_token():
@@ -81,11 +82,11 @@ def test_a_word_spelled_by_several_numbers_is_one_token():
 def test_a_carried_state_of_other_sequences_is_no_obstacle():
     layer = rc.layer("gru", 2, 3, initial="carried")
     layer(torch.randn(4, 7, 2))
-    Subject(layer, X).listen()
+    InspectedModel(layer, X).record()
     assert layer.carried_state[0][0].shape == (7, 3)
 
 
-def test_what_holds_a_network_is_opened():
+def test_the_network_inside_an_estimator_is_found():
     class Estimator:
         model_ = rc.layer("rnn", 2, 3)
 
@@ -96,8 +97,8 @@ def test_what_holds_a_network_is_opened():
 def test_reservoirs_run_as_the_network_does():
     series = np.sin(np.arange(150) / 5)[:, None]
     network = rc.EchoStateNetwork(units=[12, 8], leak=0.6, bias=0.2, random_state=2).fit(series)
-    subject = Subject(network, torch.as_tensor(series))
-    output, _ = subject.listen()
+    inspected = InspectedModel(network, torch.as_tensor(series))
+    output, _ = inspected.record()
     reservoir = network.members_[0].reservoir
     expected = reservoir.run(series[:, None], reservoir.initial(1))[0][:, 0, 12:]
     torch.testing.assert_close(output[:, 0].detach(), torch.as_tensor(expected), rtol=1e-7, atol=1e-7)

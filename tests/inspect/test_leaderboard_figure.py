@@ -1,4 +1,4 @@
-"""The leaderboard of a report: all scores drawn, who is far off only listed."""
+"""The leaderboard section: scores are plotted, outliers only listed."""
 
 from recurra.inspect.leaderboard_figure import leaderboard
 
@@ -17,7 +17,7 @@ def test_scores_are_drawn_and_outliers_listed():
     assert list(dots["x"]) == [97.0, 99.0, 96.0, 98.0, 96.0, 97.0]
     assert list(means["x"]) == [98.0, 97.0, 96.5]
     assert list(means["y"]) == ["gru", "lstm", "rnn"]
-    assert "Too far off to be drawn: 1" in figure.text
+    assert "Not plotted because of outlying scores: 1" in figure.text
     assert list(table.header) == ["cell", "test accuracy", "units"]
     assert [row[0] for row in table.rows] == ["gru", "lstm", "rnn", "<b>majority</b>"]
     assert list(table.numeric) == [False, True, True]

@@ -43,10 +43,10 @@ def test_squashing_costs_memory():
     size = 8
     rotation, u = 0.9 * torch.linalg.qr(torch.randn(size, size, dtype=torch.float64))[0], torch.randn(size, 1)
     straight = linear(rotation, u)
-    squashed = rc.layer("rnn", 1, size, dtype=torch.float64)
-    squashed.load_state_dict(straight.state_dict())
+    activation_kinds = rc.layer("rnn", 1, size, dtype=torch.float64)
+    activation_kinds.load_state_dict(straight.state_dict())
     data = noise()
-    assert memory_curve(squashed, data).capacity() < memory_curve(straight, data).capacity() - 1
+    assert memory_curve(activation_kinds, data).capacity() < memory_curve(straight, data).capacity() - 1
 
 
 def test_time_scales_are_those_the_gates_hold():
@@ -75,5 +75,5 @@ def test_tokens_and_ragged_sequences():
 
 
 def test_one_step_has_no_past():
-    with pytest.raises(InputError, match="nothing lies in the past"):
+    with pytest.raises(InputError, match="to have past inputs"):
         memory_curve(rc.layer("rnn", 3, 5), torch.randn(1, 4, 3))

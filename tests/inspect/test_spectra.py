@@ -9,7 +9,7 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.inspect import jacobian_spectrum, lyapunov, weight_spectrum
-from recurra.inspect.inspected_model import Subject
+from recurra.inspect.inspected_model import InspectedModel
 from recurra.inspect.jacobians import jacobians_along
 
 
@@ -56,13 +56,12 @@ def test_a_product_far_below_the_numbers_keeps_its_logarithm():
 
 def test_modifiers_are_in_the_jacobian():
     layer = rc.layer("gru", 3, 4, modifiers=rc.LayerNorm(), dtype=torch.float64)
-    subject = Subject(layer, steps(6, 3))
-    _, listener = subject.listen()
-    heard = listener.results()[0]
-    jacobian = jacobians_along(heard)[-1]
-    _, before = layer(subject.sample.inputs[:-1])
+    inspected = InspectedModel(layer, steps(6, 3))
+    run = inspected.record()[1].runs()[0]
+    jacobian = jacobians_along(run)[-1]
+    _, before = layer(inspected.sample.inputs[:-1])
     expected = torch.autograd.functional.jacobian(
-        lambda h: layer(subject.sample.inputs[-1:].detach(), h.view(1, 1, 4))[1].flatten(), before.flatten().detach()
+        lambda h: layer(inspected.sample.inputs[-1:].detach(), h.view(1, 1, 4))[1].flatten(), before.flatten().detach()
     )
     torch.testing.assert_close(jacobian, expected, rtol=1e-9, atol=1e-12)
 

@@ -5,7 +5,7 @@ const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: [
 const narrow = (element) => element.clientWidth < 500;
 const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
 
-// plotly is read when the first figure comes near: until then the page is open and readable. The policy knows its hash.
+// plotly is loaded when the first figure comes into view, so the page opens at once. The policy allows it by its hash.
 function load() {
   if (window.Plotly) return;
   const script = document.createElement("script");
@@ -18,7 +18,7 @@ function draw(element) {
   element.dataset.state = "drawing";
   load();
   const spec = specs[Number(element.dataset.figure)];
-  for (const trace of spec.data) {  // labels that every row of a heat map shares are written once
+  for (const trace of spec.data) {  // equal hover texts of all rows of a heat map are stored once
     if (trace.type === "heatmap" && trace.customdata?.length === 1) trace.customdata = trace.z.map(() => trace.customdata[0]);
   }
   const layout = { ...spec.layout, font: { ...spec.layout.font, color: ink() } };
