@@ -23,8 +23,8 @@ ROOMS = (
 )
 # `engine/` in its own order. A module that is missing here is checked for import cycles alone.
 ENGINE = (
-    "operations", "record", "torch_modes", "cell_cache", "trace", "traced_step", "latex", "reference",
-    "split_at_resets", "ir", "plan", "cpu", "gpu",
+    "operations", "record", "torch_modes", "caches", "cell_cache", "trace", "traced_step", "graph_rewriter", "latex",
+    "reference", "split_at_resets", "ir", "plan", "cpu", "gpu",
     "torch_op", "dispatch", "checkpoint", "parallel_directions", "fast_path", "stream", "explain",
 )
 # fmt: on
