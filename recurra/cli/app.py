@@ -11,6 +11,7 @@ from recurra.cli.error_handling import (
     install_sigterm_handler,
     install_warning_format,
 )
+from recurra.cli.plain_help import PlainHelpCommand
 
 app = typer.Typer(
     name="recurra",
@@ -44,7 +45,8 @@ def unwrap_paragraphs(text: str) -> str:
 
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel, help=unwrap_paragraphs(command.__doc__ or ""))(command)
+        text = unwrap_paragraphs(command.__doc__ or "")
+        app.command(name, cls=PlainHelpCommand, rich_help_panel=panel, help=text)(command)
 
 
 def main() -> None:

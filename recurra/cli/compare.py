@@ -41,23 +41,23 @@ def compare_command(
     sort: Sort = None,
     cells: Annotated[
         str | None,
-        typer.Option(help="Cells to compare: a,b,c, gru-family or all. [dim]12 cells[/]", rich_help_panel=NETWORK),
+        typer.Option(help="Names a,b,c, gru-family, or all. [dim]\\[default: 12 cells][/]", rich_help_panel=NETWORK),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Equal budget: parameters or time. [dim]parameters[/]", rich_help_panel=NETWORK),
+        typer.Option(help="Equal budget: parameters or time. [dim]\\[default: parameters][/]", rich_help_panel=NETWORK),
     ] = None,
     hidden_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Units of the reference LSTM. [dim]32[/]", rich_help_panel=NETWORK),
+        typer.Option(min=1, help="Units of the reference LSTM. [dim]\\[default: 32][/]", rich_help_panel=NETWORK),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Seeds per cell. [dim]3[/]", rich_help_panel=TRAINING)
+        int | None, typer.Option(min=1, help="Seeds per cell. [dim]\\[default: 3][/]", rich_help_panel=TRAINING)
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.", rich_help_panel=TRAINING)] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Training time per fit, for --budget time. [dim]30[/]", rich_help_panel=TRAINING),
+        typer.Option(help="Seconds per fit, for --budget time. [dim]\\[default: 30][/]", rich_help_panel=TRAINING),
     ] = None,
     tune: Annotated[
         int | None,
@@ -75,7 +75,9 @@ def compare_command(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=1, help="Parallel processes. [dim]one per core[/]", rich_help_panel=PARALLEL),
+        typer.Option(
+            "--jobs", "-j", min=1, help="Processes. [dim]\\[default: one per core][/]", rich_help_panel=PARALLEL
+        ),
     ] = None,
     storage: Annotated[
         str | None,
@@ -94,7 +96,12 @@ def compare_command(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--folder", "--out", "-o", metavar="FOLDER", help="Run folder. [dim]below runs/[/]", rich_help_panel=OUTPUT
+            "--folder",
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Run folder. [dim]\\[default: below runs/][/]",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results.", rich_help_panel=OUTPUT)] = False,

@@ -15,6 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from recurra.cli.plain_help import simplify_types
 from recurra.errors import InputError, MissingPackageError, RecurraError, UnknownNameError
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
@@ -54,6 +55,9 @@ class ErrorHandlingGroup(TyperGroup):
         except KeyboardInterrupt:
             sys.stderr.write("Interrupted.\n")
             raise typer.Exit(INTERRUPTED) from None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return simplify_types(super().get_params(ctx))
 
     def _options(self, name: str | None) -> set[str]:
         """The options of a command, such as --sort."""
@@ -109,7 +113,6 @@ def _split_advice(expected: str, options: Set[str]) -> tuple[str, str]:
             kept += f"; {clause}"
         elif all(f"--{name}" in options for name in arguments):
             clause = ARGUMENT.sub(lambda m: f"--{m[1]}" + (f" {m[2]}" if m[2] else ""), clause).replace('"', "")
-            clause = f"use {clause[3:]}" if clause.startswith("or ") else clause
             advice += f" {_as_sentence(clause[0].upper() + clause[1:])}"
     return kept, advice
 

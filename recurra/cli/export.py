@@ -13,7 +13,7 @@ def export(
     model: ModelFolder,
     out: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE.onnx", help="ONNX file. [dim]model.onnx in the model folder[/]"),
+        typer.Argument(metavar="FILE.onnx", help="ONNX file. [dim]\\[default: model.onnx in the model folder][/]"),
     ] = None,
 ) -> None:
     """Export a model as one ONNX file, valid for any batch size and length.

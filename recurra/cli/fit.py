@@ -47,7 +47,9 @@ def fit(
     sort: Sort = None,
     cell: Annotated[
         str | None,
-        typer.Option("--cell", "-c", help="Recurrent cell; see `recurra cells`. [dim]lstm[/]", rich_help_panel=NETWORK),
+        typer.Option(
+            "--cell", "-c", help="Cell; see `recurra cells`. [dim]\\[default: lstm][/]", rich_help_panel=NETWORK
+        ),
     ] = None,
     hidden_size: Annotated[int | None, typer.Option(min=1, help="Units per layer.", rich_help_panel=NETWORK)] = None,
     num_layers: Annotated[
@@ -62,7 +64,9 @@ def fit(
     epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.", rich_help_panel=TRAINING)] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Batch size.", rich_help_panel=TRAINING)] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.", rich_help_panel=TRAINING)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed. [dim]\\[default: 0][/]", rich_help_panel=TRAINING)
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.", rich_help_panel=TRAINING)] = None,
     option: Annotated[
         list[str] | None,

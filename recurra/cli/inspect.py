@@ -18,7 +18,7 @@ def inspect(
             "--out",
             "-o",
             metavar="FILE.html",
-            help="Report file. [dim]report.html in the model folder[/]",
+            help="Report file. [dim]\\[default: report.html in the model folder][/]",
             rich_help_panel=OUTPUT,
         ),
     ] = None,

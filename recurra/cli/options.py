@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-COLUMNS, NETWORK, TRAINING, OUTPUT = "Data", "Network", "Training", "Output"
+COLUMNS, NETWORK, TRAINING, OUTPUT = "Data (inferred unless given)", "Network", "Training", "Output"
 
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="A data file or folder, or the built-in set [bold]japanese_vowels[/].")
@@ -14,18 +14,16 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model fold
 
 Task = Annotated[
     str | None,
-    typer.Option(help="classify, regress, forecast, tag or language. [dim]inferred[/]", rich_help_panel=COLUMNS),
+    typer.Option(help="classify, regress, forecast, tag or language.", rich_help_panel=COLUMNS),
 ]
-Target = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column to predict. [dim]inferred[/]", rich_help_panel=COLUMNS)
-]
+Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.", rich_help_panel=COLUMNS)]
 Id = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column that identifies a sequence. [dim]inferred[/]", rich_help_panel=COLUMNS),
+    typer.Option(metavar="COLUMN", help="Column that identifies a sequence.", rich_help_panel=COLUMNS),
 ]
 Time = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column that orders the steps. [dim]inferred[/]", rich_help_panel=COLUMNS),
+    typer.Option(metavar="COLUMN", help="Column that orders the steps.", rich_help_panel=COLUMNS),
 ]
 Inputs = Annotated[
     str | None,
@@ -43,11 +41,14 @@ Season = Annotated[
 Test = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE|FRACTION", help="Test file, or fraction to hold out. [dim]0.2[/]", rich_help_panel=COLUMNS
+        metavar="FILE|FRACTION",
+        help="Test file, or fraction to hold out. [dim]\\[default: 0.2][/]",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Missing = Annotated[
-    str | None, typer.Option(help="Missing values: error, drop or fill. [dim]error[/]", rich_help_panel=COLUMNS)
+    str | None,
+    typer.Option(help="Missing values: error, drop or fill. [dim]\\[default: error][/]", rich_help_panel=COLUMNS),
 ]
 Sort = Annotated[bool | None, typer.Option("--sort", help="Sort rows by id and time.", rich_help_panel=COLUMNS)]
 

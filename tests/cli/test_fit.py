@@ -127,9 +127,8 @@ def test_a_run_that_never_began_leaves_nothing(recurra):
         ),
         (
             ("fit", "mixed.csv"),
-            "mixed.csv, line 6, column 'id': got more rows of '0' after another, expected the rows of",
+            "column 'id': got rows for '0' that are not contiguous, expected contiguous rows. Use --sort.",
         ),
-        (("fit", "mixed.csv"), "a sequence together. Use --sort."),
         (("fit", "gap.csv"), "column 'x': got nothing, expected a value. Use --missing drop or fill."),
         (("fit", "moves.csv", "--test", "2"), "--test: got 2, expected a fraction from 0 to below 1, or a file."),
         (("fit", "moves.csv", "--out", "two.csv"), "--out two.csv: got a file, expected a new or empty folder."),

@@ -272,3 +272,19 @@ def test_a_damaged_folder(recurra, models):
     assert result.exit_code in (1, 2)
     assert "model.safetensors" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_advice_names_only_options_of_the_command(recurra, models):
+    """`predict` has no --sort; the error says what is wrong with the file and stops there."""
+    rows = [line.split(",") for line in (models / "moves.csv").read_text().splitlines()]
+    files.write_rows(recurra.folder / "mixed.csv", rows[0], sorted(rows[1:], key=lambda row: int(row[1])))
+    text = " ".join(recurra("predict", models / "classify", "mixed.csv").stderr.split())
+    assert "rows for 'r0' that are not contiguous, expected contiguous rows." in text
+    assert "sort" not in text
+
+
+def test_flags_have_no_type_in_help(recurra):
+    for command in ("fit", "compare", "cells", "predict"):
+        shown = recurra.good(command, "--help").output
+        assert "<bool>" not in shown
+        assert "<int" not in shown

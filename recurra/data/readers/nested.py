@@ -88,7 +88,7 @@ class _Scan:
         if not _gap(value):
             return
         if self.layout.missing == "error" or (self.layout.missing == "fill" and not isinstance(value, list)):
-            raise MissingValueError(self.file, "nothing", 'a value; or missing="drop"', line, name)
+            raise MissingValueError(self.file, "nothing", 'a value; use missing="drop"', line, name)
         if self.layout.missing == "drop":
             self.gaps.add(row)
 

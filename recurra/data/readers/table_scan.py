@@ -49,7 +49,7 @@ class Survey:
             gap = column.is_null(nan_is_null=pa.types.is_floating(column.type))
             position = pc.index(gap, True).as_py()
             if position >= 0:
-                policy = 'a value; or missing="drop" or "fill"' if self.layout.missing == "error" else "a value"
+                policy = 'a value; use missing="drop" or "fill"' if self.layout.missing == "error" else "a value"
                 raise MissingValueError(self.file, "nothing", policy, self.place(self.rows + position), name)
 
     def _split(self, batch: pa.RecordBatch) -> np.ndarray:
@@ -68,10 +68,8 @@ class Survey:
 
     def _begin(self, name: str, row: int) -> None:
         if name in self._seen:
-            expected = "the rows of a sequence together; or sort=True"
-            raise FormatError(
-                self.file, f"more rows of {name!r} after another", expected, self.place(row), self.layout.id
-            )
+            got, expected = f"rows for {name!r} that are not contiguous", "contiguous rows; use sort=True"
+            raise FormatError(self.file, got, expected, self.place(row), self.layout.id)
         self._seen.add(name)
         self.names.append(name)
         self.starts.append(row)
@@ -95,14 +93,14 @@ class Survey:
         line, name = self.place(first + pair + 1), self.layout.time
         before, after = (written(time, column.type) for time in times[pair : pair + 2])
         if before == after:
-            raise TimestampError(self.file, f"{after} twice in a sequence", "one row for a moment", line, name)
-        raise TimestampError(self.file, f"{after} after {before}", "rows in order of time; or sort=True", line, name)
+            raise TimestampError(self.file, f"{after} twice in a sequence", "one row per time", line, name)
+        raise TimestampError(self.file, f"{after} after {before}", "rows in time order; use sort=True", line, name)
 
     def _refuse_step(self, column: pa.Array, times: np.ndarray, pair: int, first: int, within: np.ndarray) -> None:
         line, steps = self.place(first + pair + 1), np.diff(times)
         usual = int(steps[within][0])
         got = f"a step of {duration(int(steps[pair]), column.type)} among steps of {duration(usual, column.type)}"
-        raise TimestampError(self.file, got, "evenly spaced steps; or irregular=True", line, self.layout.time)
+        raise TimestampError(self.file, got, "evenly spaced steps; use irregular=True", line, self.layout.time)
 
     def _collect_labels(self, column: pa.Array, begins: np.ndarray) -> None:
         encoded = strings(column).dictionary_encode()

@@ -109,7 +109,7 @@ def _closed(case: Tensor, missing: str, path: Path, line: int) -> Tensor:
         return _filled(case, gaps)
     if missing not in ("error", "drop", "fill"):
         raise DataError("missing", repr(missing), "error, drop or fill")
-    raise MissingValueError(path, "?", 'a value; or missing="drop" or "fill"', line, column)
+    raise MissingValueError(path, "?", 'a value; use missing="drop" or "fill"', line, column)
 
 
 def _filled(case: Tensor, gaps: Tensor) -> Tensor:
