@@ -1,14 +1,10 @@
-"""What a cell is: named states, parameters, one step of equations; and the registry of all cells.
+"""The base class of all cells: named states, parameters, and one step of equations; and the table of registered cells.
 
-A cell says three things, and nothing about time, batches, directions or devices:
+A cell declares three things, and nothing about time, batches, directions or devices:
 
     states = ("h", "c")                         what is carried from one step to the next
     self.f = self.affine("x", "h")              parameters: W h + U x + b, called as self.f(x, h)
     def step(self, x, h, c): ...                the equations; it returns the new states
-
-Rules of `step`: rows are sequences, so it sees `(B, size)`. It returns the new states in order; one value more in front
-of them is the output (otherwise the first state is). A state declared with delays arrives as a tuple, one entry each.
-Keyword-only arguments ask for more: `t`, the time index since the sequence began, or the name of a declared mask.
 """
 
 import inspect
@@ -25,13 +21,13 @@ from .errors import InputError, OptionError, UnknownNameError
 from .extensions import implementation
 
 TIME = "t"
-RESERVED = "x", TIME  # what a step is given beside states and masks
+RESERVED = "x", TIME  # arguments of `step` besides states and masks
 KNOWN = "_known"  # the attribute of a cell where the engine keeps what it knows of it
 
 
 @dataclass(frozen=True)
 class State:
-    """A carried quantity: `(B, size)`, or its last `depth` values `(B, depth, size)`, newest first, if delayed."""
+    """A state carried between steps: `(B, size)`, or with delays `(B, depth, size)`, newest value first."""
 
     name: str
     size: int
@@ -39,37 +35,43 @@ class State:
 
     @property
     def depth(self) -> int:
+        """The number of past values that are kept."""
         return max(self.delays) if self.delays else 1
 
     def shape(self, batch: int) -> tuple[int, ...]:
+        """The shape of the carried tensor."""
         return (batch, self.depth, self.size) if self.delays else (batch, self.size)
 
 
 @dataclass(frozen=True)
 class Mask:
-    """An inverted-dropout mask with mean 1: drawn in training, all ones in evaluation."""
+    """An inverted-dropout mask, with mean 1: random in training, all ones in evaluation."""
 
     size: int
     rate: float
     each: str = "sequence"  # or "step"
 
     def draw(self, steps: int, batch: int, like: Tensor, training: bool) -> Tensor:
+        """(T, B, size) for a mask of each step, else (B, size)."""
         shape = (steps, batch, self.size) if self.each == "step" else (batch, self.size)
         ones = like.new_ones(())
         if not training or self.rate == 0.0:
             return ones.expand(shape)
-        if self.rate == 1.0:  # 1 / (1 - rate) has no value; everything is dropped
+        if self.rate == 1.0:  # everything is dropped, and 1 / (1 - rate) is infinite
             return torch.zeros_like(ones).expand(shape)
         kept = torch.full(shape, 1.0 - self.rate, dtype=like.dtype, device=like.device).bernoulli()
         return kept / (1.0 - self.rate)
 
 
 class Regulariser(nn.Module):
-    """A derivation that is no part of the cell's equations, such as a weight with entries dropped."""
+    """A derivation of a weight that is not part of the cell's equations, such as dropped entries."""
 
 
 class Affine(nn.Module):
-    """`W h + U x + b` over any operands: the weight of "x" is `U`, that of a lone state `W`, else `W_<state>`."""
+    """`W h + U x + b` over any operands, called as `affine(x, h)`. Made by `Cell.affine`.
+
+    The weight of "x" is `U`, that of a single state `W`, those of several states `W_<state>`; the bias is `b` or None.
+    """
 
     U: nn.Parameter
     W: nn.Parameter
@@ -92,10 +94,11 @@ class Affine(nn.Module):
         return total
 
     def derive(self, name: str, derivation: nn.Module, raw: nn.Parameter | None = None) -> None:
-        """From now on tensor `name` is `derivation(name_raw)`, computed once a call, outside the time loop.
+        """Make tensor `name` equal to `derivation(name_raw)`, computed once per call, outside the time loop.
 
-        torch.nn.utils.parametrize does the same with a class property, which no functional call can replace;
-        here the engines bind the derived tensor over the attribute for the length of a call.
+        A second derivation is applied to the result of the first. `raw` is the parameter to store, by default the
+        present one. torch.nn.utils.parametrize does the same with a class property, which functional_call cannot
+        replace; here the engines set the derived tensor as an attribute during a call.
         """
         if name not in self.derivations:
             raw = getattr(self, name) if raw is None else raw
@@ -106,7 +109,7 @@ class Affine(nn.Module):
 
     @property
     def derivations(self) -> Mapping[str, nn.Module]:
-        """Tensor → how it is derived. Most affines derive none, and have no module that every walk would visit."""
+        """Tensor → how it is derived. Empty for most affines, which then have no submodule."""
         return self.__dict__.get("_modules", {}).get("derivations", {})
 
     def __getattr__(self, name: str) -> Any:
@@ -115,10 +118,11 @@ class Affine(nn.Module):
         return super().__getattr__(name)
 
     def stored(self, name: str) -> nn.Parameter:
-        """The parameter behind a weight: the weight itself, or what it is derived from."""
+        """The stored parameter of a weight: the weight itself, or what it is derived from."""
         return getattr(self, f"{name}_raw" if name in self.derivations else name)
 
     def drop_bias(self) -> None:
+        """Remove the bias."""
         if "b" in self.derivations:
             del self._modules["derivations"]["b"], self.b_raw  # pyrefly: ignore
         self.register_parameter("b", None)
@@ -128,23 +132,24 @@ class Affine(nn.Module):
         return tuple(name for name, operand in self.operands.items() if operand != "x")
 
     def __repr__(self) -> str:
-        """One line: what is added up."""
+        """One line: the terms of the sum."""
         terms = [f"{weight} {operand}" for weight, operand in self.operands.items()]
         return f"Affine({' + '.join(terms if self.b is None else [*terms, 'b'])})"
 
 
 def _weight_names(operands: tuple[str, ...]) -> tuple[str, ...]:
+    """The attribute name of each operand's weight."""
     states = [name for name in operands if name != "x"]
-    return tuple("U" if name == "x" else "W" if len(states) == 1 else f"W_{_plain(name)}" for name in operands)
+    return tuple("U" if name == "x" else "W" if len(states) == 1 else f"W_{_suffix(name)}" for name in operands)
 
 
-def _plain(operand: str) -> str:
-    """`h[3]` → `3`: a weight of a delayed state is named after the delay."""
+def _suffix(operand: str) -> str:
+    """`h[3]` → `3`: the weight of a delayed state is named after the delay."""
     return operand.split("[")[1].rstrip("]") if "[" in operand else operand
 
 
 class _OnClassAndInstance:
-    """A method that takes the class or the instance, whichever it was looked up on."""
+    """Descriptor: a method that receives the class or the instance, whichever it is called on."""
 
     def __init__(self, function: Callable):
         self.function, self.__doc__ = function, function.__doc__
@@ -154,15 +159,59 @@ class _OnClassAndInstance:
 
 
 class Cell(nn.Module):
-    """One recurrent cell. Subclass it, declare parameters in `__init__`, and write `step`."""
+    """A recurrent cell: the equations of one time step. Base class of all cells.
+
+    To define a cell, declare its `states`, create its parameters in `__init__`, and write `step`. `rc.Recurrent` runs
+    the cell over sequences; gradients, lengths, directions and compiled kernels need nothing more from the cell.
+
+    **Arguments**
+
+    - `input_size`: D, the number of input features.
+    - `hidden_size`: H, the number of units, and the size of every state unless `sizes` says otherwise.
+    - `sizes`: the sizes of states, by name.
+    - `delays`: for a state, the steps back at which `step` reads it, such as `{"h": (1, 3)}`.
+    - `output_size`: the size of the output, by default that of the first state.
+
+    Keyword arguments that a subclass adds to its own `__init__` are options of the layer: `rc.Recurrent(MyCell, 3, 4,
+    option=…)`.
+
+    **Returns**, when called as `cell(x, *states)`, what `step` returns, with the cell's modifiers applied.
+
+    **The step** is called as `step(x, *states)`. Rows are sequences: `x` is (B, D), a state (B, size); a state with
+    delays is a tuple with one tensor per delay. It returns the new states in order, each (B, size), and optionally
+    the output before them; without it, the first state is the output. Keyword-only arguments are filled by name: `t`,
+    the time index since the sequence began, (B, 1), or a mask declared with `self.mask`. The step must not branch on
+    values of tensors or on the batch size. Its local variables appear by name in traces and in `equations()`.
+
+    **Parameters** are made by `self.affine(...)` for `W h + U x + b`, `self.vector()` for one number per unit, or as
+    any `nn.Parameter`. `self.start(...)` sets the state before the first step, which is 0 otherwise.
+
+    **Class attributes** describe the cell to initialisers and modifiers: `keep` and `write` name the affines of the
+    gates that keep and overwrite the memory; `candidate` the local variable that is proposed as new memory; `memory`
+    the state that is read through a squashing function. `paper` and `year` cite the source.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> class Leaky(rc.Cell):
+        ...     def __init__(self, input_size, hidden_size, leak=0.5):
+        ...         super().__init__(input_size, hidden_size)
+        ...         self.a, self.leak = self.affine("x", "h"), leak
+        ...     def step(self, x, h):
+        ...         return (1 - self.leak) * h + self.leak * torch.tanh(self.a(x, h))
+        >>> layer = rc.Recurrent(Leaky, 3, 4, num_layers=2, leak=0.1)
+        >>> y, h = layer(torch.randn(5, 2, 3))
+        >>> y.shape, h.shape
+        (torch.Size([5, 2, 4]), torch.Size([2, 2, 4]))
+    """
 
     states: ClassVar[tuple[str, ...]] = ("h",)
     paper: ClassVar[str] = ""
     year: ClassVar[int | None] = None
-    keep: ClassVar[tuple[str, ...]] = ()  # affines whose gate, when open, keeps the memory
-    write: ClassVar[tuple[str, ...]] = ()  # affines whose gate, when open, overwrites the memory
-    candidate: ClassVar[str | None] = None  # the named value a step proposes as new memory
-    memory: ClassVar[str | None] = None  # the state that is read through a squashing function
+    keep: ClassVar[tuple[str, ...]] = ()
+    write: ClassVar[tuple[str, ...]] = ()
+    candidate: ClassVar[str | None] = None
+    memory: ClassVar[str | None] = None
 
     step: Callable[..., Any]
 
@@ -203,19 +252,40 @@ class Cell(nn.Module):
     # ------------------------------------------------------------------------------------------ declaring parameters
 
     def affine(self, *operands: str | int, size: int | None = None, bias: bool = True) -> Affine:
-        """`Σ W v + b` over the operands named: "x", a state, a delayed state "h[3]", or a plain size."""
+        """`Σ W v + b` over the named operands, (B, size).
+
+        **Arguments**
+
+        - `*operands`: "x", a state, a delayed state such as "h[3]", or the size of any other value.
+        - `size`: the number of rows of each weight, by default `hidden_size`.
+        - `bias`: whether to add b.
+
+        **Returns** an `Affine`, called with one value per operand. Its weights are `U` (of x), `W` (of a single state)
+        and `b`; `U` starts Glorot uniform, `W` orthogonal, `b` zero.
+
+        **Example**
+
+            >>> cell = rc.registry()["rnn"](3, 4)
+            >>> cell.affine("x", "h")
+            Affine(U x + W h + b)
+            >>> cell.affine("x", "h")(torch.zeros(2, 3), torch.zeros(2, 4)).shape
+            torch.Size([2, 4])
+        """
         widths: dict[str, int] = {}
         for place, operand in enumerate(operands):
-            before = operands[:place].count(operand)  # of two plain sizes that are equal, the second is "5_2"
+            before = operands[:place].count(operand)  # the second of two equal sizes is called "5_2"
             widths[f"{operand}_{before + 1}" if before else str(operand)] = self._width(operand)
         return Affine(widths, size or self.hidden_size, bias)
 
     def vector(self, size: int | None = None, fill: float = 0.0) -> nn.Parameter:
-        """A parameter with one number a unit: a peephole, a time constant, a gain."""
+        """A parameter with one number per unit, (size,), filled with `fill`: a peephole, a time constant, a gain."""
         return nn.Parameter(torch.full((size or self.hidden_size,), fill))
 
     def mask(self, name: str, size: str | int, rate: float, each: str = "sequence") -> None:
-        """Ask for a dropout mask as a keyword-only argument of `step`, drawn once a sequence or once a step."""
+        """Declare a dropout mask (B, size), which `step` receives as the keyword-only argument `name`.
+
+        `size` is a number, "x" or a state; `each` is "sequence" or "step": how often the mask is drawn.
+        """
         if not 0.0 <= rate <= 1.0:
             raise InputError(name, rate, "a rate between 0 and 1")
         if each not in ("sequence", "step"):
@@ -225,11 +295,11 @@ class Cell(nn.Module):
         self.masks[name] = Mask(self._width(size), rate, each)
 
     def start(self, state: str, value: float | str) -> None:
-        """The state before the first step: a number, or the name of the parameter that holds it (default 0)."""
+        """Set a state before the first step: to a number, or to the parameter with this name (default 0)."""
         self.starts[state] = value
 
     def learn_start(self) -> None:
-        """Make the state before the first step a parameter, `<state>_0`, starting where the state started before."""
+        """Make the states before the first step parameters, `<state>_0`, with their present values."""
         for state in self.carried:
             if state.name != TIME and not isinstance(self.starts.get(state.name), str):
                 value = torch.full(state.shape(1)[1:], float(self.starts.get(state.name, 0.0)))
@@ -245,7 +315,7 @@ class Cell(nn.Module):
             raise UnknownNameError("operand", operand, widths)
         return widths[name]
 
-    # ------------------------------------------------------------------------------------------ what the engines ask
+    # ------------------------------------------------------------------------------------------ read by the engines
 
     def initial_state(self, batch: int, like: Tensor) -> tuple[Tensor, ...]:
         """The carried states before the first step, in `like`'s dtype and on its device."""
@@ -258,10 +328,11 @@ class Cell(nn.Module):
         return like.new_full(state.shape(batch), start)
 
     def draw_masks(self, steps: int, batch: int, like: Tensor) -> dict[str, Tensor]:
+        """The masks of one call, by name, in `like`'s dtype and on its device."""
         return {name: mask.draw(steps, batch, like, self.training) for name, mask in self.masks.items()}
 
     def weights(self) -> dict[str, Tensor]:
-        """Every tensor `step` may read, by dotted name; derived weights stand in for what they derive from."""
+        """Every tensor that `step` may read, by dotted name; a derived weight replaces what it is derived from."""
         found: dict[str, Tensor] = {}
         for path, module in self.named_modules():
             derived = tuple(module.derivations) if isinstance(module, Affine) else ()
@@ -273,21 +344,22 @@ class Cell(nn.Module):
         return found
 
     def derived(self) -> dict[str, Tensor]:
-        """The weights that are computed from others, by dotted name."""
+        """The derived weights, by dotted name."""
         named = ((path, module) for path, module in self.named_modules() if isinstance(module, Affine))
         return {f"{path}.{name}": getattr(module, name) for path, module in named for name in module.derivations}
 
     def affines(self) -> Iterator[Affine]:
+        """Every affine inside the cell."""
         return (module for module in self.modules() if isinstance(module, Affine))
 
     def recurrent_matrices(self) -> list[Tensor]:
-        """The square matrices that multiply a state (their generators, where a matrix is derived; each head's own)."""
+        """The square matrices that multiply a state, one per head; for a derived matrix, the stored parameter."""
         raw = [affine.stored(name) for affine in self.affines() for name in affine.recurrent()]
         blocks = [block for matrix in raw for block in (matrix.unbind(0) if matrix.dim() == 3 else (matrix,))]
         return [matrix for matrix in blocks if matrix.shape[0] == matrix.shape[1]]
 
     def drop_biases(self) -> None:
-        """Remove the bias of every affine: torch.nn's `bias=False`, for any cell."""
+        """Remove the bias of every affine, as `bias=False` does in torch.nn."""
         for affine in self.affines():
             affine.drop_bias()
 
@@ -311,7 +383,7 @@ class Cell(nn.Module):
 
     @_OnClassAndInstance
     def equations(self_or_class) -> str:
-        """The cell's equations as LaTeX, derived from `step` itself."""
+        """The cell's equations as LaTeX, one `aligned` block, printed from the traced `step`. The class has it, too."""
         cell = self_or_class if isinstance(self_or_class, Cell) else self_or_class(3, 4)
         return implementation("equations")(cell)
 
@@ -320,6 +392,7 @@ class Cell(nn.Module):
 
 
 def positive_int(argument: str, value: object) -> int:
+    """The value, if it is a whole number of at least 1; an InputError that names the argument otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(argument, value, "a whole number of at least 1")
     return value
@@ -333,17 +406,37 @@ def _delays(delays: Sequence[int]) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------------------------------------------- the registry
 
-REGISTRY: dict[str, type[Cell]] = {}  # name → class; `recurra/cells/__init__.py` fills it and looks names up
+REGISTRY: dict[str, type[Cell]] = {}  # name → class, filled by `register`; `recurra/cells` looks names up
 _C = TypeVar("_C", bound=type[Cell])
 
 
 def register(*names: str) -> Callable[[_C], _C]:
-    """Class decorator: make a cell known under one or more names."""
+    """Class decorator: register a cell under one or more names, for `rc.layer`, estimators and the command line.
+
+    **Arguments**
+
+    - `*names`: names that are not in `rc.registry()` yet.
+
+    **Returns** a decorator that returns the class unchanged.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> @rc.register("decay")
+        ... class Decay(rc.Cell):
+        ...     def __init__(self, input_size, hidden_size):
+        ...         super().__init__(input_size, hidden_size)
+        ...         self.a = self.affine("x")
+        ...     def step(self, x, h):
+        ...         return 0.9 * h + self.a(x)
+        >>> rc.layer("decay", 3, 4)(torch.ones(5, 2, 3))[0].shape
+        torch.Size([5, 2, 4])
+    """
 
     def decorate(cell_class: _C) -> _C:
         for name in names:
             if name in REGISTRY:
-                raise InputError("name", repr(name), f"a name not taken yet; it is {REGISTRY[name].__name__}'s")
+                raise InputError("name", repr(name), f"a new name; {REGISTRY[name].__name__} has this one")
             REGISTRY[name] = cell_class
         return cell_class
 

@@ -1,8 +1,8 @@
-"""Initialisation: in-place fillers for one tensor, and the public initialisers a layer takes as `init=`.
+"""Initialisation: initialisers that a layer takes as `init=`, and in-place functions that fill one tensor.
 
-A filler ends in `_`, as in torch.nn.init. A public initialiser is called with a cell and fills its recurrent matrices
-(`identity`, `orthogonal`, `spectral_radius`) or the biases of the gates that keep or overwrite memory (`chrono`,
-`forget_bias`); the matrix ones may be called with a tensor as well.
+An initialiser, such as `orthogonal()`, is a function of a cell. It fills the recurrent matrices (`identity`,
+`orthogonal`, `spectral_radius`, which take a tensor, too) or the biases of the memory gates (`chrono`, `forget_bias`).
+In-place functions end in `_`, as in torch.nn.init.
 """
 
 import math
@@ -22,26 +22,30 @@ __all__ = ["Initialiser", "chrono", "forget_bias", "identity", "orthogonal", "sp
 Initialiser = Callable[["Cell"], None]
 
 
-# ---------------------------------------------------------------------------------------------------- fillers
+# ---------------------------------------------------------------------------------------------------- in place
 
 
 @torch.no_grad()
 def uniform_(tensor: Tensor, bound: float) -> Tensor:
+    """Uniform in [-bound, bound]."""
     return tensor.uniform_(-bound, bound)
 
 
 @torch.no_grad()
 def normal_(tensor: Tensor, std: float) -> Tensor:
+    """Normal with mean 0."""
     return tensor.normal_(0.0, std)
 
 
 @torch.no_grad()
 def constant_(tensor: Tensor, value: float) -> Tensor:
+    """The same number everywhere."""
     return tensor.fill_(value)
 
 
 @torch.no_grad()
 def glorot_(matrix: Tensor) -> Tensor:
+    """Glorot (Xavier) uniform: bound √(6 / (rows + columns))."""
     return uniform_(matrix, math.sqrt(6.0 / max(1, sum(matrix.shape))))
 
 
@@ -54,7 +58,7 @@ def identity_(matrix: Tensor, scale: float = 1.0, noise: float = 0.0) -> Tensor:
 
 @torch.no_grad()
 def orthogonal_(matrix: Tensor, gain: float = 1.0) -> Tensor:
-    """A matrix drawn evenly from the orthogonal group: Q of a Gaussian, its signs fixed by R's diagonal."""
+    """A Haar-distributed orthogonal matrix, times `gain`: Q of a Gaussian matrix, its signs fixed by R's diagonal."""
     rows, columns = matrix.shape
     gauss = torch.randn(max(rows, columns), min(rows, columns), dtype=torch.float64)
     q, r = torch.linalg.qr(gauss)
@@ -64,7 +68,7 @@ def orthogonal_(matrix: Tensor, gain: float = 1.0) -> Tensor:
 
 @torch.no_grad()
 def spectral_radius_(matrix: Tensor, radius: float = 0.9, density: float = 1.0) -> Tensor:
-    """Jaeger's recipe: a sparse random matrix, divided by its largest |eigenvalue|, times `radius`."""
+    """A sparse uniform matrix scaled to a spectral radius (Jaeger 2001): divided by its largest |eigenvalue|."""
     sparse = torch.rand(matrix.shape, dtype=torch.float64) * 2 - 1
     sparse *= torch.rand(matrix.shape, dtype=torch.float64) < density
     largest = torch.linalg.eigvals(sparse).abs().max()
@@ -75,24 +79,72 @@ def spectral_radius_(matrix: Tensor, radius: float = 0.9, density: float = 1.0) 
 
 
 def identity(scale: float = 1.0, noise: float = 0.0) -> Initialiser:
-    """Every recurrent matrix starts at `scale · I`, plus Gaussian noise."""
+    """Initialiser: every recurrent matrix becomes `scale · I` plus Gaussian noise.
+
+    **Arguments**
+
+    - `scale`: the factor of the identity.
+    - `noise`: the standard deviation of the noise, divided by √H.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> layer = rc.RNN(3, 4, init=rc.init.identity(0.5))
+        >>> torch.equal(layer.cells[0].a.W, 0.5 * torch.eye(4))
+        True
+    """
     return _every_recurrent_matrix(lambda W: identity_(W, scale, noise))
 
 
 def orthogonal(gain: float = 1.0) -> Initialiser:
-    """Every recurrent matrix starts orthogonal, times `gain`."""
+    """Initialiser: every recurrent matrix becomes a random orthogonal matrix, times `gain`.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> W = rc.RNN(3, 4, init=rc.init.orthogonal(2.0)).cells[0].a.W
+        >>> torch.allclose(W @ W.T, 4 * torch.eye(4), atol=1e-5)
+        True
+    """
     return _every_recurrent_matrix(lambda W: orthogonal_(W, gain))
 
 
 def spectral_radius(radius: float = 0.9, density: float = 1.0) -> Initialiser:
-    """Every recurrent matrix starts sparse and random with the given spectral radius (Jaeger 2001)."""
+    """Initialiser: every recurrent matrix becomes sparse and random, with this spectral radius (Jaeger 2001).
+
+    **Arguments**
+
+    - `radius`: the largest absolute value of an eigenvalue.
+    - `density`: the expected share of non-zero entries, in (0, 1].
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> W = rc.RNN(3, 50, init=rc.init.spectral_radius(0.9, density=0.2)).cells[0].a.W
+        >>> round(torch.linalg.eigvals(W).abs().max().item(), 3)
+        0.9
+    """
     if not 0.0 < density <= 1.0:
         raise InputError("density", density, "a share of non-zero entries in (0, 1]")
     return _every_recurrent_matrix(lambda W: spectral_radius_(W, radius, density))
 
 
 def chrono(longest: float) -> Initialiser:
-    """Gate biases that spread the units' memories evenly over 1 … `longest` steps (Tallec & Ollivier 2018)."""
+    """Initialiser: gate biases that spread time constants evenly over 1 … `longest` steps (Tallec & Ollivier 2018).
+
+    With u uniform in [1, longest - 1], gates that keep the memory get bias log u, and gates that overwrite it -log u.
+
+    **Arguments**
+
+    - `longest`: the longest expected dependency in steps, more than 2.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> layer = rc.LSTM(3, 4, init=rc.init.chrono(100))
+        >>> bool((layer.cells[0].f.b > 0).all()), bool((layer.cells[0].i.b < 0).all())
+        (True, True)
+    """
     if not longest > 2:
         raise InputError("longest", longest, "the longest dependency in steps, more than 2")
 
@@ -109,7 +161,16 @@ def chrono(longest: float) -> Initialiser:
 
 
 def forget_bias(value: float = 1.0) -> Initialiser:
-    """Start remembering: keep gates get bias `value`; a cell with update gates alone gets `-value` there."""
+    """Initialiser: the gates that keep the memory get bias `value`, so that the cell remembers from the start.
+
+    In a cell that has only gates that overwrite the memory, such as a GRU, these get `-value`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.LSTM(3, 4, init=rc.init.forget_bias(2.0)).cells[0].f.b.tolist()
+        [2.0, 2.0, 2.0, 2.0]
+    """
 
     @torch.no_grad()
     def apply(cell: "Cell") -> None:
@@ -132,11 +193,11 @@ def _every_recurrent_matrix(fill: Callable[[Tensor], Tensor]) -> Callable[["Cell
     return apply
 
 
-def _memory_biases(cell: "Cell", asked: str) -> tuple[list[Tensor], list[Tensor]]:
-    """Biases of the gates that keep and of those that overwrite the memory, as the cell's class declares them."""
+def _memory_biases(cell: "Cell", initialiser: str) -> tuple[list[Tensor], list[Tensor]]:
+    """The biases of the gates that keep the memory, and of those that overwrite it."""
     gates = [getattr(cell, name) for name in (*cell.keep, *cell.write)]
     if not gates or any(gate.b is None for gate in gates):
-        raise InputError("init", asked, f"a cell whose memory gates have biases; {type(cell).__name__} has none")
+        raise InputError("init", initialiser, f"a cell whose memory gates have biases; {type(cell).__name__} has none")
     split = len(cell.keep)
     biases = [gate.stored("b") for gate in gates]
     return biases[:split], biases[split:]

@@ -1,4 +1,4 @@
-"""What a layer is built from, checked: its cell, its widths, its initialisers, its options."""
+"""Checks of the arguments of a layer: its cell, widths, initialisers and options."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from .init import Initialiser
 
 
 def cell_class_of(cell: type[Cell] | str) -> type[Cell]:
+    """The class of a cell that is given as a class or by its registered name."""
     if isinstance(cell, str):
         return find(cell)
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
@@ -19,6 +20,7 @@ def cell_class_of(cell: type[Cell] | str) -> type[Cell]:
 
 
 def widths_of(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
+    """The width of every layer."""
     if isinstance(hidden_size, int):
         return (positive_int("hidden_size", hidden_size),) * positive_int(
             "num_layers", 1 if num_layers is None else num_layers
@@ -33,6 +35,7 @@ def widths_of(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple
 
 
 def initialisers_of(init: Initialiser | Sequence[Initialiser]) -> tuple[Initialiser, ...]:
+    """One or several initialisers, as a tuple."""
     given = (init,) if callable(init) or isinstance(init, str) else tuple(init)
     for initialise in given:
         if not callable(initialise):
@@ -41,19 +44,21 @@ def initialisers_of(init: Initialiser | Sequence[Initialiser]) -> tuple[Initiali
 
 
 def one_of(argument: str, value: Any, allowed: tuple) -> Any:
+    """The value, if it is one of those allowed; True is not taken for 1."""
     if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
         raise InputError(argument, repr(value), "one of " + ", ".join(map(repr, allowed)))
     return value
 
 
 def probability(argument: str, value: float) -> float:
+    """The value, if it lies in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
         raise InputError(argument, value, "a probability between 0 and 1")
     return float(value)
 
 
 def known_options(cell_class: type[Cell], layer_class: type, asked: str) -> str:
-    """What could be meant by an option that neither the cell nor the layer has."""
+    """The expected part of the error for an unknown option: the nearest option of the cell or the layer."""
     own = list(inspect.signature(cell_class.__init__).parameters)[3:]
     general = [name for name in inspect.signature(layer_class.__init__).parameters if name not in ("self", "options")]
     return f"an option of {cell_class.__name__}: {nearest(asked, own + general)}"

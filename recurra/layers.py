@@ -92,7 +92,8 @@ class Recurrent(nn.Module):
     - `device`, `dtype`: of the parameters.
     - `**options`: options of the cell.
 
-    Calling the layer is described in `forward`; `step` runs a single step.
+    **Returns**, when called as `layer(x)`, `(y, state)`: the outputs (T, B, F), with F = `output_size`, and the state
+    after the last step. `forward` describes them and the other arguments of a call; `step` runs a single step.
 
     **Example**
 
@@ -460,6 +461,8 @@ def layer(name: str, input_size: int, hidden_size: int | Sequence[int], *args: A
 
     - `name`: a key of `rc.registry()`.
     - the others: as in `Recurrent`.
+
+    **Returns** a `Recurrent`.
 
     **Example**
 

@@ -1,7 +1,8 @@
-"""Text that may stand for a number."""
+"""Recognises text that is a number."""
 
 
 def is_number(text: str) -> bool:
+    """Whether `float(text)` works."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Batches of unequal sequences: the ways people hand them over, and reading one backwards from its own end."""
+"""Batches of sequences of unequal length: packed and nested containers, lengths, reversal in time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .errors import DeviceError, DtypeError, LengthsError, ShapeError
 
 @dataclass(frozen=True)
 class Wrapping:
-    """The container a batch came in, to give the outputs back in the same kind."""
+    """The container of an input batch, in which the outputs are returned."""
 
     packed: PackedSequence | None = None
     nested: Tensor | None = None
@@ -59,15 +59,15 @@ def _nest(y: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
 
 
 def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, device: torch.device) -> Tensor:
-    """Lengths as int64 on `device`. Values on an accelerator are taken on trust: reading them would wait for it."""
+    """Lengths as int64 on `device`. Values on an accelerator are not checked: reading them would synchronise."""
     tensor = _as_tensor(lengths)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         raise DtypeError("lengths", tensor.dtype, "whole numbers")
     if tensor.is_meta and device.type != "meta":
         raise DeviceError("lengths", tensor.device, f"values, on the CPU or on x's device, {device}")
     if tensor.shape != (batch,):
-        raise LengthsError("lengths", f"shape {tuple(tensor.shape)}", f"one length a sequence, shape ({batch},)")
-    if _readable(tensor) and batch:
+        raise LengthsError("lengths", f"shape {tuple(tensor.shape)}", f"one length per sequence, shape ({batch},)")
+    if _is_readable(tensor) and batch:
         low, high = int(tensor.min()), int(tensor.max())
         if low < 1 or high > steps:
             raise LengthsError("lengths", low if low < 1 else high, f"values from 1 to T = {steps}")
@@ -80,17 +80,17 @@ def _as_tensor(lengths: Tensor | Sequence[int]) -> Tensor:
     try:
         return torch.as_tensor(lengths, device="cpu") if len(lengths) else torch.empty(0, dtype=torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise LengthsError("lengths", repr(lengths), "whole numbers, one a sequence") from error
+        raise LengthsError("lengths", repr(lengths), "whole numbers, one per sequence") from error
 
 
-def _readable(tensor: Tensor) -> bool:
-    """Whether the values can be looked at without waiting for a device, breaking a graph or leaving a transform."""
+def _is_readable(tensor: Tensor) -> bool:
+    """Whether the values can be read without a device synchronisation, a graph break or an error in a transform."""
     plain = tensor.device.type == "cpu" and not torch.compiler.is_compiling()
     return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence of `(T, B, …)` from its last valid step to its first; padding stays. Its own inverse."""
+    """Reverse each sequence of `(T, B, …)` in time; padding stays where it is. Its own inverse."""
     if lengths is None:
         return x.flip(0)
     steps = torch.arange(x.shape[0], device=x.device)[:, None]
@@ -99,6 +99,6 @@ def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def reverse_resets(resets: Tensor, lengths: Tensor | None) -> Tensor:
-    """Where the backward direction must start anew: one step before the forward direction does."""
+    """Resets for the backward direction, which starts a sequence at its last step."""
     following = torch.cat([resets[1:], torch.zeros_like(resets[:1])])
     return reverse(following, lengths)

@@ -1,4 +1,4 @@
-"""From states to answers."""
+"""The linear output layer."""
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +9,26 @@ from .layers import Recurrent
 
 
 class Readout(nn.Module):
-    """The survey's output layer, `y = V h + b_y`, with an optional softmax.
+    """The output layer `y = V h + b`, with an optional softmax.
 
-    On a bidirectional layer h is [h→; h←], and the same line reads `V→ h→ + V← h← + b_y`.
+    On a bidirectional layer h is [h→; h←], and V h is `V→ h→ + V← h←`.
+
+    **Arguments**
+
+    - `source`: the layer whose outputs are read, or their size F.
+    - `outputs`: the size of y.
+    - `softmax`: return probabilities instead of scores.
+    - `bias`: whether to add b.
+
+    **Returns**, when called with h (…, F), y (…, outputs).
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> layer = rc.GRU(3, 4, bidirectional=True)
+        >>> head = rc.Readout(layer, 5, softmax=True)
+        >>> head(layer(torch.randn(6, 2, 3))[0]).shape
+        torch.Size([6, 2, 5])
     """
 
     def __init__(self, source: Recurrent | int, outputs: int, softmax: bool = False, bias: bool = True):

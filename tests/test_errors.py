@@ -106,15 +106,15 @@ BAD_LENGTHS = {
     "zero": (LengthsError, [5, 0], "0", "values from 1 to T = 5"),
     "negative": (LengthsError, [-2, 5], "-2", "values from 1 to T = 5"),
     "too long": (LengthsError, [6, 5], "6", "values from 1 to T = 5"),
-    "too many": (LengthsError, [5, 5, 5], "shape (3,)", "one length a sequence, shape (2,)"),
-    "too few": (LengthsError, [5], "shape (1,)", "one length a sequence, shape (2,)"),
-    "a matrix": (LengthsError, [[5, 5]], "shape (1, 2)", "one length a sequence, shape (2,)"),
-    "a number": (LengthsError, torch.tensor(5), "shape ()", "one length a sequence, shape (2,)"),
+    "too many": (LengthsError, [5, 5, 5], "shape (3,)", "one length per sequence, shape (2,)"),
+    "too few": (LengthsError, [5], "shape (1,)", "one length per sequence, shape (2,)"),
+    "a matrix": (LengthsError, [[5, 5]], "shape (1, 2)", "one length per sequence, shape (2,)"),
+    "a number": (LengthsError, torch.tensor(5), "shape ()", "one length per sequence, shape (2,)"),
     "fractions": (DtypeError, [5.0, 2.0], "torch.float32", "whole numbers"),
     "truths": (DtypeError, [True, True], "torch.bool", "whole numbers"),
-    "words": (LengthsError, ["a", "b"], "['a', 'b']", "whole numbers, one a sequence"),
-    "nothing": (LengthsError, [None, 5], "[None, 5]", "whole numbers, one a sequence"),
-    "a bare number": (LengthsError, 5, "5", "whole numbers, one a sequence"),
+    "words": (LengthsError, ["a", "b"], "['a', 'b']", "whole numbers, one per sequence"),
+    "nothing": (LengthsError, [None, 5], "[None, 5]", "whole numbers, one per sequence"),
+    "a bare number": (LengthsError, 5, "5", "whole numbers, one per sequence"),
     "no data": (DeviceError, torch.empty(2, dtype=torch.int64, device="meta"), "meta", "x's device, cpu"),
 }
 
@@ -191,7 +191,7 @@ def test_states_of_a_cell_with_one_state():
 
 def test_states_of_layers_of_unequal_width():
     layer = rc.GRU(D, [H, 2])
-    check(ShapeError, "state", "shape (2, 2, 4)", "2 tensors, one a layer", lambda: layer(x(), h(2, B, H)))
+    check(ShapeError, "state", "shape (2, 2, 4)", "2 tensors, one per layer", lambda: layer(x(), h(2, B, H)))
     check(ShapeError, "state", "shape (2, 4)", "h with (2, 2)", lambda: layer(x(), (h(B, H), h(B, H))))
 
 

@@ -92,7 +92,7 @@ def test_the_registry_is_read_only():
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(InputError, match="name: got 'lstm', expected a name not taken yet; it is LSTM's"):
+    with pytest.raises(InputError, match="name: got 'lstm', expected a new name; LSTM has this one"):
 
         @rc.register("lstm")
         class Impostor(rc.Cell):

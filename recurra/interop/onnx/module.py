@@ -120,7 +120,7 @@ def _symbolic(
     x = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
     steps, batch = x.shape[:2]
     if lengths is not None and lengths.shape != (batch,):
-        raise LengthsError("lengths", f"shape {tuple(lengths.shape)}", "one length a sequence, shape (B,)")
+        raise LengthsError("lengths", f"shape {tuple(lengths.shape)}", "one length per sequence, shape (B,)")
     states = [] if state is None else [row for one in layer._initial_states(state, x, batched) for row in one]
     shapes = [spec.shape(batch) for cell in layer.cell_list for spec in cell.carried]
     y, *finals = torch.onnx.ops.symbolic_multi_out(
