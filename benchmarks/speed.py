@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from unseen_cells import UNSEEN  # pyrefly: ignore
 
 import recurra as rc
-from recurra.engine import torch_op
-from recurra.engine.dispatch import Sequences, choose, set_backend
+from recurra.engine.backend import set_backend
+from recurra.engine.dispatch import Sequences, choose
 from recurra.engine.ir.buffers import X
 
 SIZES = ((256, 64, 128, 256), (50, 16, 512, 512), (100, 32, 64, 128), (784, 16, 1, 128), (256, 1, 128, 256))
@@ -62,9 +62,9 @@ def _products(layer: rc.Recurrent, x: Tensor) -> list[tuple[int, int, bool]]:
     cell = layer.cell_list[0]
     given = Sequences(x, cell.initial_state(x.shape[1], x), cell.draw_masks(x.shape[0], x.shape[1], x))
     choice = choose(cell, given)
-    if not choice.key:
+    if choice.executor is None:
         return []
-    plan = torch_op.PLANS[choice.key].plan
+    plan = choice.executor.plan
     return [(p.matrix.wide, p.matrix.deep, p.operand.buffer == X) for p in plan.products]
 
 

@@ -18,8 +18,8 @@ _PLACES = {
     "cell": "Cell",
     "cells": "register registry",
     "dynamics": "DynamicalSystem",
+    "engine.backend": "EngineWarning set_backend",
     "engine.caches": "clear_caches",
-    "engine.dispatch": "EngineWarning set_backend",
     "engine.explain": "explain",
     "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
     " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",

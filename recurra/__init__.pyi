@@ -20,9 +20,9 @@ from .compare import cell_families as _cell_families
 from .compare import compare as _compare
 from .compare import resolve_cells as _resolve_cells
 from .dynamics import DynamicalSystem as DynamicalSystem
+from .engine.backend import EngineWarning as EngineWarning
+from .engine.backend import set_backend as set_backend
 from .engine.caches import clear_caches as clear_caches
-from .engine.dispatch import EngineWarning as EngineWarning
-from .engine.dispatch import set_backend as set_backend
 from .engine.explain import explain as explain
 from .errors import ConversionError as ConversionError
 from .errors import DeviceError as DeviceError

@@ -22,7 +22,7 @@ from .extensions import implementation
 
 TIME = "t"
 RESERVED = "x", TIME  # arguments of `step` besides states and masks
-KNOWN = "_known"  # the attribute of a cell where the engine keeps what it knows of it
+CACHE = "_cache"  # the attribute of a cell that holds its engine cache
 
 
 @dataclass(frozen=True)
@@ -370,8 +370,8 @@ class Cell(nn.Module):
         return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes into copies and files: not what the engine knows of this cell."""
-        return {name: value for name, value in self.__dict__.items() if name != KNOWN}
+        """What goes into copies and files: not what the engine has derived from this cell."""
+        return {name: value for name, value in self.__dict__.items() if name != CACHE}
 
     # ------------------------------------------------------------------------------------------ conveniences
 

@@ -6,7 +6,7 @@ torch.nn does not have, are described in `Recurrent.forward`.
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,9 @@ from torch.nn.utils.rnn import PackedSequence
 from .cell import Cell, positive_int
 from .cells import find
 from .engine.checkpoint import scan_in_pieces
-from .engine.dispatch import Scanned, Sequences, scan
-from .engine.fast_path import straight
+from .engine.dispatch import Scanned, Sequences, choose, scan
 from .engine.parallel_directions import abreast, joined
 from .engine.reference import valid_steps
-from .engine.stream import step
 from .engine.trace import first_parameter
 from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
 from .extensions import implementation
@@ -238,9 +236,10 @@ class Recurrent(nn.Module):
             >>> bool(y[1, 2:].any()), torch.equal(h[0, 1], y[1, 1])
             (False, True)
         """
-        plain = lengths is None and resets is None and not return_trace
-        if plain and (quick := self._quick_pass(x, state)) is not None:
-            return quick
+        if lengths is None and resets is None and not return_trace:
+            done = self._forward_fast(x, state)
+            if done is not None:
+                return done
         x, lengths, wrapping = self._sequences(x, lengths)
         batched = x.dim() == 3
         x = x if batched else x.unsqueeze(1)
@@ -286,8 +285,10 @@ class Recurrent(nn.Module):
             True
         """
         hooked = self.__dict__["_forward_hooks"] or self.__dict__["_forward_pre_hooks"]
-        if not hooked and (quick := self._quick(step, x, state)) is not None:
-            return quick
+        if not hooked and type(x) is Tensor and x.dim() == 2:
+            done = self._run_fast(x, state)
+            if done is not None:
+                return done
         if self.bidirectional:
             raise OptionError(
                 "step", "a bidirectional layer", "a layer that reads forwards; the future is not known yet"
@@ -298,28 +299,31 @@ class Recurrent(nn.Module):
         y, state = self(x.unsqueeze(time), state)
         return y.squeeze(time), state
 
-    def _quick_pass(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
-        """A batch through a single layer; None where only the general way will do."""
+    def _forward_fast(self, x: Any, state: Any) -> tuple[Tensor, Any] | None:
+        """Fast path for a dense batch through a single layer; None if the general path is needed."""
         if torch.compiler.is_compiling() or (self.checkpoint and torch.is_grad_enabled()):
             return None
         if type(x) is not Tensor or x.is_nested or x.dim() != 3:
             return None
-        done = self._quick(straight, x.transpose(0, 1) if self.batch_first else x, state)
+        done = self._run_fast(x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done
 
-    def _quick(self, way: Callable[..., Any], x: Any, state: Any) -> tuple[Tensor, Any] | None:
-        """What a short way gives for a single layer; None where only the general way will do."""
-        own = self.__dict__  # where an attribute of a module is found sooner
+    def _run_fast(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        """Run the prepared call of a single layer, for a dense batch or a step; None if there is none."""
+        own = self.__dict__  # reading a module's attributes by name takes longer
         if own["bidirectional"] or own["num_layers"] > 1 or own["initial"] == "carried":
             return None
-        alone = isinstance(state, Tensor)
-        given = (state,) if alone else state
-        if given is not None and (not isinstance(given, (tuple, list)) or alone is not (len(given) == 1)):
+        single = isinstance(state, Tensor)
+        states = (state,) if single else state
+        if states is not None and (not isinstance(states, (tuple, list)) or single is not (len(states) == 1)):
             return None
-        done = way(own["_modules"]["cells"]._modules["0"], x, given)  # pyrefly: ignore
-        if done is None:
+        if states is not None and not all(isinstance(value, Tensor) for value in states):
             return None
-        return done if len(done[1]) > 1 else (done[0], done[1][0])
+        choice = choose(own["_modules"]["cells"]._modules["0"], Sequences(x, states))  # pyrefly: ignore
+        if choice.call is None:
+            return None
+        y, finals = choice.call(x, states)
+        return (y, finals) if len(finals) > 1 else (y, finals[0])
 
     def _run(
         self, x: Tensor, states: States, lengths: Tensor | None, resets: Tensor | None, keep_trace: bool
@@ -352,11 +356,6 @@ class Recurrent(nn.Module):
     def _scan(self, keep_trace: bool, cell: Cell, given: Sequences) -> Scanned:
         if self.checkpoint and not keep_trace:
             return scan_in_pieces(cell, given)
-        plain = not (keep_trace or given.masks or torch.compiler.is_compiling())
-        if plain and given.lengths is None and given.resets is None:
-            done = straight(cell, given.x, given.state)
-            if done is not None:
-                return Scanned(*done)
         return scan(cell, given, keep_trace)
 
     def _stack(self, x: Tensor, run_layer: Any) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from engines import is_slow_on_default_engine
 
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from cases import Case
 
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 
 COMPILED_CELLS = ("lstm", "gru", "delay_rnn", "scrn")  # two gated cells, delayed states, two states of unequal width
 

@@ -12,7 +12,7 @@ from layers.test_layers import flat
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.layer_states import is_stacked
 
 # A random layer on the default engine compiles kernels for its cell, dtype and options: minutes with an empty cache.

@@ -1,173 +1,271 @@
-"""The one entry to the engines: cell + sequences → outputs. Here, and nowhere else, a backend is chosen."""
+"""The one entry to the engines: cell + sequences → outputs.
+
+`choose` looks at the cell, its inputs and what surrounds the call, and returns which engine runs it and why. Nothing
+else decides. For a dense batch of plain tensors the choice also holds a prepared call, which `choose` finds again by
+the signature of the inputs: dtypes, devices, shapes, gradients wanted.
+"""
 
 import functools
-import hashlib
 import importlib.util
-import warnings
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
-from torch._C import _is_any_autocast_enabled, _is_tracing
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
-from ..cell import Cell
-from ..cells import registry
-from ..errors import TraceError, UnknownNameError
+from ..cell import TIME, Cell
 from . import reference, torch_op
-from .cell_cache import Known, known, weights_of
+from .backend import backend
+from .cell_cache import CellCache, cache_of, weights_of
 from .cpu import compiler
-from .cpu.executor import Compiled
-from .gpu.runner import OnGpu
-from .ir.lowering import Unsupported
-from .plan.planner import plan
+from .cpu.dense_call import DenseCall, StepCall
+from .cpu.executor import CpuExecutor
+from .cpu.kernel import threads_here
+from .executors import Executor, Refusal, Request, executor_for, pin, pinned
 from .plan.replay import replay
 from .reference import Scanned, Sequences
-from .split_at_resets import without_resets
-from .traced_step import clean_context, trace_in_clean_context
+from .split_at_resets import split_at_resets
+from .torch_modes import is_plain_call, is_transformed, needs_dispatcher
 
-__all__ = ["Choice", "EngineWarning", "Scanned", "Sequences", "choose", "scan", "set_backend"]
+NARROW = {torch.bfloat16, torch.float16}  # on the CPU computed in float32 and rounded at the end
+DTYPES = {"cpu": {torch.float32, torch.float64, *NARROW}, "cuda": {torch.float32, *NARROW}}
+KIND, _REQUIRES_GRAD = attrgetter("dtype", "device", "shape"), attrgetter("requires_grad")
 
-BACKENDS = ("auto", "reference", "compiled")
-NARROW = {torch.bfloat16, torch.float16}  # computed in float32, rounded at the end
-ON_CUDA, ON_CPU = {torch.float32, *NARROW}, {torch.float32, torch.float64, *NARROW}
-
-
-class EngineWarning(UserWarning):
-    """Something runs slower than it could; the message says what and why."""
+Call = Callable[[Tensor, Sequence[Tensor] | None], tuple[Tensor, tuple[Tensor, ...]]]
 
 
-# ---------------------------------------------------------------------------------------------------- the setting
+class Choice(NamedTuple):
+    """Which engine runs a call ("compiled", "replayed" or "reference"), and why.
 
-_setting = {"backend": "auto"}
+    `call(x, states)` runs it as it is, if it is a dense batch or a single step: it returns the output and the final
+    states, shaped as the given ones. None: `scan` converts the inputs first.
+    """
 
-
-class set_backend:
-    """Choose the engine: "auto", "reference" or "compiled". As a context manager, for the length of the `with`."""
-
-    def __init__(self, name: str):
-        if name not in BACKENDS:
-            raise UnknownNameError("backend", repr(name), BACKENDS)
-        self.before = _setting["backend"]
-        _setting["backend"] = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        _setting["backend"] = self.before
+    backend: str
+    why: str
+    executor: Executor | None = None
+    call: Call | None = None
 
 
 # ---------------------------------------------------------------------------------------------------- the choice
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The backend for a scan and why; for "compiled" and "replayed" also the key of the plan."""
-
-    backend: str
-    why: str
-    key: str = ""
-
-
 def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
-    """The backend for a scan of these sequences."""
-    return _choose(cell, given, keep_trace, cell.weights(), None)
+    """The engine for these sequences; for a single step if x is `(B, D)`. A missing state is the cell's own start."""
+    if is_compiling():
+        return _choose_in_graph(cell, given, keep_trace)
+    cache = cache_of(cell)
+    dense = not (keep_trace or given.masks) and given.lengths is None and given.resets is None
+    tensors = (given.x,) if given.state is None else (given.x, *given.state)
+    if not dense or not is_plain_call(tensors):
+        return _decide(cell, cache, given, keep_trace)
+    train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (*tensors, *cache.tensors)))
+    needs_x = train and given.x.requires_grad
+    settings = train, needs_x, backend(), threads_here(), compiler.find_compiler()
+    signature = *map(KIND, tensors), settings
+    choice = cache.choices.get(signature)
+    if choice is None:
+        choice = _decide(cell, cache, given, keep_trace)
+        choice = choice._replace(call=_prepare(cell, cache, choice, given))
+        cache.remember(signature, choice)
+    return choice
 
 
-def _choose(cell: Cell, given: Sequences, keep_trace: bool, weights: dict[str, Tensor], parts: Known | None) -> Choice:
-    reason = _obstacle(cell, given, weights)
+def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) -> Choice:
+    dtypes = _weight_dtypes(cell, cache)
+    reason = _obstacle(cell, given, dtypes)
     if reason:
         return Choice("reference", reason)
-    train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *given.state, *weights.values()))
-    dtype = next(w.dtype for w in weights.values() if w.is_floating_point())
-    needs_x = train and given.x.requires_grad
-    on_gpu = given.x.is_cuda
-    if on_gpu and torch.is_autocast_enabled("cuda"):
+    train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (given.x, *(given.state or ()), *cache.tensors)))
+    executor = executor_for(cell, cache, _request(given, keep_trace, train, dtypes))
+    if isinstance(executor, Refusal):
+        return Choice("reference", executor.why)
+    if isinstance(executor, CpuExecutor):
+        if compiler.find_compiler() is None or not executor.is_built:
+            return Choice("replayed", "no C++ compiler works here", executor)
+        return Choice("compiled", "the step was planned and compiled", executor)
+    batch, device = given.x.shape[-2], given.x.device
+    reason = executor.obstacle(batch, device)
+    return Choice("reference", reason) if reason else Choice("compiled", executor.way(batch, device), executor)
+
+
+def _request(given: Sequences, keep_trace: bool, train: bool, dtypes: set[torch.dtype]) -> Request:
+    (dtype,), device = dtypes, given.x.device.type
+    if device == "cuda" and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
-    elif dtype in NARROW and not on_gpu:
+    elif device == "cpu" and dtype in NARROW:
         dtype = torch.float32
-    asked = (train, needs_x, keep_trace, dtype, given.x.device.type)
-    key = _key(cell, _is_as_now(cell), *asked) if parts is None else _planned(parts, cell, asked)
-    if key.startswith("!"):
-        return Choice("reference", key[1:])
-    if on_gpu:
-        made, place = torch_op.plan_of(key), (given.x.shape[1], given.x.device)
-        reason = made.obstacle(*place)
-        return Choice("reference", reason) if reason else Choice("compiled", made.way(*place), key)
-    if key.startswith("?"):
-        return Choice("replayed", "no C++ compiler works here", key[1:])
-    return Choice("compiled", "the step was planned and compiled", key)
+    return Request(train, train and given.x.requires_grad, keep_trace, dtype, device)
 
 
-def _obstacle(cell: Cell, given: Sequences, weights: dict[str, Tensor]) -> str:
-    """What forbids the compiled engines whatever the cell's equations are; empty if nothing does."""
-    if _setting["backend"] == "reference":
+def _weight_dtypes(cell: Cell, cache: CellCache) -> set[torch.dtype]:
+    """Of the floating-point weights. Derived weights are computed once to learn theirs."""
+    if "dtypes" not in cache.traced:
+        weights = cell.weights() if cache.weights is None else cache.weights
+        cache.traced["dtypes"] = _floating([*weights.values()])
+    return cache.traced["dtypes"]
+
+
+def _floating(tensors: Sequence[Tensor]) -> set[torch.dtype]:
+    return {w.dtype for w in tensors if w.is_floating_point()}
+
+
+def _obstacle(cell: Cell, given: Sequences, dtypes: set[torch.dtype]) -> str:
+    """What rules out the compiled engines whatever the cell's equations are; empty if nothing does."""
+    states, device = given.state or (), given.x.device
+    if backend() == "reference":
         return "set_backend('reference') is in force"
-    if not torch.compiler.is_compiling() and transformed():
+    if not is_compiling() and is_transformed():
         return "a functorch transform or forward-mode differentiation is active"
     if torch.compiler.is_exporting() or torch.jit.is_tracing():
         return "the model is being exported, and other runtimes know no operation of recurra's"
-    if given.x.device.type not in ("cpu", "cuda") or (given.x.is_cuda and not _has_gluon()):
-        return f"x is on {given.x.device}"
+    if device.type not in DTYPES or (device.type == "cuda" and not _has_gluon()):
+        return f"x is on {device}"
     if 0 in given.x.shape:
         return "x is empty"
-    if given.resets is not None and torch.compiler.is_compiling():
+    if given.resets is not None and is_compiling():
         return "resets change the shapes, which torch.compile must know"
-    dtypes = {w.dtype for w in weights.values() if w.is_floating_point()}
     if not dtypes:
         return "the cell has no weights"
-    served = ON_CUDA if given.x.is_cuda else ON_CPU
-    if len(dtypes) != 1 or not dtypes <= served:
+    if len(dtypes) != 1 or not dtypes <= DTYPES[device.type]:
         return f"weights of dtypes {sorted(map(str, dtypes))}"
-    if (
-        not torch.is_autocast_enabled(given.x.device.type)
-        and {given.x.dtype, *(s.dtype for s in given.state)} != dtypes
-    ):
+    if not torch.is_autocast_enabled(device.type) and {given.x.dtype, *(s.dtype for s in states)} != dtypes:
         return "x, the states and the weights differ in dtype"
     if any(m.requires_grad for m in given.masks.values()):
         return "a mask requires a gradient"
-    if any(s.requires_grad for s, spec in zip(given.state, cell.carried, strict=True) if spec.name == "t"):
+    if any(s.requires_grad for s, spec in zip(states, cell.carried, strict=False) if spec.name == TIME):
         return "the time index requires a gradient"
     return ""
 
 
 @functools.cache
 def _has_gluon() -> bool:
-    """Whether the installed Triton has the layer the GPU's kernels are written in."""
+    """Whether the installed Triton has the layer the GPU kernels are written in."""
     return importlib.util.find_spec("triton") is not None and (
         importlib.util.find_spec("triton.experimental.gluon") is not None
     )
 
 
-def transformed() -> bool:
-    return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+# ---------------------------------------------------------------------------------------------------- prepared calls
 
 
-def must_be_seen(tensors: Sequence[Tensor]) -> bool:
-    """Whether somebody looks at the operations one by one, or at tensors with other eyes (as if all signs were turned),
-    so that no short way may be taken."""
-    watched = torch_op.watched(tensors) or any(map(Tensor.is_neg, tensors))
-    return watched or _is_any_autocast_enabled() or _is_tracing() or transformed()
+def _prepare(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> Call | None:
+    """The call that runs these inputs as they are; None if they must be converted, or checked, first."""
+    x, states, executor, weights = given.x, given.state, choice.executor, cache.weights
+    if choice.backend != "compiled" or executor is None or weights is None or x.dtype != executor.dtype:
+        return None
+    if cell.masks or any(s.delays or s.name == TIME for s in cell.carried) or needs_dispatcher(weights.values()):
+        return None
+    if x.shape[-1] != cell.input_size or not (states is None or _fit(states, cell, x)):
+        return None
+    read = executor.prologue(weights)
+    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read):
+        return None
+    start = _Start(cell, cache, x)
+    if x.dim() == 2:
+        return _prepare_step(executor, x, weights, start)
+    if isinstance(executor, CpuExecutor) and not executor.trains:
+        return DenseCall(executor, x.shape, weights, read, start)
+    return _TrainCall(executor, weights, start)
 
 
-KIND = attrgetter("dtype", "device", "shape")  # what a tensor has to be like
+def _fit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
+    """Whether given states have the right shapes: `(B, size)` each, or `(1, B, size)`."""
+    batch = x.shape[-2]
+    lead = (batch,) if states[0].dim() == 2 else (1, batch)
+    return list(map(KIND, states)) == [(x.dtype, x.device, (*lead, spec.size)) for spec in cell.carried]
 
 
-# ---------------------------------------------------------------------------------------------------- plans
+class _Start:
+    """The states before the first step, of a call without given ones. The engines only read them, so constant ones are
+    made once: not on a GPU, where a graph that is being captured has to make its own."""
+
+    def __init__(self, cell: Cell, cache: CellCache, x: Tensor):
+        self.cell = ref(cell)  # the cell's cache refers to this
+        self.constant: Sequence[Tensor] | None = None
+        if cache.has_constant_start and x.is_cpu:
+            with torch.inference_mode(False):  # inference tensors could not be saved for a backward pass
+                self.constant = cell.initial_state(x.shape[-2], x)
+
+    def __call__(self, x: Tensor) -> Sequence[Tensor]:
+        if self.constant is not None:
+            return self.constant
+        cell = self.cell()
+        assert cell is not None
+        return cell.initial_state(x.shape[-2], x)
 
 
-def _key(cell: Cell, as_now: bool, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
-    """The plan for this cell, made when first asked for; `!reason` if there can be none, `?key` without a compiler."""
-    return _planned(known(cell), cell, (train, needs_x, named, dtype, device))
+def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], start: _Start) -> Call | None:
+    if not isinstance(executor, CpuExecutor) or executor.trains or not executor.can_step:
+        return None
+    if any(w.is_inference() for w in weights.values()):  # they have no version to compare
+        return None
+    return StepCall(executor, x, weights, start)
 
 
-def _is_as_now(cell: Cell) -> bool:
-    """True. The plain attributes of a cell are compared where the compiler sees it: it asks again when one changes."""
+class _TrainCall:
+    """A dense batch with gradients, or on a GPU."""
+
+    def __init__(self, executor: Executor, weights: dict[str, Tensor], start: _Start):
+        self.executor, self.weights, self.start = executor, weights, start
+
+    def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        stacked = states is None or states[0].dim() == 3
+        if states is None:
+            states = self.start(x)
+        elif stacked:
+            states = [state[0] for state in states]
+        y, *finals = torch_op.scan(self.executor, x, states, (), self.executor.prologue(self.weights), None)
+        return y, tuple(final[None] if stacked else final for final in finals[: len(states)])
+
+
+# ---------------------------------------------------------------------------------------------------- torch.compile
+
+
+def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
+    """The same while torch.compile traces the call: what depends on the cell alone is a constant of its graph."""
+    weights = weights_of(cell)
+    dtypes = _floating(list(weights.values()))
+    reason = _obstacle(cell, given, dtypes)
+    if reason:
+        return Choice("reference", reason)
+    train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *(given.state or ()), *weights.values()))
+    request = _request(given, keep_trace, train, dtypes)
+    batch = given.x.shape[1] if given.x.is_cuda else 0
+    key = _constant_key(cell, _attributes_match(cell), batch, given.x.device.index, *request)
+    if not key:
+        return Choice("reference", "the cell has no compiled form")
+    executor = pinned(key)
+    is_replayed = isinstance(executor, CpuExecutor) and not executor.is_built
+    return Choice("replayed" if is_replayed else "compiled", "", executor)
+
+
+def _constant_key(
+    cell: Cell,
+    attributes_match: bool,
+    batch: int,
+    index: int | None,
+    train: bool,
+    needs_x: bool,
+    named: bool,
+    dtype: torch.dtype,
+    device: str,
+) -> str:
+    """The key of the executor, which stays from now on; empty if there is none."""
+    executor = executor_for(cell, cache_of(cell), Request(train, needs_x, named, dtype, device))
+    if isinstance(executor, Refusal):
+        return ""
+    if not isinstance(executor, CpuExecutor) and executor.obstacle(batch, torch.device(device, index or 0)):
+        return ""
+    pin(executor)
+    return executor.key
+
+
+def _attributes_match(cell: Cell) -> bool:
+    """True. Comparing the plain attributes of the cell here makes torch.compile trace again when one changes."""
     return all(getattr(cell, name) == value for name, value in _plain_attributes(cell))
 
 
@@ -175,120 +273,56 @@ def _plain_attributes(cell: Cell) -> tuple[tuple[str, bool | int | float | str],
     return tuple((name, v) for name, v in vars(cell).items() if isinstance(v, (bool, int, float, str)))
 
 
-def _planned(parts: Known, cell: Cell, asked: tuple[bool, bool, bool, torch.dtype, str]) -> str:
-    if parts.hooked:
-        return "!a hook on a part of the cell wants to be called at every step"
-    found = parts.plans.get((asked, compiler.find_compiler()))
-    if found is None:
-        found = parts.plans[asked, compiler.find_compiler()] = _new_key(cell, *asked)
-    return found
-
-
-# What torch.compiler.assume_constant_result sets: these are facts about the cell, and the compiler need not look into
-# how they are found. Calling that would import the compiler with recurra.
-for _fact in (_key, _plain_attributes):
+# What torch.compiler.assume_constant_result sets, without importing torch.compile with recurra: the results are facts
+# about the cell, and torch.compile need not trace how they are found.
+for _fact in (_constant_key, _plain_attributes):
     _fact._dynamo_marked_constant = True  # pyrefly: ignore
-
-
-def _new_key(cell: Cell, train: bool, needs_x: bool, named: bool, dtype: torch.dtype, device: str) -> str:
-    try:
-        step = trace_in_clean_context(cell)
-    except TraceError as reason:
-        return f"!{reason}"
-    with clean_context():
-        sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
-        text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
-        flags = f"{'train' if train else 'infer'}{'+x' if needs_x else ''}{'+named' if named else ''}"
-        key = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags} {_plain_name(dtype)} {device}"
-        if key not in torch_op.PLANS:
-            try:
-                planned = plan(cell, step, train=train, needs_x=needs_x, named=named)
-                if device == "cuda" and planned.seeks_largest:  # where numbers are rounded on the way
-                    raise Unsupported("the derivative of a maximum over a row on the GPU")
-                torch_op.PLANS[key] = OnGpu(planned, dtype) if device == "cuda" else Compiled(planned, dtype)
-            except Unsupported as reason:
-                _tell_unsupported(cell, str(reason))
-                return f"!the compiled engine does not take {reason}"
-        made = torch_op.PLANS[key]  # perhaps another cell's, with the same equations
-        return key if isinstance(made, OnGpu) or _built(made) else f"?{key}"
-
-
-def _plain_name(dtype: torch.dtype) -> str:
-    """Without its dot: the compiler takes the key of a plan for the name of an attribute."""
-    return str(dtype).removeprefix("torch.")
-
-
-def _built(made: Compiled) -> bool:
-    """Compile what the plan needs, both programs at once."""
-    if compiler.find_compiler() is None:
-        _tell_once(f"{compiler.why_no_compiler()}: layers run as torch operations.")
-        return False
-    kernels = [lambda: made.forward_kernel, *([lambda: made.backward_kernel] if made.trains else [])]
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(kernel) for kernel in kernels]:
-                done.result()
-    except compiler.BuildError as error:
-        _tell_once(f"recurra's generated code did not compile; layers run as torch operations. {error}")
-        return False
-    return True
-
-
-_told: set[str] = set()
-
-
-def _tell_once(message: str) -> None:
-    if message not in _told:
-        _told.add(message)
-        warnings.warn(message, EngineWarning, stacklevel=2)
-
-
-def _tell_unsupported(cell: Cell, reason: str) -> None:
-    """A cell of the zoo that cannot be compiled is documented; one of the user's own is worth a word."""
-    if type(cell) not in registry().values() or _setting["backend"] == "compiled":
-        _tell_once(f"{type(cell).__name__} runs on the reference engine: the compiled one does not take {reason}.")
 
 
 # ---------------------------------------------------------------------------------------------------- the scan
 
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
-    """Run the cell over whole sequences on the backend that suits them."""
-    parts = None if torch.compiler.is_compiling() else known(cell)
-    weights = weights_of(cell) if parts is None else parts.weights or cell.weights()
-    choice = _choose(cell, given, keep_trace, weights, parts)
-    if choice.backend == "reference":
+    """Run the cell over whole sequences on the engine that suits them."""
+    choice = choose(cell, given, keep_trace)
+    if choice.call is not None:
+        return Scanned(*choice.call(given.x, given.state))
+    if choice.backend == "reference" or choice.executor is None:
         return reference.scan(cell, given, keep_trace)
+    if is_compiling():
+        weights = weights_of(cell)
+    else:
+        weights = cache_of(cell).weights or cell.weights()
     if given.resets is not None:
-        cut = without_resets(cell, given)
-        return cut.join(_run(weights, cut.given, keep_trace, choice))
-    return _run(weights, given, keep_trace, choice)
+        split = split_at_resets(cell, given)
+        return split.join(_run(choice, weights, split.given, keep_trace))
+    return _run(choice, weights, given, keep_trace)
 
 
-def _run(weights: dict[str, Tensor], given: Sequences, keep_trace: bool, choice: Choice) -> Scanned:
-    device = given.x.device.type
+def _run(choice: Choice, weights: dict[str, Tensor], given: Sequences, keep_trace: bool) -> Scanned:
+    """Convert the inputs to what the executor computes in, run it, convert back."""
+    executor, device = choice.executor, given.x.device.type
+    assert executor is not None
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):
-            return _run(weights, given, keep_trace, choice)
-    made = torch_op.plan_of(choice.key)
-    hoisted = made.prologue(weights)
-    x = given.x.to(made.dtype)
-    wide = _all_like(x, hoisted)  # numbers that a step has written down are on no device yet
-    states = _all_like(x, given.state)
-    masks = _all_like(x, [given.masks[name] for name in made.plan.masks])
+            return _run(choice, weights, given, keep_trace)
+    read = executor.prologue(weights)
+    x = given.x.to(executor.dtype)
+    inputs = given.state, [given.masks[name] for name in executor.plan.masks], read
+    states, masks, values = (_like(x, tensors) for tensors in inputs)  # literals of a step are on the CPU until now
     if choice.backend == "replayed":
-        results = replay(made.plan, x, states, masks, wide, given.lengths)
+        results = replay(executor.plan, x, states, masks, values, given.lengths)
     else:
-        results = torch_op.scan(choice.key, x, states, masks, wide, given.lengths)
+        results = torch_op.scan(executor, x, states, masks, values, given.lengths)
+    own = next((w.dtype for w in read if w.is_floating_point()), given.x.dtype)
+    dtype = executor.dtype if device == "cuda" else own
     count = 1 + len(states)
-    own = next((w.dtype for w in hoisted if w.is_floating_point()), given.x.dtype)
-    dtype = made.dtype if device == "cuda" else own
     y, *finals = (value if value.dtype == dtype else value.to(dtype) for value in results[:count])
     if not keep_trace:
         return Scanned(y, tuple(finals))
-    named = zip(made.plan.named, results[count:], strict=False)
+    named = zip(executor.plan.named, results[count:], strict=False)
     return Scanned(y, tuple(finals), {name: value.to(dtype) for name, value in named})
 
 
-def _all_like(x: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
+def _like(x: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
     return [v if v.dtype == x.dtype and v.device == x.device else v.to(x.device, x.dtype) for v in values]

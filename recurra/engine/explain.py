@@ -6,8 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from ..cell import Cell
-from . import torch_op
-from .cpu.executor import Compiled
+from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
 from .dispatch import Choice, Sequences, choose
 from .gpu.describe import described
@@ -56,15 +55,14 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     masks = cell.draw_masks(steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
-    made = torch_op.PLANS[choice.key] if choice.key else None
-    if isinstance(made, OnGpu):
-        lines += described(made, batch, x.device, source)
-    elif choice.key:
-        lines += _planned(torch_op.PLANS[choice.key], choice, source)
+    if isinstance(choice.executor, OnGpu):
+        lines += described(choice.executor, batch, x.device, source)
+    elif choice.executor is not None:
+        lines += _planned(choice.executor, choice, source)
     return "\n".join(lines)
 
 
-def _planned(made: Compiled, choice: Choice, source: bool) -> list[str]:
+def _planned(made: CpuExecutor, choice: Choice, source: bool) -> list[str]:
     plan = made.plan
     derived = [name for name in made.weight_names if name.startswith("=")]
     lines = [f"  dtype: {str(made.dtype).removeprefix('torch.')}"]
@@ -118,7 +116,7 @@ def _read(operand: Node) -> str:
     return f"{name}[t {'+' if is_delta else '-'} {lag}]" if lag else f"{name}[t]"
 
 
-def _after(made: Compiled) -> list[str]:
+def _after(made: CpuExecutor) -> list[str]:
     lines = []
     for run in made.runs:
         width, deep = sum(p.delta.width for p in run), run[0].matrix.deep

@@ -8,15 +8,14 @@ from torch import Tensor
 
 from ..cell import Cell
 from .cpu import allocator
-from .dispatch import transformed
 from .reference import Scanned, Sequences
-from .torch_op import watched
+from .torch_modes import is_transformed, needs_dispatcher
 
 
 def abreast(scan: Callable[[Cell, Sequences], Scanned], given: Sequence[tuple[Cell, Sequences]]) -> list[Scanned]:
     """The results of scans that do not depend on each other."""
     device = given[0][1].x.device
-    if len(given) == 1 or device.type != "cuda" or torch.compiler.is_compiling() or transformed():
+    if len(given) == 1 or device.type != "cuda" or torch.compiler.is_compiling() or is_transformed():
         return [scan(*one) for one in given]
     here = torch.cuda.current_stream(device)
     beside = [_stream(device, number) for number in range(1, len(given))]
@@ -58,7 +57,7 @@ def joined(parts: Sequence[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     plain = all(part.is_cpu and part.dtype == parts[0].dtype for part in parts)
-    if not plain or watched(parts) or transformed():
+    if not plain or needs_dispatcher(parts) or is_transformed():
         return torch.cat(list(parts), dim=-1)
     return _Joined.apply(*parts)
 

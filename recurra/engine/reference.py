@@ -1,8 +1,9 @@
 """The reference engine: a plain loop over time. It defines what is correct; other engines are tested against it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,13 +13,12 @@ from .trace import bind_weights, output_and_states
 from .traced_step import BoundStep, step_function
 
 
-@dataclass(frozen=True)
-class Sequences:
+class Sequences(NamedTuple):
     """The input of a scan: time-major sequences, initial states, masks."""
 
     x: Tensor  # (T, B, D)
-    state: tuple[Tensor, ...]  # one per carried state, (B, size) or (B, depth, size)
-    masks: dict[str, Tensor]  # (B, size), or (T, B, size) for a mask drawn at each step
+    state: Any  # a tensor for each carried state, (B, size) or (B, depth, size)
+    masks: Mapping[str, Tensor] = {}  # (B, size), or (T, B, size) if drawn at each step
     lengths: Tensor | None = None  # (B,)
     resets: Tensor | None = None  # (T, B), true where a new sequence starts
 
@@ -105,7 +105,7 @@ def _zero_padding(given: Sequences) -> Tensor:
     return given.x.masked_fill(~valid_steps(given.lengths, given.x.shape[0])[..., None], 0.0)
 
 
-def _unbind_masks(cell: Cell, masks: dict[str, Tensor], steps: int) -> dict[str, Sequence[Tensor]]:
+def _unbind_masks(cell: Cell, masks: Mapping[str, Tensor], steps: int) -> dict[str, Sequence[Tensor]]:
     """The mask of every step, by name."""
     return {n: m.unbind(0) if cell.masks[n].each == "step" else (m,) * steps for n, m in masks.items()}
 

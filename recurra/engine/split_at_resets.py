@@ -29,7 +29,7 @@ class Cut:
         return flat.view(steps, batch, -1)
 
 
-def without_resets(cell: Cell, given: Sequences) -> Cut:
+def split_at_resets(cell: Cell, given: Sequences) -> Cut:
     assert given.resets is not None
     steps, batch = given.x.shape[:2]
     resets = given.resets.to(given.x.device, torch.bool)

@@ -1,31 +1,64 @@
-"""Modes that stand over a call and are shown every function of torch.
+"""What surrounds a call: torch modes, transforms, autocast, tensor subclasses.
 
-What the engine does inside is not for them. A default device is such a mode: a table that it put on a GPU, or on no
-device at all, would not be where a kernel looks for it.
+A compiled engine reads memory by address, so it must know when a tensor is not plain memory or when something observes
+the operations of a call. Modes must not see what the engine does inside: a default device, for example, is a mode that
+would put the engine's own index tables on a GPU.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from torch._C import DisableTorchFunction, _get_function_stack_at, _len_torch_function_stack
+from torch import Tensor
+from torch._C import (
+    DisableTorchFunction,
+    _get_function_stack_at,
+    _is_any_autocast_enabled,
+    _is_tracing,
+    _len_torch_dispatch_stack,
+    _len_torch_function_stack,
+)
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+from torch.nn import Parameter
 from torch.utils._device import DeviceContext
 
-
-def looked_at() -> bool:
-    """Whether a mode is there that wants to see what is called, and not only to say where tensors are made."""
-    there = _len_torch_function_stack()
-    return there > 0 and any(type(_get_function_stack_at(i)) is not DeviceContext for i in range(there))
+_PLAIN_TYPES = {Tensor, Parameter}
 
 
-def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, shown to no mode."""
+def hide_from_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: active `TorchFunctionMode`s do not see the torch calls of this function."""
 
     @functools.wraps(function)
-    def alone(*args: Any, **kwargs: Any) -> Any:
+    def hidden(*args: Any, **kwargs: Any) -> Any:
         if not _len_torch_function_stack():
             return function(*args, **kwargs)
         with DisableTorchFunction():
             return function(*args, **kwargs)
 
-    return alone
+    return hidden
+
+
+def has_function_mode() -> bool:
+    """Whether a `TorchFunctionMode` other than a default device is active."""
+    count = _len_torch_function_stack()
+    return count > 0 and any(type(_get_function_stack_at(i)) is not DeviceContext for i in range(count))
+
+
+def needs_dispatcher(tensors: Iterable[Tensor]) -> bool:
+    """Whether the operation must be called by name: under torch.compile, a mode, or with a tensor subclass."""
+    observed = is_compiling() or _len_torch_dispatch_stack() > 0 or has_function_mode()
+    return observed or not _PLAIN_TYPES.issuperset(map(type, tensors))
+
+
+def is_transformed() -> bool:
+    """Whether a functorch transform or a level of forward-mode differentiation is active."""
+    return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+def is_plain_call(tensors: Sequence[Tensor]) -> bool:
+    """Whether nothing observes, transforms or recasts the call, and no tensor has its negative bit set."""
+    if needs_dispatcher(tensors) or any(map(Tensor.is_neg, tensors)):
+        return False
+    return not (_is_any_autocast_enabled() or _is_tracing() or is_transformed())

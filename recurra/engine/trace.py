@@ -20,7 +20,7 @@ from torch import Tensor, fx
 
 from ..cell import TIME, Cell
 from ..errors import TraceError
-from .cell_cache import known
+from .cell_cache import cache_of
 from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
 from .record import record
 
@@ -81,13 +81,13 @@ class Step:
 
 def trace(cell: Cell) -> Step:
     """The graph of one step of this cell, with its modifiers applied."""
-    notes = known(cell).notes
-    if "step" not in notes:
+    traced = cache_of(cell).traced
+    if "step" not in traced:
         step = trace_equations(cell)
         for modifier in cell.modifiers:
             step = modifier.rewrite(step, cell)  # pyrefly: ignore
-        notes["step"] = step
-    return notes["step"]
+        traced["step"] = step
+    return traced["step"]
 
 
 def trace_equations(cell: Cell) -> Step:

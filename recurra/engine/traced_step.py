@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..cell import Cell
 from ..errors import TraceError
 from . import caches
-from .cell_cache import known
+from .cell_cache import cache_of
 from .operations import BATCH_AXIS
 from .trace import Step, trace
 
@@ -82,8 +82,8 @@ def bind_step(cell: Cell, weights: dict[str, Tensor] | None = None) -> BoundStep
 
 def _key(cell: Cell) -> str:
     """The key of the cell's step function, which is made where there is none."""
-    notes = known(cell).notes
-    key = notes.get("step function")
+    traced = cache_of(cell).traced
+    key = traced.get("step function")
     if key not in _FUNCTIONS:
         step = trace_in_clean_context(cell)
         axes = _batch_axes(step)
@@ -94,7 +94,7 @@ def _key(cell: Cell) -> str:
             )
             if len(_FUNCTIONS) > MAX_FUNCTIONS:
                 del _FUNCTIONS[next(iter(_FUNCTIONS))]
-        notes["step function"] = key
+        traced["step function"] = key
     _FUNCTIONS[key] = _FUNCTIONS.pop(key)
     return key
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..cell import TIME, Cell
 from ..engine import reference
-from ..engine.dispatch import set_backend
+from ..engine.backend import set_backend
 from ..engine.traced_step import BoundStep, bind_step
 from ..errors import InputError
 from ..layers import Recurrent

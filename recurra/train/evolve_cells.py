@@ -15,7 +15,7 @@ import torch
 from recurra.cell import positive_int
 from recurra.data.tasks.base import CanonicalTask
 from recurra.data.tasks.counting import AnBn, AnBnCn
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.errors import InputError
 from recurra.layers import Recurrent
 from recurra.train.bptt import BPTT

@@ -44,7 +44,7 @@ KINDS = {
 @pytest.fixture(scope="session")
 def models(tmp_path_factory) -> Path:
     """A folder with a file and a model of every kind: moves.csv and classify, …"""
-    from recurra.engine.dispatch import set_backend
+    from recurra.engine.backend import set_backend
 
     folder = tmp_path_factory.mktemp("models")
     for task, (write, name, options) in KINDS.items():

@@ -27,8 +27,8 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.cell import TIME
+from recurra.engine.backend import EngineWarning
 from recurra.engine.cpu import compiler
-from recurra.engine.dispatch import EngineWarning
 from recurra.errors import OptionError
 
 Named = dict[str, Tensor]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import recurra as rc
+from recurra.engine.backend import set_backend
 from recurra.engine.cpu import allocator
-from recurra.engine.dispatch import set_backend
 
 LARGE = (allocator.SMALL // 4 + 100,)  # of 32-bit numbers: more than the system's allocator is asked for
 

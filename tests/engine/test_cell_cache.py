@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
-from recurra.cell import KNOWN, Cell
-from recurra.engine.cell_cache import known
+from recurra.cell import CACHE, Cell
+from recurra.engine.backend import set_backend
+from recurra.engine.cell_cache import cache_of
 from recurra.engine.cpu.arena import Buffers, Shelf
-from recurra.engine.dispatch import set_backend
 from recurra.errors import ShapeError
 
 
@@ -133,10 +133,10 @@ def test_a_start_that_is_changed_is_seen_by_the_next_step():
 
 def test_an_unchanged_cell_is_not_looked_into_again():
     cell = rc.layer("lstm", 3, 4).cell_list[0]
-    first = known(cell)
+    first = cache_of(cell)
     with torch.no_grad():
         cell.i.W.mul_(2.0)
-    assert known(cell) is first
+    assert cache_of(cell) is first
 
 
 def test_what_is_known_goes_with_the_cell():
@@ -187,7 +187,7 @@ def test_weights_of_one_call_are_let_go_of_after_it():
 def test_other_weights_of_the_same_form_need_no_other_plan(monkeypatch: pytest.MonkeyPatch):
     layer, x = rc.layer("gru", 3, 4), torch.randn(5, 2, 3)
     expected = layer(x)[0]
-    monkeypatch.setattr("recurra.engine.dispatch._new_key", None)
+    monkeypatch.setattr("recurra.engine.executors._make", None)
     other = torch.func.functional_call(layer, {n: 2.0 * p for n, p in layer.named_parameters()}, (x,))[0]
     assert not torch.allclose(other, expected)
     assert torch.equal(layer(x)[0], expected)
@@ -197,7 +197,7 @@ def test_copies_and_files_do_not_take_along_what_is_known():
     layer = rc.layer("gru", 3, 4)
     layer(torch.randn(5, 2, 3))
     for other in (copy.copy(layer.cell_list[0]), copy.deepcopy(layer.cell_list[0])):
-        assert vars(layer.cell_list[0]).keys() - vars(other).keys() == {KNOWN}
+        assert vars(layer.cell_list[0]).keys() - vars(other).keys() == {CACHE}
 
 
 def test_a_replica_with_the_attributes_of_its_cell_has_weights_of_its_own():

@@ -17,8 +17,8 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 import recurra as rc
-from recurra.engine import torch_op
-from recurra.engine.dispatch import choose, set_backend
+from recurra.engine.backend import set_backend
+from recurra.engine.dispatch import choose
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def x() -> torch.Tensor:
 def test_opcheck(layer: rc.Recurrent, lengths: tuple[int, ...] | None):
     cell = layer.cell_list[0]
     given = sequences(cell, 5, 2, torch.float64)
-    key = choose(cell, given).key
-    weights = [w.detach().requires_grad_() for w in torch_op.PLANS[key].prologue(cell.weights())]
+    executor = choose(cell, given).executor
+    weights = [w.detach().requires_grad_() for w in executor.prologue(cell.weights())]
     ends = None if lengths is None else torch.tensor(lengths)
-    torch.library.opcheck(torch.ops.recurra.scan.default, (key, given.x, list(given.state), [], weights, ends))
+    torch.library.opcheck(torch.ops.recurra.scan.default, (executor.key, given.x, list(given.state), [], weights, ends))
 
 
 def test_first_and_second_derivatives(layer: rc.Recurrent, x: torch.Tensor):

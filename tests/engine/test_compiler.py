@@ -87,7 +87,7 @@ def test_without_a_compiler_the_plan_runs_as_torch_operations(tmp_path: Path):
     assert "no C++ compiler" in errors
 
 
-@pytest.mark.filterwarnings("ignore::recurra.engine.dispatch.EngineWarning")
+@pytest.mark.filterwarnings("ignore::recurra.engine.backend.EngineWarning")
 def test_without_a_compiler_cells_with_the_same_equations_run(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compiler, "find_compiler", lambda: None)
     layer = rc.layer("lstm", 5, 5, num_layers=2)

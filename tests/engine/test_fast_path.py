@@ -1,4 +1,4 @@
-"""The straight way of a batch gives what the general way gives, and is taken where it can be."""
+"""The prepared call of a dense batch gives what the plain loop gives, and runs where it can."""
 
 from typing import Any
 
@@ -8,20 +8,21 @@ from torch import Tensor, nn
 
 import recurra as rc
 from recurra import cells, layers
-from recurra.engine.dispatch import scan, set_backend
+from recurra.engine import dispatch
+from recurra.engine.backend import set_backend
 from recurra.errors import DtypeError, ShapeError
 
 
-class Elsewhere(Exception):
-    """The general way was taken."""
+class GeneralPath(Exception):
+    """The inputs were converted first."""
 
 
 @pytest.fixture
-def only_straight(monkeypatch: pytest.MonkeyPatch):
+def only_prepared(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: Any) -> None:
-        raise Elsewhere
+        raise GeneralPath
 
-    monkeypatch.setattr(layers, "scan", refuse)
+    monkeypatch.setattr(dispatch, "_run", refuse)
 
 
 def layer(name: str = "lstm", **options: Any) -> rc.Recurrent:
@@ -52,32 +53,30 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("shape", [(6, 2, 3), (1, 1, 3), (40, 5, 3)], ids=str)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @torch.no_grad()
-def test_it_gives_what_the_plain_loop_gives(name: str, shape: tuple[int, ...], options: dict, only_straight: None):
+def test_it_gives_what_the_plain_loop_gives(name: str, shape: tuple[int, ...], options: dict, only_prepared: None):
     model, x = layer(name, **options), drawn(*shape)
     first = model(x)
     again = model(x, first[1])
-    with set_backend("reference"), pytest.MonkeyPatch.context() as restored:
-        restored.setattr(layers, "scan", scan)
+    with set_backend("reference"):
         wanted, wanted_again = model(x), model(x, first[1])
     for ours, theirs in zip(flat((first, again)), flat((wanted, wanted_again)), strict=True):
         assert ours.shape == theirs.shape
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.usefixtures("only_straight")
+@pytest.mark.usefixtures("only_prepared")
 @pytest.mark.parametrize(
     "call",
     [
         lambda model, x: model(x, lengths=[6, 4]),
         lambda model, x: model(x, resets=torch.zeros(6, 2, dtype=torch.bool)),
         lambda model, x: model(x, return_trace=True),
-        lambda model, x: model(x[:0]),
     ],
-    ids=["lengths", "resets", "trace", "no steps"],
+    ids=["lengths", "resets", "trace"],
 )
 @torch.no_grad()
-def test_everything_else_goes_the_general_way(call: Any):
-    with pytest.raises(Elsewhere):
+def test_other_calls_convert_their_inputs_first(call: Any):
+    with pytest.raises(GeneralPath):
         call(layer(), drawn(6, 2, 3))
 
 
@@ -94,7 +93,7 @@ def gradients(model: rc.Recurrent, x: Tensor, state: Any) -> list[Tensor | None]
 @pytest.mark.parametrize("frozen", [True, False], ids=["one frozen", "none frozen"])
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=str)
 def test_gradients_are_those_of_the_plain_loop(
-    name: str, given: bool, frozen: bool, options: dict, only_straight: None
+    name: str, given: bool, frozen: bool, options: dict, only_prepared: None
 ):
     model, x = layer(name, initial="learned", **options), drawn(7, 2, 3).requires_grad_(not frozen)
     next(model.parameters()).requires_grad_(not frozen)
@@ -102,8 +101,7 @@ def test_gradients_are_those_of_the_plain_loop(
     state = tuple(drawn(len(cells), 2, s.size).requires_grad_() for s in cells[0].carried) if given else None
     state = state[0] if given and len(state) == 1 else state
     found = gradients(model, x, state)
-    with set_backend("reference"), pytest.MonkeyPatch.context() as restored:
-        restored.setattr(layers, "scan", scan)
+    with set_backend("reference"):
         wanted = gradients(model, x, state)
     for ours, theirs in zip(found, wanted, strict=True):
         assert (ours is None) == (theirs is None)
@@ -111,14 +109,14 @@ def test_gradients_are_those_of_the_plain_loop(
             torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-def test_what_is_trained_in_pieces_goes_the_general_way(monkeypatch: pytest.MonkeyPatch):
+def test_a_checkpointed_layer_takes_the_general_path_in_training(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: Any) -> None:
-        raise Elsewhere
+        raise GeneralPath
 
-    monkeypatch.setattr(layers, "straight", refuse)
+    monkeypatch.setattr(layers, "choose", refuse)
     model, x = layer(checkpoint=True), drawn(6, 2, 3)
     model(x)[0].sum().backward()
-    with torch.no_grad(), pytest.raises(Elsewhere):
+    with torch.no_grad(), pytest.raises(GeneralPath):
         model(x)
 
 
@@ -168,7 +166,7 @@ class OnesAndTwos(cells.LSTM):
         return tuple(like.new_full((batch, state.size), i) for i, state in enumerate(self.carried, 1))
 
 
-def test_a_cell_may_say_what_its_states_start_from(only_straight: None):
+def test_a_cell_may_say_what_its_states_start_from(only_prepared: None):
     own, x = rc.Recurrent(OnesAndTwos, 3, 20, dtype=torch.float64), drawn(4, 2, 3)
     found = own(x)[0]
     with set_backend("compiled"):

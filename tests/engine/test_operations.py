@@ -10,7 +10,8 @@ from engine.compare import compare, sequences
 from torch import Tensor, sigmoid, tanh
 
 from recurra.cell import Cell
-from recurra.engine.dispatch import choose, set_backend
+from recurra.engine.backend import set_backend
+from recurra.engine.dispatch import choose
 from recurra.engine.explain import explain
 
 OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {

@@ -10,7 +10,8 @@ from torch.nn.utils import parametrizations, prune
 from torch.utils.hooks import RemovableHandle
 
 import recurra as rc
-from recurra.engine.dispatch import Sequences, choose, set_backend
+from recurra.engine.backend import set_backend
+from recurra.engine.dispatch import Sequences, choose
 
 WAYS: dict[str, Callable[[nn.Module], object]] = {
     "weight norm": lambda part: parametrizations.weight_norm(part, "W"),

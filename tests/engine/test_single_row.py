@@ -9,10 +9,11 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.cells.plain import RNN
+from recurra.engine.backend import set_backend
 from recurra.engine.cpu import compiler
 from recurra.engine.cpu.codegen import products_source
 from recurra.engine.cpu.packing import _Piece
-from recurra.engine.dispatch import Sequences, choose, set_backend
+from recurra.engine.dispatch import Sequences, choose
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -79,10 +80,9 @@ CELLS = ["lstm", "vanilla_lstm", "gru", "rnn", "mgu", "projection_lstm", "full_g
 
 def reads_in_place(layer: rc.Recurrent, x: Tensor) -> bool:
     from recurra.engine.cpu.layout import dense
-    from recurra.engine.torch_op import PLANS
 
     cell = layer.cell_list[0]
-    made = PLANS[choose(cell, Sequences(x, cell.initial_state(1, x), cell.draw_masks(len(x), 1, x))).key]
+    made = choose(cell, Sequences(x, cell.initial_state(1, x), cell.draw_masks(len(x), 1, x))).executor
     return made.forward_kernel.split(dense(*x.shape[:2]), x.shape[1]).in_place
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import recurra as rc
+from recurra.engine.backend import set_backend
 from recurra.engine.cpu import kernel
 from recurra.engine.cpu.layout import dense
-from recurra.engine.dispatch import Sequences, choose, set_backend
-from recurra.engine.torch_op import PLANS
+from recurra.engine.dispatch import Sequences, choose
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -225,7 +225,7 @@ def test_threads_do_not_meet_at_every_step_of_a_small_cell(
     with torch.no_grad():
         layer(x)
     cell = layer.cell_list[0]
-    made = PLANS[choose(cell, Sequences(x, cell.initial_state(rows, x), {})).key]
+    made = choose(cell, Sequences(x, cell.initial_state(rows, x), {})).executor
     assert made.forward_kernel.split(dense(100_000, rows), rows)[:2] == expected
 
 
@@ -248,9 +248,9 @@ def test_sums_that_outgrow_the_cache_are_made_some_at_a_time(threads: int):
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([5, 1, 3, 5, 2])])
 def test_products_with_x_may_leave_the_loop(lengths: Tensor | None, monkeypatch: pytest.MonkeyPatch):
-    from recurra.engine.cpu.executor import Compiled
+    from recurra.engine.cpu.executor import CpuExecutor
 
-    monkeypatch.setattr(Compiled, "_worth_hoisting", lambda *_: True)
+    monkeypatch.setattr(CpuExecutor, "_worth_hoisting", lambda *_: True)
     for name in ("lstm", "gru", "scrn"):
         layer, x = rc.layer(name, 23, 20, dtype=torch.float64), torch.randn(5, 5, 23, dtype=torch.float64)
         found = layer(x, lengths=lengths)[0]

@@ -12,7 +12,7 @@ from helpers import assert_close
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.errors import InputError, OptionError, UnknownNameError
 
 STEPS, BATCH = 5, 3

@@ -11,7 +11,7 @@ from layers.test_layers import flat
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 
 STEPS, BATCH = 4, 3
 

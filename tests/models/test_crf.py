@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.errors import DtypeError, InputError, LengthsError, OptionError, ShapeError, UnknownNameError
 from recurra.models.tagging import chain_kernel
 from recurra.models.tagging.chain import Chain

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.errors import DtypeError, InputError, LengthsError, OptionError, ShapeError, UnknownNameError
 from recurra.models import HMM, HybridHMM, left_right
 from recurra.models.tagging.markov import Markov

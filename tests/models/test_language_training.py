@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.models.language import Characters, LanguageModel, NextToken, Words
 from recurra.train import Checkpoints, Run, fit
 

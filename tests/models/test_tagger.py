@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import recurra as rc
 from recurra.data import read_conll, read_conllu
 from recurra.data.data_errors import EncodingError, RaggedRowError
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.errors import InputError, ModelFileError, OptionError, ShapeError, UnknownNameError
 from recurra.models import Tagger, accuracy, entity_scores, read_vectors
 from recurra.models.tagging.features import CharCNN, CharRNN

@@ -7,7 +7,7 @@ from helpers import assert_close
 from torch import Tensor, nn
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.train import BPTT, Nesterov, Predictor, leaks
 
 

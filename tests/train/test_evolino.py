@@ -9,7 +9,7 @@ from helpers import assert_close
 from torch import Tensor
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.train import Evolino, EvolinoCell, Predictor
 from recurra.train.evolino import fit_readout, read, side_by_side
 from recurra.train.searches import SubPopulations, chromosomes

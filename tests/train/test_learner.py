@@ -5,7 +5,7 @@ import torch
 from cases import Case, draw_inputs
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.train import BPTT, DEKF, RTRL, OriginalLSTMRule, Predictor, learn
 from recurra.train.learner import wanted
 

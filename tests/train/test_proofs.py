@@ -11,7 +11,7 @@ from benchmarks.proofs.evolution import evolino
 from benchmarks.proofs.original_rule import original
 from benchmarks.proofs.reber import Judge, fewer_symbols, reber
 from recurra.data import tasks
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.train import BPTT, Predictor
 
 

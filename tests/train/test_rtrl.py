@@ -6,7 +6,7 @@ from cases import Case, draw_inputs, every_case
 from helpers import assert_close
 
 import recurra as rc
-from recurra.engine.dispatch import set_backend
+from recurra.engine.backend import set_backend
 from recurra.train import BPTT, RTRL, CostError, Predictor
 from recurra.train.sensitivity import Dense, Elementwise, Masked, Rows, exact, has_rows, is_elementwise, snap1
 from recurra.train.step_function import Machine

@@ -14,7 +14,7 @@ from ..ir.buffers import D_X, BufferRef, X
 from ..plan.epilogue import Assembly
 from ..plan.input_projection import Hoisted, hoisted
 from ..plan.program import Plan, Product, Program
-from ..torch_modes import unseen
+from ..torch_modes import hide_from_modes
 from . import allocator
 from .arena import Buffers, Shelf, room
 from .backward_call import PreparedBackward
@@ -23,16 +23,18 @@ from .cotangents import Cotangents
 from .kernel import Kernel, threads_here
 from .launch_plan import Way, backward_way, forward_way
 from .layout import Layout, dense
+from .ragged_rows import Rows, rows_of
 from .weight_grads import OverTime, runs
 
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
 
 
-class Compiled:
+class CpuExecutor:
     """A plan with its kernels. Compiled when first used, for the dtype it is used with."""
 
-    def __init__(self, plan: Plan, dtype: torch.dtype):
-        self.plan, self.dtype = plan, dtype
+    def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
+        self.plan, self.dtype, self.key = plan, dtype, key
+        self.is_built = False  # whether its kernels were compiled
         self.weight_names = tuple(plan.equations.hoisted)
         states = (BufferRef.state(state.name) for state in plan.states)
         self.histories = tuple(state for state in states if state != plan.output)
@@ -90,6 +92,12 @@ class Compiled:
     def trains(self) -> bool:
         return self.plan.backward is not None
 
+    @functools.cached_property
+    def can_step(self) -> bool:
+        """Whether a single step can be prepared: the step reads x, and weights as they are."""
+        derived = any(name.startswith("=") for name in self.weight_names)
+        return not derived and X in self.forward_kernel.tables.buffers
+
     def prologue(self, weights: dict[str, Tensor]) -> list[Tensor]:
         """What the loop reads: weights, and what is computed from weights alone."""
         if all(name in weights for name in self.weight_names):
@@ -110,8 +118,37 @@ class Compiled:
 
     # ------------------------------------------------------------------------------------------ forward
 
-    @unseen
+    @hide_from_modes
     def forward(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        padded: bool = False,
+    ) -> list[Tensor]:
+        """[y, final states, named values, what backward needs, sized for all rows of the batch if `padded`]."""
+        rows = rows_of(x, lengths)
+        inputs = rows.gather(x), rows.sort(states), self._masks(masks, rows), weights
+        ran = self._forward(*inputs, rows.layout, x.shape[0] * x.shape[1] if padded else None)
+        kept = [] if ran.kept is None else [ran.kept]
+        if self.trains and lengths is not None:  # backward reads y in the order of its rows
+            packed = ran.y if rows.ragged else torch.zeros_like(ran.y).flatten(0, 1) if padded else ran.y[:0]
+            kept.append(rows.pad(packed) if padded else packed)
+        outputs = [rows.scatter(v) for v in (ran.y, *ran.named)]
+        return [outputs[0], *rows.unsort(ran.finals), *outputs[1:], *kept]
+
+    def kept_shapes(self, rows: Any, ragged: bool) -> list[tuple]:
+        """Shapes of what `forward` adds for backward, if padded."""
+        output = self.plan.forward.buffers[self.plan.output].width
+        return [(self.kept_numbers(rows),), *([(rows, output)] if ragged else [])]
+
+    def _masks(self, masks: Sequence[Tensor], rows: Rows) -> list[Tensor]:
+        kinds = self.plan.masks.values()
+        return [rows.gather(m) if each == "step" else rows.sort([m])[0] for each, m in zip(kinds, masks, strict=True)]
+
+    def _forward(
         self,
         x: Tensor,
         states: Sequence[Tensor],
@@ -207,7 +244,45 @@ class Compiled:
 
     # ------------------------------------------------------------------------------------------ backward
 
+    @hide_from_modes
     def backward(
+        self,
+        cotangents: Sequence[Tensor | None],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        """[cotangent of x (empty if the plan has none), of the states if wanted, pieces of those of the weights].
+
+        `needed`: y, the named values and what else `forward` returned for backward."""
+        rows = rows_of(x, lengths)
+        count, named = 1 + len(states), len(self.plan.named)
+        y, names, kept = needed[0], needed[1 : 1 + named], needed[1 + named :]
+        if rows.ragged:
+            y = kept[1][: rows.layout.total]
+        # torch.autograd.graph.saved_tensors_hooks may return saved tensors with other strides.
+        ran = Ran(y.contiguous(), [], [rows.gather(v) for v in names], kept[0].contiguous())
+        dy, dfinals, dnamed = cotangents[0], cotangents[1:count], cotangents[count : count + named]
+        dx, dstates, pieces = self._backward(
+            None if dy is None else rows.gather(dy),
+            [None if d is None else rows.sort([d])[0] for d in dfinals],
+            [None if d is None else rows.gather(d) for d in dnamed],
+            rows.gather(x),
+            rows.sort(states),
+            self._masks(masks, rows),
+            weights,
+            ran,
+            rows.layout,
+            wants_states,
+        )
+        dx = x.new_empty(0) if dx is None else rows.scatter(dx).view(x.shape)
+        return [dx, *rows.unsort(dstates), *pieces]
+
+    def _backward(
         self,
         dy: Tensor | None,
         dfinals: Sequence[Tensor | None],

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..torch_modes import unseen
+from ..torch_modes import hide_from_modes
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,6 @@ def _padded(rows: Tensor, reach: int) -> Tensor:
 
 
 @functools.lru_cache(maxsize=64)
-@unseen
+@hide_from_modes
 def dense(steps: int, rows: int) -> Layout:
     return Layout(steps, rows)

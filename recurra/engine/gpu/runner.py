@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...cell import TIME
 from ..cpu.arena import whole
-from ..cpu.executor import Compiled
+from ..cpu.executor import CpuExecutor
 from ..ir.buffers import (
     D_Y,
     INPUT_PROJECTION,
@@ -24,6 +24,7 @@ from ..ir.lowering import Unsupported
 from ..ir.nodes import Node
 from ..plan.program import Plan
 from ..plan.schedule import Schedule, schedule
+from ..torch_modes import hide_from_modes
 from . import select
 from .epilogue import After, ends_of
 from .persistent.codegen import render
@@ -39,9 +40,9 @@ FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: 
 class OnGpu:
     """A plan with its kernels, rendered and compiled when first used."""
 
-    def __init__(self, plan: Plan, dtype: torch.dtype):
-        self.plan, self.dtype = plan, dtype
-        self.shared = Compiled(plan, dtype)  # the bookkeeping of weights is the same on every device
+    def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
+        self.plan, self.dtype, self.key = plan, dtype, key
+        self.shared = CpuExecutor(plan, dtype)  # the bookkeeping of weights is the same on every device
         self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
         self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
         self.runs = self.shared.runs if plan.backward is not None else []
@@ -147,6 +148,12 @@ class OnGpu:
 
     # ------------------------------------------------------------------------------------------ forward
 
+    def kept_shapes(self, rows: Any, ragged: bool) -> list[tuple]:
+        """Shapes of what `forward` adds for backward."""
+        buffers = self.plan.forward.buffers
+        return [(rows, buffers[name].width) for name in (*self.histories, *self.plan.kept)]
+
+    @hide_from_modes
     def forward(
         self,
         x: Tensor,
@@ -154,6 +161,7 @@ class OnGpu:
         masks: Sequence[Tensor],
         weights: Sequence[Tensor],
         lengths: Tensor | None,
+        padded: bool = False,
     ) -> list[Tensor]:
         """[y, final states, named values, histories of the states that are not y, what else backward needs]."""
         steps, batch = x.shape[:2]
@@ -227,18 +235,24 @@ class OnGpu:
 
     # ------------------------------------------------------------------------------------------ backward
 
+    @hide_from_modes
     def backward(
         self,
-        cotangents: tuple[Tensor | None, Sequence[Tensor | None], Sequence[Tensor | None]],
+        cotangents: Sequence[Tensor | None],
         x: Tensor,
         states: Sequence[Tensor],
         masks: Sequence[Tensor],
         weights: Sequence[Tensor],
         lengths: Tensor | None,
-        results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
+        needed: Sequence[Tensor],
         wants_states: bool,
     ) -> list[Tensor]:
-        """[the cotangent of x, or nothing, those of the states if wanted, and pieces of those of the weights]."""
+        """[the cotangent of x, or nothing, those of the states if wanted, and pieces of those of the weights].
+
+        `needed`: y, the named values and what else `forward` returned for backward."""
+        count, named = 1 + len(states), len(self.plan.named)
+        received = cotangents[0], cotangents[1:count], cotangents[count : count + named]
+        results = needed[0], needed[1 : 1 + named], needed[1 + named :]
         steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
         loop = self.loop(True, batch, lengths is not None, x.device)
@@ -248,18 +262,16 @@ class OnGpu:
         bound = self._inputs(x, states, masks, given, lengths)
         room = _Room(self, x, steps * batch, loop.rendered.exchanged)
         self._bind_results(bound, results)
-        self._bind_cotangents(bound, cotangents, steps, batch, room, wants_states)
+        self._bind_cotangents(bound, received, steps, batch, room, wants_states)
         room.fill_rest(bound, loop, self.backward_schedule, batch)
         try:
             loop(bound, steps, batch)
         except select.Refused:
             self._refuse(True, batch, x.device)
-            return self.backward(cotangents, x, states, masks, weights, lengths, results, wants_states)
+            return self.backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
         after = After(self.plan, bound, given, steps, batch)
         dx = after.input() if self.plan.needs_x else x.new_empty(0)
-        dstates = [
-            after.initial(s.name, d) for s, d in zip(self.plan.states, cotangents[1], strict=True) if wants_states
-        ]
+        dstates = [after.initial(s.name, d) for s, d in zip(self.plan.states, received[1], strict=True) if wants_states]
         sums = bound[SUMS].sum(0).to(self.dtype) if SUMS in bound else x.new_empty(0)
         return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(after.over_time, self.runs), sums]
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...engine.backend import backend
 from ...engine.cpu.compiler import BuildError, find_compiler, load
-from ...engine.dispatch import _setting, transformed
+from ...engine.torch_modes import is_transformed
 from . import chain as plain
 from .chain import IGNORE, Chain
 
@@ -52,7 +53,7 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
 
 def suits(chain: Chain) -> bool:
     """Whether the compiled loops take this chain."""
-    if _setting["backend"] == "reference" or 0 in chain.emissions.shape:
+    if backend() == "reference" or 0 in chain.emissions.shape:
         return False
     _, batch, states = chain.emissions.shape
     if chain.emissions.device.type != "cpu" and (
@@ -61,7 +62,7 @@ def suits(chain: Chain) -> bool:
         return False
     if torch.compiler.is_exporting() or torch.jit.is_tracing():
         return False
-    if not torch.compiler.is_compiling() and transformed():
+    if not torch.compiler.is_compiling() and is_transformed():
         return False
     dtypes = {part.dtype for part in chain[:4]}
     return len(dtypes) == 1 and dtypes <= set(REALS) and _available(chain.emissions.dtype)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.cell import TIME, Cell
-from recurra.engine.dispatch import Sequences, choose, scan, set_backend
+from recurra.engine.backend import set_backend
+from recurra.engine.dispatch import Sequences, choose, scan
 
 Named = dict[str, Tensor]
 

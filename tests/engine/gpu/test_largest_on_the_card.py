@@ -6,7 +6,8 @@ from engine.gpu.accuracy import drawn, error, in_float64, inferred, results
 from torch import Tensor, tanh
 
 from recurra.cell import Cell
-from recurra.engine.dispatch import EngineWarning, choose
+from recurra.engine.backend import EngineWarning
+from recurra.engine.dispatch import choose
 from recurra.engine.gpu import select
 
 pytestmark = pytest.mark.gpu

@@ -12,7 +12,7 @@ from engine.strange_cells import STRANGE
 
 import recurra as rc
 from recurra.cell import Cell
-from recurra.engine import torch_op
+from recurra.engine import executors
 from recurra.engine.dispatch import choose
 from recurra.engine.explain import explain
 from recurra.engine.gpu import runner, select
@@ -54,7 +54,7 @@ def test_it_is_this_way_that_runs():
     cell = layer().cell_list[0]
     given = drawn(cell, 3, 5)
     results(cell, given, "auto")
-    made = torch_op.PLANS[choose(cell, given).key]
+    made = choose(cell, given).executor
     assert {backward for backward, _ in made.by_steps} == {False, True}
     assert "step by step" in explain(cell, given.x)
 
@@ -193,6 +193,6 @@ def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):
         x = torch.randn(5, 4000, 24, device="cuda").bfloat16()
         y = model(x)[0]
         y.float().sum().backward()
-        refused = [made for made in torch_op.PLANS.values() if getattr(made, "refused", None)]
+        refused = [made for made in executors._recent.values() if getattr(made, "refused", None)]
         assert refused
         assert torch.allclose(y.float(), plain(model, x).float(), atol=3e-2)

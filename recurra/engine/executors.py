@@ -1,0 +1,149 @@
+"""Executors by key: a cell's plan on one device, made when first needed and shared by cells with the same equations.
+
+An executor lives as long as a cell, an autograd graph or the list of recently used ones refers to it. Graphs that
+torch.compile made hold the key alone, so executors that it asked for stay.
+"""
+
+import hashlib
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import torch
+
+from ..cell import Cell
+from ..cells import registry
+from ..errors import TraceError
+from . import caches
+from .backend import backend, warn_once
+from .cell_cache import CellCache
+from .cpu import compiler
+from .cpu.executor import CpuExecutor
+from .gpu.runner import OnGpu
+from .ir.lowering import Unsupported
+from .plan.planner import plan
+from .traced_step import clean_context, trace_in_clean_context
+
+RECENT = 128  # executors that stay though no cell uses them
+
+Executor = CpuExecutor | OnGpu
+
+
+class Request(NamedTuple):
+    """What a plan depends on beside the cell's equations."""
+
+    train: bool
+    needs_x: bool  # the gradient of x is asked for
+    named: bool  # the named values of each step are returned
+    dtype: torch.dtype
+    device: str
+
+
+class Refusal(NamedTuple):
+    """Why no executor can run a cell."""
+
+    why: str
+
+
+_alive: WeakValueDictionary[str, Executor] = WeakValueDictionary()
+_recent: OrderedDict[str, Executor] = OrderedDict()
+_pinned = SimpleNamespace()  # by attribute: torch.compile reads a dictionary once, and executors come while it works
+
+caches.register("executors", _recent.clear, lambda: len(_recent))
+
+
+def find(key: str) -> Executor:
+    """The executor with this key."""
+    return _alive[key]
+
+
+def pinned(key: str) -> Any:
+    """The executor with this key, which torch.compile asked for."""
+    return getattr(_pinned, key)
+
+
+def pin(executor: Executor) -> None:
+    """Keep an executor for the rest of the process: a compiled graph refers to its key."""
+    setattr(_pinned, executor.key, executor)
+
+
+def executor_for(cell: Cell, cache: CellCache, request: Request) -> Executor | Refusal:
+    """The executor of this cell for this request, or why there is none."""
+    if cache.hooked:
+        return Refusal("a hook on a part of the cell must be called at every step")
+    asked = request, compiler.find_compiler()
+    found = cache.executors.get(asked)
+    if found is None:
+        found = cache.executors[asked] = _make(cell, request)
+    return found
+
+
+def _make(cell: Cell, request: Request) -> Executor | Refusal:
+    try:
+        step = trace_in_clean_context(cell)
+    except TraceError as reason:
+        return Refusal(str(reason))
+    with clean_context():
+        sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
+        text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
+        key = _key(text, request)
+        made = _alive.get(key)
+        if made is None:
+            try:
+                planned = plan(cell, step, train=request.train, needs_x=request.needs_x, named=request.named)
+                made = _executor(planned, request, key)
+            except Unsupported as reason:
+                _warn_unsupported(cell, str(reason))
+                return Refusal(f"the compiled engine does not take {reason}")
+        _alive[key] = made
+        _use(key, made)
+        if isinstance(made, CpuExecutor):
+            _build(made)
+        return made
+
+
+def _executor(planned: Any, request: Request, key: str) -> Executor:
+    if request.device != "cuda":
+        return CpuExecutor(planned, request.dtype, key)
+    if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
+        raise Unsupported("the derivative of a maximum over a row on the GPU")
+    return OnGpu(planned, request.dtype, key)
+
+
+def _key(text: str, request: Request) -> str:
+    """No dots: torch.compile takes the key for the name of an attribute."""
+    flags = "train" if request.train else "infer"
+    flags += ("+x" if request.needs_x else "") + ("+named" if request.named else "")
+    dtype = str(request.dtype).removeprefix("torch.")
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags} {dtype} {request.device}"
+
+
+def _use(key: str, made: Executor) -> None:
+    _recent[key] = made
+    _recent.move_to_end(key)
+    while len(_recent) > RECENT:
+        _recent.popitem(last=False)
+
+
+def _build(made: CpuExecutor) -> None:
+    """Compile the kernels, forward and backward side by side. Without a compiler the plan runs as torch operations."""
+    if compiler.find_compiler() is None:
+        warn_once(f"{compiler.why_no_compiler()}: layers run as torch operations.")
+        return
+    kernels = [lambda: made.forward_kernel, *([lambda: made.backward_kernel] if made.trains else [])]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(kernel) for kernel in kernels]:
+                done.result()
+    except compiler.BuildError as error:
+        warn_once(f"recurra's generated code did not compile; layers run as torch operations. {error}")
+        return
+    made.is_built = True
+
+
+def _warn_unsupported(cell: Cell, reason: str) -> None:
+    """For the user's own cells. Those of the zoo that cannot be compiled are documented."""
+    if type(cell) not in registry().values() or backend() == "compiled":
+        warn_once(f"{type(cell).__name__} runs on the reference engine: the compiled one does not take {reason}.")
