@@ -20,6 +20,6 @@ def simplify_types(parameters: list[Any]) -> list[Any]:
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: None  # the name of an argument says what it is
         elif parameter.metavar is None:
-            annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+            annotation: Any = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
             parameter.metavar = "" if parameter.is_flag else TYPE_NAMES.get(annotation)
     return parameters

@@ -107,17 +107,17 @@ def with_validation_split(problem: Problem) -> Problem:
     X, y = problem.train
     match problem.task:
         case "forecast":
-            learn, held = _split_series_ends(X, problem.options["horizon"])
-            return replace(problem, train=(learn, None), test=(held, None))
+            train, held = _split_series_ends(X, problem.options["horizon"])
+            return replace(problem, train=(train, None), test=(held, None))
         case "language":
             cut = len(X) - int(VALIDATION_TEXT_FRACTION * len(X))
             return replace(problem, train=(X[:cut], None), test=(X[cut:], None))
         case _:
             labels = y if problem.task == "classify" else None
-            learn, held = (list(places) for places in random_split(len(X), VALIDATION_FRACTION, 0, labels))
-            if not learn or not held:
+            train, held = (list(places) for places in random_split(len(X), VALIDATION_FRACTION, 0, labels))
+            if not train or not held:
                 raise InputError("tune", f"{len(X)} sequences", "enough to validate on some of them")
-            return replace(problem, train=_subset(X, y, learn), test=_subset(X, y, held))
+            return replace(problem, train=_subset(X, y, train), test=_subset(X, y, held))
 
 
 def _subset(X: list[Any], y: Any, places: list[int]) -> tuple[Any, Any]:

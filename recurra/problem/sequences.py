@@ -31,14 +31,14 @@ def builtin_problem(name: str, task: str | None, seed: int) -> Problem:
 
     if task not in (None, "classify"):
         raise InputError("task", task, f"classify for {name}")
-    train, test = japanese_vowels("train"), japanese_vowels("test")
-    learn, check = (([x.double().numpy() for x in part.sequences], part.labels.numpy()) for part in (train, test))
+    parts = japanese_vowels("train"), japanese_vowels("test")
+    train, test = (([x.double().numpy() for x in part.sequences], part.labels.numpy()) for part in parts)
     summary = (
         ("file", "Japanese Vowels: which of nine speakers says a short vowel sequence (CC BY 4.0)"),
-        *_summary("classify", "each utterance has one speaker", learn, check, "published split", ()),
+        *_summary("classify", "each utterance has one speaker", train, test, "published split", ()),
     )
     schema = {"task": "classify", "format": name}
-    return Problem("classify", name, learn, check, "accuracy", summary, {"random_state": seed}, schema)
+    return Problem("classify", name, train, test, "accuracy", summary, {"random_state": seed}, schema)
 
 
 def from_table(hints: Hints, roles: ColumnRoles) -> Problem:
@@ -61,10 +61,10 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, ignored: tuple[s
     if task == "classify" and len(set(items.y.tolist())) < 2:
         got = f"one class only, {items.y.tolist()[0]!r}"
         raise FormatError(hints.path, got, "two or more", column=schema.get("target"))
-    train, check, how = _split(items, task, schema, hints.test, hints.seed)
-    summary = (hints.file_summary, *_summary(task, reason, train, check, how, schema.get("inputs", ())))
+    train, test, how = _split(items, task, schema, hints.test, hints.seed)
+    summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("inputs", ())))
     metric, options = "accuracy" if task == "classify" else "mae", {"random_state": hints.seed}
-    return Problem(task, hints.source, train, check, metric, _with_columns(summary, schema, ignored), options, schema)
+    return Problem(task, hints.source, train, test, metric, _with_columns(summary, schema, ignored), options, schema)
 
 
 def _by_content(hints: Hints, schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -205,17 +205,17 @@ def double_precision():
 
 
 def _split(items: LoadedData, task: str, schema: dict[str, Any], test: Any, seed: int) -> tuple[Any, Any, str]:
-    part = holdout.holdout_fraction(test)
-    if part is None:
+    fraction = holdout.holdout_fraction(test)
+    if fraction is None:
         other = read_sequences(test, schema)
         if other.y is None:
             raise FormatError(test, "no target", f"the column {schema.get('target')!r}")
         return (items.X, items.y), (other.X, other.y), f"from {Path(test).name}"
-    learn, check = holdout.random_split(len(items.X), part, seed, items.y if task == "classify" else None)
-    if not check or items.y is None:
+    rows = holdout.random_split(len(items.X), fraction, seed, items.y if task == "classify" else None)
+    if not rows[1] or items.y is None:
         return (items.X, items.y), None, "nothing"
-    picked = [([items.X[k] for k in places], items.y[places]) for places in (learn, check)]
-    return picked[0], picked[1], f"random {part:.0%}, seed {seed}"
+    train, held_out = (([items.X[k] for k in chosen], items.y[chosen]) for chosen in rows)
+    return train, held_out, f"random {fraction:.0%}, seed {seed}"
 
 
 def _summary(task: str, reason: str, train: Any, test: Any, how: str, names: Any) -> tuple[tuple[str, str], ...]:

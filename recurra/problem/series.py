@@ -70,8 +70,8 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str) -> Problem:
     step, usual = _step_and_season(table, schema)
     season = hints.season or (usual if 2 * usual < min(lengths) else 1)
     horizon = hints.horizon or _horizon(season, min(lengths))
-    train, check, how = _hold_out(table, schema, horizon, hints.test, hints.path)
-    schema = {**schema, "horizon": horizon, "season": season, "held": min(series_lengths(check[0])) if check else 0}
+    train, test, how = _hold_out(table, schema, horizon, hints.test, hints.path)
+    schema = {**schema, "horizon": horizon, "season": season, "held": min(series_lengths(test[0])) if test else 0}
     options = {"horizon": horizon, "season": season, "random_state": hints.seed}
     options |= {key: tuple(schema[key]) for key in ("known", "static")}
     each = " each" if len(lengths) > 1 else ""
@@ -83,7 +83,7 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str) -> Problem:
         ("horizon", _steps(horizon) + (f", season length {season}" if season > 1 else "")),
         ("held out", how),
     )
-    return Problem("forecast", hints.source, (train, None), check, "mase", summary, options, schema)
+    return Problem("forecast", hints.source, (train, None), test, "mase", summary, options, schema)
 
 
 def _is_float(kind: pa.DataType | None) -> bool:
@@ -179,13 +179,13 @@ def _horizon(season: int, shortest: int) -> int:
 def _hold_out(
     table: pa.Table, schema: dict[str, Any], horizon: int, test: Any, path: Path
 ) -> tuple[pa.Table, tuple[Any, Any] | None, str]:
-    part = holdout.holdout_fraction(test)
-    if part is None:
+    fraction = holdout.holdout_fraction(test)
+    if fraction is None:
         return table, (read_table(test, schema), None), f"{Path(test).name}, which continues this file"
-    if not part:
+    if not fraction:
         return table, None, "nothing"
     shortest = min(series_lengths(table))
-    windows = max(1, min(MAX_WINDOWS, int(part * shortest / horizon)))
+    windows = max(1, min(MAX_WINDOWS, int(fraction * shortest / horizon)))
     held = windows * horizon
     if shortest - held < horizon + 2:
         expected = (

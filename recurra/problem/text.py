@@ -27,11 +27,11 @@ def tagging_problem(hints: Hints, roles: ColumnRoles | None = None) -> Problem:
     schema: dict[str, Any] = {"task": "tag", "format": hints.format, "target": hints.columns["target"]}
     if roles is not None:
         schema |= {"target": roles.target, "id": roles.id, "form": roles.form, "inputs": list(roles.inputs)}
-    train, check, how = _split(hints, schema, *_read_tagged(hints.path, schema))
+    train, test, how = _split(hints, schema, *_read_tagged(hints.path, schema))
     kinds = sorted({tag for sentence in train[1] for tag in sentence})
     metric = "f1" if looks_chunked(kinds) else "accuracy"
     reason = "each word has a tag" + (", and the tags mark entities" if metric == "f1" else "")
-    held = f"{len(check[0]):,} for testing ({how})" if check else "none held out"
+    held = f"{len(test[0]):,} for testing ({how})" if test else "none held out"
     summary = (
         hints.file_summary,
         ("task", f"tag: {reason}"),
@@ -39,7 +39,7 @@ def tagging_problem(hints: Hints, roles: ColumnRoles | None = None) -> Problem:
         ("words", f"{sum(map(len, train[0])):,}, {len({w for s in train[0] for w in s}):,} distinct"),
         ("tags", f"{len(kinds)}: {', '.join(kinds[:10])}{', …' if len(kinds) > 10 else ''}"),
     )
-    return Problem("tag", hints.source, train, check, metric, summary, {"random_state": hints.seed}, schema)
+    return Problem("tag", hints.source, train, test, metric, summary, {"random_state": hints.seed}, schema)
 
 
 def _read_tagged(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences]:
@@ -50,12 +50,12 @@ def _read_tagged(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences, S
 
 
 def _split(hints: Hints, schema: dict[str, Any], words: Sentences, tags: Sentences) -> tuple[Any, Any, str]:
-    part = holdout.holdout_fraction(hints.test)
-    if part is None:
+    fraction = holdout.holdout_fraction(hints.test)
+    if fraction is None:
         return (words, tags), _read_tagged(hints.test, schema), f"from {Path(hints.test).name}"
-    learn, held = holdout.random_split(len(words), part, hints.seed)
-    train, check = (([words[k] for k in places], [tags[k] for k in places]) for places in (learn, held))
-    return train, check if held else None, f"random {part:.0%}, seed {hints.seed}"
+    rows = holdout.random_split(len(words), fraction, hints.seed)
+    train, test = (([words[k] for k in chosen], [tags[k] for k in chosen]) for chosen in rows)
+    return train, test if rows[1] else None, f"random {fraction:.0%}, seed {hints.seed}"
 
 
 def read_sentences(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences | None]:
@@ -119,24 +119,24 @@ def _column_number(target: str) -> int:
 def language_problem(hints: Hints) -> Problem:
     """The problem of predicting the next character of a text; the end of the text is held out."""
     text = read_text(hints.path)
-    part = holdout.holdout_fraction(HELD_OUT_TEXT if hints.test is None else hints.test)
-    if part is None:
+    fraction = holdout.holdout_fraction(HELD_OUT_TEXT if hints.test is None else hints.test)
+    if fraction is None:
         other = Path(hints.test or "")
-        train, check, how = text, read_text(other), other.name
+        train, test, how = text, read_text(other), other.name
     else:
-        cut = len(text) - int(part * len(text))
-        train, check, how = text[:cut], text[cut:], f"last {part:.0%}"
-    unseen = set(check) - set(train)
-    check = "".join(letter for letter in check if letter not in unseen)
+        cut = len(text) - int(fraction * len(text))
+        train, test, how = text[:cut], text[cut:], f"last {fraction:.0%}"
+    unseen = set(test) - set(train)
+    test = "".join(letter for letter in test if letter not in unseen)
     kinds = "1 character" if len(unseen) == 1 else f"{len(unseen)} characters"
     removed = f"; {kinds} not in the training text removed" if unseen else ""
     summary = (
         hints.file_summary,
         ("task", "language: " + ("as given" if hints.task else "the file is plain text")),
         ("characters", f"{len(train):,} for training, {len(set(train))} distinct"),
-        ("held out", f"{len(check):,} characters ({how}){removed}" if len(check) > 1 else "nothing"),
+        ("held out", f"{len(test):,} characters ({how}){removed}" if len(test) > 1 else "nothing"),
     )
-    held, options = (check, None) if len(check) > 1 else None, {"random_state": hints.seed}
+    held, options = (test, None) if len(test) > 1 else None, {"random_state": hints.seed}
     schema = {"task": "language", "format": "text"}
     return Problem("language", hints.source, (train, None), held, "bits per character", summary, options, schema)
 

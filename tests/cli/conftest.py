@@ -1,4 +1,4 @@
-"""Commands in this process, and models to ask."""
+"""Runs commands in this process; fitted models of every task."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from recurra.cli.app import app
 
 
 class Command:
-    """`recurra …` in this process, in a folder of its own."""
+    """`recurra …` in this process, in its own folder."""
 
     def __init__(self, folder: Path):
         self.folder, self.runner = folder, CliRunner()
@@ -43,7 +43,7 @@ KINDS = {
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory) -> Path:
-    """A folder with a file and a model of every kind: moves.csv and classify, …"""
+    """A folder with a data file and a model of every task: moves.csv and classify, …"""
     from recurra.engine.backend import set_backend
 
     folder = tmp_path_factory.mktemp("models")

@@ -1,4 +1,4 @@
-"""`recurra fit`: from a file to a folder, by flags or by a settings file."""
+"""`recurra fit`: models, settings, error messages."""
 
 import json
 
@@ -8,7 +8,7 @@ from problem import files
 import recurra as rc
 
 
-def test_a_model_is_saved_and_what_was_found_is_shown(recurra):
+def test_a_model_is_saved_and_the_summary_printed(recurra):
     files.recordings(recurra.folder / "moves.csv")
     result = recurra.good("fit", "moves.csv", "--epochs", 2, "--hidden-size", 4)
     assert "classify: 'activity' has one text label per 'recording'" in result.stderr
@@ -23,7 +23,7 @@ def test_a_model_is_saved_and_what_was_found_is_shown(recurra):
     assert model.hidden_size == 4
 
 
-def test_json_is_the_only_thing_on_standard_output(recurra):
+def test_stdout_is_json_only(recurra):
     files.amounts(recurra.folder / "size.csv")
     result = recurra.good("fit", "size.csv", "--epochs", 1, "--hidden-size", 3, "--cell", "mgu", "--json")
     found = json.loads(result.stdout)
@@ -36,7 +36,7 @@ def test_json_is_the_only_thing_on_standard_output(recurra):
     assert found["weights"] == sum(p.numel() for p in model.network_.parameters())
 
 
-def test_settings_come_from_a_file_and_flags_win(recurra):
+def test_flags_override_the_settings_file(recurra):
     files.recordings(recurra.folder / "moves.csv")
     (recurra.folder / "s.toml").write_text(
         'cell = "mgu"\nepochs = 3\nhidden_size = 5\ntarget = "activity"\nout = "m"\n'
@@ -58,7 +58,7 @@ def test_settings_come_from_a_file_and_flags_win(recurra):
         ("options = 3", "s.toml, options: got 3, expected a table, [options]."),
     ],
 )
-def test_a_wrong_settings_file(recurra, text, said):
+def test_an_invalid_settings_file(recurra, text, said):
     files.recordings(recurra.folder / "moves.csv")
     (recurra.folder / "s.toml").write_text(text, encoding="utf-8")
     result = recurra("fit", "moves.csv", "--settings", "s.toml")
@@ -66,7 +66,7 @@ def test_a_wrong_settings_file(recurra, text, said):
     assert said in " ".join(result.stderr.split())
 
 
-def test_a_finished_model_is_not_replaced_unasked(recurra):
+def test_an_existing_model_is_replaced_only_with_force(recurra):
     files.recordings(recurra.folder / "moves.csv")
     words = "fit", "moves.csv", "--epochs", 1, "--hidden-size", 3, "-o", "m"
     recurra.good(*words)
@@ -87,7 +87,7 @@ def test_the_same_command_gives_the_same_model(recurra):
     assert one == same
 
 
-def test_what_is_proposed_next_can_be_typed(recurra):
+def test_the_suggested_next_steps_run(recurra):
     files.poem(recurra.folder / "poem.txt")
     said = recurra.good("fit", "poem.txt", "--epochs", 1, "--hidden-size", 3, "--set", "batch_size=2", "-o", "m").stderr
     proposed = [line.split()[1:] for line in said.splitlines() if line.startswith("  recurra ")]
@@ -95,7 +95,7 @@ def test_what_is_proposed_next_can_be_typed(recurra):
     assert recurra.good(*proposed[0], "-n", 5).stdout.startswith("the")
 
 
-def test_a_run_that_never_began_leaves_nothing(recurra):
+def test_a_failed_start_leaves_no_folder(recurra):
     files.recordings(recurra.folder / "moves.csv")
     result = recurra("fit", "moves.csv", "--set", "pool=lastt", "-o", "m")
     assert result.exit_code == 2
@@ -152,13 +152,13 @@ def test_errors_are_one_paragraph(recurra, words, said):
     assert "Traceback" not in text
 
 
-def test_what_went_wrong_is_shown_whole_on_request(recurra, monkeypatch):
+def test_debug_mode_raises(recurra, monkeypatch):
     monkeypatch.setenv("RECURRA_DEBUG", "1")
     result = recurra("fit", "none.csv")
     assert isinstance(result.exception, rc.RecurraError)
 
 
-def test_flags_that_cannot_be(recurra):
+def test_usage_errors(recurra):
     for words in (("fit",), ("fit", "x.csv", "--epochs", "0"), ("fit", "x.csv", "--nonsense"), ("frobnicate",)):
         result = recurra(*words)
         assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""The command as a process: exit codes, signals, what stays behind."""
+"""The command as a process: exit codes, signals, resuming."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def run(folder: Path, *words: str, **more) -> subprocess.CompletedProcess:
 
 
 def interrupted(folder: Path, signum: int, words: list[str] = FIT) -> tuple[int, str]:
-    """A fit that is sent a signal after it has said a second line about its epochs: its exit code and its words."""
+    """Exit code and standard error of a fit that gets a signal after its second line about epochs."""
     process = subprocess.Popen([*RECURRA, *words], cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     heard, seen = "", 0
@@ -88,7 +88,7 @@ def test_an_unexpected_exception_ends_with_1_and_a_paragraph(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_fit_goes_on_to_the_same_model(tmp_path, signum, code):
+def test_an_interrupted_fit_resumes_to_the_same_model(tmp_path, signum, code):
     files.recordings(tmp_path / "moves.csv", count=40)
     found, heard = interrupted(tmp_path, signum)
     assert found == code
@@ -109,7 +109,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(tmp_path, signum, code):
 
 
 @pytest.mark.slow
-def test_a_killed_fit_goes_on_and_other_settings_do_not_mix_with_it(tmp_path):
+def test_a_killed_fit_resumes_and_refuses_other_settings(tmp_path):
     files.recordings(tmp_path / "moves.csv", count=40)
     code, _ = interrupted(tmp_path, signal.SIGKILL)
     assert code == -signal.SIGKILL
@@ -138,7 +138,7 @@ def test_ctrl_c_before_the_first_step(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_pipe_that_closes_early_is_no_error(tmp_path):
+def test_a_closed_pipe_is_no_error(tmp_path):
     result = subprocess.run(
         f"{sys.executable} -m recurra cells --json | head -c 20",
         shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False,
@@ -157,7 +157,7 @@ def test_a_pipe_that_closes_early_is_no_error(tmp_path):
         ("conll2000/test.txt", ("--epochs", "1", "--hidden-size", "32"), "f1", 0.5),
     ],
 )
-def test_public_files_from_the_file_to_the_answers(tmp_path, shared_data, file, options, metric, bound):
+def test_fit_predict_and_evaluate_public_files(tmp_path, shared_data, file, options, metric, bound):
     data = str(shared_data / file)
     fitted = run(tmp_path, "fit", data, "-c", "gru", "-o", "m", "--json", *options)
     assert fitted.returncode == 0, fitted.stderr

@@ -54,7 +54,7 @@ class TestPredict:
         assert refused.exit_code == 2
         assert "got no targets, expected the column 'activity'." in " ".join(refused.stderr.split())
 
-    def test_the_steps_to_come(self, recurra, models):
+    def test_forecasts(self, recurra, models):
         dates = [np.datetime64("2024-03-01") + k for k in range(3)]
         rows = [[shop, str(day), 1.0] for shop in ("north", "south") for day in dates]
         files.write_rows(recurra.folder / "future.csv", ["shop", "date", "price"], rows)
@@ -78,7 +78,7 @@ class TestPredict:
         assert [row["tag"] for row in found] == [tag for sentence in expected for tag in sentence]
         assert [row["sentence"] for row in found] == ["0"] * 3 + ["1"] * 5
 
-    def test_what_comes_next(self, recurra, models):
+    def test_next_tokens(self, recurra, models):
         found = rows_of(recurra.good("predict", models / "language", models / "poem.txt").stdout)
         model = rc.LanguageModelEstimator.load(models / "language")
         assert found[0]["text"] == "the cat sat on the mat"
@@ -155,13 +155,13 @@ class TestEvaluate:
         assert shown.split()[0] == metric.split()[0]
         assert f"{found['score']:.4g}" in shown
 
-    def test_accuracy_is_that_of_the_estimator(self, recurra, models):
+    def test_accuracy_equals_that_of_the_estimator(self, recurra, models):
         found = json.loads(recurra.good("evaluate", models / "classify", models / "moves.csv", "--json").stdout)
         data = read_like_training(models / "moves.csv", _reading(models / "classify"))
         assert found["score"] == rc.SequenceClassifier.load(models / "classify").score(data.X, data.y)
         assert found["count"] == 20
 
-    def test_a_forecast_of_the_file_it_held_out_from_is_the_score_of_the_fit(self, recurra, models):
+    def test_a_forecast_scores_as_in_the_fit(self, recurra, models):
         saved = json.loads((models / "forecast" / "config.json").read_text())["problem"]["measures"]
         found = json.loads(recurra.good("evaluate", models / "forecast", models / "sales.csv", "--json").stdout)
         assert found["measures"] == pytest.approx(saved, rel=1e-9)
@@ -175,7 +175,7 @@ class TestGenerate:
         assert one.startswith("the ")
         assert len(one) == len("the ") + 20 + 1
 
-    def test_only_language_models_write(self, recurra, models):
+    def test_generate_needs_a_language_model(self, recurra, models):
         result = recurra("generate", models / "classify")
         assert result.exit_code == 2
         assert "got a model to classify, expected a language model" in " ".join(result.stderr.split())
@@ -189,7 +189,7 @@ class TestEmbed:
         ("tag", "tags.conll", 20, 8),
         ("language", "poem.txt", 30, 4),
     ])  # fmt: skip
-    def test_a_vector_for_each(self, recurra, models, task, data, count, width):
+    def test_one_vector_per_sequence(self, recurra, models, task, data, count, width):
         for pool in ("final", "mean"):
             recurra.good("embed", models / task, models / data, "--pool", pool, "-o", f"{pool}.npz")
         final, mean = (_arrays(recurra.folder / f"{pool}.npz") for pool in ("final", "mean"))
@@ -198,7 +198,7 @@ class TestEmbed:
         assert np.isfinite(final["hidden"]).all()
         assert not np.allclose(final["hidden"], mean["hidden"])
 
-    def test_the_numbers_are_the_hidden_states(self, recurra, models):
+    def test_vectors_are_hidden_states(self, recurra, models):
         import torch
 
         found = rows_of(recurra.good("embed", models / "classify", models / "moves.csv").stdout)
@@ -221,13 +221,13 @@ class TestInspect:
         ("task", "data"),
         [("regress", "size.csv"), ("forecast", "sales.csv"), ("tag", "tags.conll"), ("language", "poem.txt")],
     )
-    def test_a_page_for_every_task(self, recurra, models, task, data):
+    def test_a_report_for_every_task(self, recurra, models, task, data):
         recurra.good("inspect", models / task, models / data, "-o", "page.html")
         text = (recurra.folder / "page.html").read_text(encoding="utf-8")
         assert "Gradient flow" in text
         assert "Not measured here" not in text
 
-    def test_a_page_of_a_classifier(self, recurra, models):
+    def test_a_report_of_a_classifier(self, recurra, models):
         result = recurra.good("inspect", models / "classify", models / "moves.csv", "-o", "page.html")
         assert "page.html" in result.stderr
         text = (recurra.folder / "page.html").read_text(encoding="utf-8")
@@ -236,7 +236,7 @@ class TestInspect:
 
 
 class TestExport:
-    def test_the_file_answers_as_the_model_does(self, recurra, models):
+    def test_the_onnx_file_agrees_with_the_model(self, recurra, models):
         onnxruntime = pytest.importorskip("onnxruntime")
         result = recurra.good("export", models / "classify", "model.onnx")
         assert "checked in onnxruntime" in result.stderr
@@ -275,7 +275,7 @@ def test_a_damaged_folder(recurra, models):
 
 
 def test_advice_names_only_options_of_the_command(recurra, models):
-    """`predict` has no --sort; the error says what is wrong with the file and stops there."""
+    """`predict` has no --sort, so the error does not suggest it."""
     rows = [line.split(",") for line in (models / "moves.csv").read_text().splitlines()]
     files.write_rows(recurra.folder / "mixed.csv", rows[0], sorted(rows[1:], key=lambda row: int(row[1])))
     text = " ".join(recurra("predict", models / "classify", "mixed.csv").stderr.split())

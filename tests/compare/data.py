@@ -1,4 +1,4 @@
-"""Small files for comparisons."""
+"""Small data files for comparisons."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def turns(path: Path, sequences: int = 24) -> Path:
-    """A CSV of two classes, circles turned one way or the other; a linear model of their values cannot tell them."""
+    """A CSV of two classes, circles in either direction; a linear model of the values cannot separate them."""
     rng, lines = np.random.default_rng(0), ["unique_id,t,east,north,way"]
     for k in range(sequences):
         (way, sign), angle = (("left", 1.0) if k % 2 else ("right", -1.0)), rng.uniform(0, 6)

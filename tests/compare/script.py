@@ -1,4 +1,4 @@
-"""A comparison as a script, to be started, killed and started again: python script.py '{"data": …}'."""
+"""A comparison as a script, which tests start, kill and resume: python script.py '{"data": …}'."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Baselines against answers found in another way."""
+"""Baselines against independent computations."""
 
 import math
 
@@ -20,7 +20,7 @@ def judged(problem, name: str, seed: int = 0) -> float:
     return problem.score(made)
 
 
-def test_every_task_has_some():
+def test_every_task_has_baselines():
     assert set(BASELINES) == set(TASKS)
     assert [name for name, _ in baselines_of("forecast", {"season": 1})] == ["naive", "linear AR", "ESN"]
     assert ("seasonal naive", False) in baselines_of("forecast", {"season": 12})
@@ -42,13 +42,13 @@ def test_classes(tmp_path):
     assert (made.classes_[shares.argmax(axis=1)] == made.predict(problem.test[0])).all()
 
 
-def test_order_is_what_a_linear_model_of_summaries_misses(tmp_path):
+def test_a_linear_model_of_summary_features_ignores_order(tmp_path):
     problem = infer_problem(str(turns(tmp_path / "turns.csv", 120)))
     assert judged(problem, "linear") < 0.8
     assert judged(problem, "ESN") == 1.0
 
 
-def test_summaries():
+def test_summary_features():
     found = summary_features([np.array([[1.0, 5.0], [3.0, 1.0]]), np.ones((4, 2))])
     assert found[0].tolist() == [2, 3, 1, 2, 1, 1, 3, 5, 1, 5, 3, 1, 2]
     assert found[1].tolist() == [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 4]
@@ -66,7 +66,7 @@ def test_numbers():
     assert np.allclose(two.predict(X)[:, 0], -two.predict(X)[:, 1])
 
 
-def test_naive_forecasts_are_those_of_the_forecaster(tmp_path):
+def test_naive_forecasts_equal_those_of_the_backtest(tmp_path):
     problem = infer_problem(str(waves(tmp_path / "waves.csv")), season=12, horizon=6)
     network = problem.estimator("rnn", hidden_size=2, epochs=1, random_state=0).fit(*problem.train)
     measured = problem.evaluate(network, problem.test)
@@ -92,7 +92,7 @@ def test_tags(tmp_path):
     assert made.predict([["b", "c"]]) == [["Y", "X"]]
 
 
-def test_tokens_alone_have_the_entropy_of_their_frequencies():
+def test_unigrams_reach_the_entropy_of_their_frequencies():
     text = "ab" * 500 + "c"
     made = baseline("language", "unigram", {}, 0).fit(text)
     shares = np.array([501, 501, 2]) / 1004  # one was added to each
@@ -100,7 +100,7 @@ def test_tokens_alone_have_the_entropy_of_their_frequencies():
     assert made.measure(text)["bits_per_character"] == pytest.approx(expected)
 
 
-def test_pairs_are_probabilities_and_know_what_follows():
+def test_bigram_probabilities_sum_to_one():
     text = "ab" * 50 + "cab"
     made = baseline("language", "bigram", {}, 0).fit(text)
     for before in range(3):
@@ -111,7 +111,7 @@ def test_pairs_are_probabilities_and_know_what_follows():
     assert measured["bits_per_character"] == pytest.approx(measured["nats"] / math.log(2))
 
 
-def test_words_are_measured_as_the_language_model_measures_them():
+def test_metrics_equal_those_of_the_language_model():
     text = "the cat sat\nthe dog sat\n" * 30
     pairs = baseline("language", "bigram", {"level": "word"}, 0).fit(text).measure(text)
     model = rc.LanguageModelEstimator("rnn", 4, level="word", epochs=1, random_state=0).fit(text).measure(text)

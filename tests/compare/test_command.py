@@ -1,4 +1,4 @@
-"""`recurra compare` as a person and as a script use it."""
+"""`recurra compare` on the command line."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def start(*arguments: object, where: Path) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=where)
 
 
-def test_json_on_standard_output_and_words_beside_it(tmp_path):
+def test_json_on_stdout_and_progress_on_stderr(tmp_path):
     process = start(turns(tmp_path / "turns.csv"), *FEW, "--json", where=tmp_path)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
@@ -58,7 +58,7 @@ def test_bad_input_is_one_paragraph(tmp_path, arguments, said):
     assert "Traceback" not in done.output
 
 
-def test_settings_from_a_file_and_flags_over_them(tmp_path):
+def test_flags_override_the_settings_file(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text('cells = ["lstm", "gru"]\nseeds = 5\ntarget = "way"\n[options]\nlr = 0.1\nclip = 2.0\n')
     found = load_settings(CompareSettings, file, {"seeds": 2, "options": {"lr": 0.2}, "epochs": None})
@@ -77,7 +77,7 @@ def test_settings_from_a_file_and_flags_over_them(tmp_path):
         ("seeds = \n", InputError, "TOML"),
     ],
 )
-def test_a_wrong_file_is_named(tmp_path, text, error, said):
+def test_an_invalid_settings_file_is_named(tmp_path, text, error, said):
     file = tmp_path / "run.toml"
     file.write_text(text)
     with pytest.raises(error, match=said) as raised:
@@ -87,7 +87,7 @@ def test_a_wrong_file_is_named(tmp_path, text, error, said):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
-def test_a_signal_is_answered_with_its_code_and_the_way_on(tmp_path, signum):
+def test_a_signal_gives_its_exit_code_and_how_to_resume(tmp_path, signum):
     process = start("japanese_vowels", "--cells", "gru", "--seeds", 1, "--jobs", 1, "--no-report", where=tmp_path)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("runs/*/fits/.cell_gru_0.lock")):
@@ -103,7 +103,7 @@ def test_a_signal_is_answered_with_its_code_and_the_way_on(tmp_path, signum):
 
 
 @pytest.mark.slow
-def test_a_cell_of_ones_own(tmp_path):
+def test_a_custom_cell(tmp_path):
     (tmp_path / "mycells.py").write_text(
         "import torch, recurra as rc\n"
         '@rc.register("half_rnn")\n'

@@ -1,4 +1,4 @@
-"""Ranking, spread, and what is shown."""
+"""The leaderboard: ranking, mean and std, table, JSON, SVG."""
 
 import json
 import math
@@ -43,12 +43,12 @@ def test_best_first_and_failures_last(tmp_path):
     assert [one.name for one in less.entries] == ["majority", "lstm", "gru", "bad"]
 
 
-def test_of_equals_the_smaller(tmp_path):
+def test_ties_rank_the_smaller_model_first(tmp_path):
     rows = [row("big", 0, 0.9, parameters=100), row("small", 0, 0.9, parameters=99)]
     assert Leaderboard.of(rows, problem(), tmp_path).entries[0].name == "small"
 
 
-def test_shown_in_eighty_columns(tmp_path):
+def test_the_table_fits_into_80_columns(tmp_path):
     board = Leaderboard.of(ROWS, problem(), tmp_path)
     console = Console(width=80, record=True, file=StringIO())
     console.print(board)
@@ -70,7 +70,7 @@ def test_json_holds_every_row(tmp_path):
     assert plain["report"].endswith("report.html")
 
 
-def test_a_picture(tmp_path):
+def test_save_svg(tmp_path):
     Leaderboard.of(ROWS, problem(), tmp_path).save_svg(tmp_path / "board.svg")
     text = (tmp_path / "board.svg").read_text(encoding="utf-8")
     assert text.startswith("<svg")

@@ -1,4 +1,4 @@
-"""Every cell with as many parameters as the reference."""
+"""Hidden sizes that match the parameters of the reference cell."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ CLOSE = 0.03
 
 
 @pytest.mark.parametrize("wanted", [1, 7, 100, 5000, 123_457])
-def test_the_nearest_of_all_sizes(wanted):
+def test_nearest_size(wanted):
     def count(size: int) -> int:
         return 4 * size * size + 3 * size + 5
 
@@ -21,7 +21,7 @@ def test_the_nearest_of_all_sizes(wanted):
     assert abs(count(found) - wanted) == min(abs(count(size) - wanted) for size in range(1, 400))
 
 
-def test_a_cell_that_takes_even_sizes_only():
+def test_a_cell_with_even_sizes_only():
     def count(size: int) -> int:
         if size % 2:
             raise InputError("hidden_size", size, "an even number")
@@ -30,7 +30,7 @@ def test_a_cell_that_takes_even_sizes_only():
     assert nearest_size(count, 15 * 15) in (14, 16)
 
 
-def test_all_cells_come_near_the_reference():
+def test_all_cells_match_the_reference():
     problem, config = infer_problem("japanese_vowels"), RunConfig({"source": "japanese_vowels"}, hidden_size=32)
     networks = NetworkFactory(problem, {})
     wanted = networks.parameters("lstm", 32)
@@ -41,7 +41,7 @@ def test_all_cells_come_near_the_reference():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_the_count_is_that_of_the_trained_network(tmp_path):
+def test_the_count_equals_that_of_the_trained_network(tmp_path):
     problem = infer_problem(str(turns(tmp_path / "turns.csv")))
     made = problem.estimator("gru", hidden_size=9, num_layers=2, epochs=1, random_state=0).fit(*problem.train)
     assert NetworkFactory(problem, {}).parameters("gru", 9, num_layers=2) == count_parameters(made.network_)

@@ -1,4 +1,4 @@
-"""Who competes, under which rules, and where."""
+"""The plan of a comparison: cells, configuration, work items, default folder."""
 
 import pytest
 from compare.data import turns
@@ -19,7 +19,7 @@ def test_cells_by_name_family_and_all():
     assert set(DEFAULT_CELLS) <= set(everything)
 
 
-def test_a_wrong_name_gets_the_nearest():
+def test_an_unknown_cell_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'lstm'"):
         resolve_cells("lsmt")
     with pytest.raises(InputError, match="cells"):
@@ -36,12 +36,12 @@ def test_a_wrong_name_gets_the_nearest():
         ({"budget": "time", "epochs": 3}, OptionError, "epochs"),
     ],
 )
-def test_rules_are_checked(given, error, named):
+def test_the_configuration_is_validated(given, error, named):
     with pytest.raises(error, match=named):
         RunConfig({"source": "x"}, **given)
 
 
-def test_a_run_has_the_same_place_for_the_same_file_and_rules(tmp_path):
+def test_the_same_file_and_settings_have_the_same_folder(tmp_path):
     file = turns(tmp_path / "turns.csv")
     config = RunConfig({"source": str(file)}, epochs=3)
     copy = tmp_path / "elsewhere.csv"
@@ -54,7 +54,7 @@ def test_a_run_has_the_same_place_for_the_same_file_and_rules(tmp_path):
     assert config.digest() != RunConfig({"source": str(copy)}, epochs=3).digest()
 
 
-def test_first_seeds_come_before_second_ones():
+def test_items_are_ordered_by_seed():
     found = work_items(("lstm", "gru"), [("linear", False), ("ESN", True)], 2)
     assert [(e.name, e.seed) for e in found] == [
         *(("linear", 0), ("ESN", 0), ("ESN", 1)),

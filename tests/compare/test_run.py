@@ -1,4 +1,4 @@
-"""Comparisons with real processes: the folder, the page, what survives a signal, what machines share."""
+"""Comparisons with real processes: folder, report, interruption, shared runs."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def outcome(process: subprocess.Popen) -> dict:
 
 
 def lasting(board: dict) -> list[dict]:
-    """What does not depend on how fast the machine was."""
+    """The rows without timings."""
     return [{key: value for key, value in row.items() if key != "seconds"} for row in board["rows"]]
 
 
@@ -65,7 +65,7 @@ def test_every_cell_and_baseline_is_ranked(small):
     assert all(0 <= score <= 1 for one in board.entries for score in one.scores)
 
 
-def test_the_folder_holds_all_of_it(small):
+def test_contents_of_the_run_folder(small):
     _, board = small
     rows = sorted(path.name for path in (board.folder / "rows").iterdir())
     assert rows == [
@@ -81,7 +81,7 @@ def test_the_folder_holds_all_of_it(small):
     assert kept.n_outputs_ == 2
 
 
-def test_the_page_holds_every_row(small):
+def test_the_report_has_every_row(small):
     _, board = small
     page = board.report.read_text(encoding="utf-8")
     for line in board.table_rows():
@@ -89,7 +89,7 @@ def test_the_page_holds_every_row(small):
         assert line[f"test {board.metric}"] in page
 
 
-def test_the_same_call_finds_everything_done(small):
+def test_the_same_call_reuses_all_results(small):
     file, board = small
     started = time.monotonic()
     again = compare(str(file), **SMALL, folder=board.folder)
@@ -97,13 +97,13 @@ def test_the_same_call_finds_everything_done(small):
     assert time.monotonic() - started < 10
 
 
-def test_other_rules_are_another_run(small):
+def test_other_settings_need_another_folder(small):
     file, board = small
     with pytest.raises(RunFolderError, match="epochs"):
         compare(str(file), **{**SMALL, "epochs": 3}, folder=board.folder)
 
 
-def test_bad_input_is_said_before_anything_starts(tmp_path):
+def test_bad_input_raises_before_anything_starts(tmp_path):
     file = turns(tmp_path / "turns.csv")
     with pytest.raises(UnknownNameError, match="did you mean 'gru'"):
         compare(str(file), cells="gruu", folder=tmp_path / "run")
@@ -115,14 +115,14 @@ def test_bad_input_is_said_before_anything_starts(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """What a run gives that nobody interrupts."""
+def uninterrupted(tmp_path_factory):
+    """The result of an uninterrupted run."""
     return outcome(start(VOWELS, tmp_path_factory.mktemp("undisturbed") / "run"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
-def test_an_interrupted_run_goes_on_to_the_same_end(undisturbed, tmp_path, signum):
+def test_an_interrupted_run_resumes_to_the_same_result(uninterrupted, tmp_path, signum):
     arguments, folder = {**VOWELS, "keep_after": 0.01}, tmp_path / "run"
     process = start(arguments, folder)
     deadline = time.monotonic() + 120
@@ -136,7 +136,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(undisturbed, tmp_path, signu
     assert not (folder / "leaderboard.json").exists()
     finished = {path: path.stat().st_mtime_ns for path in folder.glob("rows/*.json")}
     assert finished
-    assert lasting(outcome(start(arguments, folder))) == lasting(undisturbed)
+    assert lasting(outcome(start(arguments, folder))) == lasting(uninterrupted)
     assert all(path.stat().st_mtime_ns == at for path, at in finished.items())
 
 
@@ -155,7 +155,7 @@ def test_two_machines_share_one_run(tmp_path, scheme):
 
 
 @pytest.mark.slow
-def test_what_a_killed_machine_had_claimed_is_taken_up_when_it_comes_back(tmp_path):
+def test_a_restarted_machine_resumes_its_claims(tmp_path):
     arguments = {**VOWELS, "storage": f"sqlite:///{tmp_path / 'shared.db'}", "jobs": 1, "keep_after": 0.01}
     process = start(arguments, tmp_path / "one")
     deadline = time.monotonic() + 120
@@ -170,7 +170,7 @@ def test_what_a_killed_machine_had_claimed_is_taken_up_when_it_comes_back(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_search_never_sees_the_test_data(tmp_path):
+def test_tuning_never_uses_the_test_data(tmp_path):
     file = turns(tmp_path / "turns.csv", 60)
     board = compare(str(file), cells="rnn", tune=3, epochs=5, seeds=1, hidden_size=8, jobs=1, folder=tmp_path / "run")
     searched = json.loads((tmp_path / "run" / "rows" / "cell_rnn_0.json").read_text())
@@ -184,7 +184,7 @@ def test_a_search_never_sees_the_test_data(tmp_path):
 
 
 @pytest.mark.slow
-def test_equal_time(tmp_path):
+def test_time_budget(tmp_path):
     file = waves(tmp_path / "waves.csv")
     asked = {"source": str(file), "season": 12}
     board = compare(asked, cells="gru,rnn", budget="time", seconds=2, seeds=1, jobs=1, folder=tmp_path / "run")

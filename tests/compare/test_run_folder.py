@@ -1,4 +1,4 @@
-"""The run folder: what is kept, whose it is."""
+"""The run folder and its work queue."""
 
 import json
 
@@ -16,7 +16,7 @@ def row(item):
     return {"name": item.name, "kind": item.kind, "seed": item.seed, "score": 0.5}
 
 
-def test_what_is_finished_is_found_again(tmp_path):
+def test_finished_items_are_not_repeated(tmp_path):
     queue = WorkQueue(RunFolder(tmp_path), ITEMS)
     first, second = queue.claim(), queue.claim()
     assert (first, second) == (ITEMS[0], ITEMS[1])
@@ -29,14 +29,14 @@ def test_what_is_finished_is_found_again(tmp_path):
     assert not again.is_complete()
 
 
-def test_the_death_of_a_process_is_not_kept(tmp_path):
+def test_a_died_worker_is_not_recorded(tmp_path):
     queue = WorkQueue(RunFolder(tmp_path), ITEMS[:1])
     queue.finish(queue.claim(), {**row(ITEMS[0]), "transient": True})
     assert queue.is_complete()
     assert not WorkQueue(RunFolder(tmp_path), ITEMS[:1]).is_complete()
 
 
-def test_a_folder_belongs_to_its_rules(tmp_path):
+def test_a_folder_has_one_configuration(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.prepare(RULES)
     folder.prepare(RULES)
@@ -47,7 +47,7 @@ def test_a_folder_belongs_to_its_rules(tmp_path):
     assert not folder.row_path(ITEMS[0]).exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     for fresh in (False, True):
         with pytest.raises(RunFolderError, match="other files"):
@@ -55,7 +55,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-def test_one_leader_at_a_time(tmp_path):
+def test_one_run_at_a_time(tmp_path):
     with (
         RunFolder(tmp_path).lock(),
         pytest.raises(RunFolderError, match="is running"),

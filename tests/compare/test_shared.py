@@ -1,4 +1,4 @@
-"""Machines that share a run: every fit claimed once, none lost."""
+"""The shared work queue: every item claimed once, none lost."""
 
 import time
 
@@ -14,7 +14,7 @@ WANTED = [WorkItem(name, seed) for seed in range(2) for name in ("lstm", "gru")]
 
 @pytest.fixture(params=["sqlite:///{}", "journal:{}"], ids=["sqlite", "journal"])
 def machine(request, tmp_path):
-    """Makes a machine with a folder of its own; machines of the same name are the same one, started again."""
+    """Makes the queue of a machine; the same name again is that machine restarted."""
 
     def make(name: str) -> SharedWorkQueue:
         storage = open_storage(request.param.format(tmp_path / "storage"))
@@ -32,7 +32,7 @@ def look(queue: SharedWorkQueue) -> None:
     queue.refresh()
 
 
-def test_every_fit_is_claimed_once_and_heard_of_everywhere(machine):
+def test_every_item_is_claimed_once_and_shared(machine):
     here, there = machine("here"), machine("there")
     claims = [here.claim(), there.claim(), there.claim(), here.claim()]
     assert claims == WANTED
@@ -49,7 +49,7 @@ def test_every_fit_is_claimed_once_and_heard_of_everywhere(machine):
     assert machine("third").is_complete()
 
 
-def test_what_is_let_go_is_taken_by_another(machine):
+def test_a_released_item_is_claimed_by_another_machine(machine):
     here, there = machine("here"), machine("there")
     first = here.claim()
     here.release(first)
@@ -57,13 +57,13 @@ def test_what_is_let_go_is_taken_by_another(machine):
     assert there.claim() is None
 
 
-def test_a_machine_that_comes_back_goes_on_with_its_own(machine):
+def test_a_restarted_machine_claims_its_own_items(machine):
     first = machine("here").claim()
     assert machine("there").claim() == WANTED[1]
     assert machine("here").claim() == first
 
 
-def test_a_silent_machine_is_replaced_and_its_late_word_does_no_harm(machine):
+def test_a_timed_out_item_is_requeued_and_a_late_result_ignored(machine):
     lost, here = machine("lost"), machine("here")
     first = lost.claim()
     for item in WANTED[1:]:
@@ -82,7 +82,7 @@ def test_a_silent_machine_is_replaced_and_its_late_word_does_no_harm(machine):
     assert here.rows()[0]["score"] == 0.5
 
 
-def test_other_lists_are_other_runs(machine, tmp_path):
+def test_another_list_of_items_is_another_study(machine, tmp_path):
     here = machine("here")
     here.claim()
     storage = open_storage(f"sqlite:///{tmp_path / 'other.db'}")
@@ -90,6 +90,6 @@ def test_other_lists_are_other_runs(machine, tmp_path):
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nodialect://x", "sqlite:////no/such/folder/x.db"])
-def test_a_url_that_leads_nowhere(url):
+def test_an_invalid_storage_url(url):
     with pytest.raises(InputError, match="storage"):
         open_storage(url)

@@ -1,4 +1,4 @@
-"""The search: what it sees, what it tries, what it needs."""
+"""Hyperparameter search: validation split, search space, resuming."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def setup(file: object, folder: Path, **config) -> WorkerSetup:
     return WorkerSetup(RunConfig({"source": str(file)}, **config), folder, 1, 60.0)
 
 
-def test_sequences_to_judge_by_come_from_the_training_data(tmp_path):
+def test_validation_sequences_come_from_the_training_data(tmp_path):
     problem = infer_problem(str(turns(tmp_path / "turns.csv", 40)))
     inner = with_validation_split(problem)
     taken = {id(x) for x in (*inner.train[0], *inner.test[0])}
@@ -30,7 +30,7 @@ def test_sequences_to_judge_by_come_from_the_training_data(tmp_path):
     assert set(inner.test[1]) == {"left", "right"}
 
 
-def test_series_to_judge_by_end_where_the_test_begins(tmp_path):
+def test_validation_steps_precede_the_test_steps(tmp_path):
     problem = infer_problem(str(waves(tmp_path / "waves.csv")), season=12, horizon=6)
     inner = with_validation_split(problem)
     assert inner.train[0].num_rows + inner.test[0].num_rows == problem.train[0].num_rows
@@ -56,7 +56,7 @@ def test_sentences_and_text(tmp_path):
     assert inner.train[0] + inner.test[0] == problem.train[0]
 
 
-def test_a_search_that_was_interrupted_tries_what_it_would_have_tried(tmp_path):
+def test_a_resumed_search_tries_the_same_settings(tmp_path):
     file = turns(tmp_path / "turns.csv")
     problem, told = infer_problem(str(file)), setup(file, tmp_path, tune=9)
 
@@ -72,7 +72,7 @@ def test_a_search_that_was_interrupted_tries_what_it_would_have_tried(tmp_path):
     assert len({trial["params"]["lr"] for trial in whole}) == 9
 
 
-def test_depth_changes_the_units_not_the_parameters(tmp_path):
+def test_depth_changes_the_hidden_size_not_the_parameters(tmp_path):
     file = turns(tmp_path / "turns.csv")
     problem, told = infer_problem(str(file)), setup(file, tmp_path, tune=2, hidden_size=24)
     networks = NetworkFactory(problem, {})
@@ -86,7 +86,7 @@ def test_depth_changes_the_units_not_the_parameters(tmp_path):
     assert "lr" not in _search_space(optuna, problem, setup(file, tmp_path, settings={"lr": 0.1}))
 
 
-def test_the_best_of_the_trials(tmp_path):
+def test_the_best_trial_is_chosen(tmp_path):
     file = turns(tmp_path / "turns.csv", 40)
     problem = infer_problem(str(file))
     heard = []
@@ -99,7 +99,7 @@ def test_the_best_of_the_trials(tmp_path):
     assert all(0 <= share <= 1 for share in heard)
 
 
-def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
+def test_without_optuna_the_error_names_the_extra(tmp_path, monkeypatch):
     file = turns(tmp_path / "turns.csv")
     monkeypatch.setitem(sys.modules, "optuna", None)
     for option in ({"tune": 2}, {"storage": "sqlite:///x.db"}):

@@ -1,4 +1,4 @@
-"""Small files of every kind, written by the tests that read them."""
+"""Small data files for tests."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ def write_rows(path: Path, names: list[str], rows: list[list]) -> Path:
 
 
 def recordings(path: Path, count: int = 20, target: str = "activity") -> Path:
-    """Sequences of two numbers a step, told apart by `recording`, each of one of two classes."""
+    """Sequences with two features per step, id `recording` and one of two classes."""
     rng = np.random.default_rng(0)
     rows = []
     for k in range(count):
@@ -27,7 +27,7 @@ def recordings(path: Path, count: int = 20, target: str = "activity") -> Path:
 
 
 def amounts(path: Path, count: int = 20) -> Path:
-    """Sequences with a number each."""
+    """Sequences with one numeric target each."""
     rng = np.random.default_rng(1)
     rows = []
     for k in range(count):
@@ -37,7 +37,7 @@ def amounts(path: Path, count: int = 20) -> Path:
 
 
 def shops(path: Path, days: int = 60) -> Path:
-    """Two daily series with a week in them, and a price known in advance."""
+    """Two daily series with a weekly season, and a price known in advance."""
     start, noise = np.datetime64("2024-01-01"), np.random.default_rng(2).normal(size=(2, days))
     rows = [
         [
@@ -53,7 +53,7 @@ def shops(path: Path, days: int = 60) -> Path:
 
 
 def sentences(path: Path, count: int = 20) -> Path:
-    """CoNLL columns."""
+    """Tagged sentences in CoNLL format."""
     two = "the D\ncat N\nsat V\n\n", "a D\ndog N\nran V\nfast A\n\n"
     path.write_text("".join(two[k % 2] for k in range(count)), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""What a file asks is found out from its format and its columns, and said."""
+"""`infer_problem`: task, columns, split and summary of a file."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ def summary(problem) -> dict[str, str]:
     return dict(problem.summary)
 
 
-def test_a_text_for_each_id_is_a_class(tmp_path):
+def test_one_text_label_per_id_is_classification(tmp_path):
     problem = infer_problem(files.recordings(tmp_path / "moves.csv"))
     assert problem.task == "classify"
     assert problem.metric == "accuracy"
@@ -31,7 +31,7 @@ def test_a_text_for_each_id_is_a_class(tmp_path):
     assert summary(problem)["columns"] == "id 'recording', time 't', target 'activity'"
 
 
-def test_sequences_are_told_apart_by_numbers_that_stand_together(tmp_path):
+def test_contiguous_integers_identify_sequences(tmp_path):
     rows = [[p, 10 + t, 0.1 * p * t, ("walk", "run", "sit")[p % 3]] for p in range(30) for t in range(4 + p % 3)]
     path = files.write_rows(tmp_path / "walks.csv", ["person", "second", "ax", "activity"], rows)
     for problem in (infer_problem(path), infer_problem(path, target="activity")):
@@ -41,14 +41,14 @@ def test_sequences_are_told_apart_by_numbers_that_stand_together(tmp_path):
         assert problem.train[0][0].shape[1] == 1
 
 
-def test_numbers_that_stand_together_in_one_series_are_no_names_of_series(tmp_path):
+def test_contiguous_integers_of_one_series_are_no_id(tmp_path):
     rows = [[2000 + k // 12, float(k % 12) + 0.5] for k in range(96)]
     problem = infer_problem(files.write_rows(tmp_path / "rain.csv", ["era", "rain"], rows), target="rain")
     assert problem.task == "forecast"
     assert "'era'" not in summary(problem)["columns"]
 
 
-def test_values_are_read_in_double_precision_and_in_the_order_of_the_file(tmp_path):
+def test_values_are_float64_in_file_order(tmp_path):
     rows = [[k, 0.1 * k + 1e-9 * t, "ab"[k % 2]] for k in range(10) for t in range(3)]
     problem = infer_problem(files.write_rows(tmp_path / "x.csv", ["id", "x", "label"], rows), test=0)
     assert problem.test is None
@@ -56,14 +56,14 @@ def test_values_are_read_in_double_precision_and_in_the_order_of_the_file(tmp_pa
     assert problem.train[1].tolist() == ["a", "b"] * 5
 
 
-def test_a_number_with_decimals_for_each_id_is_an_amount(tmp_path):
+def test_one_decimal_number_per_id_is_regression(tmp_path):
     problem = infer_problem(files.amounts(tmp_path / "size.csv"))
     assert (problem.task, problem.metric, problem.higher_is_better) == ("regress", "mae", False)
     assert problem.train[1].dtype == np.float64
     assert problem.train[1].ndim == 1
 
 
-def test_whole_numbers_are_classes_where_each_comes_often_enough(tmp_path):
+def test_frequent_integers_are_classes(tmp_path):
     few = [[k, t, k % 3] for k in range(30) for t in range(2)]
     assert (
         infer_problem(files.write_rows(tmp_path / "few.csv", ["id", "x", "kind"], few), target="kind").task
@@ -75,7 +75,7 @@ def test_whole_numbers_are_classes_where_each_comes_often_enough(tmp_path):
     assert "too many distinct values for classes" in summary(problem)["task"]
 
 
-def test_numbers_over_time_are_forecast_and_the_last_steps_are_held_out(tmp_path):
+def test_numbers_over_time_are_forecast_with_the_end_held_out(tmp_path):
     problem = infer_problem(files.shops(tmp_path / "sales.csv"), target="sold", inputs="price")
     assert (problem.task, problem.metric) == ("forecast", "mase")
     assert problem.options["horizon"] == problem.options["season"] == 7
@@ -90,7 +90,7 @@ def test_numbers_over_time_are_forecast_and_the_last_steps_are_held_out(tmp_path
     assert summary(problem)["series"] == "2, 60 steps each, daily"
 
 
-def test_a_series_alone_needs_no_names(tmp_path):
+def test_a_single_series_needs_no_id(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text("value\n" + "\n".join(str(k % 4) for k in range(40)), encoding="utf-8")
     problem = infer_problem(path, horizon=3)
@@ -99,7 +99,7 @@ def test_a_series_alone_needs_no_names(tmp_path):
     assert problem.train[0]["y"].to_pylist() == [k % 4 for k in range(40 - 6)]
 
 
-def test_an_input_of_a_forecast_that_never_changes_is_static(tmp_path):
+def test_a_constant_input_of_a_forecast_is_static(tmp_path):
     rows = [[s, t, 10 * k, float(t % 5)] for k, s in enumerate("ab") for t in range(40)]
     path = files.write_rows(tmp_path / "s.csv", ["series", "t", "size", "y"], rows)
     problem = infer_problem(path, inputs=["size"])
@@ -116,20 +116,20 @@ def test_tagged_sentences_and_plain_text(tmp_path):
     assert text.train[0] + text.test[0] == (tmp_path / "x.txt").read_text()
 
 
-def test_sentences_in_json_are_a_text(tmp_path):
+def test_json_sentences_are_a_text(tmp_path):
     (tmp_path / "x.json").write_text('["one two three", "four five"]', encoding="utf-8")
     problem = infer_problem(tmp_path / "x.json", test=0)
     assert problem.task == "language"
     assert problem.train[0] == "one two three\nfour five"
 
 
-def test_entities_are_judged_by_f1(tmp_path):
+def test_entities_are_scored_by_f1(tmp_path):
     path = tmp_path / "x.conll"
     path.write_text("Ann B-PER\nLee I-PER\nruns O\n\n" * 10, encoding="utf-8")
     assert infer_problem(path).metric == "f1"
 
 
-def test_words_in_rows_and_in_lists_are_the_same_question(tmp_path):
+def test_words_in_rows_and_in_lists_give_the_same_problem(tmp_path):
     words, tags = ["the", "cat", "sat"], ["D", "N", "V"]
     rows = [[k, word, tag] for k in range(10) for word, tag in zip(words, tags, strict=True)]
     long = infer_problem(
@@ -141,7 +141,7 @@ def test_words_in_rows_and_in_lists_are_the_same_question(tmp_path):
         assert problem.train == ([words] * 10, [tags] * 10)
 
 
-def test_parquet_and_json_lines_ask_as_csv_does(tmp_path):
+def test_parquet_and_json_lines_give_the_same_problem_as_csv(tmp_path):
     from pyarrow import csv
 
     table = csv.read_csv(files.recordings(tmp_path / "x.csv"))
@@ -156,7 +156,7 @@ def test_parquet_and_json_lines_ask_as_csv_does(tmp_path):
         assert first.train[1].tolist() == other.train[1].tolist()
 
 
-def test_whole_sequences_in_lists(tmp_path):
+def test_nested_sequences(tmp_path):
     records = [{"inputs": [[float(k % 2), 1.0]] * (2 + k % 3), "label": "ab"[k % 2]} for k in range(10)]
     problem = infer_problem(files.json_lines(tmp_path / "x.jsonl", records), test=0)
     assert problem.task == "classify"
@@ -164,14 +164,14 @@ def test_whole_sequences_in_lists(tmp_path):
     assert problem.train[1].tolist() == ["a", "b"] * 5
 
 
-def test_columns_that_are_no_numbers_are_told_as_not_read(tmp_path):
+def test_the_summary_lists_ignored_columns(tmp_path):
     rows = [[k // 4, k, "yes" if k % 3 else "no", "ab"[k // 4 % 2]] for k in range(48)]
     problem = infer_problem(files.write_rows(tmp_path / "x.csv", ["id", "a", "remark", "label"], rows))
     assert summary(problem)["columns"] == "id 'id', target 'label'; ignored (not numeric): remark"
     assert summary(problem)["steps"] == "4 per sequence, 1 feature per step: a"
 
 
-def test_a_row_may_be_a_sequence_and_its_columns_the_steps(tmp_path):
+def test_wide_table(tmp_path):
     rows = [["ab"[k % 2], *(k + t for t in range(5))] for k in range(10)]
     path = files.write_rows(tmp_path / "wide.csv", ["label", *(f"t{t}" for t in range(5))], rows)
     problem = infer_problem(path, test=0)
@@ -179,7 +179,7 @@ def test_a_row_may_be_a_sequence_and_its_columns_the_steps(tmp_path):
     np.testing.assert_array_equal(problem.train[0][3], np.arange(3.0, 8.0)[:, None])
 
 
-def test_letters_become_one_of_so_many(tmp_path):
+def test_characters_are_one_hot(tmp_path):
     for name, lines in (("Greek", "alpha\nbeta\n" * 5), ("Latin", "rosa\namo\n" * 5)):
         (tmp_path / f"{name}.txt").write_text(lines, encoding="utf-8")
     problem = infer_problem(tmp_path, test=0)
@@ -189,7 +189,7 @@ def test_letters_become_one_of_so_many(tmp_path):
     assert first.sum(axis=1).tolist() == [1.0] * 5
 
 
-def test_a_file_of_the_same_name_is_tested_on(tmp_path):
+def test_matching_test_file(tmp_path):
     files.recordings(tmp_path / "a_TRAIN.csv")
     files.recordings(tmp_path / "a_TEST.csv", count=6)
     problem = infer_problem(tmp_path / "a_TRAIN.csv")
@@ -201,7 +201,7 @@ def test_a_file_of_the_same_name_is_tested_on(tmp_path):
     assert (len(drawn.train[0]), len(drawn.test[0])) == (10, 10)
 
 
-def test_the_same_arguments_ask_the_same_question(tmp_path):
+def test_the_same_arguments_give_the_same_problem(tmp_path):
     path = files.recordings(tmp_path / "x.csv")
     one, same, other = infer_problem(path, seed=3), infer_problem(path, seed=3), infer_problem(path, seed=4)
     assert [x.tobytes() for x in one.train[0]] == [x.tobytes() for x in same.train[0]]
@@ -209,7 +209,7 @@ def test_the_same_arguments_ask_the_same_question(tmp_path):
     assert one.estimator("gru").random_state == 3
 
 
-def test_gaps_are_an_error_with_a_place_unless_they_are_filled(tmp_path):
+def test_missing_values_raise_with_their_place_unless_filled(tmp_path):
     rows = [[k, t, "" if (k, t) == (3, 1) else float(t), "ab"[k % 2]] for k in range(10) for t in range(3)]
     path = files.write_rows(tmp_path / "gaps.csv", ["id", "x", "v", "label"], rows)
     with pytest.raises(DataError, match=r"gaps.csv, line 12, column 'v'"):
@@ -224,7 +224,7 @@ class TestErrors:
         with pytest.raises(MissingColumnError, match=r"moves.csv.*did you mean 'activity'.*recording"):
             infer_problem(path, target="activty")
 
-    def test_several_columns_that_could_be_predicted(self, tmp_path):
+    def test_several_possible_targets(self, tmp_path):
         path = files.write_rows(
             tmp_path / "x.csv", ["date", "a", "b"], [["2024-01-0" + str(k), k, k] for k in range(1, 9)]
         )
@@ -239,7 +239,7 @@ class TestErrors:
         with pytest.raises(FormatError, match="values that change within a sequence"):
             infer_problem(path, task="classify")
 
-    def test_one_class_alone(self, tmp_path):
+    def test_one_class_only(self, tmp_path):
         path = files.write_rows(tmp_path / "x.csv", ["id", "x", "label"], [[k, k, "a"] for k in range(9) for _ in "ab"])
         with pytest.raises(FormatError, match="one class only, 'a'"):
             infer_problem(path)
@@ -248,7 +248,7 @@ class TestErrors:
         with pytest.raises(UnknownNameError, match="did you mean 'classify'"):
             infer_problem(files.recordings(tmp_path / "x.csv"), task="clasify")
 
-    def test_no_such_file_and_an_impossible_share(self, tmp_path):
+    def test_missing_file_and_invalid_fraction(self, tmp_path):
         with pytest.raises(DataError, match="no such file"):
             infer_problem(tmp_path / "nothing.csv")
         with pytest.raises(InputError, match="a fraction from 0 to below 1, or a file"):
@@ -258,7 +258,7 @@ class TestErrors:
         with pytest.raises(FormatError, match="a series of 60 steps"):
             infer_problem(files.shops(tmp_path / "x.csv"), target="sold", horizon=40)
 
-    def test_an_unseen_class_in_the_file_to_test_on(self, tmp_path):
+    def test_an_unseen_class_in_the_test_file(self, tmp_path):
         two = [{"inputs": [[1.0]], "label": label} for label in "ab" * 4]
         files.json_lines(tmp_path / "train.jsonl", two)
         files.json_lines(tmp_path / "test.jsonl", [{"inputs": [[1.0]], "label": "c"}])
@@ -266,7 +266,7 @@ class TestErrors:
             infer_problem(tmp_path / "train.jsonl")
 
 
-class TestAnswers:
+class TestEstimators:
     def test_an_unknown_setting(self, tmp_path):
         with pytest.raises(InputError, match="did you mean 'hidden_size'"):
             infer_problem(files.recordings(tmp_path / "x.csv")).estimator("gru", hiden_size=3)
@@ -284,7 +284,7 @@ class TestAnswers:
         X, y = problem.test
         assert problem.score(model) == pytest.approx(np.abs(model.predict(X) - y).mean(), rel=1e-12)
 
-    def test_forecasts_are_judged_on_what_follows(self, tmp_path):
+    def test_forecasts_are_scored_on_the_steps_that_follow(self, tmp_path):
         problem = infer_problem(files.shops(tmp_path / "x.csv"), target="sold", test=0.4)
         assert problem.test[0].num_rows == 2 * 21
         model = problem.estimator("gru", hidden_size=4, epochs=1).fit(*problem.train)
@@ -308,7 +308,7 @@ class TestAnswers:
         model = text.estimator("gru", hidden_size=4, epochs=1, batch_size=2).fit(*text.train)
         assert text.score(model) == model.measure(text.test[0])["bits_per_character"]
 
-    def test_another_file_is_read_in_the_same_way_with_or_without_targets(self, tmp_path):
+    def test_another_file_is_read_alike_with_or_without_targets(self, tmp_path):
         problem = infer_problem(files.recordings(tmp_path / "x.csv"), test=0)
         again = read_like_training(tmp_path / "x.csv", problem.schema)
         assert again.names[:2] == ["r0", "r1"]
@@ -319,7 +319,7 @@ class TestAnswers:
         for one, same in zip(found.X, again.X, strict=True):
             np.testing.assert_array_equal(one, same)
 
-    def test_a_model_is_kept_with_its_question(self, tmp_path):
+    def test_a_model_is_saved_with_its_schema(self, tmp_path):
         from recurra.problem import load_problem, save_problem
 
         problem = infer_problem(files.recordings(tmp_path / "x.csv"))
@@ -331,7 +331,7 @@ class TestAnswers:
         model.save(tmp_path / "alone")
         assert load_problem(tmp_path / "alone", "classify") == ({}, None)
 
-    def test_lines_of_a_text_for_a_model_of_letters(self, tmp_path):
+    def test_lines_of_text_for_a_character_model(self, tmp_path):
         folder = tmp_path / "names"
         folder.mkdir()
         for name, text in (("Greek", "alpha\nbeta\n" * 5), ("Latin", "rosa\namo\n" * 5)):
@@ -345,14 +345,14 @@ class TestAnswers:
         with pytest.raises(DataError, match=r"who.txt, line 2.*'!'"):
             read_like_training(tmp_path / "who.txt", reading)
 
-    def test_a_file_of_another_kind(self, tmp_path):
+    def test_a_file_of_another_format(self, tmp_path):
         reading = infer_problem(files.recordings(tmp_path / "x.csv")).schema
         with pytest.raises(
             FormatError, match=r"poem.txt: got the format text, expected csv, .* like the training file"
         ):
             read_like_training(files.poem(tmp_path / "poem.txt"), reading)
 
-    def test_measures_of_answers_that_miss_a_class(self, tmp_path):
+    def test_metrics_when_a_class_is_missing(self, tmp_path):
         from sklearn.metrics import balanced_accuracy_score
 
         problem = infer_problem(files.recordings(tmp_path / "x.csv"))
@@ -388,7 +388,7 @@ def test_public_files(shared_data, file, options, task, said):
     assert any(said in text for _, text in problem.summary), problem.summary
 
 
-def test_the_built_in_set_has_its_published_split():
+def test_the_builtin_data_has_its_published_split():
     problem = rc.infer_problem("japanese_vowels")
     assert (len(problem.train[0]), len(problem.test[0])) == (270, 370)
     with pytest.raises(InputError, match="classify for japanese_vowels"):

@@ -1,4 +1,4 @@
-"""Commands to look around: cells, info, bench, help."""
+"""The commands cells, info and bench, and all help pages."""
 
 import json
 import xml.etree.ElementTree as ET
