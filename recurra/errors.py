@@ -175,14 +175,35 @@ class MissingPackageError(RecurraError, ModuleNotFoundError):
 
 
 class ModelFileError(InputError):
-    """A file of a saved model or checkpoint is missing, damaged, or of another kind; the message names it."""
+    """A file of a saved model or checkpoint is missing, damaged, or of another kind; the message names it.
+
+    **Arguments**
+
+    - `path`: the file.
+    - `got`, `expected`: as in `InputError`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.SequenceClassifier.load("absent")
+        Traceback (most recent call last):
+            ...
+        recurra.errors.ModelFileError: absent...
+    """
 
     def __init__(self, path: object, got: object, expected: str):
         super().__init__(str(path), got, expected)
 
 
 class WeightsMismatchError(ModelFileError):
-    """A file of weights is valid but belongs to another model: a tensor's name or shape differs."""
+    """A file of weights is valid but belongs to another model: a tensor's name or shape differs.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> issubclass(rc.WeightsMismatchError, rc.ModelFileError)
+        True
+    """
 
 
 class TraceError(RecurraError):

@@ -8,7 +8,16 @@ BACKENDS = ("auto", "reference", "compiled")
 
 
 class EngineWarning(UserWarning):
-    """A layer runs on a slower engine than it could; the message says why."""
+    """A layer runs on a slower engine than it could; the message says why. Issued once for each message.
+
+    **Example**, which turns the warning into an error:
+
+        >>> import warnings
+        >>> import torch, recurra as rc
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", rc.EngineWarning)
+        ...     y, state = rc.LSTM(3, 4)(torch.zeros(5, 2, 3))
+    """
 
 
 _setting = {"backend": "auto"}
