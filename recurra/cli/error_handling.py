@@ -87,7 +87,7 @@ def _format_unknown_name(error: UnknownNameError) -> str:
     """`Unknown cell 'lsmt'. Did you mean 'lstm'?`, and the list of names if it is short."""
     hint, known = _split_hint(error.expected)
     place, _, kind = error.argument.rpartition(", ")
-    kind = {"cells": "cell"}.get(kind, kind)
+    kind = {"cells": "cell"}.get(kind, kind).removeprefix("--")
     start = f"{place}: unknown" if place else "Unknown"
     listed = f" Choose from {known}." if known.count(",") < MAX_LISTED else ""
     return f"{start} {kind} {error.got}.{hint}{listed}"

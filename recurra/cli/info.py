@@ -93,7 +93,7 @@ def _print(found: dict[str, Any]) -> None:
         ("recurra", f"{found['recurra']}, Python {found['python']}, {found['system']}"),
         ("packages", versions(found["packages"])),
         ("extras", ", ".join(f"{extra} ({EXTRAS[extra]} {v or 'missing'})" for extra, v in found["extras"].items())),
-        ("CPU", f"{cpu['name']}, {cpu['cores']} cores, {cpu['threads']} torch threads"),
+        ("CPU", f"{cpu['name']}, {cpu['cores']} cores, torch threads: {cpu['threads']}"),
         ("GPU", ", ".join(found["gpus"]) or "none found by torch"),
         (
             "compiler",

@@ -18,7 +18,7 @@ def columns(
         return _forecast(model, source, horizon, interval, future)
     for name, given in (("--horizon", horizon), ("--future", future)):
         if given is not None:
-            raise OptionError(name, given, f"no such option for a model to {model.task}")
+            raise OptionError(name, f"a model to {model.task}", "a model to forecast")
     if model.task == "classify":
         return _classes(model, source, proba)
     if proba and model.task == "regress":

@@ -57,7 +57,9 @@ class RunConfig:
         if self.epochs is not None:
             positive_int("epochs", self.epochs)
             if self.budget == "time":
-                raise OptionError("epochs", self.epochs, "None under a time budget, which sets the number of epochs")
+                raise OptionError(
+                    "epochs", self.epochs, "no value under a time budget, which sets the number of epochs"
+                )
         if not self.seconds > 0:
             raise InputError("seconds", self.seconds, "a positive number of seconds")
         if isinstance(self.tune, bool) or not isinstance(self.tune, int) or self.tune < 0:

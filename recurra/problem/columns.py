@@ -66,6 +66,8 @@ def infer_roles(
         if task
         else _infer_task(table, path, target, kinds[target], id, target_reason, _first_of_kind("text", rest, target))
     )
+    if found in ("forecast", "regress") and kinds[target] != "number":
+        raise FormatError(path, f"values of type {kinds[target]}", f"numbers to {found}", column=target)
     features = tuple(inputs) if inputs else _features(found, _without(rest, target))
     ignored = () if inputs or found not in ("classify", "regress") else tuple(_without(rest, target, *features))
     if found == "tag" and id is None:

@@ -44,6 +44,6 @@ def _compatible_format(path: Path, schema: dict[str, Any]) -> str:
         return found
     table_mismatch = (trained in FORMATS) != (found in FORMATS)
     if table_mismatch or is_prose or (found != trained and "conll" in found + trained):
-        accepted = ", ".join(FORMATS) if trained in FORMATS else trained
+        accepted = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}" if trained in FORMATS else trained
         raise FormatError(path, f"the format {found}", f"{accepted}, like the training file")
     return found

@@ -65,7 +65,7 @@ def _read(kind: type[ProblemSettings], file: Path) -> dict[str, Any]:
     try:
         written = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(str(file), str(error), "valid TOML") from error
+        raise SettingsError(str(file), f"invalid TOML ({error})", "a settings file in TOML") from error
     except UnicodeDecodeError as error:
         raise SettingsError(str(file), str(error), "text in UTF-8") from error
     for name in written:

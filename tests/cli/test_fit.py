@@ -54,7 +54,7 @@ def test_flags_override_the_settings_file(recurra):
         ("hiden_size = 3", "s.toml: unknown setting 'hiden_size'. Did you mean 'hidden_size'?"),
         ('epochs = "many"', "s.toml, epochs: got 'many', expected a valid integer"),
         ("epochs = -1", "s.toml, epochs: got -1, expected a number greater than 0"),
-        ("epochs = x", "s.toml: got Invalid value (at line 1, column 10), expected valid TOML."),
+        ("epochs = x", "s.toml: got invalid TOML (Invalid value (at line 1, column 10)), expected a settings file"),
         ("options = 3", "s.toml, options: got 3, expected a table, [options]."),
     ],
 )

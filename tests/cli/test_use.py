@@ -92,7 +92,7 @@ class TestPredict:
             (("classify", "size.csv"), "size.csv has no column 'recording'."),
             (
                 ("classify", "moves.csv", "--horizon", 3),
-                "--horizon: got 3, expected no such option for a model to classify.",
+                "--horizon: got a model to classify, expected a model to forecast.",
             ),
             (
                 ("regress", "size.csv", "--proba"),

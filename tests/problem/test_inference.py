@@ -244,6 +244,14 @@ class TestErrors:
         with pytest.raises(FormatError, match="one class only, 'a'"):
             infer_problem(path)
 
+    def test_a_text_target_cannot_be_forecast(self, tmp_path):
+        path = files.recordings(tmp_path / "x.csv")
+        for task in ("forecast", "regress"):
+            with pytest.raises(
+                FormatError, match=f"column 'activity': got values of type text, expected numbers to {task}"
+            ):
+                infer_problem(path, task=task, target="activity")
+
     def test_an_unknown_task(self, tmp_path):
         with pytest.raises(UnknownNameError, match="did you mean 'classify'"):
             infer_problem(files.recordings(tmp_path / "x.csv"), task="clasify")
