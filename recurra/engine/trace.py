@@ -335,7 +335,7 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
 # ---------------------------------------------------------------------------------------------------- lowering
 
 
-def lower(step: Step) -> Step:
+def decompose(step: Step) -> Step:
     """The same step with composite operations decomposed, and none in place: what the compiled engines read."""
     targets = [node.target for node in step.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
     if not any(target in DECOMPOSITIONS or target._schema.is_mutable for target in targets):
@@ -343,12 +343,13 @@ def lower(step: Step) -> Step:
     function = step.function()
 
     def at(batch: int) -> fx.Graph:
-        return _decompose(lambda *values: list(function(*values)), *_examples(step, batch))
+        return _trace_decomposed(lambda *values: list(function(*values)), *_examples(step, batch))
 
     return replace(step, graph=_merge_batch_sizes(at(2), at(3)))
 
 
-def _decompose(function: Callable, *examples: Tensor) -> fx.Graph:
+def _trace_decomposed(function: Callable, *examples: Tensor) -> fx.Graph:
+    """The graph of a function without composite and in-place operations."""
     from torch.fx.experimental.proxy_tensor import make_fx  # calling it imports torch.compile
 
     table: Any = DECOMPOSITIONS

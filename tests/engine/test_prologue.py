@@ -6,7 +6,7 @@ from engine.compare import compare, sequences
 from torch import Tensor, nn, tanh
 
 import recurra as rc
-from recurra.engine.ir.lowering import equations
+from recurra.engine.ir.lowering import lower_step
 from recurra.engine.trace import trace
 
 
@@ -24,7 +24,7 @@ class Scaled(rc.Cell):
 
 
 def operations(cell: rc.Cell) -> list[str]:
-    graph = equations(cell, trace(cell)).prologue.__self__.graph
+    graph = lower_step(cell, trace(cell)).prologue.__self__.graph
     return [str(node.target) for node in graph.nodes if node.op == "call_function"]
 
 

@@ -15,7 +15,7 @@ from engine.random_cells import RandomCell, random_cell
 
 from recurra.engine import reference
 from recurra.engine.ir import nodes
-from recurra.engine.ir.nodes import Row
+from recurra.engine.ir.nodes import Rule
 from recurra.engine.ir.values import Unsupported
 
 EXACT = 1e-9
@@ -88,7 +88,7 @@ def _named(*values: torch.Tensor | None) -> dict[str, torch.Tensor]:
 def test_a_wrong_derivative_is_found(monkeypatch: pytest.MonkeyPatch):
     """A test that cannot fail is none."""
     right = nodes.TABLE["tanh"]
-    wrong = Row(right.cpp, right.torch, lambda node, g: (g * (1.0 - node * node) * 1.001,), right.costly)
+    wrong = Rule(right.cpp, right.torch, lambda node, g: (g * (1.0 - node * node) * 1.001,), right.costly)
     monkeypatch.setitem(nodes.TABLE, "tanh", wrong)
     with pytest.raises(AssertionError, match="random cell"):
         check_programs(range(10))

@@ -7,7 +7,7 @@ from engine.compare import compare, sequences
 from torch import Tensor
 
 from recurra.cell import Cell
-from recurra.engine.ir.nodes import TABLE, Builder, Node, below
+from recurra.engine.ir.nodes import TABLE, Builder, Node, subgraph
 
 INSIDE = {"log": (0.1, 3.0), "sqrt": (0.1, 3.0), "rsqrt": (0.1, 3.0), "pow": (0.1, 3.0), "log1p": (-0.9, 3.0)}
 ATTRIBUTES = {"pow": 1.7, "clamp": (-0.5, 0.8)}
@@ -38,7 +38,7 @@ COUNT = {
 
 def evaluate(node: Node, given: dict[Node, Tensor]) -> Tensor:
     values = dict(given)
-    for one in below([node]):
+    for one in subgraph([node]):
         if one not in values:
             args = [values[a] for a in one.args]
             if one.op == "const":
@@ -65,10 +65,10 @@ def test_the_derivative_of_every_row_is_torchs(op: str):
     result = evaluate(node, given)
     g = torch.randn_like(result)
     if op == "stop" or not result.requires_grad:
-        assert all(part is None for part in TABLE[op].pull(node, cotangent))
+        assert all(part is None for part in TABLE[op].vjp(node, cotangent))
         return
     expected = torch.autograd.grad(result, values, g, allow_unused=True)
-    pulls = TABLE[op].pull(node, cotangent)
+    pulls = TABLE[op].vjp(node, cotangent)
     for want, part in zip(expected, pulls, strict=True):
         found = torch.zeros_like(g) if part is None else evaluate(part, given | {cotangent: g})
         torch.testing.assert_close(found, torch.zeros_like(g) if want is None else want)

@@ -10,7 +10,7 @@ from torch import Tensor, fx, tanh
 
 import recurra as rc
 from recurra.engine.operations import MEANING
-from recurra.engine.trace import OUTPUT, Step, lower, output_and_states, trace
+from recurra.engine.trace import OUTPUT, Step, decompose, output_and_states, trace
 from recurra.errors import TraceError
 
 aten = torch.ops.aten
@@ -61,7 +61,7 @@ def test_every_stated_operation_has_a_meaning():
 def test_the_graph_and_its_lowering_compute_the_step_for_any_batch(case: Case):
     cell = case.cell()
     step = trace(cell)
-    lowered = lower(step)
+    lowered = decompose(step)
     assert operations(step.graph) <= set(MEANING)
     assert operations(lowered.graph) <= (LOWERED | COMPLEX if case.name == "unitary_rnn" else LOWERED)
     for batch in (1, 2, 5):

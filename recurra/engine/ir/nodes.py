@@ -1,7 +1,7 @@
-"""The few operations a planned step consists of, one table row each: C++, torch, and the derivative.
+"""The intermediate representation: nodes, and a table of the operations with their C++, torch function and vjp.
 
-A `Node` is a value with one row a sequence and `width` numbers a row; width 1 spreads over any other. Nodes are made by
-a `Builder`, which gives the same node for the same expression, so common subexpressions exist once.
+A `Node` is a value with one row per sequence and `width` numbers per row; width 1 broadcasts. A `Builder` makes nodes
+and interns them: the same expression is the same node, so common subexpressions exist once.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,13 @@ from .buffers import BufferRef
 
 @dataclass(frozen=True, eq=False)
 class Node:
+    """One value of a step."""
+
     op: str  # a row of TABLE, or "load", "weight", "const", "product", "lane", "rowsum", "expand"
     args: tuple["Node", ...]
     attr: Any
     width: int
-    index: int  # nodes are numbered as they are made: arguments come before what reads them
+    index: int  # in order of creation: arguments have smaller ones
     builder: "Builder" = field(repr=False)
 
     def __add__(self, other: "Node | float") -> "Node":
@@ -52,7 +54,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Load:
-    """A row of a buffer: that of this step, or of `lag` steps before; for `start`, zeros after the first."""
+    """A row of a buffer: of this step, or of `lag` steps back. With `start`, zeros after the first step."""
 
     buffer: BufferRef
     lag: int = 0
@@ -62,7 +64,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows and columns of a weight matrix; a product gives `v Mᵀ`, or `v M` when flipped."""
+    """A block of a weight matrix. A product with it is `v Mᵀ`, or `v M` when flipped."""
 
     weight: str
     rows: tuple[int, int]
@@ -71,25 +73,27 @@ class Matrix:
 
     @property
     def wide(self) -> int:
+        """The number of outputs of a product."""
         low, high = self.cols if self.flipped else self.rows
         return high - low
 
     @property
     def deep(self) -> int:
+        """The number of inputs of a product."""
         low, high = self.rows if self.flipped else self.cols
         return high - low
 
     def of(self, weights: Mapping[str, Tensor]) -> Tensor:
         """(wide, deep), as a product uses it."""
         weight = weights[self.weight]
-        if weight.shape != (self.rows[1], self.cols[1]) or self.rows[0] or self.cols[0]:  # not all of it
+        if weight.shape != (self.rows[1], self.cols[1]) or self.rows[0] or self.cols[0]:  # a part of it
             weight = weight[slice(*self.rows), slice(*self.cols)]
         return weight.t() if self.flipped else weight
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Some numbers of a weight: of a vector, or of one column of a matrix."""
+    """A range of a weight vector, or of one column of a weight matrix."""
 
     weight: str
     rows: tuple[int, int]
@@ -102,7 +106,7 @@ class Vector:
 
 
 class Builder:
-    """Makes nodes, each expression once."""
+    """Makes nodes and interns them, with constant folding and a few simplifications."""
 
     def __init__(self) -> None:
         self.nodes: dict[Any, Node] = {}
@@ -114,6 +118,7 @@ class Builder:
         return self.nodes[key]
 
     def lift(self, value: "Node | float") -> Node:
+        """A number as a constant; a node unchanged."""
         return value if isinstance(value, Node) else self.const(value)
 
     def const(self, value: float) -> Node:
@@ -131,7 +136,7 @@ class Builder:
         return self._intern("product", (operand,), matrix, matrix.wide)
 
     def lane(self, products: Iterable[tuple[Node, Matrix]]) -> Node:
-        """A sum of products: one accumulator."""
+        """A sum of products in one accumulator."""
         operands, matrices = zip(*products, strict=True)
         return self._intern("lane", operands, matrices, matrices[0].wide)
 
@@ -142,30 +147,31 @@ class Builder:
         return self._intern("rowsum", (value,), None, 1)
 
     def rowmax(self, value: Node) -> Node:
-        """The largest of a row: a row sum in every respect but how two numbers are put together."""
+        """The maximum of a row; a "rowsum" whose attribute names another reduction."""
         return value if value.width == 1 else self._intern("rowsum", (value,), "max", 1)
 
     def expand(self, value: Node, width: int) -> Node:
         return value if value.width == width else self._intern("expand", (value,), None, width)
 
     def make(self, op: str, *args: Node, attr: Any = None) -> Node:
+        """An elementwise operation, a row of the table."""
         full = {a.width for a in args if a.op != "expand"}
         args = tuple(a.args[0] if a.op == "expand" and a.width in full else a for a in args)
         width = max((a.width for a in args), default=1)
         if all(a.op == "const" or (a.op == "expand" and a.args[0].op == "const") for a in args):
-            return self.expand(self._folded(op, args, attr), width)
-        simpler = self._simplified(op, args)
+            return self.expand(self._fold_constants(op, args, attr), width)
+        simpler = self._simplify(op, args)
         if simpler is not None:
             return simpler
         return self._intern(op, args, attr, width)
 
-    def _folded(self, op: str, args: tuple[Node, ...], attr: Any) -> Node:
-        """An operation on constants is one: not every device has it for numbers that stand alone."""
+    def _fold_constants(self, op: str, args: tuple[Node, ...], attr: Any) -> Node:
+        """The result of an operation on constants. Some devices lack scalar versions of operations."""
         numbers = [torch.tensor((a if a.op == "const" else a.args[0]).attr, dtype=torch.float64) for a in args]
         more = () if attr is None else attr if op == "clamp" else (attr,)
         return self.const(float(TABLE[op].torch(*numbers, *more)))
 
-    def _simplified(self, op: str, args: tuple[Node, ...]) -> Node | None:
+    def _simplify(self, op: str, args: tuple[Node, ...]) -> Node | None:
         if op == "log1p" and args[0].op == "exp":  # exp overflows where softplus does not
             return self.make("softplus", args[0].args[0])
         if op in ("add", "sub", "mul", "div") and args[1].op == "const" and args[1].attr == float(op in ("mul", "div")):
@@ -180,7 +186,7 @@ class Builder:
 
     # ------------------------------------------------------------------------------------------ rewriting
 
-    def remade(self, node: Node, args: tuple[Node, ...]) -> Node:
+    def rebuild(self, node: Node, args: tuple[Node, ...]) -> Node:
         """The same operation on other arguments."""
         if node.op == "product":
             return self.product(args[0], node.attr)
@@ -193,17 +199,17 @@ class Builder:
         return self.make(node.op, *args, attr=node.attr)
 
     def substitute(self, roots: Iterable[Node], change: Callable[[Node], Node | None]) -> dict[Node, Node]:
-        """Rebuild everything below `roots`, taking `change(node)` where it gives one. Returns old → new."""
+        """Rebuild the subgraph of `roots` with `change(node)` where that is not None. Returns old → new."""
         done: dict[Node, Node] = {}
-        for node in below(roots, stop=lambda n: change(n) is not None):
+        for node in subgraph(roots, stop=lambda n: change(n) is not None):
             new = change(node)
             if new is None:
-                new = node if node.is_leaf else self.remade(node, tuple(done[a] for a in node.args))
+                new = node if node.is_leaf else self.rebuild(node, tuple(done[a] for a in node.args))
             done[node] = new
         return done
 
     def cut(self, node: Node, low: int, high: int) -> Node:
-        """Columns `low` to `high` of a value, pushed down to what is loaded."""
+        """Columns `low` to `high` of a value. The slice is pushed down to the leaves."""
         if node.width == 1 or (low == 0 and high == node.width):
             return node
         if node.op == "load":
@@ -213,15 +219,16 @@ class Builder:
             first = node.attr.rows[0]
             return self.weight(Vector(node.attr.weight, (first + low, first + high), node.attr.col))
         if node.op == "product":
-            return self.product(node.args[0], _narrowed(node.attr, low, high))
+            return self.product(node.args[0], slice_matrix(node.attr, low, high))
         if node.op == "lane":
-            return self.lane((a, _narrowed(m, low, high)) for a, m in zip(node.args, node.attr, strict=True))
+            return self.lane((a, slice_matrix(m, low, high)) for a, m in zip(node.args, node.attr, strict=True))
         if node.op == "expand":
             return self.expand(node.args[0], high - low)
         return self.make(node.op, *(self.cut(a, low, high) for a in node.args), attr=node.attr)
 
 
-def _narrowed(matrix: Matrix, low: int, high: int) -> Matrix:
+def slice_matrix(matrix: Matrix, low: int, high: int) -> Matrix:
+    """The block that computes outputs `low` to `high` of a product."""
     if matrix.flipped:
         first = matrix.cols[0]
         return Matrix(matrix.weight, matrix.rows, (first + low, first + high), True)
@@ -229,8 +236,8 @@ def _narrowed(matrix: Matrix, low: int, high: int) -> Matrix:
     return Matrix(matrix.weight, (first + low, first + high), matrix.cols)
 
 
-def below(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: False) -> list[Node]:
-    """Everything the roots are made of, arguments first; nothing beneath a node that stops."""
+def subgraph(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: False) -> list[Node]:
+    """The nodes that the roots depend on, arguments first. Arguments of a node that stops are left out."""
     found: set[Node] = set()
     todo = list(roots)
     while todo:
@@ -243,10 +250,12 @@ def below(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: Fal
 
 
 def is_whole(node: Node) -> bool:
-    """Whether it differs from row to row and, if it is wider than one, from column to column, as far as its operations
-    tell. What does not may be held once for all that share it, and is to be spread out before it is written."""
+    """Whether a value varies over rows and, if wider than one, over columns, judged by its operations.
+
+    A value that does not may be computed as a scalar, row or column, and must be broadcast before it is stored.
+    """
     differs: dict[Node, tuple[bool, bool]] = {}  # from row to row, from column to column
-    for part in below([node]):
+    for part in subgraph([node]):
         if part.op in ("load", "lane", "product", "rowsum"):
             differs[part] = True, part.width > 1
         elif part.op == "weight":
@@ -259,15 +268,17 @@ def is_whole(node: Node) -> bool:
 
 # ---------------------------------------------------------------------------------------------------- the table
 
-Pull = Callable[[Node, Node], tuple[Node | None, ...]]  # (the node, its cotangent) → one for each argument
+Vjp = Callable[[Node, Node], tuple[Node | None, ...]]  # (the node, its cotangent) → a cotangent per argument
 
 
 @dataclass(frozen=True)
-class Row:
+class Rule:
+    """One elementwise operation: a C++ template, the torch function, and the vector-Jacobian product."""
+
     cpp: str
     torch: Callable[..., Tensor]
-    pull: Pull
-    costly: bool = False  # dearer to compute again than to keep
+    vjp: Vjp
+    costly: bool = False  # storing the result is cheaper than recomputing it
 
 
 def _mul(node: Node, g: Node) -> tuple[Node, Node]:
@@ -285,8 +296,8 @@ def _where(node: Node, g: Node) -> tuple[None, Node, Node]:
     return None, make("where", node.args[0], g, zero), make("where", node.args[0], zero, g)
 
 
-def _larger(node: Node, g: Node) -> tuple[Node, Node]:
-    """Of maximum and minimum: the winner takes the cotangent, equals share it, as in torch."""
+def _extremum(node: Node, g: Node) -> tuple[Node, Node]:
+    """maximum and minimum: the larger (smaller) one gets the cotangent, equal ones share it, as in torch."""
     make = node.builder.make
     a, b = node.args
     first, second = ("gt", "lt") if node.op == "maximum" else ("lt", "gt")
@@ -321,77 +332,77 @@ def _remainder(node: Node, g: Node) -> tuple[Node, Node]:
 
 
 def _expm1(node: Node, g: Node) -> tuple[Node]:
-    """Kept finite: `where` multiplies the branch not taken (elu's) by zero, and zero times infinity is not zero."""
+    """Bounded, because `where` multiplies the unused branch (of elu) by zero, and 0 · ∞ is NaN."""
     return (g * node.builder.make("minimum", node + 1.0, node.builder.const(1e38)),)
 
 
-def _one(rule: Callable[[Node, Node, Node], Node | None]) -> Pull:
-    """A rule for one argument: `(cotangent, argument, result)` → cotangent."""
+def _unary(rule: Callable[[Node, Node, Node], Node | None]) -> Vjp:
+    """The vjp of a unary operation, from `(cotangent, argument, result)` → cotangent."""
     return lambda node, g: (rule(g, node.args[0], node),)
 
 
-def _flat(node: Node, g: Node) -> tuple[None, ...]:
+def _no_gradient(node: Node, g: Node) -> tuple[None, ...]:
     return (None,) * len(node.args)
 
 
-def _compare(symbol: str, function: Callable[[Tensor, Tensor], Tensor]) -> Row:
-    return Row(f"truth({{0}} {symbol} {{1}})", lambda a, b: function(a, b).to(a.dtype), _flat)
+def _compare(symbol: str, function: Callable[[Tensor, Tensor], Tensor]) -> Rule:
+    return Rule(f"truth({{0}} {symbol} {{1}})", lambda a, b: function(a, b).to(a.dtype), _no_gradient)
 
 
-def _f(name: str, node: Node) -> Node:
+def _apply(name: str, node: Node) -> Node:
     return node.builder.make(name, node)
 
 
-def _truth(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _boolean(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda *args: function(*(a != 0 for a in args)).to(args[0].dtype)
 
 
-def _clamped(x: Tensor, low: float | None, high: float | None) -> Tensor:
+def _torch_clamp(x: Tensor, low: float | None, high: float | None) -> Tensor:
     return torch.clamp(x, low, high)
 
 
-TABLE: dict[str, Row] = {
-    "add": Row("{0} + {1}", torch.add, lambda node, g: (g, g)),
-    "sub": Row("{0} - {1}", torch.sub, lambda node, g: (g, -g)),
-    "mul": Row("{0} * {1}", torch.mul, _mul),
-    "div": Row("{0} / {1}", torch.div, _div),
-    "neg": Row("-{0}", torch.neg, _one(lambda g, x, y: -g)),
-    "reciprocal": Row("splat(1) / {0}", torch.reciprocal, _one(lambda g, x, y: -(g * y * y))),
-    "sigmoid": Row("sigmoid({0})", torch.sigmoid, _one(lambda g, x, y: g * (y * (1.0 - y))), True),
-    "tanh": Row("tanh_({0})", torch.tanh, _one(lambda g, x, y: g * (1.0 - y * y)), True),
-    "relu": Row("pick({0} < splat(0), splat(0), {0})", torch.relu, _relu),
-    "exp": Row("exp_({0})", torch.exp, _one(lambda g, x, y: g * y), True),
-    "expm1": Row("expm1_({0})", torch.expm1, _expm1, True),
-    "log": Row("log_({0})", torch.log, _one(lambda g, x, y: g / x), True),
-    "log1p": Row("log1p_({0})", torch.log1p, _one(lambda g, x, y: g / (x + 1.0)), True),
-    "softplus": Row(
+TABLE: dict[str, Rule] = {
+    "add": Rule("{0} + {1}", torch.add, lambda node, g: (g, g)),
+    "sub": Rule("{0} - {1}", torch.sub, lambda node, g: (g, -g)),
+    "mul": Rule("{0} * {1}", torch.mul, _mul),
+    "div": Rule("{0} / {1}", torch.div, _div),
+    "neg": Rule("-{0}", torch.neg, _unary(lambda g, x, y: -g)),
+    "reciprocal": Rule("splat(1) / {0}", torch.reciprocal, _unary(lambda g, x, y: -(g * y * y))),
+    "sigmoid": Rule("sigmoid({0})", torch.sigmoid, _unary(lambda g, x, y: g * (y * (1.0 - y))), True),
+    "tanh": Rule("tanh_({0})", torch.tanh, _unary(lambda g, x, y: g * (1.0 - y * y)), True),
+    "relu": Rule("pick({0} < splat(0), splat(0), {0})", torch.relu, _relu),
+    "exp": Rule("exp_({0})", torch.exp, _unary(lambda g, x, y: g * y), True),
+    "expm1": Rule("expm1_({0})", torch.expm1, _expm1, True),
+    "log": Rule("log_({0})", torch.log, _unary(lambda g, x, y: g / x), True),
+    "log1p": Rule("log1p_({0})", torch.log1p, _unary(lambda g, x, y: g / (x + 1.0)), True),
+    "softplus": Rule(
         "softplus({0})",
         lambda x: torch.clamp(x, min=0) + torch.log1p(torch.exp(-torch.abs(x))),
-        _one(lambda g, x, y: g * _f("sigmoid", x)),
+        _unary(lambda g, x, y: g * _apply("sigmoid", x)),
         True,
     ),
-    "sin": Row("sin_({0})", torch.sin, _one(lambda g, x, y: g * _f("cos", x)), True),
-    "cos": Row("cos_({0})", torch.cos, _one(lambda g, x, y: -(g * _f("sin", x))), True),
-    "erf": Row("erf_({0})", torch.erf, _one(lambda g, x, y: g * _f("exp", -(x * x)) * 1.1283791670955126), True),
-    "sqrt": Row("sqrt_({0})", torch.sqrt, _one(lambda g, x, y: g / (y * 2.0)), True),
-    "rsqrt": Row("splat(1) / sqrt_({0})", torch.rsqrt, _one(lambda g, x, y: g * (y * y * y) * -0.5), True),
-    "abs": Row("abs_({0})", torch.abs, _one(lambda g, x, y: g * _f("sign", x))),
-    "sign": Row("truth({0} > splat(0)) - truth({0} < splat(0))", torch.sign, _flat),
-    "floor": Row("floor_({0})", torch.floor, _flat, True),
-    "remainder": Row("{0} - {1} * floor_({0} / {1})", torch.remainder, _remainder, True),
-    "pow": Row("pow_({0}, {attr})", torch.pow, _power, True),
-    "maximum": Row("maximum({0}, {1})", torch.maximum, _larger),
-    "minimum": Row("minimum({0}, {1})", torch.minimum, _larger),
-    "clamp": Row("{clamp}", _clamped, _clamp),
-    "where": Row("pick({0} != splat(0), {1}, {2})", lambda c, a, b: torch.where(c != 0, a, b), _where),
+    "sin": Rule("sin_({0})", torch.sin, _unary(lambda g, x, y: g * _apply("cos", x)), True),
+    "cos": Rule("cos_({0})", torch.cos, _unary(lambda g, x, y: -(g * _apply("sin", x))), True),
+    "erf": Rule("erf_({0})", torch.erf, _unary(lambda g, x, y: g * _apply("exp", -(x * x)) * 1.1283791670955126), True),
+    "sqrt": Rule("sqrt_({0})", torch.sqrt, _unary(lambda g, x, y: g / (y * 2.0)), True),
+    "rsqrt": Rule("splat(1) / sqrt_({0})", torch.rsqrt, _unary(lambda g, x, y: g * (y * y * y) * -0.5), True),
+    "abs": Rule("abs_({0})", torch.abs, _unary(lambda g, x, y: g * _apply("sign", x))),
+    "sign": Rule("truth({0} > splat(0)) - truth({0} < splat(0))", torch.sign, _no_gradient),
+    "floor": Rule("floor_({0})", torch.floor, _no_gradient, True),
+    "remainder": Rule("{0} - {1} * floor_({0} / {1})", torch.remainder, _remainder, True),
+    "pow": Rule("pow_({0}, {attr})", torch.pow, _power, True),
+    "maximum": Rule("maximum({0}, {1})", torch.maximum, _extremum),
+    "minimum": Rule("minimum({0}, {1})", torch.minimum, _extremum),
+    "clamp": Rule("{clamp}", _torch_clamp, _clamp),
+    "where": Rule("pick({0} != splat(0), {1}, {2})", lambda c, a, b: torch.where(c != 0, a, b), _where),
     "eq": _compare("==", torch.eq),
     "ne": _compare("!=", torch.ne),
     "lt": _compare("<", torch.lt),
     "le": _compare("<=", torch.le),
     "gt": _compare(">", torch.gt),
     "ge": _compare(">=", torch.ge),
-    "and": Row("truth(({0} != splat(0)) & ({1} != splat(0)))", _truth(torch.logical_and), _flat),
-    "or": Row("truth(({0} != splat(0)) | ({1} != splat(0)))", _truth(torch.logical_or), _flat),
-    "not": Row("truth({0} == splat(0))", _truth(torch.logical_not), _flat),
-    "stop": Row("{0}", lambda x: x, _flat),  # detach
+    "and": Rule("truth(({0} != splat(0)) & ({1} != splat(0)))", _boolean(torch.logical_and), _no_gradient),
+    "or": Rule("truth(({0} != splat(0)) | ({1} != splat(0)))", _boolean(torch.logical_or), _no_gradient),
+    "not": Rule("truth({0} == splat(0))", _boolean(torch.logical_not), _no_gradient),
+    "stop": Rule("{0}", lambda x: x, _no_gradient),  # detach
 }

@@ -1,4 +1,4 @@
-"""Operations of torch that work number by number, as nodes: one table row each."""
+"""Lowers torch's elementwise operations to nodes: one table row each."""
 
 from collections.abc import Callable
 from math import log
@@ -12,23 +12,24 @@ from .values import Unsupported
 aten = torch.ops.aten
 
 
-def _node(builder: Builder, value: Node | float) -> Node:
+def _lift(builder: Builder, value: Node | float) -> Node:
     return builder.lift(value)
 
 
-def plain(op: str) -> Callable[..., Node]:
-    return lambda b, *args: b.make(op, *(_node(b, a) for a in args))
+def operation(op: str) -> Callable[..., Node]:
+    """The lowering of an operation that is a row of the table in nodes.py itself."""
+    return lambda b, *args: b.make(op, *(_lift(b, a) for a in args))
 
 
 def _scaled(op: str) -> Callable[..., Node]:
-    """add and sub carry a factor for their second operand."""
-    return lambda b, x, y, alpha=1: b.make(op, _node(b, x), _node(b, y) if alpha == 1 else _node(b, y) * float(alpha))
+    """add or sub, with torch's factor `alpha` for the second operand."""
+    return lambda b, x, y, alpha=1: b.make(op, _lift(b, x), _lift(b, y) if alpha == 1 else _lift(b, y) * float(alpha))
 
 
 def _division(b: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> Node:
     if rounding_mode not in (None, "floor"):
         raise Unsupported(f"a division with rounding_mode={rounding_mode!r}")
-    quotient = b.make("div", _node(b, x), _node(b, y))
+    quotient = b.make("div", _lift(b, x), _lift(b, y))
     return b.make("floor", quotient) if rounding_mode else quotient
 
 
@@ -59,11 +60,11 @@ def _clamp(b: Builder, x: Node, low: Any = None, high: Any = None, *, min: Any =
 
 
 def _clamp_between(b: Builder, x: Any, low: Any = None, high: Any = None) -> Node:
-    """Where the bounds are numbers of their own: they receive the gradient of what they hold back."""
-    x = _node(b, x)
+    """clamp with tensors as bounds, which receive the gradient where they are active."""
+    x = _lift(b, x)
     for bound, beyond in ((low, "lt"), (high, "gt")):
         if bound is not None:
-            x = b.make("where", b.make(beyond, x, _node(b, bound)), _node(b, bound), x)
+            x = b.make("where", b.make(beyond, x, _lift(b, bound)), _lift(b, bound), x)
     return x
 
 
@@ -88,29 +89,29 @@ def _gelu(b: Builder, x: Node, approximate: str = "none") -> Node:
 
 
 def _lerp(b: Builder, x: Any, y: Any, weight: Any) -> Node:
-    x, y = _node(b, x), _node(b, y)
-    return x + _node(b, weight) * (y - x)
+    x, y = _lift(b, x), _lift(b, y)
+    return x + _lift(b, weight) * (y - x)
 
 
 def _with_product(b: Builder, x: Any, y: Any, z: Any, value: float = 1.0) -> Node:
-    return _node(b, x) + b.make("mul", _node(b, y), _node(b, z)) * float(value)
+    return _lift(b, x) + b.make("mul", _lift(b, y), _lift(b, z)) * float(value)
 
 
 def _with_quotient(b: Builder, x: Any, y: Any, z: Any, value: float = 1.0) -> Node:
-    return _node(b, x) + b.make("div", _node(b, y), _node(b, z)) * float(value)
+    return _lift(b, x) + b.make("div", _lift(b, y), _lift(b, z)) * float(value)
 
 
 def _hard_sigmoid(b: Builder, x: Node) -> Node:
     return _clamp(b, x + 3.0, 0.0, 6.0) * (1.0 / 6.0)
 
 
-def _above(b: Builder, x: Node, bound: float, low: Any) -> Node:
+def _threshold(b: Builder, x: Node, bound: float, low: Any) -> Node:
     """x where it is above the bound, else `low`."""
-    return b.make("where", b.make("gt", x, b.const(bound)), x, _node(b, low))
+    return b.make("where", b.make("gt", x, b.const(bound)), x, _lift(b, low))
 
 
 def _cast(b: Builder, x: Node, *, dtype: torch.dtype | None = None, **_: Any) -> Node:
-    """Numbers of this kind or a wider one stay as they are; truths and whole numbers are made of others."""
+    """Casts to bool and integers are computed; casts between floating-point types are ignored."""
     if dtype is torch.bool:
         return b.make("ne", x, b.const(0.0))
     if dtype in (torch.int16, torch.int32, torch.int64):  # towards zero
@@ -120,7 +121,7 @@ def _cast(b: Builder, x: Node, *, dtype: torch.dtype | None = None, **_: Any) ->
     return x
 
 
-def _same(b: Builder, x: Node, *_: Any, **__: Any) -> Node:
+def _identity(b: Builder, x: Node, *_: Any, **__: Any) -> Node:
     return x
 
 
@@ -129,9 +130,9 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten.add.Scalar: _scaled("add"),
     aten.sub.Tensor: _scaled("sub"),
     aten.sub.Scalar: _scaled("sub"),
-    aten.rsub.Scalar: lambda b, x, y, alpha=1: _node(b, y) - (x if alpha == 1 else x * float(alpha)),
-    aten.mul.Tensor: plain("mul"),
-    aten.mul.Scalar: plain("mul"),
+    aten.rsub.Scalar: lambda b, x, y, alpha=1: _lift(b, y) - (x if alpha == 1 else x * float(alpha)),
+    aten.mul.Tensor: operation("mul"),
+    aten.mul.Scalar: operation("mul"),
     aten.div.Tensor: _division,
     aten.div.Scalar: _division,
     aten.div.Tensor_mode: _division,
@@ -158,26 +159,26 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten.hardswish.default: lambda b, x: x * _hard_sigmoid(b, x),
     aten.mish.default: lambda b, x: x * b.make("tanh", b.make("softplus", x)),
     aten.celu.default: lambda b, x, alpha=1.0: _elu(b, x, alpha, 1.0, 1.0 / alpha),
-    aten.threshold.default: _above,
-    aten._prelu_kernel.default: lambda b, x, slope: _above(b, x, 0.0, _node(b, slope) * x),
-    aten.clone.default: _same,
-    aten.alias.default: _same,
+    aten.threshold.default: _threshold,
+    aten._prelu_kernel.default: lambda b, x, slope: _threshold(b, x, 0.0, _lift(b, slope) * x),
+    aten.clone.default: _identity,
+    aten.alias.default: _identity,
     aten._to_copy.default: _cast,
-    aten.detach.default: plain("stop"),
-    aten.logical_and.default: plain("and"),
-    aten.logical_or.default: plain("or"),
-    aten.logical_not.default: plain("not"),
-    aten.masked_fill.Scalar: lambda b, x, mask, value: b.make("where", mask, _node(b, value), x),
-    aten.masked_fill.Tensor: lambda b, x, mask, value: b.make("where", mask, _node(b, value), x),
-    aten.where.self: plain("where"),
-    aten.where.ScalarSelf: plain("where"),
-    aten.where.ScalarOther: plain("where"),
-    aten.where.Scalar: plain("where"),
-    aten.remainder.Tensor: plain("remainder"),
-    aten.remainder.Scalar: plain("remainder"),
+    aten.detach.default: operation("stop"),
+    aten.logical_and.default: operation("and"),
+    aten.logical_or.default: operation("or"),
+    aten.logical_not.default: operation("not"),
+    aten.masked_fill.Scalar: lambda b, x, mask, value: b.make("where", mask, _lift(b, value), x),
+    aten.masked_fill.Tensor: lambda b, x, mask, value: b.make("where", mask, _lift(b, value), x),
+    aten.where.self: operation("where"),
+    aten.where.ScalarSelf: operation("where"),
+    aten.where.ScalarOther: operation("where"),
+    aten.where.Scalar: operation("where"),
+    aten.remainder.Tensor: operation("remainder"),
+    aten.remainder.Scalar: operation("remainder"),
 }
 ELEMENTWISE |= {
-    getattr(aten, name).default: plain(name)
+    getattr(aten, name).default: operation(name)
     for name in [
         "neg",
         "reciprocal",
@@ -201,15 +202,15 @@ ELEMENTWISE |= {
     ]
 }
 ELEMENTWISE |= {
-    getattr(getattr(aten, name), kind): plain(name)
+    getattr(getattr(aten, name), kind): operation(name)
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
     for kind in ("Tensor", "Scalar")
 }
 
-# What torch does otherwise, or only, to truths.
-OF_TRUTHS: dict[Any, Callable[..., Node]] = {
-    aten.add.Tensor: lambda b, x, y, alpha=1: b.make("or", _node(b, x), _node(b, y)),
-    aten.bitwise_and.Tensor: plain("and"),
-    aten.bitwise_or.Tensor: plain("or"),
-    aten.bitwise_not.default: plain("not"),
+# Operations with another meaning, or their only one, on boolean tensors.
+BOOLEAN: dict[Any, Callable[..., Node]] = {
+    aten.add.Tensor: lambda b, x, y, alpha=1: b.make("or", _lift(b, x), _lift(b, y)),
+    aten.bitwise_and.Tensor: operation("and"),
+    aten.bitwise_or.Tensor: operation("or"),
+    aten.bitwise_not.default: operation("not"),
 }

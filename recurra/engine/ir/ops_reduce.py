@@ -1,4 +1,4 @@
-"""Operations of torch that see a row as a whole: sums, slices; one table row each."""
+"""Lowers torch's reductions, slices and concatenations of rows: one table row each."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -6,34 +6,34 @@ from typing import Any, Protocol
 import torch
 
 from .nodes import Builder, Node
-from .ops_elementwise import plain
-from .values import BATCH, Hoisted, Shape, Unsupported, Value, count, shown
+from .ops_elementwise import operation
+from .values import BATCH, LoopInvariant, Shape, Unsupported, Value, count, format_shapes
 
 aten = torch.ops.aten
 
-PIECES = 16  # a row in more pieces than these is slower, and far slower to compile, than the plain loop
+MAX_PIECES = 16  # with more pieces a row is slower than the reference engine, and takes long to compile
 
 
 class Reader(Protocol):
-    """What these functions ask of whoever reads a graph."""
+    """The part of the lowering that these functions use."""
 
     builder: Builder
 
     def value(self, argument: Any) -> Value: ...
 
-    def matrix(self, weight: Hoisted) -> Hoisted: ...
+    def matrix(self, weight: LoopInvariant) -> LoopInvariant: ...
 
-    def spread(self, value: Value, shape: Shape) -> Value: ...
+    def broadcast_to(self, value: Value, shape: Shape) -> Value: ...
 
     def cut(self, value: Value, low: int, high: int) -> Value: ...
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value: ...
 
-    def of_each_step(self, node: Node) -> Node: ...
+    def at_each_step(self, node: Node) -> Node: ...
 
 
-def _grouped(reader: Reader, what: str, value: Value, dims: Any, keepdim: bool) -> tuple[list[Value], Shape]:
-    """The numbers that a sum, or the like, over `dims` puts together, and the shape of the result."""
+def _reduction_groups(reader: Reader, what: str, value: Value, dims: Any, keepdim: bool) -> tuple[list[Value], Shape]:
+    """The parts of a row that a reduction over `dims` combines, one per result, and the shape of the result."""
     if not dims:
         raise Unsupported(f"{what} over all numbers of a batch")
     axes = {axis % len(value.shape) for axis in dims}
@@ -42,19 +42,19 @@ def _grouped(reader: Reader, what: str, value: Value, dims: Any, keepdim: bool) 
     kept = [size for axis, size in enumerate(value.shape) if axis not in axes]
     groups = count(kept)
     long = [axis in axes for axis, size in enumerate(value.shape) if size not in (1, BATCH)]
-    if long != sorted(long) or groups > PIECES:
-        raise Unsupported(f"{what} over dimensions {dims} of {shown(value.shape)}")
+    if long != sorted(long) or groups > MAX_PIECES:
+        raise Unsupported(f"{what} over dimensions {dims} of {format_shapes(value.shape)}")
     size = value.width // groups
     parts = [reader.cut(value, low, low + size) for low in range(0, value.width, size)]
     return parts, tuple(1 if axis in axes else n for axis, n in enumerate(value.shape)) if keepdim else tuple(kept)
 
 
 def row_sum(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    groups, shape = _grouped(reader, "a sum", value, dims, keepdim)
-    return Value(tuple(_total(reader.builder, group.segments) for group in groups), shape)
+    groups, shape = _reduction_groups(reader, "a sum", value, dims, keepdim)
+    return Value(tuple(_sum_of(reader.builder, group.segments) for group in groups), shape)
 
 
-def _total(b: Builder, segments: Sequence[Node]) -> Node:
+def _sum_of(b: Builder, segments: Sequence[Node]) -> Node:
     total, *others = (b.rowsum(segment, segment.width) for segment in segments)
     for other in others:
         total = total + other
@@ -71,10 +71,10 @@ def _var_mean(
     reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False
 ) -> tuple[Value, Value]:
     mean = _mean(reader, value, dims, keepdim=True)
-    centred = reader.elementwise(plain("sub"), (value, mean), {})
-    total = row_sum(reader, reader.elementwise(plain("mul"), (centred, centred), {}), dims, keepdim)
+    centred = reader.elementwise(operation("sub"), (value, mean), {})
+    total = row_sum(reader, reader.elementwise(operation("mul"), (centred, centred), {}), dims, keepdim)
     free = float(value.width // total.width - (1 if correction is None else correction))
-    return reader.elementwise(lambda b, x: x / free, (total,), {}), mean.seen_as(total.shape)
+    return reader.elementwise(lambda b, x: x / free, (total,), {}), mean.with_shape(total.shape)
 
 
 def _var(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
@@ -82,15 +82,16 @@ def _var(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1,
 
 
 def _std(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
-    return reader.elementwise(plain("sqrt"), (_var(reader, value, dims, correction=correction, keepdim=keepdim),), {})
+    variance = _var(reader, value, dims, correction=correction, keepdim=keepdim)
+    return reader.elementwise(operation("sqrt"), (variance,), {})
 
 
 def _amax(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    groups, shape = _grouped(reader, "a maximum", value, dims, keepdim)
-    return Value(tuple(_highest(reader.builder, group.segments) for group in groups), shape)
+    groups, shape = _reduction_groups(reader, "a maximum", value, dims, keepdim)
+    return Value(tuple(_max_of(reader.builder, group.segments) for group in groups), shape)
 
 
-def _highest(b: Builder, segments: Sequence[Node]) -> Node:
+def _max_of(b: Builder, segments: Sequence[Node]) -> Node:
     highest, *others = (b.rowmax(segment) for segment in segments)
     for other in others:
         highest = b.make("maximum", highest, other)
@@ -98,31 +99,30 @@ def _highest(b: Builder, segments: Sequence[Node]) -> Node:
 
 
 def _amin(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    highest = _amax(reader, reader.elementwise(plain("neg"), (value,), {}), dims, keepdim)
-    return reader.elementwise(plain("neg"), (highest,), {})
+    highest = _amax(reader, reader.elementwise(operation("neg"), (value,), {}), dims, keepdim)
+    return reader.elementwise(operation("neg"), (highest,), {})
 
 
-def _powers(reader: Reader, value: Value, dims: Any) -> tuple[Value, Value]:
-    """`e^(v - m)`, none of them too large, and the `m` it takes: whatever it is, what is made of both is the same, so
-    that no derivative goes that way."""
-    highest = reader.elementwise(plain("stop"), (_amax(reader, value, dims, keepdim=True),), {})
+def _shifted_exp(reader: Reader, value: Value, dims: Any) -> tuple[Value, Value]:
+    """`e^(v - m)` and m, the maximum. m is detached: results that use both do not depend on it."""
+    highest = reader.elementwise(operation("stop"), (_amax(reader, value, dims, keepdim=True),), {})
     return reader.elementwise(lambda b, v, m: b.make("exp", v - m), (value, highest), {}), highest
 
 
 def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    powers, highest = _powers(reader, value, dims)
+    powers, highest = _shifted_exp(reader, value, dims)
     total = row_sum(reader, powers, dims, keepdim)
-    highest = highest.seen_as(total.shape)
+    highest = highest.with_shape(total.shape)
     return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, highest), {})
 
 
 def _softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
-    powers, _ = _powers(reader, value, [dim])
-    return reader.elementwise(plain("div"), (powers, row_sum(reader, powers, [dim], keepdim=True)), {})
+    powers, _ = _shifted_exp(reader, value, [dim])
+    return reader.elementwise(operation("div"), (powers, row_sum(reader, powers, [dim], keepdim=True)), {})
 
 
 def _log_softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
-    return reader.elementwise(plain("sub"), (value, _logsumexp(reader, value, [dim], keepdim=True)), {})
+    return reader.elementwise(operation("sub"), (value, _logsumexp(reader, value, [dim], keepdim=True)), {})
 
 
 def _norm(
@@ -132,48 +132,48 @@ def _norm(
         raise Unsupported(f"a norm of order {order} over {dims}")
     if order == 2.0:
         total = row_sum(reader, reader.elementwise(lambda b, x: x * x, (value,), {}), dims, keepdim)
-        return reader.elementwise(_root, (total,), {})
-    size = reader.elementwise(plain("abs"), (value,), {})
+        return reader.elementwise(_sqrt_of_norm, (total,), {})
+    size = reader.elementwise(operation("abs"), (value,), {})
     return row_sum(reader, size, dims, keepdim) if order == 1.0 else _amax(reader, size, dims, keepdim)
 
 
-def _root(b: Builder, x: Node) -> Node:
-    """A square root whose derivative at zero is zero, as torch has it for norms."""
+def _sqrt_of_norm(b: Builder, x: Node) -> Node:
+    """A square root with derivative zero at zero, as torch defines it for norms."""
     none = b.make("eq", x, b.const(0.0))
     return b.make("where", none, b.const(0.0), b.make("sqrt", b.make("where", none, b.const(1.0), x)))
 
 
-def _along(what: str, value: Value, dim: int) -> tuple[int, int]:
-    """The axis that `dim` means, and how many numbers of a row belong to each of its places, one behind the other."""
+def _axis_and_stride(what: str, value: Value, dim: int) -> tuple[int, int]:
+    """The non-negative axis for `dim`, and the number of contiguous elements per index of it."""
     axis = dim % len(value.shape)
     if value.shape[axis] == BATCH:
         raise Unsupported(f"{what} along the batch")
     if count(value.shape[:axis]) > 1:
-        raise Unsupported(f"{what} along dimension {dim} of {shown(value.shape)}")
+        raise Unsupported(f"{what} along dimension {dim} of {format_shapes(value.shape)}")
     return axis, count(value.shape[axis + 1 :])
 
 
-def _resized(shape: Shape, axis: int, size: int) -> Shape:
+def _replace_size(shape: Shape, axis: int, size: int) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _places(reader: Reader, value: Value, axis: int, low: int, high: int) -> Value:
-    """The places `low` to `high` of an axis that `_along` found."""
+def _slice_axis(reader: Reader, value: Value, axis: int, low: int, high: int) -> Value:
+    """Indices `low` to `high` of an axis that `_axis_and_stride` accepted."""
     each = count(value.shape[axis + 1 :])
-    return reader.cut(value, low * each, high * each).seen_as(_resized(value.shape, axis, high - low))
+    return reader.cut(value, low * each, high * each).with_shape(_replace_size(value.shape, axis, high - low))
 
 
 def _glu(reader: Reader, value: Value, dim: int = -1) -> Value:
-    axis, each = _along("aten.glu", value, dim)
+    axis, each = _axis_and_stride("aten.glu", value, dim)
     half = value.width // each // 2
-    gate = reader.elementwise(plain("sigmoid"), (_places(reader, value, axis, half, 2 * half),), {})
-    return reader.elementwise(plain("mul"), (_places(reader, value, axis, 0, half), gate), {})
+    gate = reader.elementwise(operation("sigmoid"), (_slice_axis(reader, value, axis, half, 2 * half),), {})
+    return reader.elementwise(operation("mul"), (_slice_axis(reader, value, axis, 0, half), gate), {})
 
 
 def _roll(reader: Reader, value: Value, shifts: list[int], dims: list[int] = []) -> Value:  # noqa: B006
     if len(dims) != 1:
         raise Unsupported("aten.roll along the batch")
-    _, each = _along("aten.roll", value, dims[0])
+    _, each = _axis_and_stride("aten.roll", value, dims[0])
     at = -shifts[0] * each % value.width
     if at == 0:
         return value
@@ -187,10 +187,10 @@ def _layer_norm(
     dims = list(range(-len(shape), 0))
     variance, mean = _var_mean(reader, value, dims, correction=0, keepdim=True)
     scale = reader.elementwise(lambda b, x: b.make("rsqrt", x + float(eps)), (variance,), {})
-    centred = reader.elementwise(plain("sub"), (value, mean), {})
-    result = reader.elementwise(plain("mul"), (centred, scale), {})
+    centred = reader.elementwise(operation("sub"), (value, mean), {})
+    result = reader.elementwise(operation("mul"), (centred, scale), {})
     for op, extra in (("mul", weight), ("add", bias)):
-        result = result if extra is None else reader.elementwise(plain(op), (result, extra), {})
+        result = result if extra is None else reader.elementwise(operation(op), (result, extra), {})
     return (result,)
 
 
@@ -200,31 +200,31 @@ def _log_sigmoid(reader: Reader, value: Value) -> tuple[Value, ...]:
 
 def _cat(reader: Reader, values: list[Any], dim: int = 0) -> Value:
     rows = [reader.value(v) for v in values]
-    axis = _along("aten.cat", rows[0], dim)[0]
+    axis = _axis_and_stride("aten.cat", rows[0], dim)[0]
     size = sum(count(value.shape[axis : axis + 1]) for value in rows)
-    return Value(tuple(s for value in rows for s in value.segments), _resized(rows[0].shape, axis, size))
+    return Value(tuple(s for value in rows for s in value.segments), _replace_size(rows[0].shape, axis, size))
 
 
 def _stack(reader: Reader, values: list[Any], dim: int = 0) -> Value:
     rows = [reader.value(v) for v in values]
     axis = dim % (len(rows[0].shape) + 1)
-    return _cat(reader, [v.seen_as((*v.shape[:axis], 1, *v.shape[axis:])) for v in rows], axis)
+    return _cat(reader, [v.with_shape((*v.shape[:axis], 1, *v.shape[axis:])) for v in rows], axis)
 
 
 def _repeat(reader: Reader, value: Value, times: list[int]) -> Value:
     long = [axis for axis, n in enumerate(times) if n != 1]
     if len(times) != len(value.shape) or len(long) != 1 or times[long[0]] < 1:
-        raise Unsupported(f"a row {shown(value.shape)} repeated {times} times")
-    axis, each = _along("aten.repeat", value, long[0])
+        raise Unsupported(f"a row {format_shapes(value.shape)} repeated {times} times")
+    axis, each = _axis_and_stride("aten.repeat", value, long[0])
     n = times[axis]
-    return Value(value.segments * n, _resized(value.shape, axis, n * value.width // each))
+    return Value(value.segments * n, _replace_size(value.shape, axis, n * value.width // each))
 
 
 def _slice(reader: Reader, value: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     if _is_whole(start, end, step):
         return value
     bounds = _bounds("aten.slice", value, dim, start, end, step)
-    return _places(reader, value, *bounds)
+    return _slice_axis(reader, value, *bounds)
 
 
 def _is_whole(start: Any, end: Any, step: int) -> bool:
@@ -232,8 +232,8 @@ def _is_whole(start: Any, end: Any, step: int) -> bool:
 
 
 def _bounds(what: str, value: Value, dim: int, start: Any, end: Any, step: int) -> tuple[int, int, int]:
-    """The axis of a slice, its first place and the one behind its last."""
-    axis, each = _along(what, value, dim)
+    """`(axis, first index, end index)` of a slice."""
+    axis, each = _axis_and_stride(what, value, dim)
     if step != 1 or BATCH in (start, end):
         raise Unsupported(f"{what} with a step, or with the batch as a bound")
     low, high, _ = slice(start, end).indices(value.width // each)
@@ -243,14 +243,14 @@ def _bounds(what: str, value: Value, dim: int, start: Any, end: Any, step: int) 
 
 
 def _copy(reader: Reader, value: Value, source: Any, *_: Any) -> Value:
-    """What torch makes of an assignment to all of a value."""
-    return reader.spread(reader.value(source), value.shape)
+    """`value[:] = source`."""
+    return reader.broadcast_to(reader.value(source), value.shape)
 
 
 def _slice_scatter(
     reader: Reader, value: Value, part: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
-    """What torch makes of an assignment to a slice: the row with a part exchanged."""
+    """`value[start:end] = part` along an axis."""
     if _is_whole(start, end, step):
         return reader.value(part)
     axis, low, high = _bounds("aten.slice_scatter", value, dim, start, end, step)
@@ -266,21 +266,21 @@ def _select_scatter(reader: Reader, value: Value, part: Any, dim: int, index: in
 
 
 def _split(reader: Reader, value: Value, size: int | list[int], dim: int = 0) -> list[Value]:
-    axis, each = _along("aten.split", value, dim)
+    axis, each = _axis_and_stride("aten.split", value, dim)
     whole = value.width // each
     sizes = size if isinstance(size, list) else [min(size, whole - i) for i in range(0, whole, size)]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return [_places(reader, value, axis, low, low + n) for low, n in zip(starts, sizes, strict=True)]
+    return [_slice_axis(reader, value, axis, low, low + n) for low, n in zip(starts, sizes, strict=True)]
 
 
 def _select(reader: Reader, value: Value, dim: int, index: int) -> Value:
     axis = dim % len(value.shape)
     shape = value.shape[:axis] + value.shape[axis + 1 :]
     if value.shape[axis] == 1:
-        return value.seen_as(shape)
-    each = _along("aten.select", value, dim)[1]
+        return value.with_shape(shape)
+    each = _axis_and_stride("aten.select", value, dim)[1]
     index %= value.width // each
-    return _places(reader, value, axis, index, index + 1).seen_as(shape)
+    return _slice_axis(reader, value, axis, index, index + 1).with_shape(shape)
 
 
 def _unbind(reader: Reader, value: Value, dim: int = 0) -> list[Value]:
@@ -290,7 +290,7 @@ def _unbind(reader: Reader, value: Value, dim: int = 0) -> list[Value]:
     return [_select(reader, value, dim, index) for index in range(size)]
 
 
-def _filled(fill: float | None) -> Callable[..., Value]:
+def _like(fill: float | None) -> Callable[..., Value]:
     def read(reader: Reader, like: Any, value: Any = None, **_: Any) -> Value:
         number = reader.builder.const(value if fill is None else fill)
         if not isinstance(like, Value):
@@ -341,9 +341,9 @@ ROWS: dict[Any, Callable] = {
     aten.split_with_sizes.default: _split,
     aten.select.int: _select,
     aten.unbind.int: _unbind,
-    aten.full_like.default: _filled(None),
-    aten.zeros_like.default: _filled(0.0),
-    aten.ones_like.default: _filled(1.0),
+    aten.full_like.default: _like(None),
+    aten.zeros_like.default: _like(0.0),
+    aten.ones_like.default: _like(1.0),
     aten.full.default: _full(None),
     aten.zeros.default: _full(0.0),
     aten.ones.default: _full(1.0),

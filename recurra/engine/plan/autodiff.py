@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..ir.buffers import CLOCK, D_X, D_Y, BufferKind, BufferRef, BufferSpec, Role, X
-from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, _narrowed, below
+from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, slice_matrix, subgraph
 from ..ir.values import Unsupported
 from .program import Delta, Out, Plan, Product, Program
 
@@ -14,7 +14,7 @@ class Reverse:
 
     def __init__(self, planner: Any, plan: Plan):
         self.planner, self.result, self.builder = planner, plan, planner.builder
-        self.forward = below([o.node for o in plan.forward.outs])
+        self.forward = subgraph([o.node for o in plan.forward.outs])
         self.cotangents: dict[Node, list[Node]] = {}
         self.deltas: dict[Node, list[tuple[Node, Matrix]]] = {}  # δ → what it was the cotangent of
         self.sums: list[tuple[Vector, Node]] = []
@@ -85,7 +85,7 @@ class Reverse:
         elif node.op == "expand":
             self._give(node.args[0], g, node.width)
         else:
-            for arg, cotangent in zip(node.args, TABLE[node.op].pull(node, g), strict=True):
+            for arg, cotangent in zip(node.args, TABLE[node.op].vjp(node, g), strict=True):
                 self._give(arg, cotangent, node.width)
 
     def _cotangent_of(self, load: Load) -> BufferRef | None:
@@ -164,7 +164,7 @@ class Reverse:
             raise Unsupported("a product with a part of a state that is read in other parts too")
         place = self.places[delta]
         earlier = self.builder.load(place.buffer, place.width, lag=operand.attr.lag, offset=place.offset)
-        return [self.builder.product(earlier, _narrowed(_flip(matrix), low - first, high - first))]
+        return [self.builder.product(earlier, slice_matrix(_flip(matrix), low - first, high - first))]
 
     # ------------------------------------------------------------------------------------------ what is kept
 
@@ -172,7 +172,7 @@ class Reverse:
         forward = set(self.forward)
         roots = [o.node for o in outs] + [n for _, n in sums]
         available = self._available()
-        reached = below(roots, stop=lambda n: n in forward)
+        reached = subgraph(roots, stop=lambda n: n in forward)
         needed = [n for n in reached if (n in forward and not n.is_leaf) or _is_piece(n, forward)]
         kept = _choose_kept(needed, set(available))
         kept_outs, buffers = [], dict(self.result.forward.buffers)

@@ -7,7 +7,7 @@ product, which spares the memory between the two.
 from dataclasses import dataclass
 
 from ..ir.buffers import BufferKind, BufferRef, BufferSpec, X
-from ..ir.nodes import Node, below
+from ..ir.nodes import Node, subgraph
 from .program import Out, Program
 
 
@@ -30,7 +30,7 @@ class Hoisted:
 
 def hoisted(program: Program) -> Hoisted:
     roots = [o.node for o in program.outs] + [n for _, n in program.sums]
-    builder, found = program.builder, [node for node in below(roots) if _reads_x(node)]
+    builder, found = program.builder, [node for node in subgraph(roots) if _reads_x(node)]
     products = {node: BufferRef.input_product(i) for i, node in enumerate(found)}
     made = builder.substitute(roots, lambda n: builder.load(products[n], n.width) if n in products else None)
     between = {buffer: BufferSpec(node.width, BufferKind.PER_STEP) for node, buffer in products.items()}

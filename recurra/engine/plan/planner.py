@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from ...cell import TIME, Cell
 from ..ir.buffers import CLOCK, BufferKind, BufferRef, BufferSpec, X, Y
-from ..ir.lowering import Equations, equations
-from ..ir.nodes import Node, below
+from ..ir.lowering import LoweredStep, lower_step
+from ..ir.nodes import Node, subgraph
 from ..ir.values import Unsupported
 from ..trace import OUTPUT, Step
 from .autodiff import Reverse
@@ -23,7 +23,7 @@ __all__ = ["Delta", "Out", "Plan", "Product", "Program", "plan"]
 
 def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = False) -> Plan:
     """Plan a cell's loop; raises `Unsupported` naming the operation that forces the reference engine."""
-    step = equations(cell, traced)
+    step = lower_step(cell, traced)
     missing = [name for name in (s.name for s in cell.carried) if name != TIME and name not in step.outputs]
     if missing or OUTPUT not in step.outputs:
         raise Unsupported(f"a new {(missing or ['output'])[0]} that depends on neither the input nor a state")
@@ -41,7 +41,7 @@ def offsets(segments: Iterable[Node]) -> list[tuple[int, Node]]:
 
 
 class _Planner:
-    def __init__(self, cell: Cell, step: Equations, named: bool):
+    def __init__(self, cell: Cell, step: LoweredStep, named: bool):
         self.cell, self.step, self.builder = cell, step, step.builder
         self.states = {state.name: state for state in cell.carried}
         self.masks = {name: mask.each for name, mask in cell.masks.items()}
@@ -73,7 +73,7 @@ class _Planner:
 
     def _forward_nodes(self) -> list[Node]:
         roots = [n for segments in (*self.new.values(), self.step.outputs[OUTPUT]) for n in segments]
-        return below(roots)
+        return subgraph(roots)
 
     def _read_plainly(self, node: Node) -> bool:
         """Whether something else than a product reads this."""
@@ -93,7 +93,7 @@ class _Planner:
             outs += _stores(buffer, segments)
             buffers[buffer] = BufferSpec(sum(n.width for n in segments), BufferKind.PER_STEP)
         forward = Program(self.builder, outs, buffers=buffers)
-        for node in below([o.node for o in outs]):
+        for node in subgraph([o.node for o in outs]):
             if node.op == "product" and node.args[0].op in ("weight", "const"):
                 raise Unsupported("a matrix product of a weight with a weight inside the loop")
         result = Plan(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ...cell import State
 from ..ir.buffers import D_Y, BufferRef, BufferSpec
-from ..ir.lowering import Equations
+from ..ir.lowering import LoweredStep
 from ..ir.nodes import Builder, Load, Matrix, Node, Vector
 
 
@@ -50,7 +50,7 @@ class Product:
 
 @dataclass
 class Plan:
-    equations: Equations
+    equations: LoweredStep
     states: tuple[State, ...]
     masks: dict[str, str]  # name → "sequence" or "step"
     forward: Program

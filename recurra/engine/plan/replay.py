@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..ir.buffers import BufferRef, X
-from ..ir.nodes import TABLE, Node, below
+from ..ir.nodes import TABLE, Node, subgraph
 from .program import Plan
 
 
@@ -55,7 +55,7 @@ class _Step:
     def __init__(self, plan: Plan, weights: dict[str, Tensor]):
         wanted = {*(BufferRef.state(s.name) for s in plan.states), plan.output, *plan.named.values()}
         self.outs = [o for o in plan.forward.outs if o.buffer in wanted]
-        self.nodes = below([o.node for o in self.outs])
+        self.nodes = subgraph([o.node for o in self.outs])
         self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
         self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
 

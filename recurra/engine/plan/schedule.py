@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..ir.buffers import BufferKind, BufferRef, BufferSpec
-from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, below
+from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, subgraph
 from .program import Out, Program
 
 OPERATION = 8  # multiply-adds in the time of one operation of the equations, with the memory it reads
@@ -74,7 +74,7 @@ class _Scheduler:
         self.sums = [(vector, fused[node]) for vector, node in program.sums]
         self.buffers = dict(program.buffers)
         self.roots = [o.node for o in self.outs] + [n for _, n in self.sums]
-        self.nodes = below(self.roots)
+        self.nodes = subgraph(self.roots)
         self.level = self._levels()
         self.rowsums = [n for n in self.nodes if n.op == "rowsum"]
         self.stored: dict[Node, Node] = {}  # → the load that reads it back
@@ -183,7 +183,7 @@ def _holds_lane(node: Node) -> bool:
 
 def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
     """Rewrite sums that hold products: their products become one lane."""
-    nodes = below(roots)
+    nodes = subgraph(roots)
     uses = Counter(arg for node in nodes for arg in node.args) + Counter(roots)
     inner = {n for n in nodes if n.op == "add" for n in n.args if n.op == "add" and uses[n] == 1}
     done: dict[Node, Node] = {}
@@ -206,7 +206,7 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
                 total = total + more
             done[node] = total
         else:
-            done[node] = node if node.is_leaf else builder.remade(node, tuple(done[a] for a in node.args))
+            done[node] = node if node.is_leaf else builder.rebuild(node, tuple(done[a] for a in node.args))
     return done
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...cell import Cell, State
 from ...engine.ir.buffers import BufferRef, Role, X
 from ...engine.ir.lowering import Unsupported
-from ...engine.ir.nodes import Node, below
+from ...engine.ir.nodes import Node, subgraph
 from ...engine.plan.planner import Plan, plan
 from ...engine.trace import trace
 from ...engine.traced_step import clean_context
@@ -79,7 +79,7 @@ class _Loop:
         self.graph, self.plan, self.weights, self.ragged = graph, planned, weights, ragged
         self.body = Graph(graph.dtype, outer=graph)
         self.outs = self._without_masks()
-        self.nodes = below([out.node for out in self.outs])
+        self.nodes = subgraph([out.node for out in self.outs])
         self.moving = self._reached_from(*self._sizes())  # what differs between sequences
         self.late = self._reached_from(*self._states())
 
@@ -135,7 +135,7 @@ class _Loop:
         wanted = {a for node in self.late for a in node.args} | {out.node for out in self.outs}
         roots = [node for node in self.nodes if node in wanted and node not in self.late]
         outside = Renderer(self.graph, self.weights, lambda node: self._columns(self.graph, node, x))
-        outside.write(below(roots))
+        outside.write(subgraph(roots))
         values = {root: outside.values[root] for root in roots}
         scanned = []
         for root in roots:
