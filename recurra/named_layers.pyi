@@ -9,6 +9,8 @@ from .layers import Recurrent
 from .modifiers import Modifier
 
 class AntisymmetricRNN(Recurrent):
+    """A step of a stable differential equation: W = M - Mᵀ - γI neither grows nor shrinks the state."""
+
     def __init__(
         self,
         input_size: int,
@@ -31,6 +33,8 @@ class AntisymmetricRNN(Recurrent):
     ) -> None: ...
 
 class CoRNN(Recurrent):
+    """Coupled oscillators: position y and velocity z, damped and driven."""
+
     def __init__(
         self,
         input_size: int,
@@ -54,6 +58,8 @@ class CoRNN(Recurrent):
     ) -> None: ...
 
 class DelayRNN(Recurrent):
+    """RNN that also reads states several steps back, each through a matrix of its own."""
+
     def __init__(
         self,
         input_size: int,
@@ -75,6 +81,8 @@ class DelayRNN(Recurrent):
     ) -> None: ...
 
 class DynamicCortexMemory(Recurrent):
+    """Peephole LSTM whose gates of one cell talk to each other: gate recurrence with diagonal matrices."""
+
     def __init__(
         self,
         input_size: int,
@@ -96,6 +104,8 @@ class DynamicCortexMemory(Recurrent):
     ) -> None: ...
 
 class FocusedRNN(Recurrent):
+    """Context units that see only themselves and the input, so that exact gradients need no history."""
+
     def __init__(
         self,
         input_size: int,
@@ -118,6 +128,8 @@ class FocusedRNN(Recurrent):
     ) -> None: ...
 
 class FullGateLSTM(Recurrent):
+    """Peephole LSTM with full gate recurrence: every gate also sees all gates of the previous step."""
+
     def __init__(
         self,
         input_size: int,
@@ -138,6 +150,8 @@ class FullGateLSTM(Recurrent):
     ) -> None: ...
 
 class GRU(Recurrent):
+    """Gated recurrent unit, the reset gate before the product (the survey) or after it (torch and Keras)."""
+
     def __init__(
         self,
         input_size: int,
@@ -159,6 +173,8 @@ class GRU(Recurrent):
     ) -> None: ...
 
 class GatedAntisymmetricRNN(Recurrent):
+    """AntisymmetricRNN whose step is gated; gate and candidate share the recurrent matrix."""
+
     def __init__(
         self,
         input_size: int,
@@ -181,6 +197,8 @@ class GatedAntisymmetricRNN(Recurrent):
     ) -> None: ...
 
 class IRNN(Recurrent):
+    """Rectified RNN that starts at the identity."""
+
     def __init__(
         self,
         input_size: int,
@@ -202,6 +220,8 @@ class IRNN(Recurrent):
     ) -> None: ...
 
 class IdentityRNN(Recurrent):
+    """RNN whose recurrent matrix starts close to the identity, so that it starts by remembering."""
+
     def __init__(
         self,
         input_size: int,
@@ -224,6 +244,8 @@ class IdentityRNN(Recurrent):
     ) -> None: ...
 
 class IndRNN(Recurrent):
+    """Units that see only their own past: the matrix is diagonal, bounded for sequences of `longest` steps."""
+
     def __init__(
         self,
         input_size: int,
@@ -246,6 +268,8 @@ class IndRNN(Recurrent):
     ) -> None: ...
 
 class Janet(Recurrent):
+    """LSTM with nothing but its forget gate; β makes it write a little more than it forgets."""
+
     def __init__(
         self,
         input_size: int,
@@ -268,6 +292,8 @@ class Janet(Recurrent):
     ) -> None: ...
 
 class LEM(Recurrent):
+    """Long expressive memory: two coupled states, each with a learned time step."""
+
     def __init__(
         self,
         input_size: int,
@@ -289,6 +315,8 @@ class LEM(Recurrent):
     ) -> None: ...
 
 class LSTM(Recurrent):
+    """LSTM with input, forget and output gates, without peepholes: today's default."""
+
     def __init__(
         self,
         input_size: int,
@@ -309,6 +337,8 @@ class LSTM(Recurrent):
     ) -> None: ...
 
 class LSTMCIFG(Recurrent):
+    """Coupled input and forget gate: what is written is what is forgotten, f = 1 - i."""
+
     def __init__(
         self,
         input_size: int,
@@ -329,6 +359,8 @@ class LSTMCIFG(Recurrent):
     ) -> None: ...
 
 class LSTMNFG(Recurrent):
+    """No forget gate: the memory only adds up."""
+
     def __init__(
         self,
         input_size: int,
@@ -349,6 +381,8 @@ class LSTMNFG(Recurrent):
     ) -> None: ...
 
 class LSTMNIAF(Recurrent):
+    """No input activation function: the candidate is linear."""
+
     def __init__(
         self,
         input_size: int,
@@ -369,6 +403,8 @@ class LSTMNIAF(Recurrent):
     ) -> None: ...
 
 class LSTMNIG(Recurrent):
+    """No input gate: the candidate is written whole."""
+
     def __init__(
         self,
         input_size: int,
@@ -389,6 +425,8 @@ class LSTMNIG(Recurrent):
     ) -> None: ...
 
 class LSTMNOAF(Recurrent):
+    """No output activation function: the memory is read as it is."""
+
     def __init__(
         self,
         input_size: int,
@@ -409,6 +447,8 @@ class LSTMNOAF(Recurrent):
     ) -> None: ...
 
 class LSTMNOG(Recurrent):
+    """No output gate: the memory is always read."""
+
     def __init__(
         self,
         input_size: int,
@@ -429,6 +469,8 @@ class LSTMNOG(Recurrent):
     ) -> None: ...
 
 class LeakyRNN(Recurrent):
+    """RNN whose units leak at their own rate: τ = 1 keeps no copy of the past, a large τ remembers for τ steps."""
+
     def __init__(
         self,
         input_size: int,
@@ -452,6 +494,8 @@ class LeakyRNN(Recurrent):
     ) -> None: ...
 
 class MGU(Recurrent):
+    """Minimal gated unit: one gate resets and overwrites. Its f = 1 overwrites, the reverse of LSTM's forget gate."""
+
     def __init__(
         self,
         input_size: int,
@@ -472,6 +516,8 @@ class MGU(Recurrent):
     ) -> None: ...
 
 class MGU1(Recurrent):
+    """MGU whose gate does not see the input."""
+
     def __init__(
         self,
         input_size: int,
@@ -492,6 +538,8 @@ class MGU1(Recurrent):
     ) -> None: ...
 
 class MGU2(Recurrent):
+    """MGU whose gate sees the state alone, without bias."""
+
     def __init__(
         self,
         input_size: int,
@@ -512,6 +560,8 @@ class MGU2(Recurrent):
     ) -> None: ...
 
 class MGU3(Recurrent):
+    """MGU whose gate is a constant per unit."""
+
     def __init__(
         self,
         input_size: int,
@@ -532,6 +582,8 @@ class MGU3(Recurrent):
     ) -> None: ...
 
 class MUT1(Recurrent):
+    """First mutant: the update gate sees only the input, the candidate a squashed x."""
+
     def __init__(
         self,
         input_size: int,
@@ -552,6 +604,8 @@ class MUT1(Recurrent):
     ) -> None: ...
 
 class MUT2(Recurrent):
+    """Second mutant: the reset gate sees a bare x."""
+
     def __init__(
         self,
         input_size: int,
@@ -572,6 +626,8 @@ class MUT2(Recurrent):
     ) -> None: ...
 
 class MUT3(Recurrent):
+    """Third mutant: the update gate sees a squashed state."""
+
     def __init__(
         self,
         input_size: int,
@@ -592,6 +648,8 @@ class MUT3(Recurrent):
     ) -> None: ...
 
 class MinGRU(Recurrent):
+    """GRU without a past in its gates."""
+
     def __init__(
         self,
         input_size: int,
@@ -612,6 +670,8 @@ class MinGRU(Recurrent):
     ) -> None: ...
 
 class MinLSTM(Recurrent):
+    """LSTM without a past in its gates, which are normalised to sum to one."""
+
     def __init__(
         self,
         input_size: int,
@@ -632,6 +692,8 @@ class MinLSTM(Recurrent):
     ) -> None: ...
 
 class OriginalLSTM(Recurrent):
+    """The first LSTM: no forget gate; blocks of memory cells may share their gates."""
+
     def __init__(
         self,
         input_size: int,
@@ -654,6 +716,8 @@ class OriginalLSTM(Recurrent):
     ) -> None: ...
 
 class OrthogonalRNN(Recurrent):
+    """RNN whose recurrent matrix is orthogonal and stays so while training."""
+
     def __init__(
         self,
         input_size: int,
@@ -675,6 +739,8 @@ class OrthogonalRNN(Recurrent):
     ) -> None: ...
 
 class ProjectionLSTM(Recurrent):
+    """LSTM with a large memory whose output is projected to fewer units before it recurs."""
+
     def __init__(
         self,
         input_size: int,
@@ -701,6 +767,8 @@ class ProjectionLSTM(Recurrent):
     ) -> None: ...
 
 class RIN(Recurrent):
+    """Recurrent identity network: rectified W + I, once or several times a step."""
+
     def __init__(
         self,
         input_size: int,
@@ -722,6 +790,8 @@ class RIN(Recurrent):
     ) -> None: ...
 
 class RNN(Recurrent):
+    """The recurrent network: the past through one matrix, the input through another, squashed."""
+
     def __init__(
         self,
         input_size: int,
@@ -743,6 +813,8 @@ class RNN(Recurrent):
     ) -> None: ...
 
 class ResidualRNN(Recurrent):
+    """RNN with the previous state added inside the squashing function: W + I in place of W."""
+
     def __init__(
         self,
         input_size: int,
@@ -763,6 +835,8 @@ class ResidualRNN(Recurrent):
     ) -> None: ...
 
 class SCRN(Recurrent):
+    """Structurally constrained network: slow linear context units beside fast ones; the output is both, [h; s]."""
+
     def __init__(
         self,
         input_size: int,
@@ -788,6 +862,8 @@ class SCRN(Recurrent):
     ) -> None: ...
 
 class SLSTM(Recurrent):
+    """LSTM with exponential gates, a normaliser n and a stabiliser m; heads mix only within themselves."""
+
     def __init__(
         self,
         input_size: int,
@@ -810,6 +886,8 @@ class SLSTM(Recurrent):
     ) -> None: ...
 
 class SlopeLSTM(Recurrent):
+    """Peephole LSTM whose gates learn how steep their sigmoids are."""
+
     def __init__(
         self,
         input_size: int,
@@ -831,6 +909,8 @@ class SlopeLSTM(Recurrent):
     ) -> None: ...
 
 class TemporalKernelRNN(Recurrent):
+    """RNN whose pre-activation decays instead of being recomputed: it sees all earlier steps, weighted by age."""
+
     def __init__(
         self,
         input_size: int,
@@ -854,6 +934,8 @@ class TemporalKernelRNN(Recurrent):
     ) -> None: ...
 
 class UGRNN(Recurrent):
+    """Update-gate RNN: one gate chooses between the past and the candidate."""
+
     def __init__(
         self,
         input_size: int,
@@ -874,6 +956,8 @@ class UGRNN(Recurrent):
     ) -> None: ...
 
 class UnitaryRNN(Recurrent):
+    """Unitary evolution network: W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁ in O(n) parameters; state and output are [Re h; Im h]."""
+
     def __init__(
         self,
         input_size: int,
@@ -894,6 +978,8 @@ class UnitaryRNN(Recurrent):
     ) -> None: ...
 
 class VanillaLSTM(Recurrent):
+    """LSTM whose gates see the memory through peepholes, trained with full BPTT."""
+
     def __init__(
         self,
         input_size: int,

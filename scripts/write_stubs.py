@@ -1,6 +1,6 @@
-"""Write the type stubs `recurra/__init__.pyi` and `recurra/named_layers.pyi` from the registry of cells.
+"""Write the type stubs of names that exist at run time only: `recurra`, `recurra.cells`, `recurra.named_layers`.
 
-`python scripts/write_stubs.py` writes both files; with `--check` it exits with 1 if one of them is out of date.
+`python scripts/write_stubs.py` writes the files; with `--check` it exits with 1 if one of them is out of date.
 """
 
 import inspect
@@ -30,6 +30,19 @@ compare: _Compare
 __version__: str
 '''
 
+CELLS_STUB = f'''"""All built-in cells and their registry. {NOTE}"""
+
+from collections.abc import Mapping
+
+{{imports}}
+
+__all__ = [
+{{names}}
+]
+
+{{functions}}
+'''
+
 LAYERS_STUB = f'''"""A layer class for every built-in cell. {NOTE}"""
 
 from collections.abc import Callable, Sequence
@@ -44,7 +57,11 @@ from .modifiers import Modifier
 
 def stubs() -> dict[Path, str]:
     """File → contents."""
-    return {PACKAGE / "__init__.pyi": package_stub(), PACKAGE / "named_layers.pyi": layers_stub()}
+    return {
+        PACKAGE / "__init__.pyi": package_stub(),
+        PACKAGE / "cells" / "__init__.pyi": cells_stub(),
+        PACKAGE / "named_layers.pyi": layers_stub(),
+    }
 
 
 def package_stub() -> str:
@@ -62,14 +79,30 @@ def package_stub() -> str:
 
 
 def _import_lines(aliases: dict[tuple[str, str], str]) -> list[str]:
-    """One import for each `(module, name): alias`, sorted as ruff sorts them: constants, classes, functions."""
-
-    def order(entry: tuple[str, str]) -> tuple[str, int, str]:
-        module, name = entry
-        return module, 0 if name.isupper() else 1 if name[0].isupper() else 2, name
-
+    """One import for each `(module, name): alias`."""
     ends = {entry: f"{entry[1]} as {alias}" if alias else "*  # noqa: F403" for entry, alias in aliases.items()}
-    return [f"from .{entry[0]} import {ends[entry]}" for entry in sorted(ends, key=order)]
+    return [
+        f"from .{entry[0]} import {ends[entry]}"
+        for entry in sorted(ends, key=lambda entry: (entry[0], _rank(entry[1])))
+    ]
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """The order of ruff: constants, classes, functions."""
+    return 0 if name.isupper() else 1 if name[0].isupper() else 2, name
+
+
+def cells_stub() -> str:
+    """Every cell class from its family's file, and the functions of the package."""
+    families = {name: getattr(cells, name).__module__.rpartition(".")[2] for name in cells.__all__}
+    imports = {(".cell", "Cell"): "Cell", (".cell", "register"): "register"}
+    imports |= {(family, name): name for name, family in families.items()}
+    functions = {n: f for n, f in vars(cells).items() if inspect.isfunction(f) and f.__module__ == cells.__name__}
+    return CELLS_STUB.format(
+        imports="\n".join(_import_lines(imports)),
+        names="\n".join(f'    "{name}",' for name in sorted(cells.__all__, key=_rank)),
+        functions="\n".join(f"def {n}{_plain(inspect.signature(f))}: ..." for n, f in sorted(functions.items())),
+    )
 
 
 def layers_stub() -> str:
@@ -82,13 +115,17 @@ def class_stub(name: str) -> str:
     first = next(k for k, p in enumerate(parameters) if p.kind is p.KEYWORD_ONLY)
     texts = [*map(parameter_stub, parameters[:first]), "*", *map(parameter_stub, parameters[first:])]
     lines = "".join(f"        {text},\n" for text in texts)
-    return f"class {name}(Recurrent):\n    def __init__(\n{lines}    ) -> None: ...\n"
+    summary = (getattr(cells, name).__doc__ or "").partition("\n")[0]
+    return f'class {name}(Recurrent):\n    """{summary}"""\n\n    def __init__(\n{lines}    ) -> None: ...\n'
 
 
 def parameter_stub(parameter: inspect.Parameter) -> str:
     """`name: annotation = default` in the names that the stub imports."""
-    text = re.sub(r"\b(?:collections\.abc|recurra\.modifiers)\.", "", str(parameter))
-    return text.replace("['Cell']", "[Cell]").replace("'", '"')
+    return _plain(parameter).replace("['Cell']", "[Cell]").replace("'", '"')
+
+
+def _plain(signature: object) -> str:
+    return re.sub(r"\b(?:collections\.abc|recurra\.modifiers|recurra\.cell)\.", "", str(signature))
 
 
 def main() -> int:

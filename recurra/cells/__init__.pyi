@@ -1,0 +1,98 @@
+"""All built-in cells and their registry. Written by scripts/write_stubs.py; do not edit."""
+
+from collections.abc import Mapping
+
+from ..cell import Cell as Cell
+from ..cell import register as register
+from .descendants import LEM as LEM
+from .descendants import SLSTM as SLSTM
+from .descendants import UGRNN as UGRNN
+from .descendants import AntisymmetricRNN as AntisymmetricRNN
+from .descendants import CoRNN as CoRNN
+from .descendants import GatedAntisymmetricRNN as GatedAntisymmetricRNN
+from .descendants import IndRNN as IndRNN
+from .descendants import Janet as Janet
+from .descendants import MinGRU as MinGRU
+from .descendants import MinLSTM as MinLSTM
+from .greff import LSTMCIFG as LSTMCIFG
+from .greff import LSTMNFG as LSTMNFG
+from .greff import LSTMNIAF as LSTMNIAF
+from .greff import LSTMNIG as LSTMNIG
+from .greff import LSTMNOAF as LSTMNOAF
+from .greff import LSTMNOG as LSTMNOG
+from .gru import GRU as GRU
+from .gru import MGU as MGU
+from .gru import MGU1 as MGU1
+from .gru import MGU2 as MGU2
+from .gru import MGU3 as MGU3
+from .gru import MUT1 as MUT1
+from .gru import MUT2 as MUT2
+from .gru import MUT3 as MUT3
+from .lstm import LSTM as LSTM
+from .lstm import DynamicCortexMemory as DynamicCortexMemory
+from .lstm import FullGateLSTM as FullGateLSTM
+from .lstm import OriginalLSTM as OriginalLSTM
+from .lstm import ProjectionLSTM as ProjectionLSTM
+from .lstm import SlopeLSTM as SlopeLSTM
+from .lstm import VanillaLSTM as VanillaLSTM
+from .plain import IRNN as IRNN
+from .plain import RIN as RIN
+from .plain import RNN as RNN
+from .plain import IdentityRNN as IdentityRNN
+from .plain import OrthogonalRNN as OrthogonalRNN
+from .plain import ResidualRNN as ResidualRNN
+from .timescales import SCRN as SCRN
+from .timescales import DelayRNN as DelayRNN
+from .timescales import FocusedRNN as FocusedRNN
+from .timescales import LeakyRNN as LeakyRNN
+from .timescales import TemporalKernelRNN as TemporalKernelRNN
+from .unitary import UnitaryRNN as UnitaryRNN
+
+__all__ = [
+    "GRU",
+    "IRNN",
+    "LEM",
+    "LSTM",
+    "LSTMCIFG",
+    "LSTMNFG",
+    "LSTMNIAF",
+    "LSTMNIG",
+    "LSTMNOAF",
+    "LSTMNOG",
+    "MGU",
+    "MGU1",
+    "MGU2",
+    "MGU3",
+    "MUT1",
+    "MUT2",
+    "MUT3",
+    "RIN",
+    "RNN",
+    "SCRN",
+    "SLSTM",
+    "UGRNN",
+    "AntisymmetricRNN",
+    "CoRNN",
+    "DelayRNN",
+    "DynamicCortexMemory",
+    "FocusedRNN",
+    "FullGateLSTM",
+    "GatedAntisymmetricRNN",
+    "IdentityRNN",
+    "IndRNN",
+    "Janet",
+    "LeakyRNN",
+    "MinGRU",
+    "MinLSTM",
+    "OriginalLSTM",
+    "OrthogonalRNN",
+    "ProjectionLSTM",
+    "ResidualRNN",
+    "SlopeLSTM",
+    "TemporalKernelRNN",
+    "UnitaryRNN",
+    "VanillaLSTM",
+]
+
+def find(name: str) -> type[Cell]: ...
+def registry() -> Mapping[str, type[Cell]]: ...
