@@ -1,6 +1,6 @@
-"""One kernel for all steps, its programs alone or together, and products and a kernel at each step; cuDNN beside them.
+"""The modes of the GPU engine (row_per_program, cooperative, stepwise) against cuDNN.
 
-python benchmarks/tiers.py            # prints the table; `recurra/engine/gpu` chooses by what it shows
+python benchmarks/tiers.py            # prints the table; the constants of `recurra/engine/gpu` are set by it
 """
 
 import torch
@@ -22,17 +22,17 @@ SIZES = (
     (64, 256, 2048, 2048),
     (32, 64, 4096, 4096),
 )
-SMALL = SIZES[:4]  # where a program may have a row to itself
+SMALL = SIZES[:4]  # where one program per row is possible
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 def timed(module: nn.Module, x: Tensor) -> tuple[float, float]:
-    """Of a forward pass and a training step, each call by itself."""
+    """Milliseconds of a forward pass and of a training step, calls timed one by one."""
     infer, train = jobs_of(module, x)
     return milliseconds(infer, samples=5, calls=1), milliseconds(train, samples=5, calls=1)
 
 
-def error(module: nn.Module, x: Tensor, way: str) -> float:
+def error(module: nn.Module, x: Tensor, mode: str) -> float:
     """The largest relative error of an output or a gradient, against the plain loop in the same dtype."""
 
     def results() -> list[Tensor]:
@@ -41,7 +41,7 @@ def error(module: nn.Module, x: Tensor, way: str) -> float:
         y.backward(torch.linspace(-1, 1, y.numel(), device=y.device).view_as(y).to(y.dtype))
         return [y.detach().float(), *(p.grad.float() for p in module.parameters() if p.grad is not None)]
 
-    with select.only(way):
+    with select.only(mode):
         found = results()
     with rc.set_backend("reference"):
         wanted = results()
@@ -49,18 +49,18 @@ def error(module: nn.Module, x: Tensor, way: str) -> float:
 
 
 def main() -> None:
-    print(f"{'cell':6}{'(T, B, D, H)':26}{'way':18}{'forward / training, ms':>24}   error")
+    print(f"{'cell':6}{'(T, B, D, H)':26}{'mode':18}{'forward / training, ms':>24}   error")
     for size in SIZES:
         steps, batch, inputs, units = size
         x = torch.randn(steps, batch, inputs, device="cuda", dtype=torch.bfloat16)
         for name, peer in CELLS.items():
             with torch.device("cuda"):
                 module = rc.layer(name, inputs, units).to(torch.bfloat16)
-            for way in ("alone", "together") if size in SMALL else ("together", "by steps"):
-                with select.only(way):
+            for mode in ("row_per_program", "cooperative") if size in SMALL else ("cooperative", "stepwise"):
+                with select.only(mode):
                     forward, training = timed(module, x)
-                wrong = error(module, x[:5], way)
-                print(f"{name:6}{size!s:26}{way:18}{forward:12.3f} / {training:9.3f}   {wrong:.1e}", flush=True)
+                wrong = error(module, x[:5], mode)
+                print(f"{name:6}{size!s:26}{mode:18}{forward:12.3f} / {training:9.3f}   {wrong:.1e}", flush=True)
             for dtype in (torch.float16, torch.bfloat16):
                 forward, training = timed(peer(inputs, units, device="cuda", dtype=dtype), x.to(dtype))
                 said = f"cuDNN {str(dtype).removeprefix('torch.')}"

@@ -9,7 +9,7 @@ from ..cell import Cell
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
 from .dispatch import Choice, Sequences, choose
-from .gpu.describe import described
+from .gpu.describe import describe
 from .gpu.runner import OnGpu
 from .ir.buffers import Role, X
 from .ir.nodes import Node
@@ -56,7 +56,7 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
     if isinstance(choice.executor, OnGpu):
-        lines += described(choice.executor, batch, x.device, source)
+        lines += describe(choice.executor, batch, x.device, source)
     elif choice.executor is not None:
         lines += _planned(choice.executor, choice, source)
     return "\n".join(lines)

@@ -1,12 +1,15 @@
-"""The GPU engine: a plan in one of two ways, which `tiers.py` chooses by size and card.
+"""The GPU engine: runs a plan as one persistent kernel for all steps, or stepwise from CUDA graphs.
 
-One kernel for all steps: `tiling.py` decides who computes what. `render.py` writes the kernel step by step: `places.py`
-knows where values lie, `products.py` how a program waits for what it multiplies, `text.py` holds the growing text. Its
-words are those of `tiles_gluon.py` (NVIDIA) or `tiles_triton.py` (Triton's interpreter); `loop.py` calls it.
+`select.py` chooses between the two by layer size and card; `runner.py` calls them.
 
-Step by step: `stepwise_text.py` writes the products and the one kernel after them for each group of a step
-(`stages.py`), `window.py` holds their memory and their CUDA graphs, `stepwise.py` leads a sequence through.
+`persistent/`: `tiling.py` decides which program computes which rows and columns. `codegen.py` generates the kernel:
+`operands.py` finds the values of a step, `products.py` and `row_per_program.py` write the matrix products,
+`spin_wait.py` the waiting between programs, `kernel_builder.py` collects the lines. `launch.py` runs it.
 
-Both share `buffers.py`, what memory is called, and `elementary.py`, the functions of numbers. `run.py` calls them,
-`after.py` does what is left for after the loop, `describe.py` tells a person about it.
+`stepwise/`: `codegen.py` generates the matrix products and the fused kernel of each group of a step (`stages.py`),
+`graphs.py` captures windows of steps as CUDA graphs, `run.py` runs a sequence through them.
+
+Generated kernels call the tile functions of `tiles_gluon.py` (NVIDIA) or `tiles_triton.py` (stepwise kernels, and
+Triton's interpreter), which share `tiles_common.py`, and the elementwise functions of `math_functions.py`.
+`epilogue.py` computes what follows the loop, `describe.py` the text of `rc.explain`.
 """

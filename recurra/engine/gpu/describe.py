@@ -1,4 +1,4 @@
-"""What a kernel on the card does, for a person to read."""
+"""The part of `rc.explain` that describes the GPU kernels of a plan."""
 
 import torch
 
@@ -6,24 +6,26 @@ from ..plan.schedule import Schedule
 from .persistent.tiling import Tiling, is_x
 from .runner import OnGpu
 from .stepwise.graphs import STEPS
-from .stepwise.run import Steps
+from .stepwise.run import StepwiseLoop
 
-PLACES = {
+WEIGHTS = {
     "registers": "its weights stay in registers",
     "shared": "its weights stay in shared memory",
-    "memory": "its weights come from memory at each step: they are too many for the chip",
+    "memory": "its weights are read from memory at each step: they are too many for the chip",
 }
 
 
-def described(made: OnGpu, batch: int, device: torch.device, source: bool) -> list[str]:
+def describe(made: OnGpu, batch: int, device: torch.device, source: bool) -> list[str]:
+    """Lines on the kernels for a batch on a device; `source`: with the generated kernels."""
     lines = ["  before the loop: one product of x with the weights of all gates, for all steps"]
-    for backward, chosen in _programs(made):
-        way, reason = "backward" if backward else "forward", made.why_by_steps(backward, batch, device)
+    for backward, chosen in _schedules(made):
+        direction, reason = "backward" if backward else "forward", made.why_stepwise(backward, batch, device)
         loop = made.loop(backward, batch, False, device)
-        if isinstance(loop, Steps):
-            lines += [f"  {way}, step by step: {reason}", *_by_steps(loop)]
+        if isinstance(loop, StepwiseLoop):
+            lines += [f"  {direction}, step by step: {reason}", *_step(loop)]
         else:
-            lines += [f"  {way}, one kernel for all steps:", *_shape(loop.tiling, batch), *_stages(chosen, loop.tiling)]
+            lines += [f"  {direction}, one kernel for all steps:", *_grid(loop.tiling, batch)]
+            lines += _stages(chosen, loop.tiling)
         if source:
             lines += ["", loop.rendered.text]
     if made.trains:
@@ -31,37 +33,37 @@ def described(made: OnGpu, batch: int, device: torch.device, source: bool) -> li
     return lines
 
 
-def _by_steps(loop: Steps) -> list[str]:
-    lines = [f"    graphs of up to {STEPS} steps, captured once, over memory of their own"]
+def _step(loop: StepwiseLoop) -> list[str]:
+    lines = [f"    CUDA graphs of up to {STEPS} steps, captured once, over memory of their own"]
     for number, stage in enumerate(loop.rendered.stages, 1):
         lines += [f"    {number}. one product: {p.deep} → {p.wide} columns" for p in stage.products]
         lines.append(f"    {number}. one kernel over {stage.width} columns")
     return lines
 
 
-def _programs(made: OnGpu) -> list[tuple[bool, Schedule]]:
+def _schedules(made: OnGpu) -> list[tuple[bool, Schedule]]:
     return [(False, made.forward_schedule), *([(True, made.backward_schedule)] if made.trains else [])]
 
 
-def _shape(shape: Tiling, batch: int) -> list[str]:
-    if shape.alone:
+def _grid(shape: Tiling, batch: int) -> list[str]:
+    if shape.row_per_program:
         return [
-            f"    a program for all columns of each of {batch} rows, {shape.warps} warps each, which waits for nobody;"
-            f" {PLACES[shape.weights]}"
+            f"    one program for all columns of each of {batch} rows, {shape.warps} warps each, independent of the"
+            f" others; {WEIGHTS[shape.weights]}"
         ]
     return [
         f"    {shape.programs} programs of {shape.columns} columns for each of {shape.tiles(batch)} tiles of"
-        f" {shape.rows} rows, {shape.warps} warps each; {PLACES[shape.weights]}"
+        f" {shape.rows} rows, {shape.warps} warps each; {WEIGHTS[shape.weights]}"
     ]
 
 
 def _stages(schedule: Schedule, shape: Tiling) -> list[str]:
-    lines, wait = [], "" if shape.alone else "wait for what the others wrote, "
+    lines, wait = [], "" if shape.row_per_program else "wait for the other programs' values, "
     for number, level in enumerate(schedule.levels, 1):
         for group in level:
             looped = [lane for lane in group.lanes if any(not is_x(a) for a in lane.args)]
             if looped:
                 lines.append(f"    {number}. {wait}{len(looped)} products → {group.width} columns")
             fused = sum(node.is_elementwise for node in group.body if node not in group.loads)
-            lines.append(f"    {number}. {fused} operations on each number of {group.width} columns")
+            lines.append(f"    {number}. {fused} operations on each element of {group.width} columns")
     return lines

@@ -1,7 +1,7 @@
-"""Functions of numbers, as text for a kernel: expressions over `L`, the language the kernel is written in.
+"""Elementwise functions as source text for kernels: expressions over `L`, Triton's or Gluon's language module.
 
-`EXPRESSIONS` has one entry for each row of the operation table. What takes more than a line is a function below, whose
-source is put in front of the kernel.
+`EXPRESSIONS` has one entry for each row of the operation table. Functions of more than one line are defined below;
+their source is put in front of the kernel.
 """
 
 import inspect
@@ -10,11 +10,11 @@ from typing import Any
 
 from ..ir.values import Unsupported
 
-L: Any = None  # stands for triton.language or Gluon's where these functions run
+L: Any = None  # the language module, in generated kernels
 
 
 def exp(x):
-    """The exponent's whole part apart: the card's own function rounds x·log₂e, and large x lose digits."""
+    """Splits off the integer part of the exponent: the hardware function rounds x·log₂e and loses digits of large x."""
     x = L.where(x < -110.0, -110.0, L.where(x > 110.0, 110.0, x))
     whole = L.floor(x * 1.4426950408889634 + 0.5)
     rest = (x - whole * 0.693145751953125) - whole * 1.428606765330187e-06
@@ -47,7 +47,7 @@ def sigmoid_of_16_bits(x):
 
 
 def tanh_of_16_bits(x):
-    """Its error is far below what sixteen bits can tell."""
+    """Its error is far below the resolution of 16 bits."""
     return 2.0 / (1.0 + L.exp(-2.0 * x)) - 1.0
 
 
@@ -128,7 +128,7 @@ EXPRESSIONS = {
 
 
 def expression(op: str, attr: Any, args: Sequence[str]) -> str:
-    """An operation of the table on values of these names."""
+    """The expression of an operation on variables of these names."""
     if op == "clamp":
         return clamp(args[0], *attr)
     if op == "pow":
@@ -139,7 +139,7 @@ def expression(op: str, attr: Any, args: Sequence[str]) -> str:
 
 
 def power(x: str, exponent: float) -> str:
-    """Small whole exponents are products; others go through logarithms, and want a base that is not negative."""
+    """Small integer exponents become products; others go through the logarithm and need a non-negative base."""
     whole = int(exponent)
     if whole == exponent and 0 < abs(whole) <= 8:
         product = " * ".join([x] * abs(whole))
@@ -161,7 +161,7 @@ SHORT = {"exp": exp_of_16_bits, "sigmoid": sigmoid_of_16_bits, "tanh": tanh_of_1
 
 
 def preamble(exact: bool) -> str:
-    """The functions in front of a kernel; where results keep sixteen bits, the shorter ones."""
+    """Source of the functions in front of a kernel; unless `exact`, faster ones with 16-bit accuracy."""
     texts = []
     for function in FUNCTIONS:
         name = function.__name__

@@ -28,11 +28,11 @@ from ..torch_modes import hide_from_modes
 from . import select
 from .epilogue import After, ends_of
 from .persistent.codegen import render
-from .persistent.kernel_builder import Kind
-from .persistent.launch import Loop, loaded, processors, shared_memory
-from .persistent.tiling import Tiling, tiling
+from .persistent.kernel_builder import KernelSpec
+from .persistent.launch import PersistentLoop, load_module, processors, shared_memory
+from .persistent.tiling import ROW_PER_PROGRAM, Tiling, tiling
 from .stepwise import codegen
-from .stepwise.run import Steps
+from .stepwise.run import StepwiseLoop
 
 FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
 
@@ -46,9 +46,9 @@ class OnGpu:
         self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
         self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
         self.runs = self.shared.runs if plan.backward is not None else []
-        self.loops: dict[Any, Loop | Steps] = {}  # by what is asked for
-        self.rendered: dict[Any, Loop] = {}  # by what the text depends on: the tiles of a batch, not its size
-        self.by_steps: dict[tuple[bool, str], Steps] = {}
+        self.loops: dict[Any, PersistentLoop | StepwiseLoop] = {}  # by what is asked for
+        self.rendered: dict[Any, PersistentLoop] = {}  # by what the text depends on: the tiles of a batch, not its size
+        self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
 
     @property
@@ -80,25 +80,25 @@ class OnGpu:
 
     def tiling(self, backward: bool, batch: int, device: torch.device) -> Tiling | None:
         chosen = self.backward_schedule if backward else self.forward_schedule
-        size, way = self.dtype.itemsize, select.forced()
+        size, mode = self.dtype.itemsize, select.forced()
         if device.type != "cpu":
-            return tiling(chosen, size, batch, processors(device), shared_memory(device), way)
-        alone = tiling(chosen, size, batch, 1, 0, "alone") if way == "alone" else None
+            return tiling(chosen, size, batch, processors(device), shared_memory(device), mode)
+        row_per_program = tiling(chosen, size, batch, 1, 0, ROW_PER_PROGRAM) if mode == ROW_PER_PROGRAM else None
         wide = max([8, *(group.width for group in chosen.groups)])
-        return alone or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
+        return row_per_program or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
 
-    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> Loop | Steps:
+    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> PersistentLoop | StepwiseLoop:
         asked = (backward, batch, ragged, _precision(self.dtype), device, select.forced())
         if asked not in self.loops:
             self.loops[asked] = self._chosen_loop(*asked[:-1])
         return self.loops[asked]
 
-    def why_by_steps(self, backward: bool, batch: int, device: torch.device) -> str:
+    def why_stepwise(self, backward: bool, batch: int, device: torch.device) -> str:
         """What speaks for a loop step by step; empty: one kernel runs all steps."""
         if (backward, batch, device) in self.refused:
             return "the card did not take all programs of one kernel at once"
         shape = self.tiling(backward, batch, device)
-        reason = select.why_by_steps(shape, batch, device, "backward" if backward else "forward")
+        reason = select.why_stepwise(shape, batch, device, "backward" if backward else "forward")
         if reason or shape is None:
             return reason
         try:
@@ -109,37 +109,39 @@ class OnGpu:
 
     def way(self, batch: int, device: torch.device) -> str:
         """How a loop forward runs, in a few words."""
-        by_kernel = isinstance(self.loop(False, batch, False, device), Loop)
+        by_kernel = isinstance(self.loop(False, batch, False, device), PersistentLoop)
         return "one kernel runs all steps" if by_kernel else "products and one kernel at each step"
 
     def _chosen_loop(
         self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device
-    ) -> Loop | Steps:
-        if self.why_by_steps(backward, batch, device):
-            return self._by_steps(backward, precision)
+    ) -> PersistentLoop | StepwiseLoop:
+        if self.why_stepwise(backward, batch, device):
+            return self._stepwise_loop(backward, precision)
         shape = self.tiling(backward, batch, device)
         assert shape is not None
         return self._one_kernel(backward, shape, ragged, precision, device)
 
-    def _one_kernel(self, *key: Any) -> Loop:
+    def _one_kernel(self, *key: Any) -> PersistentLoop:
         if key not in self.rendered:
             self.rendered[key] = self._new_loop(*key)
         return self.rendered[key]
 
-    def _new_loop(self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device) -> Loop:
+    def _new_loop(
+        self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device
+    ) -> PersistentLoop:
         chosen = self.backward_schedule if backward else self.forward_schedule
         bits, interpreted = 8 * self.dtype.itemsize, device.type == "cpu"
         by_warp = not interpreted and torch.cuda.get_device_capability(device) >= (9, 0)
-        kind = Kind(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
+        kind = KernelSpec(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
         rendered = render(chosen, self.plan, shape, kind)
-        return Loop(rendered, shape, loaded(rendered.text).kernel)
+        return PersistentLoop(rendered, shape, load_module(rendered.text).kernel)
 
-    def _by_steps(self, backward: bool, precision: str) -> Steps:
-        if (backward, precision) not in self.by_steps:
+    def _stepwise_loop(self, backward: bool, precision: str) -> StepwiseLoop:
+        if (backward, precision) not in self.stepwise:
             chosen = self.backward_schedule if backward else self.forward_schedule
             made = codegen.render(chosen, self.plan, backward, self.trains, self.dtype)
-            self.by_steps[backward, precision] = Steps(made, loaded(made.text), backward, self.dtype)
-        return self.by_steps[backward, precision]
+            self.stepwise[backward, precision] = StepwiseLoop(made, load_module(made.text), backward, self.dtype)
+        return self.stepwise[backward, precision]
 
     def _refuse(self, *loop: Any) -> None:
         """From now on, this loop runs step by step."""
@@ -185,7 +187,7 @@ class OnGpu:
                 bound[initial] = bound[initial] * 1.0
         try:
             loop(bound, steps, batch)
-        except select.Refused:
+        except select.LaunchRefused:
             self._refuse(False, batch, x.device)
             return self.forward(x, states, masks, weights, lengths)
         finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
@@ -266,7 +268,7 @@ class OnGpu:
         room.fill_rest(bound, loop, self.backward_schedule, batch)
         try:
             loop(bound, steps, batch)
-        except select.Refused:
+        except select.LaunchRefused:
             self._refuse(True, batch, x.device)
             return self.backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
         after = After(self.plan, bound, given, steps, batch)
@@ -341,7 +343,9 @@ class _Room:
     def zeros(self, width: int) -> Tensor:
         return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
 
-    def fill_rest(self, bound: dict[BufferRef, Tensor], loop: Loop | Steps, schedule: Schedule, batch: int) -> None:
+    def fill_rest(
+        self, bound: dict[BufferRef, Tensor], loop: PersistentLoop | StepwiseLoop, schedule: Schedule, batch: int
+    ) -> None:
         """Bind every argument that is not bound yet."""
         for buffer in loop.rendered.arguments:
             if buffer in bound:
@@ -350,7 +354,7 @@ class _Room:
                 total = sum(node.width for _, node in schedule.sums)
                 bound[buffer] = torch.zeros(loop.tiles(batch), total, dtype=loop.summed_in, device=self.like.device)
             elif buffer == ROW_SUMS:
-                assert isinstance(loop, Loop)
+                assert isinstance(loop, PersistentLoop)
                 bound[buffer] = self.rows(buffer, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
             else:
                 dtype = torch.float32 if buffer.role is Role.CARRY else None

@@ -1,22 +1,57 @@
-"""What rendered kernels are written in, in plain Triton: those of single steps (`stepwise_text.py`) on any card, and
-those of all steps in Triton's interpreter, for which the helpers of `tiles_gluon.py` are here name by name.
+"""Tile functions of the generated kernels in plain Triton, for stepwise kernels and for Triton's interpreter.
 
-The interpreter runs one program after another, so a program that waits for a later one would wait for ever: kernels of
-all steps run here with one program to a batch tile, and show that the equations are right, not that programs find each
-other.
+The interpreter runs the kernels of all steps with the functions of `tiles_gluon.py` under the same names. It runs one
+program after another, and a program that waits for a later one would never end: such kernels run here with one program
+per batch tile. They show that the equations are right, not that programs exchange values correctly.
 """
 
 import triton
 import triton.language as L
 
+from . import tiles_common
+
 jit = triton.jit
 constexpr = L.constexpr
 DIALECT = "triton"
+
+choose = tiles_common.bind(tiles_common.choose, globals())
+load_f32 = tiles_common.bind(tiles_common.load_f32, globals())
+load_raw = tiles_common.bind(tiles_common.load_raw, globals())
+store = tiles_common.bind(tiles_common.store, globals())
+any_unset = tiles_common.bind(tiles_common.any_unset, globals())
+has_nan = tiles_common.bind(tiles_common.has_nan, globals())
+load_weights = tiles_common.bind(tiles_common.load_weights, globals())
+load_matrix = tiles_common.bind(tiles_common.load_matrix, globals())
+vector_matrix = tiles_common.bind(tiles_common.vector_matrix, globals())
+max_of_rows = tiles_common.bind(tiles_common.max_of_rows, globals())
+reduce_columns = tiles_common.bind(tiles_common.reduce_columns, globals())
+store_column_sums = tiles_common.bind(tiles_common.store_column_sums, globals())
+
+
+# ------------------------------------------------------------------------------------------------ layouts: none
+
+
+@triton.constexpr_function
+def operand_layout(S, side, BITS):
+    return None
+
+
+@triton.constexpr_function
+def matrix_layout(BT, U, S):
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------- indices
 
 
 @triton.jit
 def rows(first, BT: constexpr, U: constexpr, S: constexpr):
     return (first + L.arange(0, BT))[:, None]
+
+
+@triton.jit
+def column_range(BT: constexpr, U: constexpr, S: constexpr):
+    return L.arange(0, U)
 
 
 @triton.jit
@@ -30,98 +65,66 @@ def zeros(BT: constexpr, U: constexpr, S: constexpr):
 
 
 @triton.jit
-def choose(condition, one, other):
-    return L.where(condition, one, other)
-
-
-@triton.jit
-def read(place, mask):
-    return L.load(place, mask=mask, other=0.0).to(L.float32)
-
-
-@triton.jit
-def fetch(place, mask):
-    """As it is: whoever converts it at once waits for it."""
-    return L.load(place, mask=mask, other=0.0)
-
-
-@triton.jit
-def write(place, value, mask):
-    L.store(place, value.to(place.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def publish(place, value, mask):
-    write(place, value, mask)
-
-
-@triton.jit
-def _missing(value):
-    if value.dtype.primitive_bitwidth == 32:
-        return L.max((value.to(L.int32, bitcast=True) == -1).to(L.int32))
+def axis_range(count: constexpr, layout: constexpr, axis: constexpr):
+    if axis == 0:
+        return L.arange(0, count)[:, None, None]
+    elif axis == 1:
+        return L.arange(0, count)[None, :, None]
     else:
-        return L.max((value.to(L.int16, bitcast=True) == -1).to(L.int32))
+        return L.arange(0, count)[None, None, :]
+
+
+# ------------------------------------------------------------------------------------------------ exchange, products
 
 
 @triton.jit
-def weights(
-    place,
-    first,
-    across: constexpr,
-    down: constexpr,
-    wide: constexpr,
-    start: constexpr,
-    deep: constexpr,
-    KC: constexpr,
-    U: constexpr,
-    S: constexpr,
-):
-    k = start + (L.arange(0, S) * KC)[:, None, None] + L.arange(0, KC)[None, :, None]
-    u = first + L.arange(0, U)[None, None, :]
-    return L.load(place + u * across + k * down, mask=(u < wide) & (k < deep), other=0.0)
+def publish(pointer, value, mask):
+    store(pointer, value, mask)
 
 
 @triton.jit
-def operand(
-    place,
-    there,
+def load_operand(
+    pointer,
+    valid,
     first,
     batch,
     stride: constexpr,
     start: constexpr,
-    deep: constexpr,
+    depth: constexpr,
     KC: constexpr,
     BT: constexpr,
     S: constexpr,
 ):
     k = start + (L.arange(0, S) * KC)[:, None, None] + L.arange(0, KC)[None, None, :]
     r = first + L.arange(0, BT)[None, :, None]
-    return L.load(place + r * stride + k, mask=(r < batch) & (k < deep) & ((k * 0 + there) != 0), other=0.0)
+    return L.load(pointer + r * stride + k, mask=(r < batch) & (k < depth) & ((k * 0 + valid) != 0), other=0.0)
 
 
 @triton.jit
-def absent(
-    place,
-    there,
+def operand_unset(
+    pointer,
+    valid,
     first,
     batch,
     stride: constexpr,
     start: constexpr,
-    deep: constexpr,
+    depth: constexpr,
     KC: constexpr,
     BT: constexpr,
     S: constexpr,
 ):
-    return _missing(operand(place, there, first, batch, stride, start, deep, KC, BT, S))
+    return any_unset(load_operand(pointer, valid, first, batch, stride, start, depth, KC, BT, S))
 
 
 @triton.jit
-def early(place, there, first, batch, stride: constexpr, deep: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+def probe_unset(
+    pointer, valid, first, batch, stride: constexpr, depth: constexpr, BT: constexpr, U: constexpr, S: constexpr
+):
     return 0
 
 
 @triton.jit
-def nothing(BT: constexpr, U: constexpr, S: constexpr):
+def zero_accumulator(BT: constexpr, U: constexpr, S: constexpr):
     return L.zeros([S, BT, U], L.float32)
 
 
@@ -130,87 +133,52 @@ def dot(a, w, total, PRECISION: constexpr):
     return L.dot(a, w, total)
 
 
-@triton.jit
-def undefined(value):
-    return L.max((value != value).to(L.int32))
+# Shared memory has no counterpart in Triton: buffers are a zero, and values stay in variables.
 
 
 @triton.jit
-def bench(count: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+def partials_buffer(count: constexpr, BT: constexpr, U: constexpr, S: constexpr):
     return 0
 
 
 @triton.jit
-def put(place, number: constexpr, value):
+def store_partials(buffer, number: constexpr, value):
     return value
 
 
 @triton.jit
-def take(place, number: constexpr, value, BT: constexpr, U: constexpr, S: constexpr):
+def reduce_partials(buffer, number: constexpr, value, BT: constexpr, U: constexpr, S: constexpr):
     return L.sum(value, 0)
 
 
 @triton.jit
-def whole(
-    place,
-    across: constexpr,
-    down: constexpr,
-    wide: constexpr,
-    deep: constexpr,
-    BT: constexpr,
-    U: constexpr,
-    S: constexpr,
-):
-    k = L.arange(0, U)[None, :, None]
-    u = L.arange(0, U)[None, None, :]
-    return L.load(place + u * across + k * down, mask=(u < wide) & (k < deep), other=0.0).to(L.float32)
-
-
-@triton.jit
-def room(BT: constexpr, U: constexpr, S: constexpr):
+def operand_slot(BT: constexpr, U: constexpr, S: constexpr):
     return 0
 
 
 @triton.jit
-def lay(place, value, mask):
+def store_slot(slot, value, mask):
     return L.where(mask, value, 0.0)
 
 
 @triton.jit
-def taken(place, value, BT: constexpr, U: constexpr, S: constexpr):
+def load_slot(slot, value, BT: constexpr, U: constexpr, S: constexpr):
     return value[:, :, None]
 
 
-@triton.jit
-def times(a, w):
-    return L.sum(a * w, 1)
+# ---------------------------------------------------------------------------------------------------- reductions
 
 
 @triton.jit
-def _largest(value, mask):
-    """Of each row; NaN if there is one."""
-    undefined_ones = L.max((mask & (value != value)).to(L.int32), 1)
-    return L.where(undefined_ones != 0, float("nan"), L.max(L.where(mask, value, float("-inf")), 1))
-
-
-@triton.jit
-def across(value, mask, LARGEST: constexpr, BT: constexpr, U: constexpr, S: constexpr):
-    if LARGEST:
-        return _largest(value, mask)[:, None]
-    else:
-        return L.sum(L.where(mask, value, 0.0), 1)[:, None]
-
-
-@triton.jit
-def row_total(
-    place,
+def reduce_programs(
+    pointer,
     part,
-    mine,
+    program,
     live,
     first,
     batch,
     COUNT: constexpr,
-    LARGEST: constexpr,
+    MAX: constexpr,
     BT: constexpr,
     U: constexpr,
     S: constexpr,
@@ -218,29 +186,23 @@ def row_total(
     return part
 
 
-@triton.jit
-def write_sum(place, value, wide: constexpr, first, BT: constexpr, U: constexpr, S: constexpr):
-    u = first + L.arange(0, U)
-    L.store(place + u, L.sum(value, 0), mask=u < wide)
-
-
 # ---------------------------------------------------------------------------------------------------- single steps
 
 
 @triton.jit
-def parts_total(place, first, batch, COUNT: constexpr, WIDE: constexpr, LARGEST: constexpr, BT: constexpr):
-    """(BT, 1): the sum, or the largest, of the parts of a row that an earlier kernel left; WIDE: a power of two."""
+def reduce_parts(pointer, first, batch, COUNT: constexpr, WIDTH: constexpr, MAX: constexpr, BT: constexpr):
+    """(BT, 1): the sum or the maximum of the COUNT parts of a row that an earlier kernel stored; WIDTH: power of 2."""
     row = (first + L.arange(0, BT))[:, None]
-    part = L.arange(0, WIDE)[None, :]
-    there = (row < batch) & (part < COUNT)
-    if LARGEST:
-        return _largest(L.load(place + row * COUNT + part, mask=there, other=0.0), there)[:, None]
+    part = L.arange(0, WIDTH)[None, :]
+    valid = (row < batch) & (part < COUNT)
+    if MAX:
+        return max_of_rows(L.load(pointer + row * COUNT + part, mask=valid, other=0.0), valid)[:, None]
     else:
-        return L.sum(L.load(place + row * COUNT + part, mask=there, other=0.0), 1)[:, None]
+        return L.sum(L.load(pointer + row * COUNT + part, mask=valid, other=0.0), 1)[:, None]
 
 
 @triton.jit
-def add_sum(place, value, wide: constexpr, first, BT: constexpr, U: constexpr):
-    """Add to a tile's sums of columns. Nobody else does, so the order is always the same."""
+def add_column_sums(pointer, value, width: constexpr, first, BT: constexpr, U: constexpr):
+    """Add the column sums of a tile to those stored. No other program adds to them, so the order is fixed."""
     u = first + L.arange(0, U)
-    L.store(place + u, L.load(place + u, mask=u < wide, other=0.0) + L.sum(value, 0), mask=u < wide)
+    L.store(pointer + u, L.load(pointer + u, mask=u < width, other=0.0) + L.sum(value, 0), mask=u < width)

@@ -1,10 +1,10 @@
 """The GPU's kernels in Triton's interpreter, for cells named on the command line: equal to the plain loop, or an error.
 
-    TRITON_INTERPRET=1 python tests/engine/gpu/interpreted.py "by steps" lstm gru Delays lstm:150 Random17 …
+    TRITON_INTERPRET=1 python tests/engine/gpu/interpreted.py stepwise lstm gru Delays lstm:150 Random17 …
 
-Triton must hear of its interpreter before it is imported, so this is a program of its own. Of the one kernel for all
-steps, one program computes all columns here, for the interpreter runs programs one after another; that programs find
-each other is tested on a card. Kernels of single steps have any number of programs; a layer of 150 has two a row.
+A program of its own, because the interpreter must be enabled before Triton is imported. The interpreter runs programs
+one after another, so one program computes all columns of a persistent kernel; the exchange between programs is tested
+on a card. Stepwise kernels have any number of programs; a layer of 150 has two per row.
 """
 
 import sys
@@ -95,13 +95,13 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy's word for what where() drops
+    warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy warns of values that where() discards
     graphs.STEPS = 2  # so that five steps are windows of two, two and one
-    tier, *cases = sys.argv[1:]
+    mode, *cases = sys.argv[1:]
     for case in cases:
         name, _, units = case.partition(":")
         for ragged in (False, True):
             torch.manual_seed(0)
             print(case, "ragged" if ragged else "", flush=True)
-            with select.only(tier):
+            with select.only(mode):
                 check(made(name, int(units or 6)), ragged, steps=5, batch=11 if units else 3)

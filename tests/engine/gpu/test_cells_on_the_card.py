@@ -13,7 +13,7 @@ from recurra.engine.gpu import select
 pytestmark = pytest.mark.gpu
 
 COMPLEX = {"unitary_rnn"}
-WAYS = ["alone", "together"]  # of the programs of one kernel
+MODES = ["row_per_program", "cooperative"]  # of the programs of one kernel
 ITS_OWN_WEIGHTS_ARE_LESS_EXACT = {"orthogonal_rnn"}  # torch's factorisation has no 16-bit form
 CASES = [*(n for n in sorted(rc.registry()) if n not in COMPLEX), *STRANGE]
 # What a sum of a few rounded numbers may cost either engine: below it, twice the other's error says nothing.
@@ -46,26 +46,26 @@ def compare(cell: Cell, given: Sequences) -> None:
         assert error(found[name], value) <= allowed, name
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_float32(case: str | type[Cell], ragged: bool, way: str):
-    with select.only(way):
+def test_float32(case: str | type[Cell], ragged: bool, mode: str):
+    with select.only(mode):
         check(case, torch.float32, 20, 19, ragged)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", [c for c in CASES if c not in ITS_OWN_WEIGHTS_ARE_LESS_EXACT])
-def test_bfloat16(case: str | type[Cell], way: str):
-    with select.only(way):
+def test_bfloat16(case: str | type[Cell], mode: str):
+    with select.only(mode):
         check(case, torch.bfloat16, 20, 19, False)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", ["lstm", "gru", "mgu", "rnn", "projection_lstm"])
 @pytest.mark.parametrize("batch", [1, 33, 200, 700])
-def test_float16_in_batches_of_any_size(case: str, batch: int, way: str):
-    with select.only(way):
+def test_float16_in_batches_of_any_size(case: str, batch: int, mode: str):
+    with select.only(mode):
         check(case, torch.float16, 9, batch, True)
 
 

@@ -1,4 +1,4 @@
-"""Kernels for a GPU become its machine code on any computer: nothing is run, but nothing is left to chance either."""
+"""GPU kernels compile to machine code without a card."""
 
 import re
 
@@ -8,12 +8,12 @@ from engine.strange_cells import FourStates, OneForAll, RowNormalised, TwoChaine
 
 import recurra as rc
 from recurra.cell import Cell
-from recurra.engine.gpu.persistent.codegen import Rendered, render
-from recurra.engine.gpu.persistent.kernel_builder import Kind
-from recurra.engine.gpu.persistent.launch import loaded
+from recurra.engine.gpu.persistent.codegen import KernelSource, render
+from recurra.engine.gpu.persistent.kernel_builder import KernelSpec
+from recurra.engine.gpu.persistent.launch import load_module
 from recurra.engine.gpu.persistent.tiling import Tiling, tiling
 from recurra.engine.gpu.stepwise import codegen
-from recurra.engine.gpu.stepwise.stages import Stepwise
+from recurra.engine.gpu.stepwise.stages import StepSource
 from recurra.engine.ir.buffers import BufferRef, Role
 from recurra.engine.plan.planner import plan
 from recurra.engine.plan.schedule import schedule
@@ -24,23 +24,25 @@ HOPPER, PROCESSORS, SHARED = 90, 132, 232_448  # of an H200
 NAMES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 
-def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int, way: str) -> tuple[Rendered, Tiling]:
+def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int, mode: str) -> tuple[KernelSource, Tiling]:
     planned = plan(cell, trace_in_clean_context(cell), train=True, needs_x=False)
     program = planned.backward if backward else planned.forward
     assert program is not None
     order = schedule(program)
-    shape = tiling(order, dtype.itemsize, batch, PROCESSORS, SHARED, way)
+    shape = tiling(order, dtype.itemsize, batch, PROCESSORS, SHARED, mode)
     assert shape is not None
-    kind = Kind(backward, True, True, bits=8 * dtype.itemsize, precision="x3" if dtype == torch.float32 else "tf32")
+    kind = KernelSpec(
+        backward, True, True, bits=8 * dtype.itemsize, precision="x3" if dtype == torch.float32 else "tf32"
+    )
     return render(order, planned, shape, kind), shape
 
 
-def assembled(made: Rendered, warps: int, dtype: torch.dtype):
-    """What Triton makes of a kernel for a Hopper card."""
+def assembled(made: KernelSource, warps: int, dtype: torch.dtype):
+    """The kernel compiled for a Hopper card."""
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
 
-    module = loaded(made.text)
+    module = load_module(made.text)
     types = {f"a{i}": f"*{_number(argument, dtype)}" for i, argument in enumerate(made.arguments)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
     source = GluonASTSource(module.kernel, types | dict.fromkeys(("steps", "batch", "tiles"), "i32"), {}, aligned)
@@ -68,7 +70,7 @@ def _number(argument: BufferRef, dtype: torch.dtype) -> str:
     ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "two products", "four states"],
 )
 def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool):
-    made, shape = rendered(make(), backward, dtype, batch, "together")
+    made, shape = rendered(make(), backward, dtype, batch, "cooperative")
     code = assembled(made, shape.warps, dtype)
     assert len(code.asm["cubin"]) > 0
     assert "mma.sync" in code.asm["ptx"]
@@ -88,37 +90,37 @@ def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backw
     ],
     ids=["gru", "lstm", "few columns", "row normalisation"],
 )
-def test_kernels_whose_programs_wait_for_nobody(make, dtype: torch.dtype, batch: int, backward: bool):
-    made, shape = rendered(make(), backward, dtype, batch, "alone")
-    assert shape.alone
+def test_kernels_whose_programs_own_a_row(make, dtype: torch.dtype, batch: int, backward: bool):
+    made, shape = rendered(make(), backward, dtype, batch, "row_per_program")
+    assert shape.row_per_program
     assert not made.exchanged
     code = assembled(made, shape.warps, dtype)
     assert "fma.rn.f32" in code.asm["ptx"]
     assert "mma.sync" not in code.asm["ptx"]
 
 
-@pytest.mark.parametrize("way", ["alone", "together"])
-def test_a_number_for_a_whole_row_becomes_a_state(way: str):
+@pytest.mark.parametrize("mode", ["row_per_program", "cooperative"])
+def test_a_number_for_a_whole_row_becomes_a_state(mode: str):
     """Operations on numbers that all columns share are done once, and spread out where they are written."""
-    made, shape = rendered(OneForAll(9, 17), False, torch.float32, 5, way)
+    made, shape = rendered(OneForAll(9, 17), False, torch.float32, 5, mode)
     assert len(assembled(made, shape.warps, torch.float32).asm["cubin"]) > 0
 
 
-def assembled_stages(made: Stepwise, dtype: torch.dtype, capability: int) -> list:
-    """What Triton makes of the kernels of a step."""
+def assembled_stages(made: StepSource, dtype: torch.dtype, capability: int) -> list:
+    """The kernels of a step, compiled."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    module, codes = loaded(made.text), []
+    module, codes = load_module(made.text), []
     for stage in made.stages:
-        kinds = ["fp32" if made.shelves[name].wide else NAMES[dtype] for name in stage.arguments]
+        kinds = ["fp32" if made.window_buffers[name].wide else NAMES[dtype] for name in stage.arguments]
         types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {
             "table": "*i64",
             "clock": "*i32",
             "ends": "*i32",
         }
         aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
-        signature = types | dict.fromkeys(("k", "turn", "batch"), "i32")
+        signature = types | dict.fromkeys(("k", "parity", "batch"), "i32")
         source = ASTSource(getattr(module, stage.name), signature, {}, aligned)
         codes.append(triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 4}))
     return codes

@@ -20,11 +20,11 @@ RANDOM = [0, 1, 3, 5, 6, 10, 14, 18, 21]
 WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch
 
 
-def run_in_the_interpreter(tier: str, names: list[str]) -> None:
-    """Triton must hear of its interpreter before anybody imports it: a process of its own."""
+def run_in_the_interpreter(mode: str, names: list[str]) -> None:
+    """In a process of its own: the interpreter must be enabled before Triton is imported."""
     path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     child = subprocess.run(
-        [sys.executable, TESTS / "engine" / "gpu" / "interpreted.py", tier, *names],
+        [sys.executable, TESTS / "engine" / "gpu" / "interpreted.py", mode, *names],
         env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -38,24 +38,24 @@ def test_every_operation_of_the_table_can_be_written():
     assert set(EXPRESSIONS) | {"pow", "clamp"} == set(TABLE)
 
 
-@pytest.mark.parametrize("tier", ["alone", "together", "by steps"])
-def test_a_few_cells(tier: str):
-    run_in_the_interpreter(tier, QUICK)
+@pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
+def test_a_few_cells(mode: str):
+    run_in_the_interpreter(mode, QUICK)
 
 
 @pytest.mark.slow
 def test_many_programs_step_by_step():
-    run_in_the_interpreter("by steps", WIDE)
+    run_in_the_interpreter("stepwise", WIDE)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", ["alone", "together", "by steps"])
-def test_cells_nobody_wrote(tier: str):
-    run_in_the_interpreter(tier, [f"Random{seed}" for seed in RANDOM])
+@pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
+def test_random_cells(mode: str):
+    run_in_the_interpreter(mode, [f"Random{seed}" for seed in RANDOM])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", ["alone", "together", "by steps"])
+@pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
 @pytest.mark.parametrize("names", [REST[::3], REST[1::3], REST[2::3], [cell.__name__ for cell in STRANGE]])
-def test_every_other_cell(names: list[str], tier: str):
-    run_in_the_interpreter(tier, names)
+def test_every_other_cell(names: list[str], mode: str):
+    run_in_the_interpreter(mode, names)

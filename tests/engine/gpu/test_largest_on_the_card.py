@@ -23,14 +23,14 @@ class Most(Cell):
         return tanh(a) * torch.sigmoid(a.amax(-1, keepdim=True)) + 0.3 * h
 
 
-@pytest.mark.parametrize("way", ["alone", "together", "by steps"])
+@pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_without_gradients(dtype: torch.dtype, way: str):
+def test_without_gradients(dtype: torch.dtype, mode: str):
     torch.manual_seed(3)
     cell = Most(24, 100).cuda().to(dtype)
     given = drawn(cell, 30, 19)
     given.x[20, 1, 0] = float("nan")
-    with torch.no_grad(), select.only(way):
+    with torch.no_grad(), select.only(mode):
         assert choose(cell, given).backend == "compiled"
         y = inferred(cell, given)["y"]
     truth = inferred(cell.double(), in_float64(given))["y"]

@@ -1,4 +1,4 @@
-"""The GPU engine as a citizen of torch and of the card it runs on."""
+"""The GPU engine with torch's features (streams, graphs, autocast, compile, DDP) on a CUDA device."""
 
 import subprocess
 import sys
@@ -16,9 +16,9 @@ from recurra.engine.gpu import select
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(params=["alone", "together"], autouse=True)
-def way(request: pytest.FixtureRequest):
-    """Small layers have programs that wait for nobody; all of this must hold for those that wait too."""
+@pytest.fixture(params=["row_per_program", "cooperative"], autouse=True)
+def mode(request: pytest.FixtureRequest):
+    """Small layers run with one program per row; everything here must hold for cooperating programs too."""
     with select.only(request.param):
         yield
 
@@ -80,10 +80,10 @@ def test_inside_a_cuda_graph():
         assert torch.equal(y, model(x)[0])
 
 
-@pytest.mark.parametrize("tier", ["together", "by steps"])
-def test_a_cuda_graph_sees_new_weights(tier: str):
+@pytest.mark.parametrize("mode", ["cooperative", "stepwise"])
+def test_a_cuda_graph_sees_new_weights(mode: str):
     model, x = layer(), torch.randn(30, 16, 32, device="cuda").bfloat16()
-    with torch.no_grad(), select.only(tier):
+    with torch.no_grad(), select.only(mode):
         model(x)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

@@ -1,4 +1,4 @@
-"""One kernel for all steps, ready to be called, and what it asks of the card."""
+"""Load, launch and cache a persistent kernel; properties of the card."""
 
 import contextlib
 import functools
@@ -15,20 +15,20 @@ from torch import Tensor
 from ...cpu import compiler
 from ...ir.buffers import BufferRef, X
 from .. import select
-from .codegen import Rendered
+from .codegen import KernelSource
 from .tiling import Tiling
 
 
 @dataclass
-class Loop:
-    """A rendered kernel, ready to be called."""
+class PersistentLoop:
+    """A persistent kernel, ready to be called."""
 
-    rendered: Rendered
+    rendered: KernelSource
     tiling: Tiling
     function: Any
-    machine_code: Any = None  # of the card it was first called on, for pointers at multiples of sixteen bytes
+    machine_code: Any = None  # for the device of the first call, pointers aligned to sixteen bytes
 
-    summed_in = torch.float32  # where sums over all steps add up: here in registers
+    summed_in = torch.float32  # dtype of sums over all steps, which are kept in registers
 
     def tiles(self, batch: int) -> int:
         return self.tiling.tiles(batch)
@@ -36,12 +36,12 @@ class Loop:
     def __call__(self, bound: Mapping[BufferRef, Tensor], steps: int, batch: int) -> None:
         tiles, device = self.tiles(batch), bound[X].device
         pointers = [bound[buffer] for buffer in self.rendered.arguments]
-        if not pointers:  # a cell whose step, or whose derivative, is nothing
+        if not pointers:  # the step, or its derivative, computes nothing
             return
         if device.type == "cpu":  # Triton's interpreter
             self.function[1, tiles](*pointers, steps, batch, tiles)
             return
-        grid = (self.tiling.programs, self.tiling.abreast(batch, processors(device)), 1)
+        grid = (self.tiling.programs, self.tiling.concurrent_tiles(batch, processors(device)), 1)
         aligned = not any(address % 16 for address in map(Tensor.data_ptr, pointers))
         there = torch.cuda.current_device() == device.index
         with contextlib.nullcontext() if there else torch.cuda.device(device):
@@ -50,14 +50,14 @@ class Loop:
             except select.launch_errors() as error:
                 if not select.is_refusal(error):
                     raise
-                raise select.Refused(str(error)) from error
+                raise select.LaunchRefused(str(error)) from error
 
     def _launch(self, grid: tuple[int, int, int], arguments: list, aligned: bool) -> None:
-        if self.machine_code is not None and aligned:  # past Triton's own look-up, which takes as long as a step
+        if self.machine_code is not None and aligned:  # skips Triton's look-up, which takes as long as a step
             self.machine_code[grid](*arguments)
             return
-        at_once = not self.tiling.alone
-        found = self.function[grid](*arguments, num_warps=self.tiling.warps, launch_cooperative_grid=at_once)
+        cooperative = not self.tiling.row_per_program
+        found = self.function[grid](*arguments, num_warps=self.tiling.warps, launch_cooperative_grid=cooperative)
         self.machine_code = found if aligned else None
 
 
@@ -68,13 +68,13 @@ def processors(device: torch.device) -> int:
 
 @functools.cache
 def shared_memory(device: torch.device) -> int:
-    """Bytes a program may have."""
+    """Bytes of shared memory a program may use."""
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # pyrefly: ignore  (its stubs)
 
 
 @functools.cache
-def loaded(text: str) -> ModuleType:
-    """The text as a module: Triton reads its functions from a file."""
+def load_module(text: str) -> ModuleType:
+    """Import generated source as a module, from a file: Triton reads the source of its functions."""
     name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     path = compiler.folder() / f"{name}.py"
     if not path.exists() or path.read_text(encoding="utf-8") != text:

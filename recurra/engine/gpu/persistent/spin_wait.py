@@ -1,38 +1,38 @@
-"""How a warp waits for what it multiplies, in the machine's own language (PTX), since tiles cannot say it.
+"""Inline PTX with which a warp polls memory until its operands are complete; Gluon has no such instruction.
 
-Each thread asks for the sixteen bytes that the tensor cores want of it, and again for those that have not come, until
-its whole warp has all of them: they are in their registers the moment they arrive. No other warp is waited for.
+Each thread loads the sixteen bytes that the tensor cores take from it, and loads them again until no element of its
+warp is all ones. The values are then in the right registers. Other warps are not waited for.
 
-Who asks too soon asks twice, and is in the way of others' answers. So a warp pauses before it asks for the first time;
-or, where a step moves so much that every question asked twice is felt, waits for heralds: sixteen bytes of each
-program, of the row that is written last.
+A load that comes too early is repeated and delays the stores it waits for. So a warp first pauses for a fixed number of
+cycles. Where a step moves much data it first polls a probe instead: sixteen bytes of each program in the row stored
+last.
 """
 
 from collections.abc import Sequence
 
-WORDS = 4  # of 32 bits in sixteen bytes
-PAUSE = 350  # cycles; what the others write takes longer. On an H200, 250 to 450 are about as good
+WORDS = 4  # 32-bit words in sixteen bytes
+PAUSE = 350  # cycles, less than a store takes to arrive; on an H200, 250 to 450 are equally fast
 
 
-def listing(strides: Sequence[int], rows: int, bits: int, first: str) -> str:
-    """The instructions. Each spot is an address, of which a thread wants `rows` rows, so many bytes apart; zero for
-    what nobody will send. Then comes how many of the rows there are. What comes `first`: a "pause", a "herald", whose
-    address is the last argument, or nothing."""
-    spots = len(strides)
-    address = spots * rows * WORDS
-    there = address + spots
-    lines = [f".reg .b32 rows<{spots}>, most;", ".reg .b16 low, high;", ".reg .pred p;"]
-    lines += _herald(there + 1, bits) if first == "herald" else _pause() if first == "pause" else []
+def instructions(strides: Sequence[int], rows: int, bits: int, first: str) -> str:
+    """The PTX block. Operands: per entry of `strides` an address (zero: load nothing), from which a thread loads `rows`
+    rows that many bytes apart; then the number of valid rows. `first` is "pause", "probe" (its address is the last
+    operand) or empty."""
+    count = len(strides)
+    address = count * rows * WORDS
+    valid = address + count
+    lines = [f".reg .b32 rows<{count}>, most;", ".reg .b16 low, high;", ".reg .pred p;"]
+    lines += _probe(valid + 1, bits) if first == "probe" else _pause() if first == "pause" else []
     lines += [f"mov.b32 ${word}, 0;" for word in range(address)]
-    for spot in range(spots):
-        lines += [f"setp.ne.s64 p, ${address + spot}, 0;", f"selp.b32 rows{spot}, ${there}, 0, p;"]
+    for spot in range(count):
+        lines += [f"setp.ne.s64 p, ${address + spot}, 0;", f"selp.b32 rows{spot}, ${valid}, 0, p;"]
     lines.append("again:")
     for spot, stride in enumerate(strides):
         for row in range(rows):
             into = ", ".join(f"${(spot * rows + row) * WORDS + word}" for word in range(WORDS))
             lines.append(f"setp.gt.s32 p, rows{spot}, {row};")
             lines.append(f"@p ld.relaxed.gpu.global.v4.b32 {{{into}}}, [${address + spot}+{row * stride}];")
-    lines += [*_any_missing([f"${word}" for word in range(address)], bits), *_repeat("again")]
+    lines += [*_any_unset([f"${word}" for word in range(address)], bits), *_repeat("again")]
     return " ".join(["{", *lines, "}"])
 
 
@@ -48,27 +48,27 @@ def _pause() -> list[str]:
     ]
 
 
-def _herald(address: int, bits: int) -> list[str]:
+def _probe(address: int, bits: int) -> list[str]:
     words = [f"h{word}" for word in range(WORDS)]
     return [
         f".reg .b32 {', '.join(words)};",
-        ".reg .pred sent;",
-        f"setp.ne.s64 sent, ${address}, 0;",
+        ".reg .pred valid;",
+        f"setp.ne.s64 valid, ${address}, 0;",
         *(f"mov.b32 {word}, 0;" for word in words),
-        "herald:",
-        f"@sent ld.relaxed.gpu.global.v4.b32 {{{', '.join(words)}}}, [${address}];",
-        *_any_missing(words, bits),
-        *_repeat("herald"),
+        "probe:",
+        f"@valid ld.relaxed.gpu.global.v4.b32 {{{', '.join(words)}}}, [${address}];",
+        *_any_unset(words, bits),
+        *_repeat("probe"),
     ]
 
 
 def _repeat(label: str) -> list[str]:
-    """As long as a thread of the warp misses something."""
+    """Branch back while any thread of the warp has an unset element."""
     return ["vote.sync.any.pred p, p, 0xffffffff;", f"@p bra.uni {label};"]
 
 
-def _any_missing(words: Sequence[str], bits: int) -> list[str]:
-    """p: whether a number among the words has all its bits set, and so is the largest there is."""
+def _any_unset(words: Sequence[str], bits: int) -> list[str]:
+    """Set p if an element of the words has all bits set, i.e. is the largest unsigned number."""
     kind = "u16x2" if bits == 16 else "u32"
     lines = [f"mov.b32 most, {words[0]};", *(f"max.{kind} most, most, {word};" for word in words[1:])]
     if bits == 16:
@@ -77,12 +77,12 @@ def _any_missing(words: Sequence[str], bits: int) -> list[str]:
 
 
 def constraints(spots: int, rows: int, first: str) -> str:
-    """Every result is written before the last address was read."""
-    return ",".join(["=&r"] * (spots * rows * WORDS) + ["l"] * spots + ["r"] + ["l"] * (first == "herald"))
+    """Constraints of the operands: results are early-clobber, written before the last address is read."""
+    return ",".join(["=&r"] * (spots * rows * WORDS) + ["l"] * spots + ["r"] + ["l"] * (first == "probe"))
 
 
-def side_by_side(names: Sequence[str]) -> str:
-    """Tiles as one tile with further axes, of length two: the bits of a tile's number, the highest first."""
+def join_tiles(names: Sequence[str]) -> str:
+    """Join tiles into one with further axes of length two: the bits of a tile's number, the highest first."""
     while len(names) > 1:
         half = len(names) // 2
         names = [f"L.join({names[i]}, {names[i + half]})" for i in range(half)]

@@ -1,12 +1,12 @@
-"""Who computes what on the card: how many columns and rows a program owns, on how many warps, where its weights lie.
+"""The tiling of a persistent kernel: rows, columns and warps of a program, and where its weights are kept.
 
-Programs that share the columns must all run at once, for they wait for each other: there are never more of them than
-the card has multiprocessors. Where the registers of one multiprocessor hold all weights, a program can have all columns
-of a row to itself, and wait for nobody (`alone.py`).
+Two modes. Cooperative: the programs of a tile of the batch share its columns. They wait for each other, so all must be
+resident at once: there are never more of them than multiprocessors. One program per row: where the registers of one
+multiprocessor hold all weights, a program owns all columns of a row and waits for no other.
 
-Every tiling that fits is given a price, and the cheapest is taken: what a step costs is the way of a number from one
-program to the others, what a program reads of the others' numbers, and what its tensor cores do; or, of a program
-alone, its multiplications.
+A cost model estimates the cycles per step of every tiling that fits, and the cheapest is chosen. In cooperative mode it
+counts the round trip of a value between programs, the bytes read and the tensor-core instructions; with one program per
+row, the multiplications.
 """
 
 from collections.abc import Iterator
@@ -16,82 +16,88 @@ from ...ir.buffers import X
 from ...ir.nodes import Node
 from ...plan.schedule import Group, Schedule
 
-COLUMNS, ROWS, WARPS = (8, 16, 32, 64), (16, 32, 64), (4, 8)  # the least the tensor cores take, and more
-SHARED_BY = (2, 4)  # without tensor cores: threads that share the depth of a column
-REGISTERS_ALONE, OTHERS = 240, 40  # of a thread, for weights, running sums and operands on their way; for all else
+COOPERATIVE, ROW_PER_PROGRAM = "cooperative", "row_per_program"
+COLUMNS, ROWS, WARPS = (8, 16, 32, 64), (16, 32, 64), (4, 8)  # from the smallest tensor-core instruction on
+SHARED_BY = (2, 4)  # one program per row: threads that share the depth of a column
+REGISTERS_ROW_PER_PROGRAM = 240  # per thread, for weights, running sums and operands
+REGISTERS_OTHER = 40  # per thread, for everything else
 REGISTER_FILE = 65_536  # of a multiprocessor
-REGISTERS = {2: 184, 4: 150}  # of the 255 of a thread, for a product; 32-bit numbers need more on the way
-SPARE = 8_192  # bytes of shared memory that Triton may want for itself
-# Measured on an H200, in cycles and bytes a cycle.
-FAR, NEAR = 20, 128  # what a processor reads of the card's memory when all of them read; of its own shared memory
-TRIP, CHAIN = 700, 33  # to memory and back; a product that waits for the one before
-STAGE, NUMBER = 2400, 250  # what is always there; what is left to do for each number of a thread
-WARP = 30  # what each warp adds where all of them meet
-SPLIT = 2  # for each weight of a thread that is multiplied in three parts
-CROWD = 4_000_000  # bytes from which on it pays to look for heralds
-STAGE_ALONE, LANE, OPERAND, WEIGHT = 500, 70, 3, 1 / 110  # of a program alone; an operand's by the column
+REGISTERS = {2: 184, 4: 150}  # per thread of 255, for a product, by element size; float32 needs more temporaries
+SPARE = 8_192  # bytes of shared memory left to Triton
+# Measured on an H200, in cycles and bytes per cycle.
+GLOBAL_RATE = 20  # bytes a multiprocessor reads from device memory while all of them read
+SHARED_RATE = 128  # bytes it reads from its shared memory
+ROUND_TRIP, DEPENDENT_MMA = 700, 33  # a load from device memory; a tensor-core instruction that waits for the last
+STAGE, NUMBER = 2400, 250  # fixed cost of a stage; per element of a thread
+WARP = 30  # per warp, for the reduction over warps
+SPLIT = 2  # per weight of a thread that is multiplied in three TF32 products
+PROBE_BYTES = 4_000_000  # read per step by all programs, from which on probing first pays
+STAGE_ROW_PER_PROGRAM, LANE, OPERAND, WEIGHT = 500, 70, 3, 1 / 110  # one program per row; OPERAND: per column
 
 
 @dataclass(frozen=True)
 class Tiling:
+    """Sizes of a persistent kernel's programs."""
+
     columns: int  # U: of a program
-    programs: int  # side by side, for a tile of the batch
+    programs: int  # per tile of the batch
     rows: int  # BT: of a tile
     warps: int  # S
-    weights: str  # where they lie: "registers", "shared", "memory"
-    depth: int = 8  # pieces of operands on their way at a time
-    heralds: bool = False  # whether programs look for a sign of each other before they ask for everything
+    weights: str  # where they are kept: "registers", "shared", "memory"
+    depth: int = 8  # operand pieces in flight at a time
+    probe_first: bool = False  # a warp polls one vector per program before it loads whole operands
 
     @property
-    def alone(self) -> bool:
-        """Whether a program has all columns of its rows, and waits for nobody."""
+    def row_per_program(self) -> bool:
+        """Whether a program owns all columns of a row, and waits for no other program."""
         return self.rows == 1
 
     def tiles(self, batch: int) -> int:
         return -(-batch // self.rows)
 
-    def abreast(self, batch: int, processors: int) -> int:
-        """Tiles of the batch that run side by side; the rest follow. Who waits for nobody need not be there at once."""
-        if self.alone:
+    def concurrent_tiles(self, batch: int, processors: int) -> int:
+        """Tiles of the batch that are resident at once; programs that wait for no other need not be."""
+        if self.row_per_program:
             return self.tiles(batch)
         return min(self.tiles(batch), max(1, processors // self.programs))
 
     def passes(self, batch: int, processors: int) -> int:
-        return -(-self.tiles(batch) // self.abreast(batch, processors))
+        return -(-self.tiles(batch) // self.concurrent_tiles(batch, processors))
 
 
 def tiling(
-    schedule: Schedule, bytes_a_number: int, batch: int, processors: int, shared_memory: int, way: str = ""
+    schedule: Schedule, bytes_a_number: int, batch: int, processors: int, shared_memory: int, mode: str = ""
 ) -> Tiling | None:
-    """The tiling for a batch, or None if the card is too small for any. A `way`, "alone" or "together", is taken if
-    there is a tiling for it."""
-    shapes = [*_alone(schedule), *_fitting(schedule, bytes_a_number, processors, shared_memory - SPARE)]
-    asked_for = [shape for shape in shapes if way == ("alone" if shape.alone else "together")] or shapes
-    best = min(asked_for, key=lambda s: _cycles(s, schedule, bytes_a_number, batch, processors), default=None)
-    if best is None or best.alone:
+    """The tiling for a batch, or None if the card is too small for any. `mode`, COOPERATIVE or ROW_PER_PROGRAM, is
+    honoured if there is a tiling for it."""
+    shapes = [*_row_per_program(schedule), *_fitting(schedule, bytes_a_number, processors, shared_memory - SPARE)]
+    modes = {shape: ROW_PER_PROGRAM if shape.row_per_program else COOPERATIVE for shape in shapes}
+    candidates = [shape for shape in shapes if modes[shape] == mode] or shapes
+    best = min(candidates, key=lambda s: _cycles(s, schedule, bytes_a_number, batch, processors), default=None)
+    if best is None or best.row_per_program:
         return best
     busiest = max((_read(best, group, bytes_a_number, batch, processors) for group in schedule.groups), default=0)
-    return replace(best, heralds=busiest > CROWD)
+    return replace(best, probe_first=busiest > PROBE_BYTES)
 
 
-def _alone(schedule: Schedule) -> Iterator[Tiling]:
-    """All columns of a row for a program, if its registers have room for all weights."""
+def _row_per_program(schedule: Schedule) -> Iterator[Tiling]:
+    """Tilings with one program per row, if its registers hold all weights."""
     wide = max((group.width for group in schedule.groups), default=1)
     columns = max(16, 1 << (wide - 1).bit_length())
-    if recurrent(schedule) and _read_as_written(schedule):
+    if recurrent(schedule) and _reads_whole_pieces(schedule):
         for shared_by in SHARED_BY:
             shape = Tiling(columns, 1, 1, columns * shared_by // 32, "registers")
-            if shape.warps <= max(WARPS) and _registers_alone(shape, schedule) <= REGISTERS_ALONE:
+            if shape.warps <= max(WARPS) and _registers_row_per_program(shape, schedule) <= REGISTERS_ROW_PER_PROGRAM:
                 yield shape
 
 
-def _registers_alone(shape: Tiling, schedule: Schedule) -> int:
+def _registers_row_per_program(shape: Tiling, schedule: Schedule) -> int:
     weights = len(recurrent(schedule)) * shape.columns**2 // (32 * shape.warps)
     return weights + max(4 * len(group.lanes) + 8 * len(_operands(group)) for group in schedule.groups)
 
 
-def _read_as_written(schedule: Schedule) -> bool:
-    """Whether products read pieces of states as they were written, a step before, and before they are written anew."""
+def _reads_whole_pieces(schedule: Schedule) -> bool:
+    """Whether products read states in the pieces in which the step before stored them, before they are overwritten."""
     written = {
         (out.buffer, out.offset, out.node.width): number
         for number, group in enumerate(schedule.groups)
@@ -106,7 +112,7 @@ def _read_as_written(schedule: Schedule) -> bool:
     )
 
 
-def _fitting(schedule: Schedule, size: int, processors: int, room: int) -> Iterator[Tiling]:
+def _fitting(schedule: Schedule, size: int, processors: int, available: int) -> Iterator[Tiling]:
     wide = max((group.width for group in schedule.groups), default=1)
     for columns in COLUMNS:
         programs = -(-wide // columns)
@@ -114,65 +120,64 @@ def _fitting(schedule: Schedule, size: int, processors: int, room: int) -> Itera
             for rows in ROWS:
                 for warps in WARPS:
                     for shape, shared in _placed(schedule, size, columns, programs, rows, warps):
-                        if shared <= room:
+                        if shared <= available:
                             yield shape
 
 
 def _placed(
     schedule: Schedule, size: int, columns: int, programs: int, rows: int, warps: int
 ) -> Iterator[tuple[Tiling, int]]:
-    """With the weights in each place where the registers have room for running sums and for operands on their way; and
-    the shared memory it takes."""
+    """(tiling, bytes of shared memory) for each place of the weights that leaves registers for sums and operands."""
     weights = sum(matrix.deep for matrix in recurrent(schedule)) * columns * size
     lanes = max((len(group.lanes) for group in schedule.groups), default=0)
     sums, piece = lanes * rows * columns // 32, rows // 2
-    bench = lanes * warps * rows * columns * 4
+    partials = lanes * warps * rows * columns * 4
     deepest = max((_pieces(group, size, warps) for group in schedule.groups), default=1)
     places = (("registers", weights // (128 * warps), 0), ("shared", columns, weights), ("memory", 2 * columns, 0))
     for place, held, shared in places:
         depth = min(max(1, deepest), (REGISTERS[size] - held - sums) // piece)
         if depth >= 1:
-            yield Tiling(columns, programs, rows, warps, place, depth), bench + shared
+            yield Tiling(columns, programs, rows, warps, place, depth), partials + shared
 
 
 def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors: int) -> float:
-    """What a step takes, about."""
-    if shape.alone:
-        return _cycles_alone(shape, schedule, batch, processors)
+    """Estimated cycles of a step."""
+    if shape.row_per_program:
+        return _cycles_row_per_program(shape, schedule, batch, processors)
     total = 0.0
     for group in schedule.groups:
         pieces = _pieces(group, size, shape.warps)
         if not pieces:
             continue
-        total += STAGE + WARP * shape.warps + TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * CHAIN
+        total += STAGE + WARP * shape.warps + ROUND_TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * DEPENDENT_MMA
         total += NUMBER * -(-shape.rows * shape.columns // (32 * shape.warps))
-        total += _read(shape, group, size, batch, processors) / (FAR * processors)
-        total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / NEAR  # shares meeting
-        total += _held(group) * shape.columns * size / NEAR if shape.weights == "shared" else 0
+        total += _read(shape, group, size, batch, processors) / (GLOBAL_RATE * processors)
+        total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / SHARED_RATE  # reduction over warps
+        total += _held(group) * shape.columns * size / SHARED_RATE if shape.weights == "shared" else 0
         total += SPLIT * _held(group) * shape.columns / (32 * shape.warps) if size == 4 else 0
     return total * shape.passes(batch, processors)
 
 
-def _cycles_alone(shape: Tiling, schedule: Schedule, batch: int, processors: int) -> float:
-    """Programs on the same processor hide each other's waiting, but not all of their work."""
+def _cycles_row_per_program(shape: Tiling, schedule: Schedule, batch: int, processors: int) -> float:
+    """Estimated cycles of a step; programs on one multiprocessor hide latency, and half of the work, of each other."""
     stages = [group for group in schedule.groups if _operands(group)]
     work = WEIGHT * len(recurrent(schedule)) * shape.columns**2
     work += sum(LANE * len(group.lanes) + OPERAND * shape.columns * len(_operands(group)) for group in stages)
-    of_one = 32 * shape.warps * (_registers_alone(shape, schedule) + OTHERS)
-    programs = -(-batch // processors)  # of a processor
+    of_one = 32 * shape.warps * (_registers_row_per_program(shape, schedule) + REGISTERS_OTHER)
+    programs = -(-batch // processors)  # per multiprocessor
     at_once = min(programs, max(1, REGISTER_FILE // of_one))
-    return (STAGE_ALONE * len(stages) + work * (1 + at_once) / 2) * -(-programs // at_once)
+    return (STAGE_ROW_PER_PROGRAM * len(stages) + work * (1 + at_once) / 2) * -(-programs // at_once)
 
 
 def _read(shape: Tiling, group: Group, size: int, batch: int, processors: int) -> int:
-    """Bytes that all programs together read at a step."""
+    """Bytes that all programs together read per step."""
     own = sum(_operands(group).values()) * min(batch, shape.rows) * size
-    own += 3 * _held(group) * shape.columns * size // 2 if shape.weights == "memory" else 0  # these nobody hides
-    return own * shape.programs * shape.abreast(batch, processors)
+    own += 3 * _held(group) * shape.columns * size // 2 if shape.weights == "memory" else 0  # loads that nothing hides
+    return own * shape.programs * shape.concurrent_tiles(batch, processors)
 
 
 def _held(group: Group) -> int:
-    """Rows of the weights of a group."""
+    """Rows of the recurrent weights of a group."""
     pairs = ((a, m) for lane in group.lanes for a, m in zip(lane.args, lane.attr, strict=True))
     return sum(matrix.deep for operand, matrix in pairs if not is_x(operand))
 
@@ -182,12 +187,12 @@ def _operands(group: Group) -> dict[Node, int]:
 
 
 def _pieces(group: Group, size: int, warps: int) -> int:
-    """Pieces of the operands of a group that a warp takes one after the other."""
+    """Pieces of the operands of a group that a warp loads."""
     return sum(-(-width * size // (64 * warps)) for width in _operands(group).values())
 
 
 def recurrent(schedule: Schedule) -> list:
-    """The matrices that multiply something other than the input: what a program must hold."""
+    """The matrices that multiply something other than x: the weights a program holds."""
     return [
         matrix
         for group in schedule.groups

@@ -1,8 +1,8 @@
-"""A schedule → what a single step consists of: products for torch, and after them one plain Triton kernel a group.
+"""Generate the work of a single step from a schedule: matrix products for torch, and one Triton kernel per group.
 
-No kernel here waits for another, so any card can run them in any grid. What a step hands on to itself, to the next and
-to products lies on shelves of `window.py`. What belongs to the caller is found through a table of addresses, so that a
-graph of these kernels holds none of them.
+No kernel waits for another, so any card can run them in any grid. Values that pass between groups, steps and products
+are kept in buffers of a window (`graphs.py`). The caller's tensors are found through a table of addresses, so that a
+captured graph holds none of them.
 """
 
 from collections.abc import Iterator
@@ -18,47 +18,59 @@ from ...plan.schedule import Group, Schedule
 from ..buffers import ProgramBuffers
 from ..math_functions import expression, number, preamble
 from ..persistent.tiling import is_x
-from .stages import ROWS, Multiplication, Shelf, ShelfRef, ShelfRole, ShelfSpot, Spot, Stage, Stepwise
+from .stages import (
+    ROWS,
+    Location,
+    Multiplication,
+    Stage,
+    StepSource,
+    WindowBuffer,
+    WindowBufferRef,
+    WindowBufferRole,
+    WindowLocation,
+)
 
 
-def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, dtype: torch.dtype) -> Stepwise:
-    return _Writer(ProgramBuffers(schedule, plan, backward, trains), dtype).run()
+def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, dtype: torch.dtype) -> StepSource:
+    return _StepWriter(ProgramBuffers(schedule, plan, backward, trains), dtype).run()
 
 
-class _Writer:
+class _StepWriter:
+    """Writes the kernels of a step, group by group."""
+
     def __init__(self, buffers: ProgramBuffers, dtype: torch.dtype):
         self.buffers, self.schedule, self.dtype = buffers, buffers.schedule, dtype
         groups = self.schedule.groups
         self.made: dict[Node, Out] = {}
         for out in (o for g in groups for o in g.stores):
             self.made.setdefault(out.node, out)
-        self.handed_on = {node for g in groups for node in g.loads}
+        self.read_later = {node for g in groups for node in g.loads}
         self.users = self._users()
         spots = [spot for found in self.users.values() for spot in found]
-        self.margins = {buffer: [shift for b, shift, _ in spots if b == buffer] for buffer, _, _ in spots}
-        self.homes = self._side_by_side()
-        self.shelves: dict[ShelfRef, Shelf] = {}
-        self.outside: list[BufferRef] = []
-        self.carried: dict[tuple[ShelfRef, BufferRef, int, int], None] = {}
+        self.shifts = {buffer: [shift for b, shift, _ in spots if b == buffer] for buffer, _, _ in spots}
+        self.operand_columns = self._lay_out_operands()
+        self.window_buffers: dict[WindowBufferRef, WindowBuffer] = {}
+        self.external: list[BufferRef] = []
+        self.carried: dict[tuple[WindowBufferRef, BufferRef, int, int], None] = {}
         self.written: set[BufferRef] = set()
         self.lanes: list[tuple[Node, int]] = []
         self.lane_columns = sum(lane.width for g in groups for lane in g.lanes if any(map(is_x, lane.args)))
-        self.products: dict[int, list[Multiplication]] = {}  # by the number of the group
-        self.parts: dict[Node, list[tuple[ShelfRef, int]]] = {}  # of a lane: shelves and columns that add up to it
+        self.products: dict[int, list[Multiplication]] = {}  # group number → products before it
+        self.parts: dict[Node, list[tuple[WindowBufferRef, int]]] = {}  # lane → (buffer, first column) of its summands
         self.stages: list[Stage] = []
 
-    def run(self) -> Stepwise:
+    def run(self) -> StepSource:
         self._plan_products()
         for group in self.schedule.groups:
             self._group(group)
         for low, high, buffer in self._carried_reads():
             self._check_carried(buffer, low, high)
         lines = self._head() + [line for stage in self.stages for line in stage.function()]
-        return Stepwise(
+        return StepSource(
             "\n".join(lines) + "\n",
             self.stages,
-            self.shelves,
-            self.outside,
+            self.window_buffers,
+            self.external,
             list(self.carried),
             self.written,
             self.lanes,
@@ -66,7 +78,7 @@ class _Writer:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def _spot(self, operand: Node) -> Spot:
+    def _location(self, operand: Node) -> Location:
         if operand.op != "load":
             out = self.made[operand]
             return out.buffer, 0, out.offset
@@ -77,29 +89,31 @@ class _Writer:
             return at.buffer.memory, -at.buffer.lag, at.offset
         return at.buffer, at.lag, at.offset
 
-    def _side_by_side(self) -> dict[BufferRef, tuple[ShelfRef, int]]:
-        """Buffers whose values are multiplied: on which shelf each lies, and from which column on. Those that are
-        multiplied at the same distances share one: operands side by side are multiplied as one where they can be."""
+    def _lay_out_operands(self) -> dict[BufferRef, tuple[WindowBufferRef, int]]:
+        """Operand → (window buffer, first column). Operands that are read at the same shifts share a window buffer, so
+        that adjacent ones can be multiplied as one."""
         alike: dict[tuple, list[BufferRef]] = {}
-        for buffer, shifts in self.margins.items():
+        for buffer, shifts in self.shifts.items():
             key = (buffer,) if buffer.role is Role.SCRATCH else (min(shifts), max(shifts))
             alike.setdefault(key, []).append(buffer)
-        homes = {}
+        columns = {}
         for buffers in alike.values():
-            shelf, column = ShelfRef(ShelfRole.OPERANDS, tuple(buffers)), 0
+            ref, column = WindowBufferRef(WindowBufferRole.OPERANDS, tuple(buffers)), 0
             for buffer in buffers:
-                homes[buffer] = shelf, column
+                columns[buffer] = ref, column
                 column += self._width(buffer)
-        return homes
+        return columns
 
-    def _shelf(self, buffer: BufferRef) -> tuple[ShelfRef, int]:
-        """That of a buffer whose values are multiplied, put up when first asked for, and its first column there."""
-        ref, column = self.homes[buffer]
-        if ref not in self.shelves:
-            shifts = self.margins[buffer]
-            holds = tuple((b, self.homes[b][1], self._width(b)) for b in ref.buffers)
+    def _operand_buffer(self, buffer: BufferRef) -> tuple[WindowBufferRef, int]:
+        """(window buffer, first column) of an operand; the window buffer is added at the first use."""
+        ref, column = self.operand_columns[buffer]
+        if ref not in self.window_buffers:
+            shifts = self.shifts[buffer]
+            holds = tuple((b, self.operand_columns[b][1], self._width(b)) for b in ref.buffers)
             slots, before, after = int(buffer.role is Role.SCRATCH), max(0, -min(shifts)), max(0, *shifts, 0)
-            self.shelves[ref] = Shelf(sum(w for _, _, w in holds), slots, before, after, wide=False, holds=holds)
+            self.window_buffers[ref] = WindowBuffer(
+                sum(w for _, _, w in holds), slots, before, after, wide=False, holds=holds
+            )
         return ref, column
 
     def _width(self, buffer: BufferRef) -> int:
@@ -108,33 +122,33 @@ class _Writer:
         spec = self.schedule.buffers.get(buffer)
         return spec.width if spec else self.buffers.states[buffer.name].size
 
-    def _new_shelf(self, ref: ShelfRef, shelf: Shelf) -> ShelfRef:
-        self.shelves.setdefault(ref, shelf)
+    def _add_buffer(self, ref: WindowBufferRef, spec: WindowBuffer) -> WindowBufferRef:
+        self.window_buffers.setdefault(ref, spec)
         return ref
 
-    def _pointer(self, ref: ShelfRef) -> str:
+    def _pointer(self, ref: WindowBufferRef) -> str:
         arguments = self.stages[-1].arguments
         if ref not in arguments:
             arguments.append(ref)
         return f"a{arguments.index(ref)}"
 
-    def _place(self, ref: ShelfRef, offset: int, slot: str = "") -> str:
-        """This program's columns on a shelf."""
-        shelf = self.shelves[ref]
-        first = slot or ("" if shelf.slots else f"at + {shelf.before} * batch")
+    def _window_address(self, ref: WindowBufferRef, offset: int, slot: str = "") -> str:
+        """Address of this program's columns in a window buffer."""
+        spec = self.window_buffers[ref]
+        first = slot or ("" if spec.slots else f"at + {spec.before} * batch")
         rows = f"({first} + row)" if first else "row"
-        return f"{self._pointer(ref)} + {rows} * {shelf.width} + {offset} + col"
+        return f"{self._pointer(ref)} + {rows} * {spec.width} + {offset} + col"
 
-    def _on_shelf(self, ref: ShelfRef, offset: int, width: int, slot: str = "") -> str:
-        """A single column is read by everybody."""
-        place = self._place(ref, offset, slot)
-        return f"read({place}, here)" if width > 1 else f"read({place.removesuffix(' + col')}, live)"
+    def _load_window(self, ref: WindowBufferRef, offset: int, width: int, slot: str = "") -> str:
+        """Load this program's columns; a single column is loaded by all programs."""
+        place = self._window_address(ref, offset, slot)
+        return f"load_f32({place}, here)" if width > 1 else f"load_f32({place.removesuffix(' + col')}, live)"
 
-    def _far(self, buffer: BufferRef) -> str:
-        """A pointer to what is not the window's own. The caller sees to it that it begins at sixteen bytes."""
-        if buffer not in self.outside:
-            self.outside.append(buffer)
-        number, known = self.outside.index(buffer), self.stages[-1].looked_up
+    def _external(self, buffer: BufferRef) -> str:
+        """A pointer to a tensor of the caller, which is aligned to sixteen bytes."""
+        if buffer not in self.external:
+            self.external.append(buffer)
+        number, known = self.external.index(buffer), self.stages[-1].pointer_lines
         wide = buffer == BufferRef.initial(TIME) or buffer.role is Role.CARRY
         kind = "float64" if buffer == SUMS else "float32" if wide else str(self.dtype).removeprefix("torch.")
         line = f"p{number} = L.multiple_of(L.load(table + {number}).to(L.pointer_type(L.{kind})), 16)  # {buffer}"
@@ -142,19 +156,19 @@ class _Writer:
             known.append(line)
         return f"p{number}"
 
-    def _from_outside(self, buffer: BufferRef, offset: int, width: int, shift: int = 0) -> str:
-        """What another step wrote, or somebody else: before the first step initial values, after the last zeros."""
-        size, rows, mask = self._width(buffer), "(far + row)", "here" if width > 1 else "live"
-        base, spec = self._far(buffer), self.schedule.buffers.get(buffer)
+    def _load_external(self, buffer: BufferRef, offset: int, width: int, shift: int = 0) -> str:
+        """Load from a tensor of the caller, `shift` steps away: initial values before the first step, then zeros."""
+        size, rows, mask = self._width(buffer), "(step_row + row)", "here" if width > 1 else "live"
+        base, spec = self._external(buffer), self.schedule.buffers.get(buffer)
         if spec is not None and spec.kind is BufferKind.PER_SEQUENCE:
             rows = "row"
         elif shift < 0:
-            initial = self._far(BufferRef.initial(buffer.name))
+            initial = self._external(BufferRef.initial(buffer.name))
             start = f"{initial} + L.cast({-shift - 1} - t, L.int64) * batch * {size}"
-            base, rows = f"choose(t >= {-shift}, {base} + (far - {-shift} * batch) * {size}, {start})", "row"
+            base, rows = f"choose(t >= {-shift}, {base} + (step_row - {-shift} * batch) * {size}, {start})", "row"
         elif shift > 0:
-            rows, mask = f"(far + {shift} * batch + row)", f"{mask} & (t + {shift} < steps)"
-        return f"read({base} + {rows} * {size} + {offset}{' + col' if width > 1 else ''}, {mask})"
+            rows, mask = f"(step_row + {shift} * batch + row)", f"{mask} & (t + {shift} < steps)"
+        return f"load_f32({base} + {rows} * {size} + {offset}{' + col' if width > 1 else ''}, {mask})"
 
     def _carried_reads(self) -> Iterator[tuple[int, int, BufferRef]]:
         for node in (n for g in self.schedule.groups for n in g.body):
@@ -178,8 +192,8 @@ class _Writer:
                 self._value(node, group)
         for out in group.stores:
             self._store(out)
-        for node in dict.fromkeys(o.node for o in group.stores if o.node in self.handed_on):
-            self._line(f"write({self._place(self._handed(node), 0)}, {self.names[node]} + zero, here)")
+        for node in dict.fromkeys(o.node for o in group.stores if o.node in self.read_later):
+            self._line(f"store({self._window_address(self._value_buffer(node), 0)}, {self.names[node]} + zero, here)")
         for q, node in group.sums:
             self._sum(q, node)
         for node in group.rowsums:
@@ -188,55 +202,57 @@ class _Writer:
     def _line(self, text: str) -> None:
         self.stages[-1].lines.append(text)
 
-    def _users(self) -> dict[int, dict[Spot, list[tuple[Node, Matrix]]]]:
-        """By the group before which it is multiplied, each operand and who wants it times what. What is there before
-        the step is multiplied at its beginning, once for the lanes of all groups."""
-        users: dict[int, dict[Spot, list[tuple[Node, Matrix]]]] = {}
+    def _users(self) -> dict[int, dict[Location, list[tuple[Node, Matrix]]]]:
+        """Group number → operand → (lane, matrix) pairs that use it. Operands that exist before the step are multiplied
+        before the first group, once for the lanes of all groups."""
+        users: dict[int, dict[Location, list[tuple[Node, Matrix]]]] = {}
         for stage, group in enumerate(self.schedule.groups):
             for lane in group.lanes:
                 for operand, matrix in zip(lane.args, lane.attr, strict=True):
                     if not is_x(operand):
                         home = users.setdefault(0 if operand.op == "load" else stage, {})
-                        home.setdefault(self._spot(operand), []).append((lane, matrix))
+                        home.setdefault(self._location(operand), []).append((lane, matrix))
         return users
 
     def _plan_products(self) -> None:
         for stage, found in self.users.items():
-            on_shelves = {}
+            operands = {}
             for (buffer, shift, offset), pairs in found.items():
-                shelf, column = self._shelf(buffer)
-                on_shelves[shelf, shift, column + offset] = pairs
+                ref, column = self._operand_buffer(buffer)
+                operands[ref, shift, column + offset] = pairs
             self.products[stage] = [
-                self._product(ShelfRef(ShelfRole.PRODUCT, numbers=(stage, i)), *operand)
-                for i, operand in enumerate(_merged(on_shelves))
+                self._product(WindowBufferRef(WindowBufferRole.PRODUCT, numbers=(stage, i)), *operand)
+                for i, operand in enumerate(_merge_adjacent(operands))
             ]
 
-    def _product(self, into: ShelfRef, spot: ShelfSpot, users: list[tuple[Node, list[Matrix]]]) -> Multiplication:
+    def _product(
+        self, into: WindowBufferRef, spot: WindowLocation, users: list[tuple[Node, list[Matrix]]]
+    ) -> Multiplication:
         column = 0
         for lane, _ in users:
             self.parts.setdefault(lane, []).append((into, column))
             column += lane.width
-        self._new_shelf(into, Shelf(column, slots=1))
+        self._add_buffer(into, WindowBuffer(column, slots=1))
         return Multiplication(*spot, tuple(tuple(matrices) for _, matrices in users), into)
 
     def _sums_of_products(self, group: Group) -> None:
         for lane in group.lanes:
-            parts = [self._on_shelf(into, column, lane.width) for into, column in self.parts.get(lane, [])]
+            parts = [self._load_window(into, column, lane.width) for into, column in self.parts.get(lane, [])]
             if any(is_x(a) for a in lane.args):
                 column = sum(earlier.width for earlier, _ in self.lanes)
                 self.lanes.append((lane, column))
-                parts.append(self._from_outside(INPUT_PROJECTION, column, lane.width))
-            self._named(lane, " + ".join(parts))
+                parts.append(self._load_external(INPUT_PROJECTION, column, lane.width))
+            self._assign(lane, " + ".join(parts))
 
     # ------------------------------------------------------------------------------------------ values
 
-    def _named(self, node: Node, text: str) -> None:
+    def _assign(self, node: Node, text: str) -> None:
         self.names[node] = f"n{node.index}"
         self._line(f"n{node.index} = {text}")
 
     def _value(self, node: Node, group: Group) -> None:
         if node in group.loads:
-            self._named(node, self._on_shelf(self._handed(node), 0, node.width))
+            self._assign(node, self._load_window(self._value_buffer(node), 0, node.width))
         elif node.op == "const":
             self.names[node] = number(node.attr)
         elif node.op == "expand":
@@ -246,87 +262,95 @@ class _Writer:
         elif node.op == "load":
             self._load(node)
         elif node.op == "rowsum":
-            slot, largest = self._row_sum_shelf(node), node.attr == "max"
-            count = self.shelves[slot].width
+            slot, largest = self._row_sum_buffer(node), node.attr == "max"
+            count = self.window_buffers[slot].width
             sizes = f"{count}, {1 << (count - 1).bit_length()}, {largest}, {ROWS}"
-            self._named(node, f"parts_total({self._pointer(slot)}, first_row, batch, {sizes})")
+            self._assign(node, f"reduce_parts({self._pointer(slot)}, first_row, batch, {sizes})")
         else:
-            self._named(node, expression(node.op, node.attr, [self.names[a] for a in node.args]))
+            self._assign(node, expression(node.op, node.attr, [self.names[a] for a in node.args]))
 
     def _vector(self, node: Node) -> None:
         vector: Vector = node.attr
         columns = self.buffers.plan.equations.hoisted[vector.weight][-1:] or (1,)
         stride, first = (1, 0) if vector.col is None else (columns[0], vector.col)
-        place = f"{self._far(BufferRef.weight(vector.weight))} + {vector.rows[0] * stride + first}"
+        place = f"{self._external(BufferRef.weight(vector.weight))} + {vector.rows[0] * stride + first}"
         if node.width == 1:
-            self._named(node, f"L.load({place}).to(L.float32)")
+            self._assign(node, f"L.load({place}).to(L.float32)")
         else:
-            self._named(node, f"read({place} + col * {stride}, col < {node.width})")
+            self._assign(node, f"load_f32({place} + col * {stride}, col < {node.width})")
 
     def _load(self, node: Node) -> None:
         at = node.attr
         if self.buffers.state_of(node) == TIME:
             late = self.buffers.backward and not at.buffer.lag
-            self._named(node, f"read({self._far(BufferRef.initial(TIME))} + row, live) + t{' + 1' if late else ''}")
+            self._assign(
+                node, f"load_f32({self._external(BufferRef.initial(TIME))} + row, live) + t{' + 1' if late else ''}"
+            )
         elif self.buffers.stays(at.buffer):
-            self._named(node, self._on_shelf(self._ring(at.buffer), at.offset, node.width, slot="now"))
+            self._assign(node, self._load_window(self._ring(at.buffer), at.offset, node.width, slot="current"))
         else:
-            buffer, shift, offset = self._spot(node)
-            text = self._from_outside(buffer, offset, node.width, shift)
-            self._named(node, f"L.where(t == end - 1, {text}, 0.0)" if at.start else text)
+            buffer, shift, offset = self._location(node)
+            text = self._load_external(buffer, offset, node.width, shift)
+            self._assign(node, f"L.where(t == end - 1, {text}, 0.0)" if at.start else text)
 
-    def _ring(self, buffer: BufferRef) -> ShelfRef:
-        """Two slots in which a state is carried from step to step, in turn."""
-        return self._new_shelf(ShelfRef(ShelfRole.RING, (buffer,)), Shelf(self.buffers.size(buffer), slots=2))
+    def _ring(self, buffer: BufferRef) -> WindowBufferRef:
+        """A double buffer that carries a state from step to step."""
+        return self._add_buffer(
+            WindowBufferRef(WindowBufferRole.RING, (buffer,)), WindowBuffer(self.buffers.size(buffer), slots=2)
+        )
 
-    def _handed(self, node: Node) -> ShelfRef:
-        """What a later group of the step reads, in 32 bits."""
-        return self._new_shelf(ShelfRef(ShelfRole.HANDED, numbers=(node.index,)), Shelf(node.width, slots=1))
+    def _value_buffer(self, node: Node) -> WindowBufferRef:
+        """A float32 buffer for a value that a later group of the step reads."""
+        return self._add_buffer(
+            WindowBufferRef(WindowBufferRole.VALUE, numbers=(node.index,)), WindowBuffer(node.width, slots=1)
+        )
 
     # ------------------------------------------------------------------------------------------ results
 
-    def _filled(self, node: Node) -> str:
-        """A value as a full tile, whatever it was."""
+    def _as_tile(self, node: Node) -> str:
+        """A value as a full tile: constants and single columns are broadcast."""
         spread = node.is_leaf or not is_whole(node)
         return f"({self.names[node]} + zero)" if spread else self.names[node]
 
     def _store(self, out: Out) -> None:
         if out.buffer == CLOCK:
             return
-        width, value = out.node.width, self._filled(out.node)
+        width, value = out.node.width, self._as_tile(out.node)
         if self.buffers.stays(out.buffer):
             ring = self._ring(out.buffer)
-            before = self._on_shelf(ring, out.offset, width, slot="now")
-            self._line(f"write({self._place(ring, out.offset, 'next')}, L.where(run, {value}, {before}), here)")
+            before = self._load_window(ring, out.offset, width, slot="current")
+            self._line(
+                f"store({self._window_address(ring, out.offset, 'following')}, L.where(run, {value}, {before}), here)"
+            )
             self.carried[ring, out.buffer, out.offset, width] = None
-        if self.buffers.only_carried(out.buffer, set(self.margins)):
+        if self.buffers.only_carried(out.buffer, set(self.shifts)):
             return
         value = f"L.where(run, {value}, 0.0)"
-        if out.buffer in self.margins:
-            shelf, column = self._shelf(out.buffer)
-            self._line(f"write({self._place(shelf, column + out.offset)}, {value}, here)")
+        if out.buffer in self.shifts:
+            ref, column = self._operand_buffer(out.buffer)
+            self._line(f"store({self._window_address(ref, column + out.offset)}, {value}, here)")
             self.written.add(out.buffer)
         if out.buffer.role is not Role.SCRATCH:
-            place = f"{self._far(out.buffer)} + (far + row) * {self._width(out.buffer)} + {out.offset} + col"
-            self._line(f"write({place}, {value}, here)")
+            place = f"{self._external(out.buffer)} + (step_row + row) * {self._width(out.buffer)} + {out.offset} + col"
+            self._line(f"store({place}, {value}, here)")
 
     def _sum(self, q: int, node: Node) -> None:
         start, total = (sum(n.width for _, n in sums) for sums in (self.schedule.sums[:q], self.schedule.sums))
-        place = f"{self._far(SUMS)} + L.program_id(0) * {total} + {start}"
-        value = f"L.where(run & here, {self._filled(node)}, 0.0)"
-        self._line(f"add_sum({place}, {value}, {node.width}, first_column, {ROWS}, {self.stages[-1].columns})")
+        place = f"{self._external(SUMS)} + L.program_id(0) * {total} + {start}"
+        value = f"L.where(run & here, {self._as_tile(node)}, 0.0)"
+        self._line(f"add_column_sums({place}, {value}, {node.width}, first_column, {ROWS}, {self.stages[-1].columns})")
 
-    def _row_sum_shelf(self, node: Node) -> ShelfRef:
-        """A number for each program that has a part of the row."""
+    def _row_sum_buffer(self, node: Node) -> WindowBufferRef:
+        """A buffer with one element per row and program."""
         count = Stage("", node.args[0].width).programs
-        ref = ShelfRef(ShelfRole.ROW_SUM, numbers=(self.schedule.rowsums.index(node),))
-        return self._new_shelf(ref, Shelf(count, slots=1))
+        ref = WindowBufferRef(WindowBufferRole.ROW_SUM, numbers=(self.schedule.rowsums.index(node),))
+        return self._add_buffer(ref, WindowBuffer(count, slots=1))
 
     def _row_sum(self, node: Node) -> None:
-        slot, largest = self._row_sum_shelf(node), node.attr == "max"
-        value = f"across({self._filled(node.args[0])}, here, {largest}, {ROWS}, {self.stages[-1].columns}, 1)"
-        place = f"{self._pointer(slot)} + row * {self.shelves[slot].width} + L.program_id(1)"
-        self._line(f"write({place}, {value}, live)")
+        slot, largest = self._row_sum_buffer(node), node.attr == "max"
+        value = f"reduce_columns({self._as_tile(node.args[0])}, here, {largest}, {ROWS}, {self.stages[-1].columns}, 1)"
+        place = f"{self._pointer(slot)} + row * {self.window_buffers[slot].width} + L.program_id(1)"
+        self._line(f"store({place}, {value}, live)")
 
     def _head(self) -> list[str]:
         return [
@@ -336,25 +360,25 @@ class _Writer:
             preamble(exact=self.dtype == torch.float32),
             "",
             "",
-            f"@jit(do_not_specialize={[f'a{i}' for i in range(len(self.outside))]})",
-            f"def addresses({', '.join([*(f'a{i}' for i in range(len(self.outside))), 'table'])}):",
-            *(f"    L.store(table + {i}, a{i}.to(L.int64))  # {buffer}" for i, buffer in enumerate(self.outside)),
-            *([] if self.outside else ["    pass"]),
+            f"@jit(do_not_specialize={[f'a{i}' for i in range(len(self.external))]})",
+            f"def addresses({', '.join([*(f'a{i}' for i in range(len(self.external))), 'table'])}):",
+            *(f"    L.store(table + {i}, a{i}.to(L.int64))  # {buffer}" for i, buffer in enumerate(self.external)),
+            *([] if self.external else ["    pass"]),
         ]
 
 
-def _merged(
-    users: dict[ShelfSpot, list[tuple[Node, Matrix]]],
-) -> list[tuple[ShelfSpot, list[tuple[Node, list[Matrix]]]]]:
-    """Operands that lie side by side and go to the same lanes, as one: where it begins, and the lanes with what they
-    multiply its pieces by."""
-    found: list[tuple[ShelfSpot, list[tuple[Node, list[Matrix]]]]] = []
-    end: ShelfSpot | None = None
-    for (shelf, shift, offset), pairs in sorted(users.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
-        if (shelf, shift, offset) == end and [lane for lane, _ in found[-1][1]] == [lane for lane, _ in pairs]:
+def _merge_adjacent(
+    users: dict[WindowLocation, list[tuple[Node, Matrix]]],
+) -> list[tuple[WindowLocation, list[tuple[Node, list[Matrix]]]]]:
+    """Merge operands that are adjacent in memory and used by the same lanes: first location, and per lane the matrices
+    of the pieces."""
+    found: list[tuple[WindowLocation, list[tuple[Node, list[Matrix]]]]] = []
+    end: WindowLocation | None = None
+    for (ref, shift, offset), pairs in sorted(users.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
+        if (ref, shift, offset) == end and [lane for lane, _ in found[-1][1]] == [lane for lane, _ in pairs]:
             for (_, pieces), (_, matrix) in zip(found[-1][1], pairs, strict=True):
                 pieces.append(matrix)
         else:
-            found.append(((shelf, shift, offset), [(lane, [matrix]) for lane, matrix in pairs]))
-        end = shelf, shift, offset + pairs[0][1].deep
+            found.append(((ref, shift, offset), [(lane, [matrix]) for lane, matrix in pairs]))
+        end = ref, shift, offset + pairs[0][1].deep
     return found

@@ -1,7 +1,7 @@
-"""A window over a few steps: memory of its own, and the kernels of those steps, captured once as a CUDA graph.
+"""A window of a few steps: its own memory, and the kernels of these steps captured as CUDA graphs.
 
-A sequence passes through window by window. No address of a caller's tensor is part of a graph: kernels find them in a
-table, which is written anew for each sequence. So a graph serves every caller and every length.
+A sequence is processed window by window. Graphs contain no address of a caller's tensor: kernels read them from a
+table that is rewritten for each sequence, so one graph serves all calls and lengths.
 """
 
 import functools
@@ -14,17 +14,27 @@ import torch
 from torch import Tensor
 
 from ...ir.buffers import LENGTHS, BufferRef, Role
-from .stages import CLOCK, ENDS, ROWS, TABLE, Multiplication, Shelf, ShelfRef, ShelfRole, Stepwise
+from .stages import (
+    CLOCK,
+    ENDS,
+    ROWS,
+    TABLE,
+    Multiplication,
+    StepSource,
+    WindowBuffer,
+    WindowBufferRef,
+    WindowBufferRole,
+)
 
-STEPS = 32  # of a window, if they are not too large
-BYTES = 128 << 20  # for the steps of a window
+STEPS = 32  # of a window, unless they exceed BYTES
+BYTES = 128 << 20  # of the operands of a window
 WARPS = 4
 
 _arenas: dict[torch.device, weakref.ref[Tensor]] = {}
 
 
 def arena(size: int, device: torch.device) -> Tensor:
-    """Memory that all windows of a device share, for only one of them is in use at a time. It goes with the last."""
+    """Memory shared by all windows of a device, of which one runs at a time; freed with the last window."""
     known = _arenas[device]() if device in _arenas else None
     if known is None or known.numel() < size:
         known = torch.empty(1 << (size - 1).bit_length(), dtype=torch.uint8, device=device)
@@ -33,49 +43,51 @@ def arena(size: int, device: torch.device) -> Tensor:
 
 
 @functools.cache
-def _for_graphs(device: torch.device) -> tuple[Any, torch.cuda.Stream]:
-    """One pool and one stream for the graphs of a device: the room a library works in is then theirs together."""
+def _capture_resources(device: torch.device) -> tuple[Any, torch.cuda.Stream]:
+    """One memory pool and one stream for the graphs of a device, so that they share cuBLAS workspaces."""
     return torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
 
 
 @functools.cache
-def _beside(device: torch.device, count: int) -> list[torch.cuda.Stream]:
-    """More streams, on which products of one step run side by side."""
-    return [*_beside(device, count - 1), torch.cuda.Stream(device)] if count else []
+def _side_streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
+    """Further streams, for products of one step that run concurrently."""
+    return [*_side_streams(device, count - 1), torch.cuda.Stream(device)] if count else []
 
 
-def _matrix_of(product: Multiplication) -> ShelfRef:
-    """The shelf of a product's matrix."""
-    return ShelfRef(ShelfRole.MATRIX, numbers=product.into.numbers)
+def _matrix_of(product: Multiplication) -> WindowBufferRef:
+    """The window buffer of a product's matrix."""
+    return WindowBufferRef(WindowBufferRole.MATRIX, numbers=product.into.numbers)
 
 
-def _lay(place: Tensor, pieces: list[Tensor], side: int, flipped: bool) -> None:
-    """Matrices one after the other into a place that lies in memory the other way round if `flipped`."""
+def _concat_into(place: Tensor, pieces: list[Tensor], side: int, flipped: bool) -> None:
+    """Concatenate matrices into `place`, which is stored transposed if `flipped`."""
     if flipped:
         place, pieces, side = place.t(), [piece.t() for piece in pieces], 1 - side
     torch.cat(pieces, dim=side, out=place)
 
 
 class Window:
+    """Memory and graphs for `steps` steps of one batch size."""
+
     def __init__(
-        self, made: Stepwise, kernels: ModuleType, backward: bool, batch: int, dtype: torch.dtype, like: Tensor
+        self, made: StepSource, kernels: ModuleType, backward: bool, batch: int, dtype: torch.dtype, like: Tensor
     ):
-        """`like` is on the device; while a graph of the caller's is being captured, the memory belongs to that."""
+        """`like` is on the device; while the caller captures a graph, the window allocates memory of its own."""
         self.made, self.kernels, self.backward, self.batch, self.dtype = made, kernels, backward, batch, dtype
-        each = sum(self._bytes(shelf) for shelf in made.shelves.values() if not shelf.slots)
+        each = sum(self._bytes(spec) for spec in made.window_buffers.values() if not spec.slots)
         self.steps = STEPS
         while self.steps > 1 and self.steps * each > BYTES:
             self.steps //= 2
         self.shared = like.is_cuda and not torch.cuda.is_current_stream_capturing()
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._take_room(like.device)
+        self._allocate(like.device)
 
-    def _bytes(self, shelf: Shelf) -> int:
-        return shelf.width * self.batch * (4 if shelf.wide else self.dtype.itemsize)
+    def _bytes(self, spec: WindowBuffer) -> int:
+        return spec.width * self.batch * (4 if spec.wide else self.dtype.itemsize)
 
-    def _take_room(self, device: torch.device) -> None:
-        kinds = {name: torch.float32 if s.wide else self.dtype for name, s in self.made.shelves.items()}
-        shapes = {name: (s.count(self.steps), self.batch, s.width) for name, s in self.made.shelves.items()}
+    def _allocate(self, device: torch.device) -> None:
+        kinds = {name: torch.float32 if s.wide else self.dtype for name, s in self.made.window_buffers.items()}
+        shapes = {name: (s.count(self.steps), self.batch, s.width) for name, s in self.made.window_buffers.items()}
         for product in self.products():
             shape = (product.deep, product.wide) if product.flipped else (product.wide, product.deep)
             shapes[_matrix_of(product)], kinds[_matrix_of(product)] = (1, *shape), self.dtype
@@ -84,68 +96,68 @@ class Window:
         sizes = {n: -(-kinds[n].itemsize * a * b * c // 256) * 256 for n, (a, b, c) in shapes.items()}
         total = sum(sizes.values())
         self.memory = arena(total, device) if self.shared else torch.empty(total, dtype=torch.uint8, device=device)
-        self.room: dict[ShelfRef, Tensor] = {}
+        self.tensors: dict[WindowBufferRef, Tensor] = {}
         at = 0
         for name, (a, b, c) in shapes.items():
             piece = self.memory[at : at + a * b * c * kinds[name].itemsize]
-            self.room[name] = piece.view(kinds[name]).view(a, b, c)
+            self.tensors[name] = piece.view(kinds[name]).view(a, b, c)
             at += sizes[name]
 
     def products(self) -> list[Multiplication]:
         return [product for stage in self.made.stages for product in stage.products]
 
-    # ------------------------------------------------------------------------------------------ a sequence
+    # ------------------------------------------------------------------------------------------ per sequence
 
     def begin(self, bound: Mapping[BufferRef, Tensor], steps: int) -> None:
-        """What is the same at all steps, and the states before the first."""
-        self.kernels.addresses[(1,)](*(bound[buffer] for buffer in self.made.arguments), self.room[TABLE])
+        """Write the address table, the packed matrices, lengths and initial states."""
+        self.kernels.addresses[(1,)](*(bound[buffer] for buffer in self.made.arguments), self.tensors[TABLE])
         weights = {buffer.name: v for buffer, v in bound.items() if buffer.role is Role.WEIGHT}
         for product in self.products():
-            self._put_together(product, weights)
+            self._pack_matrix(product, weights)
         for ring, buffer, offset, width in self.made.carried:
             start = bound[BufferRef.d_final(buffer.name) if self.backward else BufferRef.initial(buffer.name)]
-            self.room[ring][0, :, offset : offset + width].copy_(start[:, offset : offset + width])
-        self.room[CLOCK][..., 1].fill_(steps)
-        ends = self.room[ENDS].view(-1)
+            self.tensors[ring][0, :, offset : offset + width].copy_(start[:, offset : offset + width])
+        self.tensors[CLOCK][..., 1].fill_(steps)
+        ends = self.tensors[ENDS].view(-1)
         ends.copy_(bound[LENGTHS]) if LENGTHS in bound else ends.fill_(steps)
 
-    def _put_together(self, product: Multiplication, weights: Mapping[str, Tensor]) -> None:
+    def _pack_matrix(self, product: Multiplication, weights: Mapping[str, Tensor]) -> None:
         whole, row = self._matrix(product), 0  # (wide, deep)
         lanes = [[matrix.of(weights) for matrix in blocks] for blocks in product.blocks]
         if len(lanes[0]) == 1:
-            _lay(whole, [pieces[0] for pieces in lanes], 0, product.flipped)
+            _concat_into(whole, [pieces[0] for pieces in lanes], 0, product.flipped)
             return
         for pieces in lanes:
             wide = pieces[0].shape[0]
-            _lay(whole[row : row + wide], pieces, 1, product.flipped)
+            _concat_into(whole[row : row + wide], pieces, 1, product.flipped)
             row += wide
 
     def _matrix(self, product: Multiplication) -> Tensor:
-        whole = self.room[_matrix_of(product)][0]
+        whole = self.tensors[_matrix_of(product)][0]
         return whole.t() if product.flipped else whole
 
     def end(self, bound: Mapping[BufferRef, Tensor]) -> None:
         for ring, buffer, offset, width in self.made.carried:
             final = bound[BufferRef.d_initial(buffer.name) if self.backward else BufferRef.final(buffer.name)]
-            final[:, offset : offset + width].copy_(self.room[ring][0, :, offset : offset + width])
+            final[:, offset : offset + width].copy_(self.tensors[ring][0, :, offset : offset + width])
 
-    # ------------------------------------------------------------------------------------------ some steps
+    # ------------------------------------------------------------------------------------------ per window
 
-    def bring(self, bound: Mapping[BufferRef, Tensor], first: int, count: int, steps: int) -> None:
-        """What steps `first` and on multiply and did not make themselves."""
-        self.room[CLOCK][..., 0].fill_(first)
-        for name, shelf in self.made.shelves.items():
-            for buffer, column, width in shelf.holds if not shelf.slots else ():
-                room = self.room[name][..., column : column + width]
-                early, late = range(first - shelf.before, first), range(first + count, first + count + shelf.after)
+    def load_operands(self, bound: Mapping[BufferRef, Tensor], first: int, count: int, steps: int) -> None:
+        """Copy operands that the kernels of the steps from `first` on do not store themselves."""
+        self.tensors[CLOCK][..., 0].fill_(first)
+        for name, spec in self.made.window_buffers.items():
+            for buffer, column, width in spec.holds if not spec.slots else ():
+                room = self.tensors[name][..., column : column + width]
+                early, late = range(first - spec.before, first), range(first + count, first + count + spec.after)
                 both = (early, late) if buffer in self.made.written else (range(early.start, late.stop),)
                 for times in both:
-                    self._copy(bound, buffer, room[shelf.before - first + times.start :][: len(times)], times, steps)
+                    self._copy(bound, buffer, room[spec.before - first + times.start :][: len(times)], times, steps)
 
     def _copy(
         self, bound: Mapping[BufferRef, Tensor], buffer: BufferRef, room: Tensor, times: range, steps: int
     ) -> None:
-        """The steps `times`: of those before the first of all, initial values; of those after the last, zeros."""
+        """Copy the steps `times`: initial values before the first step, zeros after the last."""
         low, high = max(times.start, 0), min(times.stop, steps)
         if low < high:
             outside = bound[buffer].view(steps, self.batch, -1)
@@ -156,29 +168,29 @@ class Window:
         if max(times.start, steps) < times.stop:
             room[max(0, steps - times.start) :].zero_()
 
-    def pass_on(self, count: int) -> None:
-        """After so many steps, the carried states to where the next window looks for them."""
+    def copy_carried(self, count: int) -> None:
+        """Copy carried states to slot 0, where the next window expects them."""
         if count % 2:
             for ring in {ring for ring, *_ in self.made.carried}:
-                self.room[ring][0].copy_(self.room[ring][1])
+                self.tensors[ring][0].copy_(self.tensors[ring][1])
 
     def run(self, count: int) -> None:
-        """The first `count` steps of the window."""
+        """Run the first `count` steps of the window."""
         if not self.shared:
             self._launch(count, self.batch)
             return
         if count not in self.graphs:
-            self.graphs[count] = self._captured(count)
+            self.graphs[count] = self._capture(count)
         self.graphs[count].replay()
 
     def prepare(self) -> None:
-        """Compile and load everything, which must not happen while a graph is captured; a library's choice may depend
-        on how an address is aligned, and that repeats after eight steps."""
+        """Compile and load all kernels, which is not allowed during capture. cuBLAS chooses by alignment, which repeats
+        after eight steps."""
         if self.shared and not self.graphs:
             self._launch(min(8, self.steps), rows=0)
 
-    def _captured(self, count: int) -> torch.cuda.CUDAGraph:
-        graph, (pool, stream) = torch.cuda.CUDAGraph(), _for_graphs(self.memory.device)
+    def _capture(self, count: int) -> torch.cuda.CUDAGraph:
+        graph, (pool, stream) = torch.cuda.CUDAGraph(), _capture_resources(self.memory.device)
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             self._launch(count, self.batch)
         return graph
@@ -189,17 +201,17 @@ class Window:
             k = count - 1 - done if self.backward else done
             for stage in self.made.stages:
                 self._multiply_all(stage.products, k)
-                pointers = [self.room[name] for name in (*stage.arguments, TABLE, CLOCK, ENDS)]
+                pointers = [self.tensors[name] for name in (*stage.arguments, TABLE, CLOCK, ENDS)]
                 kernel = getattr(self.kernels, stage.name)
                 kernel[tiles, stage.programs](*pointers, k, done % 2, rows, num_warps=WARPS)
 
     def _multiply_all(self, products: list[Multiplication], k: int) -> None:
-        """None of them fills a card, and none waits for another: they run side by side, branches of the graph."""
+        """Run independent products concurrently, as branches of the graph: none of them fills a card."""
         if len(products) < 2 or not self.shared:
             for product in products:
                 self._multiply(product, k)
             return
-        here, beside = torch.cuda.current_stream(), _beside(self.memory.device, len(products) - 1)
+        here, beside = torch.cuda.current_stream(), _side_streams(self.memory.device, len(products) - 1)
         for product, stream in zip(products[1:], beside, strict=True):
             stream.wait_stream(here)
             with torch.cuda.stream(stream):
@@ -209,10 +221,10 @@ class Window:
             here.wait_stream(stream)
 
     def _multiply(self, product: Multiplication, k: int) -> None:
-        shelf, into = self.made.shelves[product.shelf], self.room[product.into][0]
-        slot = 0 if shelf.slots else shelf.before + k + product.shift
-        operand = self.room[product.shelf][slot][:, product.offset : product.offset + product.deep]
+        spec, into = self.made.window_buffers[product.operand], self.tensors[product.into][0]
+        slot = 0 if spec.slots else spec.before + k + product.shift
+        operand = self.tensors[product.operand][slot][:, product.offset : product.offset + product.deep]
         if operand.dtype == into.dtype:
             torch.mm(operand, self._matrix(product).t(), out=into)
-        else:  # sums of products stay in 32 bits
+        else:  # accumulators stay float32
             torch.mm(operand, self._matrix(product).t(), out_dtype=torch.float32, out=into)

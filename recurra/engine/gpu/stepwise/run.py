@@ -1,6 +1,6 @@
-"""A loop over time, step by step: a library's products and one fused kernel after them, from captured graphs.
+"""Stepwise execution of a loop: cuBLAS products and one fused kernel per group, replayed from CUDA graphs.
 
-It needs nothing of a card but that it runs Triton: no program waits for another, and weights may be of any size.
+Runs on any card that Triton supports: no program waits for another, and weights may be of any size.
 """
 
 import contextlib
@@ -14,17 +14,17 @@ from torch import Tensor
 
 from ...ir.buffers import BufferRef, X
 from .graphs import Window
-from .stages import ROWS, Stepwise
+from .stages import ROWS, StepSource
 
-WINDOWS = 8  # a loop keeps; they share their memory
+WINDOWS = 8  # kept per loop; they share memory
 
 
-class Steps:
-    """Called as the one kernel for all steps is."""
+class StepwiseLoop:
+    """A loop over time with the interface of `PersistentLoop`."""
 
-    summed_in = torch.float64  # each step adds to what lies in memory
+    summed_in = torch.float64  # dtype of sums over all steps, which are accumulated in memory
 
-    def __init__(self, rendered: Stepwise, kernels: ModuleType, backward: bool, dtype: torch.dtype):
+    def __init__(self, rendered: StepSource, kernels: ModuleType, backward: bool, dtype: torch.dtype):
         self.rendered, self.kernels, self.backward, self.dtype = rendered, kernels, backward, dtype
         self.windows: OrderedDict[tuple[int, torch.device], Window] = OrderedDict()
 
@@ -34,25 +34,25 @@ class Steps:
     @torch.no_grad()
     def __call__(self, bound: Mapping[BufferRef, Tensor], steps: int, batch: int) -> None:
         like = bound[X]
-        if not self.rendered.arguments:  # a cell whose step, or whose derivative, is nothing
+        if not self.rendered.arguments:  # the step, or its derivative, computes nothing
             return
         if not like.is_cuda or torch.cuda.is_current_stream_capturing():
-            self._pass(self._new_window(batch, like), bound, steps)
+            self._run(self._new_window(batch, like), bound, steps)
             return
-        with torch.cuda.device(like.device), _turn(like.device):
+        with torch.cuda.device(like.device), _exclusive(like.device):
             window = self._window(batch, like)
             window.memory.record_stream(torch.cuda.current_stream())
-            self._pass(window, bound, steps)
+            self._run(window, bound, steps)
 
-    def _pass(self, window: Window, bound: Mapping[BufferRef, Tensor], steps: int) -> None:
+    def _run(self, window: Window, bound: Mapping[BufferRef, Tensor], steps: int) -> None:
         bound = {buffer: value.clone() if value.data_ptr() % 16 else value for buffer, value in bound.items()}
         window.begin(bound, steps)
         window.prepare()
-        pieces = list(_pieces(steps, window.steps))
-        for first, count in reversed(pieces) if self.backward else pieces:
-            window.bring(bound, first, count, steps)
+        windows = list(_split(steps, window.steps))
+        for first, count in reversed(windows) if self.backward else windows:
+            window.load_operands(bound, first, count, steps)
             window.run(count)
-            window.pass_on(count)
+            window.copy_carried(count)
         window.end(bound)
 
     def _window(self, batch: int, like: Tensor) -> Window:
@@ -65,13 +65,13 @@ class Steps:
             self.windows.popitem(last=False)
         return self.windows[key]
 
-    @torch.inference_mode(False)  # memory that later calls may write to as well
+    @torch.inference_mode(False)  # later calls outside inference mode write to this memory too
     def _new_window(self, batch: int, like: Tensor) -> Window:
         return Window(self.rendered, self.kernels, self.backward, batch, self.dtype, like)
 
 
-def _pieces(steps: int, most: int) -> Iterator[tuple[int, int]]:
-    """(first step, steps): as many of the most as there are, and the rest in halves, so that few graphs do for all."""
+def _split(steps: int, most: int) -> Iterator[tuple[int, int]]:
+    """(first step, count): windows of `most` steps, then of powers of two, so that few graphs serve all lengths."""
     first = 0
     while first < steps:
         while most > steps - first:
@@ -85,9 +85,9 @@ _done: dict[torch.device, torch.cuda.Event] = {}
 
 
 @contextlib.contextmanager
-def _turn(device: torch.device) -> Iterator[None]:
-    """One sequence at a time on a device, whatever its thread and stream: windows share memory, and the products of
-    all graphs the room a library works in."""
+def _exclusive(device: torch.device) -> Iterator[None]:
+    """Serialise sequences on a device across threads and streams: windows share memory, and graphs share cuBLAS
+    workspaces."""
     with _locks.setdefault(device, threading.Lock()):
         stream = torch.cuda.current_stream()
         if device in _done:

@@ -1,4 +1,4 @@
-"""What a single step consists of on a card: stages, each some products and a kernel, over shelves in memory."""
+"""Data structures of a single step: stages of matrix products and a kernel, over the buffers of a window."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,17 +6,17 @@ from enum import Enum
 from ...ir.buffers import BufferRef
 from ...ir.nodes import Matrix, Node
 
-COLUMNS, ROWS = 64, 8  # of a program's tile
+COLUMNS, ROWS = 64, 8  # of a program's tile, at most
 
 
-class ShelfRole(Enum):
-    """What a shelf holds."""
+class WindowBufferRole(Enum):
+    """What a window buffer holds."""
 
-    OPERANDS = "operands"  # buffers side by side that are multiplied
+    OPERANDS = "operands"  # adjacent operands of products
     PRODUCT = "product"
     MATRIX = "matrix"  # of a product
-    RING = "ring"  # a carried state, in two slots used in turn
-    HANDED = "handed on"  # a value that a later group of the step reads
+    RING = "ring"  # a carried state, double-buffered
+    VALUE = "value"  # read by a later group of the step
     ROW_SUM = "row sum"
     TABLE = "table"  # addresses of the caller's tensors
     CLOCK = "clock"  # the first step of the window, and how many steps there are
@@ -24,10 +24,10 @@ class ShelfRole(Enum):
 
 
 @dataclass(frozen=True)
-class ShelfRef:
-    """The key of a shelf."""
+class WindowBufferRef:
+    """The key of a window buffer."""
 
-    role: ShelfRole
+    role: WindowBufferRole
     buffers: tuple[BufferRef, ...] = ()  # of operands and of rings
     numbers: tuple[int, ...] = ()
 
@@ -35,23 +35,23 @@ class ShelfRef:
         return " ".join(map(str, (self.role.value, *self.buffers, *self.numbers)))
 
 
-TABLE, CLOCK, ENDS = map(ShelfRef, (ShelfRole.TABLE, ShelfRole.CLOCK, ShelfRole.ENDS))
+TABLE, CLOCK, ENDS = map(WindowBufferRef, (WindowBufferRole.TABLE, WindowBufferRole.CLOCK, WindowBufferRole.ENDS))
 
-Spot = tuple[BufferRef, int, int]  # where a value lies: buffer, distance in steps, first column
-ShelfSpot = tuple[ShelfRef, int, int]  # the same on a shelf
+Location = tuple[BufferRef, int, int]  # buffer, shift in steps, first column
+WindowLocation = tuple[WindowBufferRef, int, int]  # the same in a window buffer
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Memory of a window: `width` numbers for each row of the batch, in so many `slots`; or, for what is multiplied at
-    other steps too, in a slot for each step and some `before` and `after` them."""
+class WindowBuffer:
+    """Memory of a window, `width` elements per row of the batch: in `slots` slots, or, if slots is 0, one slot per step
+    and `before` and `after` more for the neighbouring steps."""
 
     width: int
     slots: int = 0
     before: int = 0
     after: int = 0
-    wide: bool = True  # 32 bits, whatever the layer's dtype
-    holds: tuple[tuple[BufferRef, int, int], ...] = ()  # buffers side by side that are multiplied: first column, width
+    wide: bool = True  # float32, whatever the layer's dtype
+    holds: tuple[tuple[BufferRef, int, int], ...] = ()  # operands: first column, width
 
     def count(self, steps: int) -> int:
         return self.slots or self.before + steps + self.after
@@ -59,13 +59,13 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Multiplication:
-    """Columns of a shelf, at a distance of some steps, times a matrix put together from blocks."""
+    """Columns of a window buffer, `shift` steps away, times a matrix assembled from blocks."""
 
-    shelf: ShelfRef
+    operand: WindowBufferRef
     shift: int
     offset: int
-    blocks: tuple[tuple[Matrix, ...], ...]  # a row of them for each lane
-    into: ShelfRef
+    blocks: tuple[tuple[Matrix, ...], ...]  # one row per lane
+    into: WindowBufferRef
 
     @property
     def wide(self) -> int:
@@ -77,19 +77,19 @@ class Multiplication:
 
     @property
     def flipped(self) -> bool:
-        """Whether its matrix lies in memory as (deep, wide): as most of its blocks do."""
+        """Whether its matrix is stored as (deep, wide), like its first block."""
         return self.blocks[0][0].flipped
 
 
 @dataclass
 class Stage:
-    """A group: its products, and the kernel that takes them further."""
+    """A group: its products, and the kernel that consumes them."""
 
     name: str
     width: int
     products: list[Multiplication] = field(default_factory=list)
-    arguments: list[ShelfRef] = field(default_factory=list)  # shelves that pointers point to
-    looked_up: list[str] = field(default_factory=list)  # lines that find what is outside
+    arguments: list[WindowBufferRef] = field(default_factory=list)  # the window buffer of each pointer
+    pointer_lines: list[str] = field(default_factory=list)  # lines that read pointers of the caller from the table
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -98,43 +98,43 @@ class Stage:
 
     @property
     def programs(self) -> int:
-        """Side by side, for a tile of the batch."""
+        """Programs per tile of the batch."""
         return -(-self.width // self.columns)
 
     def function(self) -> list[str]:
-        """The text of the kernel."""
+        """The source lines of the kernel."""
         tile = f"{ROWS}, {self.columns}, 1"
         pointers = [*(f"a{i}" for i in range(len(self.arguments))), "table", "clock", "ends"]
         return [
             "",
             "",
-            '@jit(do_not_specialize=["k", "turn", "batch"])',
-            f"def {self.name}({', '.join(pointers)}, k, turn, batch):",
-            *(f"    # a{i}: {shelf}" for i, shelf in enumerate(self.arguments)),
+            '@jit(do_not_specialize=["k", "parity", "batch"])',
+            f"def {self.name}({', '.join(pointers)}, k, parity, batch):",
+            *(f"    # a{i}: {buffer}" for i, buffer in enumerate(self.arguments)),
             f"    first_row = L.cast(L.program_id(0), L.int64) * {ROWS}",
             f"    first_column = L.program_id(1) * {self.columns}",
             f"    row, col = rows(first_row, {tile}), columns(first_column, {tile})",
             "    live = row < batch",
             f"    here, zero = live & (col < {self.width}), zeros({tile})",
             "    at = L.cast(k, L.int64) * batch",
-            "    now, next = turn * batch, (1 - turn) * batch",
+            "    current, following = parity * batch, (1 - parity) * batch",
             "    t, steps = L.load(clock) + k, L.load(clock + 1)",
-            "    far = L.cast(t, L.int64) * batch",
+            "    step_row = L.cast(t, L.int64) * batch",
             "    end = L.load(ends + row, mask=live, other=0)",
             "    run = live & (t < end)",
-            *("    " + line for line in (*self.looked_up, *self.lines)),
+            *("    " + line for line in (*self.pointer_lines, *self.lines)),
         ]
 
 
 @dataclass
-class Stepwise:
-    """All of a step. `arguments`, `lanes` and `exchanged` are what `Rendered` has."""
+class StepSource:
+    """A generated step. `arguments`, `lanes` and `exchanged` are as in `KernelSource`."""
 
     text: str
     stages: list[Stage]
-    shelves: dict[ShelfRef, Shelf]
-    arguments: list[BufferRef]  # what each address of the table points to
-    carried: list[tuple[ShelfRef, BufferRef, int, int]]  # (shelf, buffer, offset, width): written anew at each step
-    written: set[BufferRef]  # those on shelves with a slot a step that the kernels fill; others are filled from outside
+    window_buffers: dict[WindowBufferRef, WindowBuffer]
+    arguments: list[BufferRef]  # the buffer of each address of the table
+    carried: list[tuple[WindowBufferRef, BufferRef, int, int]]  # (window buffer, buffer, offset, width)
+    written: set[BufferRef]  # operands that the kernels store; others are copied in
     lanes: list[tuple[Node, int]]
     exchanged: frozenset[BufferRef] = frozenset()

@@ -1,4 +1,4 @@
-"""The way step by step on a CUDA device: right values, and graphs that nothing outside them can disturb."""
+"""Stepwise execution on a CUDA device: values, and captured graphs under streams, threads and changing weights."""
 
 import gc
 import threading
@@ -26,8 +26,8 @@ STEPS = 32 + 4 + 1  # windows of three sizes
 
 
 @pytest.fixture(autouse=True)
-def by_steps() -> Iterator[None]:
-    with select.only("by steps"):
+def stepwise() -> Iterator[None]:
+    with select.only("stepwise"):
         yield
 
 
@@ -50,12 +50,12 @@ def test_sizes_that_are_no_multiple_of_anything(batch: int, units: int):
     compare(cell, drawn(cell, 9, batch))
 
 
-def test_it_is_this_way_that_runs():
+def test_the_loop_runs_stepwise():
     cell = layer().cell_list[0]
     given = drawn(cell, 3, 5)
     results(cell, given, "auto")
     made = choose(cell, given).executor
-    assert {backward for backward, _ in made.by_steps} == {False, True}
+    assert {backward for backward, _ in made.stepwise} == {False, True}
     assert "step by step" in explain(cell, given.x)
 
 
@@ -116,7 +116,7 @@ def test_streams_and_threads_take_turns():
     found: list[list[torch.Tensor]] = [[] for _ in inputs]
 
     def work(number: int) -> None:
-        with select.only("by steps"), torch.cuda.stream(torch.cuda.Stream()):
+        with select.only("stepwise"), torch.cuda.stream(torch.cuda.Stream()):
             found[number].extend(model(inputs[number])[0] for _ in range(5))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -153,7 +153,7 @@ def test_memory_is_bounded_and_goes_with_the_plan():
         made.forward(x, cell.initial_state(batch, x), [], weights, None)
     del x, weights
     assert torch.cuda.memory_allocated() - before < 64 << 20
-    assert all(len(steps.windows) <= 8 for steps in made.by_steps.values())
+    assert all(len(steps.windows) <= 8 for steps in made.stepwise.values())
     del made
     gc.collect()
     torch.cuda.synchronize()
@@ -175,12 +175,12 @@ def test_weights_larger_than_the_chip(name: str, dtype: torch.dtype):
         assert "step by step" in explain(cell, torch.zeros(5, 160, 64, device="cuda", dtype=dtype))
 
 
-def test_one_layer_on_both_ways_in_turn():
+def test_one_layer_in_both_modes_in_turn():
     """They multiply x by the same matrices in different orders."""
     model = layer("gru", dtype=torch.float32)
     x = torch.randn(9, 6, 32, device="cuda")
-    for way in ("together", "by steps", "together"):
-        with select.only(way):
+    for mode in ("cooperative", "stepwise", "cooperative"):
+        with select.only(mode):
             assert torch.allclose(model(x)[0], plain(model, x), atol=2e-6)
 
 
@@ -188,7 +188,7 @@ def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):
     """Told of more multiprocessors than there are, one kernel asks for too many programs at once."""
     monkeypatch.setattr(launch, "processors", lambda device: 100_000)
     monkeypatch.setattr(runner, "processors", lambda device: 100_000)
-    with select.only("together"):
+    with select.only("cooperative"):
         model = rc.layer("lstm", 24, 512).cuda().bfloat16()
         x = torch.randn(5, 4000, 24, device="cuda").bfloat16()
         y = model(x)[0]
