@@ -12,12 +12,9 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from ..ir.buffers import BufferRef, X
 from ..torch_modes import hide_from_modes
-from .call_template import Copy, Loop, addresses
 from .executor import CpuExecutor
 from .kernel import Kernel
-from .launch_plan import forward_way
 from .layout import dense
 
 _VERSION, _ADDRESS, _CONTIGUOUS = attrgetter("_version"), Tensor.data_ptr, Tensor.contiguous
@@ -40,7 +37,7 @@ class DenseCall:
         self.executor, self.weights, self.start = executor, weights, start
         self.read = dict(zip(executor.weight_names, read, strict=True))
         self.derived = not all(name in weights for name in executor.weight_names)
-        self.run = executor.prepared(dense(*shape[:2]), self.read)
+        self.call = executor.forward_call(dense(*shape[:2]), self.read)
 
     def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         read = self.read
@@ -52,7 +49,7 @@ class DenseCall:
 
     @hide_from_modes
     def _run(self, x: Tensor, states: Sequence[Tensor], read: dict[str, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        ran = self.run(x.contiguous(), [*map(_CONTIGUOUS, states)], read)
+        ran = self.call(x.contiguous(), (), [*map(_CONTIGUOUS, states)], self.call.pack(read))
         return ran.y, tuple(ran.finals)
 
 
@@ -65,7 +62,8 @@ class StepCall:
     """
 
     def __init__(self, executor: CpuExecutor, x: Tensor, weights: dict[str, Tensor], start: Start):
-        self.executor, self.named_weights, self.start = executor, weights, start
+        self.executor, self.start = executor, start
+        self.read = {name: weights[name] for name in executor.weight_names}
         self.weights = list(weights.values())
         self.matrices = [weight for weight in self.weights if weight.dim() > 1]  # others cannot be transposed
         self._prepare(x)
@@ -76,32 +74,9 @@ class StepCall:
         self.contiguous = all(map(Tensor.is_contiguous, self.matrices))
         self.sample = _sample(self.executor.forward_kernel, self.weights)
         self.sampled = self.sample()
-        self._lay_out(x)
-
-    def _lay_out(self, x: Tensor) -> None:
-        """What the kernel reads and writes: x, the states before; the states, the rest. The output is among these; if
-        it is a state, a copy is: writing to the output must not change the state."""
-        executor, rows = self.executor, x.shape[0]
-        kernel, layout, plan = executor.forward_kernel, dense(1, rows), executor.plan
-        way = forward_way(plan, kernel, layout, whole=lambda state: True)
-        buffers, states = kernel.schedule.buffers, [BufferRef.state(state.name) for state in plan.states]
-        rest = [buffer for buffer in kernel.tables.buffers if buffer not in (X, *states)]
-        self.like = [*(x.new_empty(1, rows, state.size) for state in plan.states)]
-        self.like += [x.new_empty(rows, buffers[buffer].width) for buffer in rest]
-        first, written = 1 + len(states), [*states, *rest]  # x, the states before; then what is written
-        where = {X: (0, 0)} | {buffer: (first + i, 0) for i, buffer in enumerate(written)}
-        patches = addresses(way.binding, where, {buffer: 1 + i for i, buffer in enumerate(states)})
-        self.output, self.states, copies = written.index(plan.output), len(states), []
-        if self.output < len(states):
-            y = self.like[self.output][0].clone()
-            copies = [Copy(first + len(written), 0, first + self.output, 0, y.nbytes)]
-            self.output = len(self.like)
-            self.like.append(y)
-        self.packed = kernel.pack({name: self.named_weights[name] for name in executor.weight_names}, way.split)
-        self.in_place = way.split.in_place and not kernel.pack.copied
-        count = first + len(self.like)
-        loop = Loop(kernel, self.packed, layout, way.binding, count, patches, after=copies)
-        self.scratch, self.run, self.pack, self.alive = loop.scratch, loop.run, loop.pack, loop.alive
+        self.call = self.executor.forward_call(dense(1, x.shape[0]), self.read, single_step=True)
+        self.packed = self.call.pack(self.read)
+        self.in_place = self.call.reads_in_place
 
     def is_current(self) -> bool:
         """Whether the weights are where they were, and the packed ones still hold their numbers."""
@@ -117,11 +92,10 @@ class StepCall:
     def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         if not self.is_current():
             self._prepare(x)
-        inputs = (x, *(self.start(x) if states is None else states))
-        inputs, written = (*map(_CONTIGUOUS, inputs),), (*map(torch.empty_like, self.like),)
-        scratch = (*map(torch.zeros_like, self.scratch),) if self.scratch else ()
-        self.run(self.pack(*map(_ADDRESS, inputs + written + scratch)))
-        return written[self.output], written[: self.states]
+        if states is None:
+            states = [state[None] for state in self.start(x)]
+        ran = self.call(x.contiguous(), (), [*map(_CONTIGUOUS, states)], self.packed)
+        return ran.y, ran.finals
 
 
 SAMPLE = 1024  # numbers of a weight that are looked at, from its middle: all of a small one

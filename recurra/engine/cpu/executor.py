@@ -1,9 +1,8 @@
 """Run a plan on the CPU: forward, backward, and the products that were left for after the loop."""
 
-import ctypes
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,17 +14,17 @@ from ..plan.epilogue import Assembly
 from ..plan.input_projection import Hoisted, hoisted
 from ..plan.program import Plan, Product, Program
 from ..torch_modes import hide_from_modes
-from . import allocator
 from .arena import Buffers, Shelf, room
 from .backward_call import PreparedBackward
-from .call import Prepared, Ran
+from .call import ForwardCall, Ran, by_slot
 from .cotangents import Cotangents
 from .kernel import Kernel, threads_here
 from .launch_plan import Way, backward_way, forward_way
-from .layout import Layout, dense
+from .layout import Layout
 from .ragged_rows import Rows, rows_of
 from .weight_grads import OverTime, runs
 
+CALLS = 64  # prepared calls that an executor keeps
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
 
 
@@ -35,6 +34,7 @@ class CpuExecutor:
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
         self.is_built = False  # whether its kernels were compiled
+        self.calls: dict[tuple, Any] = {}  # prepared calls, the oldest first
         self.weight_names = tuple(plan.equations.hoisted)
         states = (BufferRef.state(state.name) for state in plan.states)
         self.histories = tuple(state for state in states if state != plan.output)
@@ -62,6 +62,8 @@ class CpuExecutor:
         """Whether the weights a step need no longer read outweigh the memory in between. They do not where they are at
         hand, unless rows are so few that reading them is all that a step does."""
         split = self.forward_kernel.split(layout, layout.rows)
+        if layout.steps == 1:
+            return False  # every weight is read once either way
         if not self.forward_kernel.far(split) and layout.rows > FEWEST_ROWS:
             return False
         readers = 1 if split.by_unit else split.threads
@@ -110,11 +112,10 @@ class CpuExecutor:
         return sum(room(rows * buffers[n].width, self.dtype.itemsize) for n in (*self.histories, *self.plan.kept))
 
     def _kept(self, layout: Layout) -> Shelf:
-        if (self, "kept") not in layout.calls:
-            buffers = self.plan.forward.buffers
-            shapes = {name: (layout.total, buffers[name].width) for name in (*self.histories, *self.plan.kept)}
-            layout.calls[self, "kept"] = Shelf(shapes, self.dtype)
-        return layout.calls[self, "kept"]
+        """The arena of what backward reads."""
+        buffers = self.plan.forward.buffers
+        shapes = {name: (layout.total, buffers[name].width) for name in (*self.histories, *self.plan.kept)}
+        return Shelf(shapes, self.dtype)
 
     # ------------------------------------------------------------------------------------------ forward
 
@@ -130,8 +131,10 @@ class CpuExecutor:
     ) -> list[Tensor]:
         """[y, final states, named values, what backward needs, sized for all rows of the batch if `padded`]."""
         rows = rows_of(x, lengths)
-        inputs = rows.gather(x), rows.sort(states), self._masks(masks, rows), weights
-        ran = self._forward(*inputs, rows.layout, x.shape[0] * x.shape[1] if padded else None)
+        read = dict(zip(self.weight_names, weights, strict=True))
+        call = self.forward_call(rows.layout, read)
+        numbers = self.kept_numbers(x.shape[0] * x.shape[1]) if padded and self.trains else None
+        ran = call(rows.gather(x), self._masks(masks, rows), rows.sort(states), call.pack(read), numbers)
         kept = [] if ran.kept is None else [ran.kept]
         if self.trains and lengths is not None:  # backward reads y in the order of its rows
             packed = ran.y if rows.ragged else torch.zeros_like(ran.y).flatten(0, 1) if padded else ran.y[:0]
@@ -148,99 +151,28 @@ class CpuExecutor:
         kinds = self.plan.masks.values()
         return [rows.gather(m) if each == "step" else rows.sort([m])[0] for each, m in zip(kinds, masks, strict=True)]
 
-    def _forward(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor],
-        masks: Sequence[Tensor],
-        weights: Sequence[Tensor],
-        layout: Layout,
-        most: int | None = None,
-    ) -> Ran:
-        """`most`: rows to make room for in what is kept, if not just those of the layout."""
-        given = dict(zip(self.weight_names, weights, strict=True))
-        if self._plain and layout.active is None and most is None:
-            return self.prepared(layout, given)(x, states, given)
-        plan, way, buffers = self.plan, self._forward_way(layout), Buffers()
-        self._put_inputs(buffers, x, masks)
-        for name, width in way.widths.items():
-            buffers.put(name, allocator.empty(layout.shape(width), self.dtype))
-        if way.shelf.numbers:
-            buffers.lay_out(way.shelf, self._empty(way.shelf.numbers))
-        kept = None
-        if self.trains:
-            shelf = self._kept(layout)
-            kept = self._empty(shelf.numbers if most is None else self.kept_numbers(most))
-            buffers.lay_out(shelf, kept)
-            if most is not None:
-                shelf.clear_gaps(kept)
-        if way.ahead is not None:
-            ahead, rows = way.ahead, dense(1, layout.total)
-            ahead.kernel.run(ahead.kernel.pack(given, ahead.split), rows, ahead.binding(buffers.addresses, {}))
-        before = {BufferRef.state(s.name): _slots(initial) for s, initial in zip(plan.states, states, strict=True)}
-        packed = way.kernel.pack(given, way.split)
-        way.kernel.run(packed, layout, way.binding(buffers.addresses, before))
-        finals = [
-            self._final(s, buffers, initial, layout) for s, initial in zip(plan.states, before.values(), strict=True)
-        ]
-        outputs = [buffers.given(name) for name in way.widths]
-        return Ran(outputs[0], finals, outputs[1:], kept)
-
-    @functools.cached_property
-    def _plain(self) -> bool:
-        """Whether a pass gives outputs and final states, and nothing else is asked for or given."""
-        return not (self.plan.named or self.plan.masks or any(s.delays for s in self.plan.states))
-
-    def prepared(self, layout: Layout, weights: dict[str, Tensor]) -> Prepared:
-        key = (self, "prepared", threads_here())
-        found = layout.calls.get(key)
+    def forward_call(self, layout: Layout, weights: Mapping[str, Tensor], single_step: bool = False) -> ForwardCall:
+        """The prepared forward call over a layout."""
+        key = (layout, single_step, threads_here())
+        found = self.calls.get(key)
         if found is None:
             kept = self._kept(layout) if self.trains else None
-            found = layout.calls[key] = Prepared(self.plan, self._forward_way(layout), kept, layout, weights)
+            found = ForwardCall(self.plan, self._forward_way(layout), kept, layout, weights, single_step)
+            self._remember(key, found)
         return found
 
-    def _empty(self, numbers: int) -> Tensor:
-        return allocator.empty((numbers,), self.dtype)
-
-    def _put_inputs(self, buffers: Buffers, x: Tensor, masks: Sequence[Tensor]) -> None:
-        buffers.put(X, x)
-        for name, mask in zip(self.plan.masks, masks, strict=True):
-            buffers.put(BufferRef.mask(name), mask)
+    def _remember(self, key: tuple, call: Any) -> None:
+        self.calls[key] = call
+        while len(self.calls) > CALLS:
+            self.calls.pop(next(iter(self.calls)))
 
     def _forward_way(self, layout: Layout) -> Way:
-        key = (self, "forward", threads_here())
-        if key not in layout.calls:
-            ahead, loop = self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
-            layout.calls[key] = forward_way(self.plan, loop, layout, self._is_whole, ahead)
-        return layout.calls[key]
+        ahead, loop = self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
+        return forward_way(self.plan, loop, layout, self._is_whole, ahead)
 
     def _is_whole(self, state: str) -> bool:
         """Whether all values of a state are kept, or only its last."""
         return self.trains or BufferRef.state(state) == self.plan.output
-
-    def _final(self, state: Any, buffers: Buffers, before: Tensor, layout: Layout) -> Tensor:
-        """The last values of each sequence, newest first."""
-        whole, depth, buffer = self._is_whole(state.name), state.depth, BufferRef.state(state.name)
-        if layout.active is None and not state.delays:
-            last = layout.total - layout.rows if whole else (layout.steps - 1) % (depth + 1) * layout.rows
-            bytes_a_row = state.size * self.dtype.itemsize
-            final = torch.empty((layout.rows, state.size), dtype=self.dtype)
-            start = buffers.addresses[buffer] + last * bytes_a_row
-            ctypes.memmove(final.data_ptr(), start, layout.rows * bytes_a_row)
-            return final
-        if not state.delays and layout.counts[0] == layout.rows:
-            return buffers[buffer].index_select(0, layout.last(0 if whole else depth + 1))
-        if layout.total == 0:
-            return before.view(depth, layout.rows, -1).transpose(0, 1).clone() if state.delays else before.clone()
-        newest, row, rows = layout.ends() - 1, torch.arange(layout.rows), buffers[buffer]
-        values = []
-        for j in range(depth):
-            t = newest - j
-            there = layout.starts[t.clamp(min=0)] if whole else t % (depth + 1) * layout.rows
-            data = rows[torch.where(t >= 0, there + row, 0)]
-            early = before.view(-1, rows.shape[1])[((-1 - t).clamp(min=0) * layout.rows + row)]
-            values.append(torch.where((t >= 0)[:, None], data, early))
-        return torch.stack(values, 1) if state.delays else values[0]
 
     # ------------------------------------------------------------------------------------------ backward
 
@@ -265,7 +197,7 @@ class CpuExecutor:
         if rows.ragged:
             y = kept[1][: rows.layout.total]
         # torch.autograd.graph.saved_tensors_hooks may return saved tensors with other strides.
-        ran = Ran(y.contiguous(), [], [rows.gather(v) for v in names], kept[0].contiguous())
+        ran = Ran(y.contiguous(), (), [rows.gather(v) for v in names], kept[0].contiguous())
         dy, dfinals, dnamed = cotangents[0], cotangents[1:count], cotangents[count : count + named]
         dx, dstates, pieces = self._backward(
             None if dy is None else rows.gather(dy),
@@ -296,7 +228,7 @@ class CpuExecutor:
         wants_states: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
-        plan, before = self.plan, [*map(_slots, states)]
+        plan, before = self.plan, [*map(by_slot, states)]
         finals = zip(plan.states, dfinals, strict=True)
         spread = (_spread(d, layout) if d is not None and state.delays else d for state, d in finals)
         cotangents = (dy, *dnamed, *spread)
@@ -319,18 +251,14 @@ class CpuExecutor:
         self, layout: Layout, is_missing: tuple[bool, ...], weights: dict[str, Tensor]
     ) -> PreparedBackward:
         """`is_missing`: of each of the plan's cotangents."""
-        key = (self, "backward", is_missing, threads_here())
-        if key not in layout.calls:
+        key = (layout, is_missing, threads_here())
+        found = self.calls.get(key)
+        if found is None:
             missing = [*itertools.compress(self.plan.cotangents(), is_missing)]
             way = backward_way(self.plan, self.backward_kernel, layout, missing)
-            kept, sums = self._kept(layout), self.summed
-            layout.calls[key] = PreparedBackward(self.plan, way, kept, layout, sums, missing, weights)
-        return layout.calls[key]
-
-
-def _slots(initial: Tensor) -> Tensor:
-    """(B, depth, size), newest first → (depth, B, size)."""
-    return initial.transpose(0, 1).contiguous() if initial.dim() == 3 else initial.contiguous()
+            found = PreparedBackward(self.plan, way, self._kept(layout), layout, self.summed, missing, weights)
+            self._remember(key, found)
+        return found
 
 
 def _spread(final: Tensor, layout: Layout) -> Tensor:

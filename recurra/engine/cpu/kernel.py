@@ -154,20 +154,6 @@ class Kernel:
 
     # ------------------------------------------------------------------------------------------ the call
 
-    def run(self, packed: Packed, layout: Layout, numbers: array) -> None:
-        """Run the loop of a program that sums nothing over all rows. Each buffer is given as four numbers: address,
-        stride, where its table is, where what was before is."""
-        fixed, places = self.fixed(packed, layout), [0, 0, 0]
-        assert not fixed.sums
-        if fixed.rowsums:
-            rowsums = torch.empty(fixed.rowsums, dtype=self.dtype)
-            places[1] = rowsums.data_ptr()
-        if fixed.board:
-            board = torch.zeros(fixed.board, dtype=torch.int64)
-            places[2] = board.data_ptr()
-        lists = packed.vector_list[1], packed.pack_list[1]
-        self.library.run(_SIX.pack(numbers.buffer_info()[0], *lists, *places) + fixed.numbers)
-
     def totals(self, sums: Tensor | None) -> Tensor:
         """The sums over all rows, one after the other as in `schedule.sums`, from what a call leaves of them."""
         if sums is None:
@@ -176,12 +162,6 @@ class Kernel:
         return totals if self.dense_sums is None else totals[self.dense_sums]
 
     def fixed(self, packed: Packed, layout: Layout) -> "Fixed":
-        found = layout.calls.get((self, packed.split))
-        if found is None:
-            found = layout.calls[self, packed.split] = self._fixed(packed, layout)
-        return found
-
-    def _fixed(self, packed: Packed, layout: Layout) -> "Fixed":
         """What every call with this layout and these threads has in common."""
         split = packed.split
         parts = self._parts(split, layout.rows)
@@ -244,14 +224,6 @@ class Binding:
         """Where among the numbers the address of a buffer is."""
         return FOUR * self.buffers.index(buffer)
 
-    def __call__(self, addresses: Mapping[BufferRef, int], before: Mapping[BufferRef, Tensor]) -> array:
-        numbers = self.numbers[:]
-        for i, buffer in enumerate(self.buffers):
-            numbers[FOUR * i] = addresses[buffer]
-            if buffer in before:
-                numbers[FOUR * i + BEFORE] = before[buffer].data_ptr()
-        return numbers
-
 
 @dataclass(frozen=True)
 class Fixed:
@@ -262,6 +234,3 @@ class Fixed:
     rowsums: int
     board: int
     alive: tuple  # what the numbers point to
-
-
-_SIX = struct.Struct("6q")  # the fields of `Call` that differ from call to call
