@@ -28,7 +28,7 @@ import torch
 from environment import environment  # pyrefly: ignore
 
 import recurra as rc
-from recurra.estimators.backtest import ends
+from recurra.estimators.backtest import interval_levels
 from recurra.estimators.forecaster import LEVELS
 from recurra.estimators.metrics import coverage, crps, naive, naive_error, smape
 
@@ -83,10 +83,10 @@ def _least_squares(y: np.ndarray, order: int, most: int) -> tuple[float, np.ndar
 
 def linear_part(model: rc.Forecaster, y: np.ndarray, steps: int) -> Method:
     """The forecaster without its network: what training started from."""
-    from recurra.estimators.panel import panel
+    from recurra.estimators.panel import to_panel
     from recurra.estimators.windows import Origin
 
-    given, usual = panel(y), model.network_.departures.numpy()
+    given, usual = to_panel(y), model.network_.departures.numpy()
 
     def forecast(at: int) -> np.ndarray:
         past = model.windows_.history(given, Origin(0, at), steps)
@@ -106,18 +106,18 @@ def network(model: rc.Forecaster, y: np.ndarray, steps: int) -> Method:
 
 def measured(method: Method, y: np.ndarray, origins: range, steps: int, unit: float) -> dict[str, float]:
     quantiles = np.stack([method(at) for at in origins])
-    wanted = np.stack([y[at : at + steps] for at in origins])
+    actual = np.stack([y[at : at + steps] for at in origins])
     median = quantiles[:, :, LEVELS.index(0.5)]
-    error = float(np.abs(wanted - median).mean())
+    error = float(np.abs(actual - median).mean())
     found = {
         "MAE": error,
         "MASE": error / unit,
-        "sMAPE": smape(wanted, median),
-        "CRPS": crps(wanted, quantiles, LEVELS),
+        "sMAPE": smape(actual, median),
+        "CRPS": crps(actual, quantiles, LEVELS),
     }
     for level in (0.8, 0.95):
-        low, high = (min(range(len(LEVELS)), key=lambda k: abs(LEVELS[k] - end)) for end in ends(level))
-        found[f"in {level:.0%}"] = coverage(wanted, quantiles[:, :, low], quantiles[:, :, high])
+        low, high = (min(range(len(LEVELS)), key=lambda k: abs(LEVELS[k] - end)) for end in interval_levels(level))
+        found[f"in {level:.0%}"] = coverage(actual, quantiles[:, :, low], quantiles[:, :, high])
     return found
 
 

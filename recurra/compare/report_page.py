@@ -97,4 +97,4 @@ def _forecast_inputs(estimator: Any) -> Sample:
 
 
 def _set(estimator: Any, X: list[Any], targets: np.ndarray) -> SequenceSet:
-    return estimator._set(estimator._asked(X), targets)
+    return estimator._to_sequence_set(estimator._convert_for_predict(X), targets)

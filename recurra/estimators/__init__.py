@@ -1,4 +1,4 @@
-"""Estimators in scikit-learn's manner: fit, predict, score, save, load."""
+"""Estimators with the scikit-learn interface: fit, predict, score, save, load."""
 
 from ..optional import optional_imports
 
@@ -6,9 +6,9 @@ with optional_imports("estimators", what="recurra.estimators"):
     from .backtest import Backtest
     from .classifier import SequenceClassifier
     from .forecaster import Forecaster
-    from .inapplicable import inapplicable_checks
     from .language import LanguageModelEstimator
     from .regressor import SequenceRegressor
+    from .sklearn_checks import inapplicable_checks
     from .tagger import SequenceTagger
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A forecaster held against the naive forecasts, from many origins in a row."""
+"""Backtest: a forecaster compared with naive forecasts from many origins."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from .metrics import coverage, crps, naive, naive_error, smape
 
 @dataclass(frozen=True)
 class Backtest:
-    """`scores[method][measure]`: MAE, MASE, sMAPE, CRPS; and for the model the share of values its intervals held."""
+    """`scores[method][measure]`: MAE, MASE, sMAPE, CRPS, and for the model the coverage of its intervals."""
 
     scores: dict[str, dict[str, float]]
     origins: int
@@ -26,41 +26,41 @@ class Backtest:
         return "\n".join(lines)
 
 
-def compare(
+def compare_with_naive(
     pasts: list[np.ndarray],
-    wanted: np.ndarray,
+    actual: np.ndarray,
     quantiles: np.ndarray,
     levels: tuple[float, ...],
     season: int,
     intervals: tuple[float, ...],
 ) -> Backtest:
-    """Quantiles (n, steps, Q) and naive forecasts against wanted (n, steps), each from its own past."""
-    steps = wanted.shape[1]
+    """Score quantiles (n, steps, Q) and naive forecasts from each past against actual values (n, steps)."""
+    steps = actual.shape[1]
     units = np.array([naive_error(past, season) for past in pasts])
     points = {"model": quantiles[:, :, levels.index(0.5)], "naive": np.stack([naive(p, steps) for p in pasts])}
     if season > 1:
         points["seasonal naive"] = np.stack([naive(p, steps, season) for p in pasts])
-    scores = {name: _scores(wanted, found, units) for name, found in points.items()}
-    scores["model"]["CRPS"] = crps(wanted, quantiles, levels)
+    scores = {name: _scores(actual, found, units) for name, found in points.items()}
+    scores["model"]["CRPS"] = crps(actual, quantiles, levels)
     for width in intervals:
-        low, high = (min(range(len(levels)), key=lambda k: abs(levels[k] - at)) for at in ends(width))
-        scores["model"][f"inside {width:.0%}"] = coverage(wanted, quantiles[:, :, low], quantiles[:, :, high])
+        low, high = (min(range(len(levels)), key=lambda k: abs(levels[k] - at)) for at in interval_levels(width))
+        scores["model"][f"inside {width:.0%}"] = coverage(actual, quantiles[:, :, low], quantiles[:, :, high])
     return Backtest(scores, len(pasts), steps)
 
 
-def _scores(wanted: np.ndarray, found: np.ndarray, units: np.ndarray) -> dict[str, float]:
-    errors = np.abs(wanted - found)
-    usable = units > 0  # MASE has no unit on a past that never changes
+def _scores(actual: np.ndarray, found: np.ndarray, units: np.ndarray) -> dict[str, float]:
+    errors = np.abs(actual - found)
+    usable = units > 0  # a constant past gives MASE no unit
     scaled = float((errors[usable].mean(axis=1) / units[usable]).mean()) if usable.any() else float("nan")
     mae = float(errors.mean())
-    return {"MAE": mae, "MASE": scaled, "sMAPE": smape(wanted, found), "CRPS": mae}
+    return {"MAE": mae, "MASE": scaled, "sMAPE": smape(actual, found), "CRPS": mae}
 
 
-def ends(level: float) -> tuple[float, float]:
-    """The quantile levels at the ends of a central interval."""
+def interval_levels(level: float) -> tuple[float, float]:
+    """The two quantile levels of a central interval."""
     return (1 - level) / 2, (1 + level) / 2
 
 
-def symmetric(levels: tuple[float, ...]) -> tuple[float, ...]:
-    """The central intervals that pairs of levels span, widest first."""
+def central_intervals(levels: tuple[float, ...]) -> tuple[float, ...]:
+    """The probabilities of the central intervals between pairs of levels, widest first."""
     return tuple(round(1 - 2 * low, 9) for low in levels if low < 0.5 and any(abs(1 - low - h) < 1e-9 for h in levels))

@@ -1,4 +1,4 @@
-"""What the estimators for whole sequences share: what comes in, the training, the answers, the folder."""
+"""The base class of `SequenceClassifier` and `SequenceRegressor`: input, training, prediction, saving."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from ..train import randomness
 from ..train.fit import fit as train
 from ..train.precision import choose_device
 from ..train.schedule import Schedule, constant, cosine
-from . import inputs, saved_options
+from . import input_conversion, saved_options
 from .network import POOLS, SequenceNetwork
-from .onnx_file import Standalone, write
+from .onnx_file import ScaledNetwork, write
 from .scaling import Scaling
 
-ENOUGH = 1000  # sequences from which on a tenth of them can judge the training
-TOGETHER = 256  # sequences answered at a time
+VALIDATION_MINIMUM = 1000  # sequences; with fewer, validation="auto" holds out none
+PREDICT_BATCH = 256  # sequences predicted at a time
 SCHEDULES: dict[str, Schedule] = {"cosine": cosine(), "constant": constant()}
-SIZES = ("n_features_in_", "input_size_", "n_outputs_")
+SIZE_ATTRIBUTES = ("n_features_in_", "input_size_", "n_outputs_")
 
 
 class SequenceEstimator(BaseEstimator, ABC):
-    """One answer a sequence. Subclasses say what a target is."""
+    """An estimator with one prediction per sequence. Subclasses define the targets."""
 
     task: ClassVar[Task]
     loss: ClassVar[str]
@@ -72,24 +72,29 @@ class SequenceEstimator(BaseEstimator, ABC):
     # ------------------------------------------------------------------------------------------ for the subclasses
 
     @abstractmethod
-    def _learn_targets(self, y: Any) -> tuple[np.ndarray, int]:
-        """What the network is taught, one row a sequence, and how many numbers it puts out."""
+    def _encode_targets(self, y: Any) -> tuple[np.ndarray, int]:
+        """The training targets, one row per sequence, and the output size of the network."""
 
     @abstractmethod
-    def _fitted(self) -> dict[str, Any]:
-        """Fitted attributes as plain JSON, beside the common ones."""
+    def _fitted_config(self) -> dict[str, Any]:
+        """The fitted attributes of the subclass as plain JSON."""
 
-    # ------------------------------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------------------------------ fit
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from sequences: (n, T), (n, T, D), a ragged list of (T, D), a long table (Arrow, any
-        dataframe, a dict of columns), or a `SequenceSet`.
+        """Train on sequences and their targets.
 
-        The last two bring their targets along; with a table, y may be the name of the target's column.
+        **Arguments**
+
+        - `X`: an array (n, T) or (n, T, D), a list of arrays (T, D) of different lengths, a long table (Arrow, any
+          dataframe, a dict of columns) or a `SequenceSet`.
+        - `y`: one target per sequence. A `SequenceSet` has its targets; with a table, `y` may name their column.
+
+        **Returns** the estimator.
         """
         self._check_options()
-        series, y = self._incoming(X, y)
-        targets, self.n_outputs_ = self._learn_targets(y)
+        series, y = self._convert_for_fit(X, y)
+        targets, self.n_outputs_ = self._encode_targets(y)
         if len(targets) != len(series):
             raise ShapeError("y", f"{len(targets)} targets", f"one for each of {len(series)} sequences")
         self.input_size_ = series[0].shape[1]
@@ -98,7 +103,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         with randomness.undisturbed():
             torch.manual_seed(seed)
             self.network_ = self._build()
-            self._train(self._set(series, targets), seed)
+            self._train(self._to_sequence_set(series, targets), seed)
         return self
 
     def _check_options(self) -> None:
@@ -111,40 +116,42 @@ class SequenceEstimator(BaseEstimator, ABC):
         ):
             raise InputError("validation", repr(self.validation), 'a fraction from 0 to below 1, or "auto"')
 
-    def _incoming(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
-        """Series and targets, in whatever form they came."""
-        X, y = inputs.with_targets(X, y, self.task)
-        if inputs.is_table(X):
-            X = inputs.from_bare_table(X)
+    def _convert_for_fit(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
+        """X as a list of arrays (T, D), and the targets."""
+        X, y = input_conversion.split_targets(X, y, self.task)
+        if input_conversion.is_table(X):
+            X = input_conversion.series_of_table(X)
         self.columns_ = X.features if isinstance(X, SequenceSet) else ()
-        if not isinstance(X, SequenceSet) and not inputs.is_ragged(X):
+        if not isinstance(X, SequenceSet) and not input_conversion.is_ragged(X):
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=self.task == "regression")
-            return inputs.arrays(X), y
+            return input_conversion.arrays(X), y
         if y is None:
-            raise InputError("y", "nothing", f"one target a sequence: {type(self).__name__} requires y to be passed")
-        series = inputs.arrays(X)
+            raise InputError("y", "nothing", f"one target per sequence: {type(self).__name__} requires y to be passed")
+        series = input_conversion.arrays(X)
         self.n_features_in_ = series[0].shape[1]
         return series, y
 
     def _build(self) -> SequenceNetwork:
         layers = {
-            "hidden_size": whole(self.hidden_size),
-            "num_layers": whole(self.num_layers),
+            "hidden_size": to_int(self.hidden_size),
+            "num_layers": to_int(self.num_layers),
             "bidirectional": self.bidirectional,
             **(self.cell_options or {}),
         }
         return SequenceNetwork(self.cell, self.input_size_, self.n_outputs_, self.pool, self.dropout, layers)
 
-    def _set(self, series: list[np.ndarray], targets: np.ndarray | None = None) -> SequenceSet:
-        """Scaled sequences in the network's dtype."""
+    def _to_sequence_set(self, series: list[np.ndarray], targets: np.ndarray | None = None) -> SequenceSet:
+        """Scaled sequences in the dtype of the network."""
         weight = next(self.network_.parameters())
         scaled = [torch.tensor(self.input_scaling_.apply(x), dtype=weight.dtype) for x in series]
-        wanted = np.zeros((len(series), 1)) if targets is None else targets
-        return SequenceSet.from_arrays(scaled, wanted, "regression" if targets is None else self.task)
+        rows = np.zeros((len(series), 1)) if targets is None else targets
+        return SequenceSet.from_arrays(scaled, rows, "regression" if targets is None else self.task)
 
     def _train(self, data: SequenceSet, seed: int) -> None:
-        batch_size = whole(self.batch_size)
-        share = (0.1 if len(data) >= ENOUGH else 0.0) if self.validation == "auto" else float(self.validation)
+        batch_size = to_int(self.batch_size)
+        share = (
+            (0.1 if len(data) >= VALIDATION_MINIMUM else 0.0) if self.validation == "auto" else float(self.validation)
+        )
         order = np.random.default_rng(seed).permutation(len(data))
         held = order[: int(share * len(data))]
         learned = data if not len(held) else data.select(np.sort(order[len(held) :]).tolist())
@@ -156,63 +163,63 @@ class SequenceEstimator(BaseEstimator, ABC):
             optimizer=self.optimizer,
             lr=self.lr,
             schedule=SCHEDULES[self.schedule],
-            epochs=whole(self.epochs),
+            epochs=to_int(self.epochs),
             clip=self.clip,
-            patience=whole(self.patience) if len(held) else None,
+            patience=to_int(self.patience) if len(held) else None,
             device=self.device,
             progress=self.verbose,
         )
         self.history_, self.n_iter_ = result.history, len(result.history)
         self.network_.eval().cpu()
 
-    # ------------------------------------------------------------------------------------------ answering
+    # ------------------------------------------------------------------------------------------ predict
 
-    def _answers(self, X: Any) -> np.ndarray:
-        """(n, outputs) of the network, in float64."""
+    def _network_outputs(self, X: Any) -> np.ndarray:
+        """(n, outputs) in float64: the outputs of the network."""
         check_is_fitted(self, "network_")
-        data = self._set(self._asked(X))
+        data = self._to_sequence_set(self._convert_for_predict(X))
         device = choose_device(self.network_, self.device)
-        network = self._working_copy(device)
+        network = self._prediction_copy(device)
         order, found = data.lengths.argsort(), np.empty((len(data), self.n_outputs_))
         with torch.no_grad():
-            for ids in order.split(TOGETHER):
+            for ids in order.split(PREDICT_BATCH):
                 batch = collate(data, ids)
                 x = batch.inputs.to(device, next(network.parameters()).dtype)
                 found[ids.numpy()] = network(x, batch.lengths.to(device)).double().cpu().numpy()
         return found
 
-    def _working_copy(self, device: torch.device) -> nn.Module:
-        """On a CPU in float64, so that an answer does not depend on what else is in the batch."""
+    def _prediction_copy(self, device: torch.device) -> nn.Module:
+        """A copy for prediction: float64 on a CPU, so that a prediction does not depend on the rest of the batch."""
         network = deepcopy(self.network_).eval()
         return network.double() if device.type == "cpu" else network.to(device)
 
-    def _asked(self, X: Any) -> list[np.ndarray]:
-        X = inputs.tabled(X)
-        if inputs.is_table(X):
-            X = inputs.from_bare_table(X, self.columns_)
-        if not isinstance(X, SequenceSet) and not inputs.is_ragged(X):
-            if self.n_features_in_ == self.input_size_ == 1:  # fitted to series of any length
+    def _convert_for_predict(self, X: Any) -> list[np.ndarray]:
+        X = input_conversion.to_long_table(X)
+        if input_conversion.is_table(X):
+            X = input_conversion.series_of_table(X, self.columns_)
+        if not isinstance(X, SequenceSet) and not input_conversion.is_ragged(X):
+            if self.n_features_in_ == self.input_size_ == 1:  # one feature per step: a row is a series of any length
                 X = np.atleast_2d(np.asarray(X, dtype=np.float64))
             else:
                 X = validate_data(self, X, dtype=np.float64, reset=False)
-        series = inputs.arrays(X)
+        series = input_conversion.arrays(X)
         if series[0].shape[1] != self.input_size_:
-            raise ShapeError("X", f"{series[0].shape[1]} numbers a step", f"{self.input_size_}, as in fit")
+            raise ShapeError("X", f"{series[0].shape[1]} features per step", f"{self.input_size_}, as in fit")
         return series
 
-    # ------------------------------------------------------------------------------------------ the folder
+    # ------------------------------------------------------------------------------------------ save and load
 
     def export(self, path: str | Path) -> Path:
-        """Write one ONNX file: `x` (T, B, D) as the data is, `lengths` (B,) → probabilities, or numbers, (B, q).
+        """Write an ONNX file: unscaled `x` (T, B, D) and `lengths` (B,) → probabilities or numbers (B, q).
 
-        Its metadata hold the classes. It is checked in onnxruntime before it appears.
+        The metadata have the classes. The file is compared with the model in onnxruntime before it is put in place.
         """
         check_is_fitted(self, "network_")
-        inputs, targets = self._scalings()["inputs"], self._scalings().get("targets")
-        middle = torch.tensor(inputs.mean, dtype=torch.float32)
-        module = Standalone(deepcopy(self.network_).eval(), inputs, targets).eval()
-        example = middle + torch.zeros(5, 3, self.input_size_), torch.tensor([5, 2, 4])
-        return write(module, path, example, {"kind": type(self).__name__, **self._fitted()})
+        scaling, targets = self._scalings()["inputs"], self._scalings().get("targets")
+        centre = torch.tensor(scaling.mean, dtype=torch.float32)
+        module = ScaledNetwork(deepcopy(self.network_).eval(), scaling, targets).eval()
+        example = centre + torch.zeros(5, 3, self.input_size_), torch.tensor([5, 2, 4])
+        return write(module, path, example, {"kind": type(self).__name__, **self._fitted_config()})
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; `load` reads them."""
@@ -221,9 +228,9 @@ class SequenceEstimator(BaseEstimator, ABC):
     def folder_contents(self) -> FolderContents:
         """What `save` writes."""
         check_is_fitted(self, "network_")
-        fitted = {name: getattr(self, name) for name in SIZES} | {"columns_": list(self.columns_)}
+        fitted = {name: getattr(self, name) for name in SIZE_ATTRIBUTES} | {"columns_": list(self.columns_)}
         options = saved_options.options_to_json(self.get_params(deep=False))
-        config = {"options": options, "fitted": {**fitted, "history_": self.history_, **self._fitted()}}
+        config = {"options": options, "fitted": {**fitted, "history_": self.history_, **self._fitted_config()}}
         return FolderContents(type(self).__name__, config, self._tensors())
 
     def _scalings(self) -> dict[str, Scaling]:
@@ -237,7 +244,7 @@ class SequenceEstimator(BaseEstimator, ABC):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """The estimator that `save` wrote. A cell of one's own must be registered by then."""
+        """The estimator that `save` wrote. A user-defined cell must be registered before."""
         stored = read_folder(folder, cls.__name__)
         self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
         self._restore(stored.section("fitted"), folder)
@@ -252,7 +259,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         return self
 
     def _restore(self, fitted: dict[str, Any], folder: str | Path) -> None:
-        for name in SIZES:
+        for name in SIZE_ATTRIBUTES:
             if not isinstance(fitted.get(name), int) or not 0 < fitted[name] < 1 << 24:
                 raise ModelFileError(f"{Path(folder) / 'config.json'}, {name}", fitted.get(name), "a whole number")
             setattr(self, name, fitted[name])
@@ -261,8 +268,8 @@ class SequenceEstimator(BaseEstimator, ABC):
         self.input_scaling_ = Scaling.none(self.input_size_)
 
 
-def whole(value: Any) -> Any:
-    """Numbers from a search grid are NumPy's."""
+def to_int(value: Any) -> Any:
+    """NumPy integers, as search grids have them, as Python integers; other values unchanged."""
     if isinstance(value, list | tuple):
-        return [whole(one) for one in value]
+        return [to_int(item) for item in value]
     return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value

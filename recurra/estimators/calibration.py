@@ -1,34 +1,37 @@
-"""Intervals that hold what they promise: conformalised quantile regression (Romano, Patterson & Candès 2019).
+"""Calibration of intervals: conformalised quantile regression (Romano, Patterson & Candès 2019).
 
-On windows the training has not learned from, every interval is widened by as much as makes it hold the share of values
-it should; for every step ahead of its own. None is narrowed: that one stretch was calm is no promise for the next.
+On windows held out from training, every interval is widened until it covers its share of the values, separately for
+each step ahead. Intervals are never narrowed: a calm stretch does not predict the next.
 """
 
 import numpy as np
 
 
-def corrections(wanted: np.ndarray, quantiles: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
-    """(steps, Q), to be added to quantiles (n, steps, Q) of wanted (n, steps); zero for a level without its mirror."""
+def interval_corrections(actual: np.ndarray, quantiles: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
+    """(steps, Q): what to add to quantiles (n, steps, Q), given the actual values (n, steps).
+
+    A level without its mirror (0.1 without 0.9) has no correction.
+    """
     found = np.zeros(quantiles.shape[1:])
     for low, level in enumerate(levels):
         high = _mirror(level, levels)
         if level >= 0.5 or high is None:
             continue
-        outside = np.maximum(quantiles[:, :, low] - wanted, wanted - quantiles[:, :, high])  # (n, steps)
-        share = min(1.0, (1 - 2 * level) * (1 + 1 / len(wanted)))
+        outside = np.maximum(quantiles[:, :, low] - actual, actual - quantiles[:, :, high])  # (n, steps)
+        share = min(1.0, (1 - 2 * level) * (1 + 1 / len(actual)))
         widen = np.maximum(0.0, np.quantile(outside, share, axis=0, method="higher"))
         found[:, low], found[:, high] = -widen, widen
     return found
 
 
-def corrected(quantiles: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Quantiles (n, steps, Q) in order; steps beyond the calibrated ones are shifted as the last of them."""
+def apply_corrections(quantiles: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """Corrected quantiles (n, steps, Q), in order; steps beyond the calibrated ones take the last correction."""
     steps = np.minimum(np.arange(quantiles.shape[1]), len(shifts) - 1)
     return np.sort(quantiles + shifts[steps], axis=-1)
 
 
-def at_levels(quantiles: np.ndarray, levels: tuple[float, ...], asked: np.ndarray) -> np.ndarray:
-    """(n, steps, len(asked)): between the levels that were learned, quantiles lie on straight lines."""
+def interpolate_levels(quantiles: np.ndarray, levels: tuple[float, ...], asked: np.ndarray) -> np.ndarray:
+    """(n, steps, len(asked)): quantiles at other levels, by linear interpolation."""
     right = np.clip(np.searchsorted(levels, asked), 1, len(levels) - 1)
     known = np.asarray(levels)
     weight = (asked - known[right - 1]) / (known[right] - known[right - 1])

@@ -1,4 +1,4 @@
-"""A forecaster as one graph: windows.py and linear.py once more, in operations that a file can hold."""
+"""Exports a forecaster to ONNX: the computation of `windows.py` and `linear.py` in torch operations."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from .onnx_file import tensor, write
-from .windows import LEAST
+from .windows import MIN_SPREAD
 
 if TYPE_CHECKING:
     from .forecaster import Forecaster
 
 
 def export(model: "Forecaster", path: str | Path) -> Path:
-    """Write a file; its metadata name the series, the covariates and the levels."""
+    """Write an ONNX file; its metadata have the series, the covariates and the quantile levels."""
     past, random = model.past_, np.random.default_rng(0)
     longest, batch = max(map(len, past.y)), 3
     rows = [past.y[k % len(past)] for k in range(batch)]
@@ -31,14 +31,14 @@ def export(model: "Forecaster", path: str | Path) -> Path:
         example["known"] = tensor(random.permuted(np.resize(seen, (longest + model.horizon, batch, seen.shape[1]))))
     facts = {"kind": "Forecaster", "series": past.ids, "known": list(model.known), "levels": list(model.quantiles)}
     facts |= {"horizon": int(model.horizon), "context": model.windows_.context, "outputs": "quantiles (B, horizon, Q)"}
-    return write(ForecastFile(model).eval(), path, example, facts)
+    return write(ForecastModule(model).eval(), path, example, facts)
 
 
-class ForecastFile(nn.Module):
-    """Values (T, B) and how many of them are there (B,) → calibrated quantiles (B, horizon, Q), all in raw units.
+class ForecastModule(nn.Module):
+    """Values (T, B) and lengths (B,) → calibrated quantiles (B, horizon, Q), all in the units of the data.
 
-    Of several series, `series` (B,) says which each is, by its place among those learned from. `known` (T', B, F) are
-    the covariates, from the first value to the last step ahead.
+    `series` (B,) has the number of each series among those of `fit`. `known` (T', B, F) are the covariates, from the
+    first value to the last step ahead.
     """
 
     mean: Tensor
@@ -79,7 +79,7 @@ class ForecastFile(nn.Module):
         values = z.gather(0, torch.minimum(first + place, last))
         inside = place < count
         level = z.gather(0, last[None])[0]
-        spread = _deviation(values, inside, count).clamp(min=LEAST)
+        spread = _deviation(values, inside, count).clamp(min=MIN_SPREAD)
         relative = torch.where(inside, (values - level) / spread, torch.zeros_like(values))  # (T + h, B)
         static = list(self.static[series].t()) if self.static.shape[1] else []  # S times (B,)
         covariates = self._covariates(known, first, count, place)  # (T + h, B, 2F) or none
@@ -103,13 +103,13 @@ class ForecastFile(nn.Module):
         return mean[:, None, None] + scale[:, None, None] * (level[:, None, None] + spread[:, None, None] * found)
 
     def _naive(self, relative: Tensor, count: Tensor, season: int) -> Tensor:
-        """(h, B): the last season again, or the last value, where there is no whole season."""
+        """(h, B): the last season repeated, or the last value without a full season."""
         ahead = torch.arange(self.horizon, device=count.device)[:, None]
         period = _period(count, season)
         return relative.gather(0, count - period + ahead % period)
 
     def _linear(self, relative: Tensor, count: Tensor, constants: Tensor, covariates: Tensor | None) -> Tensor:
-        """(h, B)."""
+        """(h, B): the linear forecast."""
         at = count - self.context + torch.arange(self.context, device=count.device)[:, None]  # (C, B)
         lags = relative.gather(0, at.clamp(min=0)) * (at >= 0)
         row = torch.cat([lags, constants])  # (C + 2 + S, B)
@@ -121,7 +121,7 @@ class ForecastFile(nn.Module):
         return found + (to_come * self.weights[:, None, row.shape[0] :]).sum(dim=-1)
 
     def _covariates(self, known: Tensor | None, first: Tensor, count: Tensor, place: Tensor) -> Tensor | None:
-        """(T + h, B, 2F): scaled, and how they were when the naive forecast was a value."""
+        """(T + h, B, 2F): scaled covariates, and those at the step that the naive forecast repeats."""
         if known is None:
             return None
         period = _period(count, self.season)
@@ -137,6 +137,6 @@ def _period(count: Tensor, season: int) -> Tensor:
 
 
 def _deviation(values: Tensor, inside: Tensor, count: Tensor) -> Tensor:
-    """(B,): over the values that are there."""
+    """(B,): the standard deviation of the values inside the window."""
     mean = torch.where(inside, values, 0.0).sum(dim=0) / count
     return (torch.where(inside, (values - mean).square(), 0.0).sum(dim=0) / count).sqrt()

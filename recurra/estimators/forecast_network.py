@@ -1,4 +1,4 @@
-"""The network behind the forecaster, and what it learns by."""
+"""The network of the forecaster, and its quantile loss."""
 
 import torch
 from torch import Tensor, nn
@@ -9,9 +9,9 @@ from ..readout import Readout
 
 
 class ForecastNetwork(nn.Module):
-    """Any cell over the window; at the steps to come, quantiles of the departure from the linear forecast.
+    """Recurrent layers over the window; at the steps ahead, quantiles of the deviation from the linear forecast.
 
-    `departures` (horizon, Q), those of the linear forecast itself, are where the training starts.
+    The buffer `departures` (horizon, Q) has the quantiles of the errors of the linear forecast, where training starts.
     """
 
     departures: Tensor
@@ -25,7 +25,7 @@ class ForecastNetwork(nn.Module):
         self.register_buffer("departures", torch.zeros(horizon, quantiles))
 
     def forward(self, x: Tensor, lengths: Tensor, steps: int | None = None) -> Tensor:
-        """(B, steps, Q), relative to the last value known."""
+        """Windows (T, B, columns) and lengths (B,) → quantiles (B, steps, Q), relative to the last known value."""
         steps = self.horizon if steps is None else steps
         y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
         ahead = torch.arange(steps, device=x.device)
@@ -36,7 +36,7 @@ class ForecastNetwork(nn.Module):
 
 
 class QuantileLoss:
-    """The mean pinball loss of (B, steps, Q) quantiles against targets (B, steps), one value a window."""
+    """The mean pinball loss of quantiles (B, steps, Q) and targets (B, steps), one value per window."""
 
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels

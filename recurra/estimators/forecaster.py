@@ -1,4 +1,4 @@
-"""What comes next in a series, and how sure that is."""
+"""`rc.Forecaster`: forecasts of series with calibrated intervals."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -17,33 +17,54 @@ from ..storage import FolderContents, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import forecast_storage
-from .backtest import Backtest, compare, ends, symmetric
-from .base import whole
-from .calibration import at_levels, corrected, corrections
+from .backtest import Backtest, central_intervals, compare_with_naive, interval_levels
+from .base import to_int
+from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
-from .linear import MOST, History, fit_linear
-from .panel import Panel, known_future, panel, times_after, written_times
-from .windows import Origin, Windows, thinned, width
+from .linear import MAX_WINDOWS, History, fit_linear
+from .panel import Panel, format_times, known_future, times_after, to_panel
+from .windows import Origin, Windows, thin_evenly, window_width
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
-TOGETHER = 256  # windows answered at a time
+PREDICT_BATCH = 256  # windows predicted at a time
 
 
 class Forecaster(BaseEstimator):
-    """Forecasts with intervals, by any cell, for one series or for many at once.
+    """Forecasts with calibrated intervals for one series or many, by any cell.
 
-    Data: one series (T,), several (n, T) or a list of them, or a long table `unique_id, ds, y`. The network reads the
-    last `context` steps (by default four seasons, or two horizons) and goes on for `horizon` steps, at which it learns
-    quantiles of how far the value departs from a linear forecast, a ridge regression shrunk towards the last value or
-    the last season. The last `validation` of every series says how many epochs to train; it and the stretch before it
-    (`stretches` in all), forecast from what came before, calibrate the intervals; then all is learned from.
+    The data is one series (T,), several (n, T), a list of series, or a long table `unique_id, ds, y`. A linear forecast
+    (ridge regression, shrunk towards the last value or season) comes first; the network reads the last `context` steps
+    and learns quantiles of the deviation from it at each of the `horizon` steps ahead. The last `validation` share of
+    every series decides how many epochs to train. It and the stretches before it (`stretches` in all) are forecast from
+    their past to calibrate the intervals. Then the model is trained on all data.
 
-    known: columns whose future is known when forecasting (prices, holidays). static: columns of numbers that are the
-    same on all rows of a series. max_windows: training windows, evenly spaced, where there would be more. The other
-    options are those of `rc.SequenceClassifier`.
+    Fitted attributes: `linear_`, `network_`, `history_`, and `calibrated_`, which is False if the series are too short
+    to hold any stretch out. Many of scikit-learn's checks do not apply, see `rc.estimators.inapplicable_checks`.
 
-    Fitted: `linear_`, `network_`, `history_`; `calibrated_`, False where the series are too short to hold any back.
-    scikit-learn's checks do not apply: they ask for one row a sample and a target beside it, and here a series is both.
+    **Arguments**
+
+    - `cell`: a registered name such as "gru", or a cell class; `cell_options` are its own arguments.
+    - `horizon`: steps to forecast.
+    - `season`: steps of one season; 1 for none.
+    - `context`: steps the network reads; by default four seasons or two horizons, at least 16.
+    - `hidden_size`, `num_layers`: of `rc.Recurrent`.
+    - `known`: columns whose future is known (prices, holidays). `static`: columns that are constant in each series.
+    - `quantiles`: the levels to learn, with 0.5 among them.
+    - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
+    - `validation`: the share of every series to hold out; 0 trains for all epochs and does not calibrate.
+    - `stretches`: how many stretches of that length to calibrate on.
+    - `patience`: epochs without an improvement after which training stops.
+    - `max_windows`: the most training windows; of more, evenly spaced ones are used.
+    - `random_state`: the seed. `verbose`: show the progress.
+
+    **Example**
+
+        >>> import numpy as np, recurra as rc
+        >>> y = np.sin(2 * np.pi * np.arange(120) / 12)
+        >>> model = rc.Forecaster("gru", horizon=6, season=12, hidden_size=8, epochs=2, random_state=0).fit(y)
+        >>> model.predict().shape
+        (6,)
+        >>> lower, upper = model.predict_interval(level=0.9)
     """
 
     def __init__(
@@ -84,60 +105,60 @@ class Forecaster(BaseEstimator):
             verbose,
         )
 
-    # ------------------------------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------------------------------ fit
 
     def fit(self, data: Any, y: Any = None) -> Self:
-        """Learn from series; `y` is not used."""
+        """Train on series: (T,), (n, T), a list of series or a long table; `y` is not used."""
         self._check_options()
-        given = panel(data, self.known, self.static)
-        self.windows_ = Windows.of(given, self._context(), whole(self.season))
-        everything, _ = self._origins(given, 0)
+        given = to_panel(data, self.known, self.static)
+        self.windows_ = Windows.of(given, self._context(), to_int(self.season))
+        everything, _ = self._split_origins(given, 0)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with randomness.undisturbed():
-            epochs, history = self._judge(given, seed)
+            epochs, history = self._validate(given, seed)
             trained = self._learn(given, everything, [], epochs, seed)
         self.history_ = history or trained
         self.past_ = given.cut(-self.windows_.context, None)
         return self
 
-    def _judge(self, given: Panel, seed: int) -> tuple[int, list[dict[str, Any]]]:
-        """Forecast stretches of the past from what came before them: how long to train, and how wide intervals are."""
-        epochs, history, judged = whole(self.epochs), [], []
-        for stretch in range(1, 1 + whole(self.stretches)) if self.validation else ():
-            learned, held = self._origins(given, stretch)
+    def _validate(self, given: Panel, seed: int) -> tuple[int, list[dict[str, Any]]]:
+        """Forecast stretches of the past: the epochs to train, the history, and the corrections of the intervals."""
+        epochs, history, held_out = to_int(self.epochs), [], []
+        for stretch in range(1, 1 + to_int(self.stretches)) if self.validation else ():
+            learned, held = self._split_origins(given, stretch)
             if not held:
                 break
-            held = thinned(held, max(200, self.max_windows // 4))
+            held = thin_evenly(held, max(200, self.max_windows // 4))
             found = self._learn(given, learned, [] if history else held, epochs, seed)
             if not history:
                 history, epochs = found, 1 + min(range(len(found)), key=lambda k: found[k]["valid_loss"])
             pasts = self._histories(given, held)
-            judged.append((self.windows_.wanted(given, held, pasts, self.horizon), self._outputs(pasts)))
-        self.calibrated_ = bool(judged)
+            held_out.append((self.windows_.targets(given, held, pasts, self.horizon), self._outputs(pasts)))
+        self.calibrated_ = bool(held_out)
         self.shifts_ = np.zeros((self.horizon, len(self.quantiles)))
-        if judged:
-            wanted, quantiles = (np.concatenate(each) for each in zip(*judged, strict=True))
-            self.shifts_ = corrections(wanted, quantiles, tuple(self.quantiles))
+        if held_out:
+            actual, quantiles = (np.concatenate(each) for each in zip(*held_out, strict=True))
+            self.shifts_ = interval_corrections(actual, quantiles, tuple(self.quantiles))
         return epochs, history
 
     def _check_options(self) -> None:
         for name in ("horizon", "season", "max_windows", "stretches"):
-            positive_int(name, whole(getattr(self, name)))
+            positive_int(name, to_int(getattr(self, name)))
         levels = list(self.quantiles)
         if 0.5 not in levels or levels != sorted(set(levels)) or levels[0] <= 0 or levels[-1] >= 1 or len(levels) < 2:
-            raise InputError("quantiles", levels, "rising levels between 0 and 1, with 0.5 among them")
+            raise InputError("quantiles", levels, "increasing levels between 0 and 1, with 0.5 among them")
         if not 0 <= self.validation < 1:
             raise InputError("validation", self.validation, "a share from 0 to below 1")
 
     def _context(self) -> int:
         if self.context:
-            return positive_int("context", whole(self.context))
-        return max(4 * whole(self.season), 2 * whole(self.horizon), 16)
+            return positive_int("context", to_int(self.context))
+        return max(4 * to_int(self.season), 2 * to_int(self.horizon), 16)
 
-    def _origins(self, given: Panel, stretch: int) -> tuple[list[Origin], list[Origin]]:
-        """Where to forecast from: origins to learn from, and those in the nth stretch from the end.
+    def _split_origins(self, given: Panel, stretch: int) -> tuple[list[Origin], list[Origin]]:
+        """The training origins, and the origins held out in the nth stretch from the end.
 
-        The targets of the former all lie before the latter. The stretch 0 is empty: all is learned from.
+        All targets of the former are before the latter. Stretch 0 holds nothing out.
         """
         learned, held = [], []
         for k, y in enumerate(given.y):
@@ -145,7 +166,7 @@ class Forecaster(BaseEstimator):
             stop = len(y) - max(0, stretch - 1) * tail
             cut = stop - tail if stretch else stop
             if stretch and cut - self.horizon < 2:
-                continue  # too short to hold anything back
+                continue  # too short to hold a stretch out
             learned += [Origin(k, t) for t in range(2, cut - self.horizon + 1)]
             held += [Origin(k, t) for t in range(cut, stop - self.horizon + 1)]
         if not learned and not stretch:
@@ -156,43 +177,46 @@ class Forecaster(BaseEstimator):
     def _learn(
         self, given: Panel, learned: list[Origin], held: list[Origin], epochs: int, seed: int
     ) -> list[dict[str, Any]]:
-        """A linear forecast, and a network that departs from it; where windows are held back, they end its training."""
-        learned = thinned(learned, MOST)
+        """Fit the linear forecast and train the network; held-out windows stop the training early."""
+        learned = thin_evenly(learned, MAX_WINDOWS)
         pasts = self._histories(given, learned)
-        wanted = self.windows_.wanted(given, learned, pasts, self.horizon)
-        self.linear_, base = fit_linear(pasts, wanted, self.windows_.season, self.windows_.context)
+        actual = self.windows_.targets(given, learned, pasts, self.horizon)
+        self.linear_, base = fit_linear(pasts, actual, self.windows_.season, self.windows_.context)
         torch.manual_seed(seed)
         self.network_ = self._build()
-        usual = np.quantile(wanted - base, self.quantiles, axis=0).T  # (horizon, Q)
-        self.network_.departures.copy_(torch.tensor(usual))
-        some = thinned(list(range(len(pasts))), self.max_windows)
-        taught = _set([self.windows_.inputs(pasts[k], base[k]) for k in some], wanted[some])
+        deviations = np.quantile(actual - base, self.quantiles, axis=0).T  # (horizon, Q)
+        self.network_.departures.copy_(torch.tensor(deviations))
+        some = thin_evenly(list(range(len(pasts))), self.max_windows)
+        training_set = _to_sequence_set([self.windows_.inputs(pasts[k], base[k]) for k in some], actual[some])
         if not held:
-            return self._train(taught, None, epochs, seed)
-        judges = self._histories(given, held)
-        inputs = [self.windows_.inputs(past, self.linear_(past)) for past in judges]
-        return self._train(taught, _set(inputs, self.windows_.wanted(given, held, judges, self.horizon)), epochs, seed)
+            return self._train(training_set, None, epochs, seed)
+        validation_windows = self._histories(given, held)
+        inputs = [self.windows_.inputs(past, self.linear_(past)) for past in validation_windows]
+        targets = self.windows_.targets(given, held, validation_windows, self.horizon)
+        return self._train(training_set, _to_sequence_set(inputs, targets), epochs, seed)
 
     def _histories(self, given: Panel, origins: list[Origin]) -> list[History]:
         return [self.windows_.history(given, origin, self.horizon) for origin in origins]
 
     def _build(self) -> ForecastNetwork:
-        layers = {"hidden_size": whole(self.hidden_size), "num_layers": whole(self.num_layers)}
+        layers = {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
         options = {**layers, **(self.cell_options or {})}
-        inputs = width(len(self.known), len(self.static))
-        return ForecastNetwork(self.cell, inputs, len(self.quantiles), whole(self.horizon), options)
+        inputs = window_width(len(self.known), len(self.static))
+        return ForecastNetwork(self.cell, inputs, len(self.quantiles), to_int(self.horizon), options)
 
-    def _train(self, taught: SequenceSet, judges: SequenceSet | None, epochs: int, seed: int) -> list[dict[str, Any]]:
+    def _train(
+        self, training_set: SequenceSet, validation_set: SequenceSet | None, epochs: int, seed: int
+    ) -> list[dict[str, Any]]:
         result = train(
             self.network_,
-            Batches(taught, whole(self.batch_size), seed=seed),
-            Batches(judges, TOGETHER, shuffle=False) if judges else None,
+            Batches(training_set, to_int(self.batch_size), seed=seed),
+            Batches(validation_set, PREDICT_BATCH, shuffle=False) if validation_set else None,
             loss=QuantileLoss(tuple(self.quantiles)),
             optimizer=self.optimizer,
             lr=self.lr,
             epochs=epochs,
             clip=self.clip,
-            patience=whole(self.patience) if judges else None,
+            patience=to_int(self.patience) if validation_set else None,
             device=self.device,
             progress=self.verbose,
         )
@@ -201,10 +225,10 @@ class Forecaster(BaseEstimator):
 
     @torch.no_grad()
     def _outputs(self, pasts: list[History]) -> np.ndarray:
-        """(n, steps, Q) as the network puts them out, in order, before calibration."""
+        """(n, steps, Q): sorted quantiles of the network, before calibration."""
         found = []
-        for first in range(0, len(pasts), TOGETHER):
-            some = pasts[first : first + TOGETHER]
+        for first in range(0, len(pasts), PREDICT_BATCH):
+            some = pasts[first : first + PREDICT_BATCH]
             inputs = [
                 torch.tensor(self.windows_.inputs(past, self.linear_(past)), dtype=torch.float32) for past in some
             ]
@@ -213,65 +237,63 @@ class Forecaster(BaseEstimator):
         return np.sort(np.concatenate(found), axis=-1)
 
     def _quantiles(self, given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
-        """(n, steps, Q), calibrated, in the units of the data."""
+        """(n, steps, Q): calibrated quantiles in the units of the data."""
         pasts = [self.windows_.history(given, origin, steps) for origin in origins]
-        outputs = corrected(self._outputs(pasts), self.shifts_)
+        outputs = apply_corrections(self._outputs(pasts), self.shifts_)
         each = zip(origins, pasts, outputs, strict=True)
         return np.stack(
             [self.windows_.scaling(given, o.series).invert(past.level + past.spread * q) for o, past, q in each]
         )
 
-    # ------------------------------------------------------------------------------------------ answering
+    # ------------------------------------------------------------------------------------------ predict
 
     def predict(self, h: int | None = None, data: Any = None, future: Any = None) -> Any:
-        """The median of the next h steps (by default `horizon`): (h,), (n, h), or a table `unique_id, ds, y`.
+        """The median of the next `h` steps, by default `horizon`.
 
-        They follow the series of `fit`, or those of `data`. `future` is a table of the columns in `known` for the steps
-        to come.
+        The forecast continues the series of `fit`, or those of `data`. `future` is a table of the columns `known` for
+        the steps ahead. **Returns** (h,), (n, h), or a table `unique_id, ds, y`, in the form of the data.
         """
-        found, given = self._ahead(h, data, future)
-        return self._answer(given, {"y": found[:, :, list(self.quantiles).index(0.5)]})
+        found, given = self._forecast(h, data, future)
+        return self._format_answer(given, {"y": found[:, :, list(self.quantiles).index(0.5)]})
 
     def predict_quantiles(self, h: int | None = None, levels: Any = None, data: Any = None, future: Any = None) -> Any:
-        """Quantiles of the next h steps: (h, Q), (n, h, Q), or a table with a column for each."""
+        """Quantiles of the next `h` steps: (h, Q), (n, h, Q), or a table with one column per level."""
         known = tuple(self.quantiles)
         asked = np.asarray(known if levels is None else levels, dtype=np.float64)
         if asked.ndim != 1 or not len(asked) or asked.min() < known[0] or asked.max() > known[-1]:
-            raise InputError(
-                "levels", levels, f"levels from {known[0]} to {known[-1]}, between which quantiles are known"
-            )
-        found, given = self._ahead(h, data, future)
-        values = at_levels(found, known, asked)
+            raise InputError("levels", levels, f"levels from {known[0]} to {known[-1]}, the range of `quantiles`")
+        found, given = self._forecast(h, data, future)
+        values = interpolate_levels(found, known, asked)
         if given.form == "table":
-            return self._answer(given, {f"q{level:g}": values[:, :, k] for k, level in enumerate(asked)})
+            return self._format_answer(given, {f"q{level:g}": values[:, :, k] for k, level in enumerate(asked)})
         return values[0] if given.form == "one" else values
 
     def predict_interval(self, h: int | None = None, level: float = 0.9, data: Any = None, future: Any = None) -> Any:
-        """The central interval that holds a value with probability `level`: (lower, upper), or a table of both."""
+        """The central interval of probability `level` for the next `h` steps: (lower, upper), or a table of both."""
         if not 0 < level < 1:
             raise InputError("level", level, "a probability between 0 and 1")
         known = tuple(self.quantiles)
-        asked = np.asarray(ends(level)).round(9)
+        asked = np.asarray(interval_levels(level)).round(9)
         if asked[0] < known[0] or asked[1] > known[-1]:
-            raise InputError("level", level, f"at most {known[-1] - known[0]:g}, which `quantiles` span")
-        found, given = self._ahead(h, data, future)
-        lower, upper = np.moveaxis(at_levels(found, known, asked), -1, 0)
+            raise InputError("level", level, f"at most {known[-1] - known[0]:g}, the range of `quantiles`")
+        found, given = self._forecast(h, data, future)
+        lower, upper = np.moveaxis(interpolate_levels(found, known, asked), -1, 0)
         if given.form == "table":
-            return self._answer(given, {"lower": lower, "upper": upper})
+            return self._format_answer(given, {"lower": lower, "upper": upper})
         return (lower[0], upper[0]) if given.form == "one" else (lower, upper)
 
-    def _ahead(self, h: int | None, data: Any, future: Any) -> tuple[np.ndarray, Panel]:
+    def _forecast(self, h: int | None, data: Any, future: Any) -> tuple[np.ndarray, Panel]:
         check_is_fitted(self, "network_")
-        steps = positive_int("h", self.horizon if h is None else whole(h))
-        given = self.past_ if data is None else panel(data, self.known, self.static)
+        steps = positive_int("h", self.horizon if h is None else to_int(h))
+        given = self.past_ if data is None else to_panel(data, self.known, self.static)
         ahead = known_future(future, given, self.known, steps)
         known = [np.concatenate(pair) for pair in zip(given.known, ahead, strict=True)]
-        whole_panel = Panel(given.ids, given.y, known, given.static, given.times, given.unit, given.form)
+        extended = Panel(given.ids, given.y, known, given.static, given.times, given.unit, given.form)
         origins = [Origin(k, len(y)) for k, y in enumerate(given.y)]
-        return self._quantiles(whole_panel, origins, steps), given
+        return self._quantiles(extended, origins, steps), given
 
-    def _answer(self, given: Panel, columns: dict[str, np.ndarray]) -> Any:
-        """Arrays as they are; where a table came, a table (Arrow) goes."""
+    def _format_answer(self, given: Panel, columns: dict[str, np.ndarray]) -> Any:
+        """An array, or an Arrow table if the data was a table."""
         first = next(iter(columns.values()))
         if given.form != "table":
             return first[0] if given.form == "one" else first
@@ -280,20 +302,21 @@ class Forecaster(BaseEstimator):
         steps = first.shape[1]
         table = {"unique_id": np.repeat(np.asarray(given.ids, dtype=object), steps)}
         if given.times is not None:
-            ahead = [written_times(times_after(t, steps, given.unit), given.unit) for t in given.times]
+            ahead = [format_times(times_after(t, steps, given.unit), given.unit) for t in given.times]
             table["ds"] = np.concatenate(ahead)
         return pa.table(table | {name: values.ravel() for name, values in columns.items()})
 
-    # ------------------------------------------------------------------------------------------ judging
+    # ------------------------------------------------------------------------------------------ evaluate
 
     def backtest(self, data: Any, h: int | None = None, windows: int = 10, step: int | None = None) -> Backtest:
-        """Forecasts from the last `windows` origins of every series, `step` (by default h) apart, against naive ones.
+        """Score forecasts from the last `windows` origins of every series, `step` (by default h) apart.
 
-        The model stays as it is fitted; for an honest answer the windows must lie after what it has learned from.
+        The model is not refitted: for an unbiased result the windows must come after its training data. **Returns** a
+        `Backtest` with the scores of the model and of naive forecasts.
         """
         check_is_fitted(self, "network_")
-        given = panel(data, self.known, self.static)
-        steps = positive_int("h", self.horizon if h is None else whole(h))
+        given = to_panel(data, self.known, self.static)
+        steps = positive_int("h", self.horizon if h is None else to_int(h))
         apart = positive_int("step", steps if step is None else step)
         origins = [
             Origin(k, at)
@@ -304,18 +327,18 @@ class Forecaster(BaseEstimator):
         if not origins:
             raise ShapeError("data", f"series of at most {max(map(len, given.y))} steps", f"{steps + 2} steps or more")
         found = self._quantiles(given, origins, steps)
-        wanted = np.stack([given.y[o.series][o.at : o.at + steps] for o in origins])
+        actual = np.stack([given.y[o.series][o.at : o.at + steps] for o in origins])
         pasts = [given.y[o.series][: o.at] for o in origins]
         levels = tuple(self.quantiles)
-        shown = tuple(width for width in symmetric(levels) if width in (0.8, 0.9, 0.95))
-        return compare(pasts, wanted, found, levels, self.season, shown)
+        shown = tuple(width for width in central_intervals(levels) if width in (0.8, 0.9, 0.95))
+        return compare_with_naive(pasts, actual, found, levels, self.season, shown)
 
     def score(self, data: Any, y: Any = None) -> float:
-        """Skill on the last `horizon` steps of `data`: 1 is perfect, 0 as good as the (seasonal) naive forecast."""
+        """Skill on the last `horizon` steps of `data`: 1 is perfect, 0 equals the (seasonal) naive forecast."""
         scores = self.backtest(data, windows=1).scores
         return 1 - scores["model"]["MAE"] / scores["seasonal naive" if self.season > 1 else "naive"]["MAE"]
 
-    # ------------------------------------------------------------------------------------------ the folder
+    # ------------------------------------------------------------------------------------------ save and load
 
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors`: weights, scalings, and the end of every series."""
@@ -327,11 +350,11 @@ class Forecaster(BaseEstimator):
         return forecast_storage.contents_of(self)
 
     def export(self, path: str | Path) -> Path:
-        """Write one ONNX file: `past` (T, B) as the data is, `lengths` (B,) → quantiles (B, horizon, Q).
+        """Write an ONNX file: `past` (T, B) in the units of the data, `lengths` (B,) → quantiles (B, horizon, Q).
 
-        With several series, `series` (B,) says which each is, by its place among those of `fit`; with covariates,
-        `known` (T', B, F) holds them from the first value to the last step ahead. Scaling and calibration are inside;
-        names and levels are in the metadata. It is checked in onnxruntime before it appears.
+        With several series, `series` (B,) is the number of each among those of `fit`. With covariates, `known`
+        (T', B, F) has them from the first value to the last step ahead. Scaling and calibration are part of the file;
+        names and levels are in its metadata. It is compared with the model in onnxruntime before it is put in place.
         """
         from .forecast_export import export
 
@@ -340,9 +363,9 @@ class Forecaster(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """The forecaster that `save` wrote, ready to go on. A cell of one's own must be registered by then."""
+        """The forecaster that `save` wrote. A user-defined cell must be registered before."""
         return forecast_storage.load(cls, folder)
 
 
-def _set(inputs: list[np.ndarray], wanted: np.ndarray) -> SequenceSet:
-    return SequenceSet.from_arrays([torch.tensor(x, dtype=torch.float32) for x in inputs], wanted, "regression")
+def _to_sequence_set(inputs: list[np.ndarray], actual: np.ndarray) -> SequenceSet:
+    return SequenceSet.from_arrays([torch.tensor(x, dtype=torch.float32) for x in inputs], actual, "regression")

@@ -1,4 +1,4 @@
-"""What comes next in a text: rc.models.LanguageModel in scikit-learn's manner."""
+"""`rc.LanguageModelEstimator`: `rc.models.LanguageModel` with the scikit-learn interface."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -16,18 +16,38 @@ from ..models.language.vocabulary import build_vocabulary, vocabulary_from
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
-from . import inputs, saved_options
-from .base import whole
+from . import input_conversion, saved_options
+from .base import to_int
 
 
 class LanguageModelEstimator(BaseEstimator):
-    """A language model of a text, or of several, which are joined by a line break.
+    """A language model of one text, or of several, which are joined by line breaks.
 
-    cell, hidden_size, num_layers, dropout: of the network. level: "character", "word" or "subword". chunk: steps of
-    truncated backpropagation, `batch_size` places in the text side by side. validation: the last share of the text,
-    which judges the training; it stops after `patience` epochs without an improvement and keeps the best weights.
+    Fitted attributes: `model_`, `tokens_`, `history_`. Many of scikit-learn's checks do not apply, see
+    `rc.estimators.inapplicable_checks`.
 
-    Fitted: `model_`, `tokens_`, `history_`. scikit-learn's checks do not apply: they bring arrays of numbers.
+    **Arguments**
+
+    - `cell`: a registered name such as "lstm", or a cell class.
+    - `hidden_size`, `num_layers`, `dropout`: of the network; `model_options` are further ones of
+      `rc.models.LanguageModel`.
+    - `level`: the tokens are "character", "word" or "subword".
+    - `epochs`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
+    - `batch_size`, `chunk`: the text is cut into `batch_size` parts, read in parallel, `chunk` steps at a time
+      (truncated backpropagation through time).
+    - `validation`: the share at the end of the text that is held out. Training stops after `patience` epochs without an
+      improvement on it and keeps the best weights.
+    - `random_state`: the seed. `verbose`: show the progress.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> text = "the cat sat on the mat. " * 20
+        >>> model = rc.LanguageModelEstimator("gru", hidden_size=16, epochs=2, batch_size=4, random_state=0).fit(text)
+        >>> model.predict_proba(["the ca"]).shape == (1, len(model.tokens_))
+        True
+        >>> len(model.generate("the", length=10, seed=0))
+        13
     """
 
     def __init__(
@@ -57,10 +77,10 @@ class LanguageModelEstimator(BaseEstimator):
         self.patience, self.device, self.random_state, self.verbose = patience, device, random_state, verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from a text, a list of texts, or the column `text` of a table; `y` is not used."""
+        """Train on a text, a list of texts, or the column `text` of a table; `y` is not used."""
         if not 0 <= self.validation < 1:
             raise InputError("validation", self.validation, "a share from 0 to below 1")
-        text = "\n".join(inputs.texts(X))
+        text = "\n".join(input_conversion.texts(X))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with randomness.undisturbed():
             torch.manual_seed(seed)
@@ -70,12 +90,12 @@ class LanguageModelEstimator(BaseEstimator):
         return self
 
     def _build(self, vocabulary: Any) -> LanguageModel:
-        sizes = whole(self.hidden_size), whole(self.num_layers)
+        sizes = to_int(self.hidden_size), to_int(self.num_layers)
         return LanguageModel(vocabulary, *sizes, cell=self.cell, dropout=self.dropout, **(self.model_options or {}))
 
     def _train(self, tokens: torch.Tensor) -> None:
         cut = len(tokens) - int(self.validation * len(tokens))
-        lanes, chunk = whole(self.batch_size), whole(self.chunk)
+        lanes, chunk = to_int(self.batch_size), to_int(self.chunk)
         held = self.model_.streams(tokens[cut:], 1, 4 * chunk) if cut < len(tokens) - 1 else None
         result = train(
             self.model_,
@@ -84,9 +104,9 @@ class LanguageModelEstimator(BaseEstimator):
             loss=NextToken(),
             optimizer=self.optimizer,
             lr=self.lr,
-            epochs=whole(self.epochs),
+            epochs=to_int(self.epochs),
             clip=self.clip,
-            patience=whole(self.patience) if held is not None else None,
+            patience=to_int(self.patience) if held is not None else None,
             device=self.device,
             progress=self.verbose,
         )
@@ -95,30 +115,31 @@ class LanguageModelEstimator(BaseEstimator):
 
     @torch.no_grad()
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, tokens): the probability of every token of `tokens_` to come next after each of the texts."""
+        """(n, tokens): the probability of every token of `tokens_` to follow each text."""
         check_is_fitted(self, "model_")
         if isinstance(X, str):
             raise InputError("X", "one text", "a list of texts")
-        ends = [self.model_(self.model_.vocabulary.encode(text)[:, None])[0][-1, 0] for text in inputs.texts(X)]
-        return torch.stack(ends).double().exp().numpy()
+        encoded = [self.model_.vocabulary.encode(text) for text in input_conversion.texts(X)]
+        log_probs = [self.model_(tokens[:, None])[0][-1, 0] for tokens in encoded]
+        return torch.stack(log_probs).double().exp().numpy()
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,): the likeliest next token of each text."""
-        likely = self.predict_proba(X).argmax(axis=1)
-        return np.array(self.tokens_)[likely]
+        """(n,): the most probable next token of each text."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.array(self.tokens_)[best]
 
     def generate(self, prompt: str = "", length: int = 200, **options: Any) -> str:
-        """The prompt and what may follow it; options are those of `LanguageModel.generate`: temperature, seed, …"""
+        """The prompt and `length` generated tokens; options of `LanguageModel.generate`: temperature, seed, …"""
         check_is_fitted(self, "model_")
         return self.model_.generate(prompt, length, **options)
 
     def measure(self, X: Any) -> dict[str, float]:
-        """Nats a token, perplexity, and bits a character of a text."""
+        """Nats per token, perplexity and bits per character of a text."""
         check_is_fitted(self, "model_")
-        return self.model_.measure("\n".join(inputs.texts(X)))
+        return self.model_.measure("\n".join(input_conversion.texts(X)))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean log-likelihood of a token, in nats: the higher the better."""
+        """The mean log-likelihood per token, in nats; higher is better."""
         return -self.measure(X)["nats"]
 
     def save(self, folder: str | Path) -> None:
@@ -133,10 +154,10 @@ class LanguageModelEstimator(BaseEstimator):
         return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self.model_.state_dict())
 
     def export(self, path: str | Path) -> Path:
-        """Write one ONNX file: `tokens` (T, B), `lengths` (B,) and the layers' states → log-probabilities (T, B, V) of
-        the next tokens, and the states after the last, to go on from.
+        """Write an ONNX file: `tokens` (T, B), `lengths` (B,) and the states of the layers → log-probabilities
+        (T, B, V) of the next tokens, and the new states.
 
-        The vocabulary is in the metadata. It is checked in onnxruntime before it appears.
+        The metadata have the vocabulary. The file is compared with the model in onnxruntime before it is put in place.
         """
         from .language_export import export
 
@@ -145,7 +166,7 @@ class LanguageModelEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """The model that `save` wrote. A cell of one's own must be registered by then."""
+        """The estimator that `save` wrote. A user-defined cell must be registered before."""
         stored = read_folder(folder, cls.__name__)
         self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
         fitted = stored.section("fitted")

@@ -1,8 +1,7 @@
-"""A language model as one ONNX file, which can read a text at once or token by token.
+"""Exports a language model to ONNX, for a whole text or token by token.
 
-The file takes `tokens` (T, B) in reading order, their `lengths` (B,), and the state of every layer; it gives the
-`log_probs` of the token to come after each, (T, B, V), and the states after the last. A text begins with states of
-zeros. Its metadata hold the vocabulary.
+Inputs: `tokens` (T, B), `lengths` (B,), and the state of every layer, zeros at the start of a text. Outputs: the
+log-probabilities (T, B, V) of the next token, and the states after the last token. The metadata have the vocabulary.
 """
 
 from copy import deepcopy
@@ -19,20 +18,21 @@ from .onnx_file import write
 
 
 def export(model: LanguageModel, path: str | Path) -> Path:
+    """Write an ONNX file and return its path."""
     if model.direction == "both":
-        raise OptionError("export", "a model of both directions", "one that reads in one direction")
-    file = LanguageFile(deepcopy(model).cpu().eval())
+        raise OptionError("export", "a bidirectional model", "a model of one direction")
+    file = LanguageModule(deepcopy(model).cpu().eval())
     lengths, tokens = torch.tensor([5, 2, 4]), torch.arange(15).view(5, 3) % len(model.vocabulary)
     with torch.no_grad():
         state = tree_map(torch.zeros_like, file(tokens, lengths, None)[1])
     facts = {"kind": "LanguageModelEstimator", "vocabulary": model.vocabulary.to_config()}
-    facts |= {"inputs": "tokens (T, B), lengths (B,), then a state for each layer; zeros at the start of a text"}
+    facts |= {"inputs": "tokens (T, B), lengths (B,), then the state of each layer; zeros at the start of a text"}
     facts |= {"outputs": "log-probabilities (T, B, V) of the next token, then the states after the last"}
     return write(file, path, (tokens, lengths, state), facts)
 
 
-class LanguageFile(nn.Module):
-    """A language model with no question about the numbers it gets."""
+class LanguageModule(nn.Module):
+    """A language model without checks of its inputs, which cannot be exported."""
 
     def __init__(self, model: LanguageModel):
         super().__init__()

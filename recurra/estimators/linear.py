@@ -1,9 +1,9 @@
-"""The linear forecast: ridge regressions from the last values to every step ahead, from which the network departs.
+"""The linear forecast: a ridge regression for every step ahead, whose deviations the network learns.
 
-A step's regression reads the window as windows.py has it (values less the last one, in their own spread), the last
-value, constants and covariates, and is shrunk towards the naive forecast: the last value, or the last season. How far,
-from how many values, and whether restless windows count for more, is chosen by cross-validation over stretches of time,
-as are the forecasts the network learns from: none comes from a regression that has seen its answer.
+A regression reads the window of `windows.py` (values minus the last one, divided by their spread), the last value,
+constants and covariates. It is shrunk towards the naive forecast: the last value or the last season. The penalty, the
+number of lags and the weighting of windows are chosen by cross-validation over blocks of time. The network is trained
+on the out-of-fold forecasts of the regressions.
 """
 
 from collections.abc import Iterator
@@ -15,33 +15,33 @@ import numpy as np
 
 from .metrics import naive
 
-PENALTIES = (0.01, 0.1, 1.0, 10.0, np.inf)  # times the number of windows; the last leaves the naive forecast
+PENALTIES = (0.01, 0.1, 1.0, 10.0, np.inf)  # times the number of windows; infinity is the naive forecast
 FOLDS = 4
-MOST = 8000  # windows to regress on, evenly spaced where there would be more
+MAX_WINDOWS = 8000  # for the regressions; of more, evenly spaced ones are used
 
 
 class History(NamedTuple):
-    """One window before it is laid out for the network; values in the scale of their series."""
+    """One window: the past values of a series and its covariates, scaled."""
 
-    values: np.ndarray  # (L,), less the level, in units of the spread
-    level: float
+    values: np.ndarray  # (L,): (value - level) / spread
+    level: float  # the last value
     spread: float
     known: np.ndarray  # (L + steps, F)
-    then: np.ndarray  # (L + steps, F): the same when the naive forecast was a value
+    known_at_source: np.ndarray  # (L + steps, F): `known` at the step that the naive forecast repeats
     static: np.ndarray  # (S,)
 
     @property
     def covariates(self) -> np.ndarray:
-        """(steps, 2F) to come."""
-        return np.concatenate([self.known, self.then], axis=1)[len(self.values) :]
+        """(steps, 2F): the covariates of the steps ahead."""
+        return np.concatenate([self.known, self.known_at_source], axis=1)[len(self.values) :]
 
 
 @dataclass(frozen=True)
 class LinearForecast:
-    """weights (horizon, context + 2 + S + 2F, …): from the row of `features` to the departure from a naive forecast."""
+    """weights (horizon, context + 2 + S + 2F): from features to the deviation from a naive forecast."""
 
     weights: np.ndarray
-    season: int  # of the naive forecast it departs from; 1: the last value
+    season: int  # of the naive forecast; 1 is the last value
     context: int
 
     @classmethod
@@ -49,88 +49,98 @@ class LinearForecast:
         return cls(np.zeros((horizon, context + 2 + static + 2 * known)), season, context)
 
     def __call__(self, past: History) -> np.ndarray:
-        """(steps,): the departures from the level, in spreads. Beyond the horizon, forecasts are taken for values."""
+        """(steps,): forecasts minus the level, in spreads. Beyond the horizon, forecasts are used as values."""
         found, horizon = np.zeros(0), len(self.weights)
         while len(found) < len(past.covariates):
             values = np.concatenate([past.values, found])
             covariates = past.covariates[len(found) : len(found) + horizon]
-            row = common(values, past, self.context)
-            change = answers(self.weights[: len(covariates)], row[None], covariates[None])[0]
+            row = shared_features(values, past, self.context)
+            change = predict_linear(self.weights[: len(covariates)], row[None], covariates[None])[0]
             found = np.concatenate([found, naive(values, len(covariates), self.season) + change])
         return found
 
 
-def common(values: np.ndarray, past: History, context: int) -> np.ndarray:
-    """(context + 2 + S,): what all steps read; before the first value, the level."""
+def shared_features(values: np.ndarray, past: History, context: int) -> np.ndarray:
+    """(context + 2 + S,): the features that all steps share; lags before the first value are zero, the level."""
     lags = np.zeros(context)
     lags[max(0, context - len(values)) :] = values[-context:]
     return np.concatenate([lags, [1.0, past.level / past.spread], past.static])
 
 
 def fit_linear(
-    pasts: list[History], wanted: np.ndarray, season: int, context: int
+    pasts: list[History], actual: np.ndarray, season: int, context: int
 ) -> tuple[LinearForecast, np.ndarray]:
-    """From windows in the order of time and what followed, (n, horizon): the forecast, and for each of the windows
-    that of a regression which did not see it."""
-    shared = np.stack([common(past.values, past, context) for past in pasts])
+    """Fit on windows in the order of time and the values after them (n, horizon).
+
+    **Returns** the forecast, and for every window the out-of-fold forecast (n, horizon).
+    """
+    shared = np.stack([shared_features(past.values, past, context) for past in pasts])
     covariates = np.stack([past.covariates for past in pasts])  # (n, horizon, 2F)
     spread = np.array([past.spread for past in pasts])
     parts = np.arange(len(pasts)) * FOLDS // len(pasts)
-    even = np.ones_like(spread), spread / np.sqrt(np.mean(spread**2))  # windows count alike, or by their size
-    best, chosen, unseen = np.inf, (1, np.inf, context, 0), np.zeros_like(wanted)
-    for centre, lags, by in product({1, season}, _lags(context), range(len(even))):
-        start = np.stack([naive(past.values, wanted.shape[1], centre) for past in pasts])
+    weightings = np.ones_like(spread), spread / np.sqrt(np.mean(spread**2))  # equal weights, or weights by the spread
+    best, chosen, unseen = np.inf, (1, np.inf, context, 0), np.zeros_like(actual)
+    for centre, lags, by in product({1, season}, _lag_choices(context), range(len(weightings))):
+        start = np.stack([naive(past.values, actual.shape[1], centre) for past in pasts])
         rows = _with_lags(shared, context, lags)
-        for penalty, found in _left_out(rows, covariates, wanted - start, even[by], parts):
-            error = float((np.abs(wanted - start - found).mean(axis=1) * spread).mean())
+        for penalty, found in _cross_validate(rows, covariates, actual - start, weightings[by], parts):
+            error = float((np.abs(actual - start - found).mean(axis=1) * spread).mean())
             if error < best:
                 best, chosen, unseen = error, (centre, penalty, lags, by), start + found
     centre, penalty, lags, by = chosen
-    start = np.stack([naive(past.values, wanted.shape[1], centre) for past in pasts])
+    start = np.stack([naive(past.values, actual.shape[1], centre) for past in pasts])
     rows = _with_lags(shared, context, lags)
-    weights = next(_solutions(rows, covariates, wanted - start, even[by], (penalty,)))
+    weights = next(_ridge_weights(rows, covariates, actual - start, weightings[by], (penalty,)))
     return LinearForecast(weights, centre, context), unseen
 
 
-def _lags(context: int) -> list[int]:
+def _lag_choices(context: int) -> list[int]:
     return sorted({context, max(1, context // 2), max(1, context // 4)}, reverse=True)
 
 
 def _with_lags(rows: np.ndarray, context: int, lags: int) -> np.ndarray:
-    """The same rows, as if only the last values were known."""
+    """The rows with all but the last `lags` values set to zero."""
     cut = rows.copy()
     cut[:, : context - lags] = 0
     return cut
 
 
-def _left_out(
-    rows: np.ndarray, covariates: np.ndarray, wanted: np.ndarray, counts: np.ndarray, parts: np.ndarray
+def _cross_validate(
+    rows: np.ndarray, covariates: np.ndarray, actual: np.ndarray, importance: np.ndarray, parts: np.ndarray
 ) -> Iterator[tuple[float, np.ndarray]]:
-    """For every penalty, what regressions on the other parts say of each part."""
-    found = np.zeros((len(PENALTIES), *wanted.shape))
+    """For every penalty, the forecasts of each part by regressions on the other parts."""
+    found = np.zeros((len(PENALTIES), *actual.shape))
     for part in range(FOLDS):
         held, kept = parts == part, parts != part
         if not held.any() or not kept.any():
             continue
-        solutions = _solutions(rows[kept], covariates[kept], wanted[kept], counts[kept], PENALTIES)
+        solutions = _ridge_weights(rows[kept], covariates[kept], actual[kept], importance[kept], PENALTIES)
         for k, weights in enumerate(solutions):
-            found[k, held] = answers(weights, rows[held], covariates[held])
+            found[k, held] = predict_linear(weights, rows[held], covariates[held])
     yield from zip(PENALTIES, found, strict=True)
 
 
-def answers(weights: np.ndarray, rows: np.ndarray, covariates: np.ndarray) -> np.ndarray:
-    """(n, horizon)."""
+def predict_linear(weights: np.ndarray, rows: np.ndarray, covariates: np.ndarray) -> np.ndarray:
+    """(n, horizon): the forecasts of weights (horizon, columns)."""
     lags, more = weights[:, : rows.shape[1]], weights[:, rows.shape[1] :]
     return rows @ lags.T + (covariates * more).sum(axis=2)
 
 
-def _solutions(
-    rows: np.ndarray, covariates: np.ndarray, wanted: np.ndarray, counts: np.ndarray, penalties: tuple[float, ...]
+def _ridge_weights(
+    rows: np.ndarray,
+    covariates: np.ndarray,
+    actual: np.ndarray,
+    importance: np.ndarray,
+    penalties: tuple[float, ...],
 ) -> Iterator[np.ndarray]:
-    """Ridge weights (horizon, columns) for every penalty; counts (n,): by how much each window counts."""
-    rows, wanted, covariates = rows * counts[:, None], wanted * counts[:, None], covariates * counts[:, None, None]
-    horizon, columns = wanted.shape[1], rows.shape[1] + covariates.shape[2]
-    square, onto = rows.T @ rows, rows.T @ wanted
+    """Ridge weights (horizon, columns) for every penalty; `importance` (n,) are the weights of the windows."""
+    rows, actual, covariates = (
+        rows * importance[:, None],
+        actual * importance[:, None],
+        covariates * importance[:, None, None],
+    )
+    horizon, columns = actual.shape[1], rows.shape[1] + covariates.shape[2]
+    square, onto = rows.T @ rows, rows.T @ actual
     for penalty in penalties:
         if not np.isfinite(penalty):
             yield np.zeros((horizon, columns))
@@ -139,4 +149,4 @@ def _solutions(
         else:
             each = [np.concatenate([rows, covariates[:, k]], axis=1) for k in range(horizon)]
             shrink = penalty * len(rows) * np.eye(columns)
-            yield np.stack([np.linalg.solve(x.T @ x + shrink, x.T @ wanted[:, k]) for k, x in enumerate(each)])
+            yield np.stack([np.linalg.solve(x.T @ x + shrink, x.T @ actual[:, k]) for k, x in enumerate(each)])

@@ -1,4 +1,4 @@
-"""The network behind the estimators: any cell over the sequence, one vector a sequence, a linear readout."""
+"""The network of the sequence estimators: recurrent layers, pooling over time, a linear readout."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,24 +12,24 @@ from ..readout import Readout
 
 
 def mean_of_steps(y: Tensor, lengths: Tensor) -> Tensor:
-    return y.sum(dim=0) / lengths[:, None]  # outputs past an end are zero
+    return y.sum(dim=0) / lengths[:, None]  # outputs at padding are zero
 
 
 def last_step(y: Tensor, lengths: Tensor) -> Tensor:
     return y[lengths - 1, torch.arange(y.shape[1], device=y.device)]
 
 
-def largest(y: Tensor, lengths: Tensor) -> Tensor:
+def max_of_steps(y: Tensor, lengths: Tensor) -> Tensor:
     steps = torch.arange(y.shape[0], device=y.device)
     return y.masked_fill((steps[:, None] >= lengths)[:, :, None], -torch.inf).amax(dim=0)
 
 
-#: outputs (T, B, H) and lengths (B,) → one vector a sequence (B, H)
-POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": mean_of_steps, "last": last_step, "max": largest}
+#: outputs (T, B, H) and lengths (B,) → one vector per sequence (B, H)
+POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": mean_of_steps, "last": last_step, "max": max_of_steps}
 
 
 class SequenceNetwork(nn.Module):
-    """(T, B, D) → (B, outputs)."""
+    """Sequences (T, B, D) and lengths (B,) → outputs (B, outputs)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""An estimator's network with everything around it, as it is written to an ONNX file."""
+"""Writes the ONNX file of an estimator: the network with its scaling, and metadata."""
 
 import json
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write(module: nn.Module, path: str | Path, example: Any, facts: dict[str, Any]) -> Path:
-    """A module as a file that is checked in onnxruntime and holds the facts, as JSON, in its metadata; else none."""
+    """Export a module, check it in onnxruntime, and write the file with `facts` as JSON metadata."""
     from ..interop.onnx import export
     from ..interop.onnx.export_errors import package
 
@@ -26,11 +26,11 @@ def write(module: nn.Module, path: str | Path, example: Any, facts: dict[str, An
     with _draft(path) as draft:
         export(module, draft, example)
         model = package("onnx").load(draft)
-    return put(model, path, facts, lambda written: None)
+    return save_checked(model, path, facts, lambda written: None)
 
 
-def put(model: Any, path: str | Path, facts: dict[str, Any], check: Callable[[Path], None]) -> Path:
-    """An ONNX model in its place, if the check does not object to the draft of it."""
+def save_checked(model: Any, path: str | Path, facts: dict[str, Any], check: Callable[[Path], None]) -> Path:
+    """Write an ONNX model to `path` if `check(draft)` raises no error."""
     path = Path(path)
     for name, value in facts.items():
         model.metadata_props.add(key=name, value=json.dumps(value, ensure_ascii=False))
@@ -43,7 +43,7 @@ def put(model: Any, path: str | Path, facts: dict[str, Any], check: Callable[[Pa
 
 @contextmanager
 def _draft(path: Path) -> Iterator[Path]:
-    """A name beside the file, free again at the end."""
+    """A temporary path beside the file, removed at the end."""
     if path.is_dir() or not path.parent.is_dir():
         raise InputError("path", path, "a file in a folder that exists")
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
@@ -53,21 +53,21 @@ def _draft(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-class Standalone(nn.Module):
-    """Raw sequences (T, B, D) and their lengths (B,) → probabilities, or numbers in the units of the targets."""
+class ScaledNetwork(nn.Module):
+    """A network with its scalings: unscaled (T, B, D) and lengths (B,) → probabilities, or numbers in target units."""
 
     def __init__(self, network: nn.Module, inputs: "Scaling", targets: "Scaling | None" = None):
         super().__init__()
         self.network, self.softmax = network, targets is None
         self.register_buffer("mean", tensor(inputs.mean))
         self.register_buffer("scale", tensor(inputs.scale))
-        outputs = targets or type(inputs).none(1)
-        self.register_buffer("target_mean", tensor(outputs.mean))
-        self.register_buffer("target_scale", tensor(outputs.scale))
+        scaling = targets or type(inputs).none(1)
+        self.register_buffer("target_mean", tensor(scaling.mean))
+        self.register_buffer("target_scale", tensor(scaling.scale))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        answers = self.network((x - self.mean) / self.scale, lengths)
-        return answers.softmax(dim=-1) if self.softmax else answers * self.target_scale + self.target_mean
+        outputs = self.network((x - self.mean) / self.scale, lengths)
+        return outputs.softmax(dim=-1) if self.softmax else outputs * self.target_scale + self.target_mean
 
 
 def tensor(values: np.ndarray) -> Tensor:

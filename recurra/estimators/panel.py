@@ -1,4 +1,4 @@
-"""Series to be forecast: one, several, or a long table `unique_id, ds, y` with covariates, as one panel."""
+"""Converts the data of a forecaster (a series, several, a long table) to one panel of series with covariates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy as np
 
 from ..data.readers.frequency import CALENDARS, DAY, Cadence
 from ..errors import InputError, ShapeError
-from . import inputs
+from . import input_conversion
 
 
 @dataclass
 class Panel:
-    """n series. Times are whole numbers: microseconds where `unit` is "date" or "seconds", else as they came."""
+    """n series. Times are integers: microseconds if `unit` is "date" or "seconds", otherwise as in the table."""
 
     ids: list[str]
     y: list[np.ndarray]  # (T,)
@@ -21,62 +21,62 @@ class Panel:
     static: np.ndarray  # (n, S)
     times: list[np.ndarray] | None = None  # (T,) int64
     unit: str = "whole"
-    form: str = "series"  # "one" series, "series" or "table": answers come in the form the data came in
+    form: str = "series"  # "one" series, "series" or "table": predictions are returned in this form
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def cut(self, start: int | None, stop: int | None) -> "Panel":
-        """The same steps of every series."""
+        """The steps `start` to `stop` of every series."""
         piece = slice(start, stop)
         times = None if self.times is None else [t[piece] for t in self.times]
         y, known = [y[piece] for y in self.y], [x[piece] for x in self.known]
         return Panel(self.ids, y, known, self.static, times, self.unit, self.form)
 
 
-def panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = ()) -> Panel:
-    """A panel from (T,), (n, T), a list of (T,), or a long table with the columns named."""
+def to_panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = ()) -> Panel:
+    """A panel from a series (T,), an array (n, T), a list of series, or a long table with these columns."""
     if isinstance(data, Panel):
         return data
-    data = inputs.arrow(data)
-    if inputs.column_names(data):
+    data = input_conversion.arrow(data)
+    if input_conversion.column_names(data):
         return _from_table(data, tuple(known), tuple(static))
     if known or static:
         raise InputError("data", type(data).__name__, f"a table with the columns {', '.join((*known, *static))}")
-    one = np.ndim(data) == 1 if not inputs.is_ragged(data) else False
+    one = np.ndim(data) == 1 if not input_conversion.is_ragged(data) else False
     y = [x[:, 0] for x in _univariate([data] if one else data)]
     empty = [np.zeros((len(x), 0)) for x in y]
     return Panel([str(k) for k in range(len(y))], y, empty, np.zeros((len(y), 0)), form="one" if one else "series")
 
 
 def _univariate(data: Any) -> list[np.ndarray]:
-    found = inputs.arrays(data)
+    found = input_conversion.arrays(data)
     for k, x in enumerate(found):
         if x.shape[1] != 1:
-            raise ShapeError(f"data[{k}]", f"{x.shape[1]} numbers a step", "one: a series (T,)")
+            raise ShapeError(f"data[{k}]", f"{x.shape[1]} features per step", "one feature: a series (T,)")
     return found
 
 
 def _from_table(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> Panel:
     columns = ("y", *known, *static)
-    values, names, times, unit = _read(data, columns)
+    values, names, times, unit = _read_table(data, columns)
     y = [v[:, 0] for v in values]
     last = 1 + len(known)
     for name, v in zip(names, values, strict=True):
         for column, constant in zip(static, (v[:, last:] == v[:1, last:]).all(axis=0), strict=True):
             if not constant:
-                raise InputError(f"column {column!r}", f"values that change within {name!r}", "one value a series")
+                raise InputError(f"column {column!r}", f"values that change within {name!r}", "one value per series")
     rows = np.stack([v[0, last:] for v in values])
     return Panel(names, y, [v[:, 1:last] for v in values], rows, times, unit, form="table")
 
 
 def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> list[np.ndarray]:
-    """(steps, F) covariates of the future, series by series, in the order of the panel."""
+    """The future covariates (steps, F) of every series, in the order of the panel."""
     if not columns:
         return [np.zeros((steps, 0)) for _ in of.ids]
     if data is None:
         raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
-    values, names, _, _ = _read(inputs.arrow(data), tuple(columns))
+    values, names, _, _ = _read_table(input_conversion.arrow(data), tuple(columns))
     by_name = dict(zip(names, values, strict=True))
     found = []
     for name in of.ids:
@@ -87,8 +87,10 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
     return found
 
 
-def _read(data: Any, columns: tuple[str, ...]) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str]:
-    """Columns of a long table as (T, columns), series by series; their names, and their times where there are any."""
+def _read_table(
+    data: Any, columns: tuple[str, ...]
+) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str]:
+    """Columns of a long table as (T, columns) per series; the names of the series, their times, and the time unit."""
     from ..data import from_table
 
     found = from_table(data, task="transduction", features=columns, target=columns[0])
@@ -96,11 +98,11 @@ def _read(data: Any, columns: tuple[str, ...]) -> tuple[list[np.ndarray], list[s
     names = [found.name(k) for k in range(len(found))]
     if found.times is None:
         return values, names, None, "whole"
-    return values, names, [np.asarray(t) for t in found.times], _unit(data)
+    return values, names, [np.asarray(t) for t in found.times], _time_unit(data)
 
 
-def _unit(data: Any) -> str:
-    """What the column of times holds, which the reader finds by its name or by its type."""
+def _time_unit(data: Any) -> str:
+    """The unit of the time column, which the reader finds by its name or its type."""
     import pyarrow as pa
 
     from ..data.readers.layout import TIME_NAMES
@@ -114,15 +116,15 @@ def _unit(data: Any) -> str:
     return "seconds" if pa.types.is_floating(kind) else "whole"
 
 
-def written_times(times: np.ndarray, unit: str) -> np.ndarray:
-    """Times as the table had them."""
+def format_times(times: np.ndarray, unit: str) -> np.ndarray:
+    """Times in the type of the table."""
     if unit == "date":
         return times.astype("datetime64[us]")
     return times / 1e6 if unit == "seconds" else times
 
 
 def times_after(times: np.ndarray, steps: int, unit: str) -> np.ndarray:
-    """The next times of a series, by the clock, by months, or by business days, whichever its past keeps to."""
+    """The next times of a series at the frequency of its past: fixed steps, months or business days."""
     cadence = Cadence(unit == "date")
     cadence.feed(times, np.ones(len(times) - 1, dtype=bool))
     if len(times) < 2 or not cadence.steps:

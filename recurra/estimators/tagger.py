@@ -1,4 +1,4 @@
-"""A tag for every word: rc.models.Tagger in scikit-learn's manner."""
+"""`rc.SequenceTagger`: `rc.models.Tagger` with the scikit-learn interface."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -16,20 +16,37 @@ from ..models.tagging import Tagger, Vocabulary, accuracy, entity_scores
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
-from . import inputs, saved_options
-from .base import whole
+from . import input_conversion, saved_options
+from .base import to_int
 
 Sentences = list[list[str]]
 
 
 class SequenceTagger(BaseEstimator):
-    """Tags for sentences, lists of words; the tags are lists of strings, in BIO, IOB1, BIOES, or any others.
+    """A tagger: one tag for every word of a sentence, by a bidirectional network with a CRF on top.
 
-    cell, hidden_size, num_layers: of each direction. output: "crf", "softmax" or "hmm". `tagger_options` are further
-    ones of rc.models.Tagger, such as chars or word_size. validation: the share of sentences that judges the training,
-    which then stops after `patience` epochs without an improvement and keeps the best weights.
+    Sentences are lists of words, tags lists of strings: BIO, IOB1, BIOES entity tags or any other labels. Fitted
+    attributes: `tagger_`, `classes_`, `history_`. Many of scikit-learn's checks do not apply, see
+    `rc.estimators.inapplicable_checks`.
 
-    Fitted: `tagger_`, `classes_`, `history_`. scikit-learn's checks do not apply: they bring arrays of numbers.
+    **Arguments**
+
+    - `cell`: a registered name such as "lstm", or a cell class.
+    - `hidden_size`, `num_layers`: of each direction.
+    - `output`: "crf", "softmax" or "hmm".
+    - `dropout`: of the network; `tagger_options` are further ones of `rc.models.Tagger`, such as `chars`.
+    - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
+    - `validation`: the share of sentences held out. Training stops after `patience` epochs without an improvement on
+      them and keeps the best weights.
+    - `random_state`: the seed. `verbose`: show the progress.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> X, y = [["Ada", "lives", "in", "Paris"]] * 4, [["B-PER", "O", "O", "B-LOC"]] * 4
+        >>> model = rc.SequenceTagger("gru", hidden_size=8, epochs=20, dropout=0.0, random_state=0).fit(X, y)
+        >>> model.predict([["Ada", "in", "Paris"]])
+        [['B-PER', 'O', 'B-LOC']]
     """
 
     def __init__(
@@ -59,10 +76,10 @@ class SequenceTagger(BaseEstimator):
         self.device, self.random_state, self.verbose = device, random_state, verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from sentences and their tags, or from a long table `unique_id, word, tag`, one row a word."""
+        """Train on sentences and their tags, or on a long table `unique_id, word, tag` with one row per word."""
         if not 0 <= self.validation < 1:
             raise InputError("validation", self.validation, "a share from 0 to below 1")
-        X, y = inputs.sentences(X, y)
+        X, y = input_conversion.sentences(X, y)
         if y is None:
             raise InputError("y", "nothing", "the tags of every sentence, or a table that has them")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -75,7 +92,7 @@ class SequenceTagger(BaseEstimator):
 
     def _options(self) -> dict[str, Any]:
         own = {"cell": self.cell, "output": self.output, "dropout": self.dropout, **(self.tagger_options or {})}
-        return own | {"hidden_size": whole(self.hidden_size), "num_layers": whole(self.num_layers)}
+        return own | {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
 
     def _train(self, data: Any, seed: int) -> None:
         order = np.random.default_rng(seed).permutation(len(data)).tolist()
@@ -83,14 +100,14 @@ class SequenceTagger(BaseEstimator):
         learned = data.select(sorted(order[len(held) :])) if held else data
         result = train(
             self.tagger_,
-            Batches(learned, whole(self.batch_size), seed=seed),
-            Batches(data.select(held), whole(self.batch_size), shuffle=False) if held else None,
+            Batches(learned, to_int(self.batch_size), seed=seed),
+            Batches(data.select(held), to_int(self.batch_size), shuffle=False) if held else None,
             loss=self.tagger_.objective(),
             optimizer=self.optimizer,
             lr=self.lr,
-            epochs=whole(self.epochs),
+            epochs=to_int(self.epochs),
             clip=self.clip,
-            patience=whole(self.patience) if held else None,
+            patience=to_int(self.patience) if held else None,
             device=self.device,
             progress=self.verbose,
         )
@@ -98,18 +115,18 @@ class SequenceTagger(BaseEstimator):
         self.tagger_.eval()
 
     def predict(self, X: Any) -> Sentences:
-        """The tags of every sentence, in the order in which sentences come."""
+        """The tags of every sentence, in the order of the sentences."""
         check_is_fitted(self, "tagger_")
-        return self.tagger_.tag(inputs.sentences(X)[0])
+        return self.tagger_.tag(input_conversion.sentences(X)[0])
 
     def predict_proba(self, X: Any) -> list[np.ndarray]:
-        """One (words, tags) array a sentence, the tags in the order of `classes_`."""
+        """One array (words, tags) per sentence; the tags are in the order of `classes_`."""
         check_is_fitted(self, "tagger_")
-        return [found.numpy() for found in self.tagger_.probabilities(inputs.sentences(X)[0])]
+        return [found.numpy() for found in self.tagger_.probabilities(input_conversion.sentences(X)[0])]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """F1 of whole entities where the tags mark entities, else the share of words tagged right."""
-        X, y = inputs.sentences(X, y)
+        """Entity-level F1 if the tags mark entities, otherwise the accuracy per word."""
+        X, y = input_conversion.sentences(X, y)
         found = self.predict(X)
         return accuracy(y, found) if self.tagger_.vocabulary.scheme is None else entity_scores(y, found).f1
 
@@ -125,11 +142,11 @@ class SequenceTagger(BaseEstimator):
         return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self.tagger_.state_dict())
 
     def export(self, path: str | Path) -> Path:
-        """Write one ONNX file: `x` (T, B, width), the numbers of words, and `lengths` (B,) → `tags` and `tag_scores`.
+        """Write an ONNX file: encoded words `x` (T, B, width) and `lengths` (B,) → `tags` and `tag_scores`.
 
-        The tags (T, B) are the best path, -100 past an end; the scores (T, B, K) are those of every word for itself.
-        The vocabulary is in the metadata; `tagger_.encode` gives the numbers. It is checked in onnxruntime before it
-        appears.
+        The tags (T, B) are the best path, -100 at padding; the scores (T, B, K) are those of each word alone.
+        `tagger_.encode` encodes the words; the metadata have the vocabulary. The file is compared with the model in
+        onnxruntime before it is put in place.
         """
         from .tagger_export import export
 
@@ -138,7 +155,7 @@ class SequenceTagger(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """The tagger that `save` wrote. A cell of one's own must be registered by then."""
+        """The estimator that `save` wrote. A user-defined cell must be registered before."""
         stored = read_folder(folder, cls.__name__)
         self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
         fitted = stored.section("fitted")

@@ -1,8 +1,7 @@
-"""A tagger as one ONNX file: the network by torch's exporter, the best path through a chain of tags as two Scans.
+"""Exports a tagger to ONNX: the network by torch's exporter, the Viterbi path as two Scan operators.
 
-The file takes `x` (T, B, width), the numbers of words that `Vocabulary.rows` gives, and `lengths` (B,); it gives the
-best `tags` (T, B), -100 past an end, and the `scores` (T, B, K) of all tags of every word for itself. Its metadata
-hold the vocabulary, from which the numbers of a sentence follow, and the classes, which the tags number.
+Inputs: words `x` (T, B, width) encoded by `Vocabulary.rows`, and `lengths` (B,). Outputs: the best `tags` (T, B), -100
+at padding, and `tag_scores` (T, B, K), the scores of each word alone. The metadata have the vocabulary and the classes.
 """
 
 from copy import deepcopy
@@ -24,24 +23,25 @@ from ..models.tagging.chain import IGNORE
 from ..models.tagging.features import CharCNN, CharRNN
 from ..models.tagging.outputs import HiddenMarkov, RandomField
 from ..models.tagging.vocabulary import PADDING, UNKNOWN
-from .onnx_file import put
+from .onnx_file import save_checked
 
 TOLERANCE = 1e-5  # of the largest score
 
 
 def export(tagger: Tagger, path: str | Path) -> Path:
+    """Write an ONNX file and return its path."""
     if tagger.extra_inputs is not None:
         raise OptionError("export", "a tagger with extra_inputs", "one without: the file could not hold both networks")
-    network = TaggerFile(deepcopy(tagger).cpu().eval())
+    network = TaggerModule(deepcopy(tagger).cpu().eval())
     x, lengths = _sentences(tagger, 5, 3)
     model = module_model(network, {"x": x, "lengths": lengths})
-    _put_in_path(model.graph, network)
+    _append_viterbi(model.graph, network)
     facts = {"kind": "SequenceTagger", "vocabulary": tagger.vocabulary.to_json(), "classes": tagger.vocabulary.classes}
-    return put(model, path, facts, lambda written: _check(written, network.tagger))
+    return save_checked(model, path, facts, lambda written: _check(written, network.tagger))
 
 
-class TaggerFile(nn.Module):
-    """The network of a tagger, with no question about the numbers it gets; what a chain needs goes out with it."""
+class TaggerModule(nn.Module):
+    """The network of a tagger without checks of its inputs, with the outputs that the Viterbi Scans need."""
 
     def __init__(self, tagger: Tagger):
         super().__init__()
@@ -59,19 +59,19 @@ class TaggerFile(nn.Module):
         return scores, chained, inside[..., None], first
 
     def _features(self, x: Tensor, inside: Tensor) -> Tensor:
-        """As WordFeatures has them, though every word is spelled, not each different one once."""
+        """As in `WordFeatures`, but the spelling of every word is computed, not once per distinct word."""
         features = self.tagger.features
         parts = [features.word(x[..., 0]), *(table(x[..., 1 + k]) for k, table in enumerate(features.column))]
         if features.spelling is not None:
             letters = x[..., 1 + features.columns :]
-            anything = torch.full_like(letters, UNKNOWN)  # padding has no letters to read
-            letters = torch.where(inside[..., None], letters, anything)
-            spelled = _spelled(features.spelling, letters.flatten(0, 1)).unflatten(0, (x.shape[0], x.shape[1]))
+            unknown = torch.full_like(letters, UNKNOWN)  # padding has no letters
+            letters = torch.where(inside[..., None], letters, unknown)
+            spelled = _spelling_vectors(features.spelling, letters.flatten(0, 1)).unflatten(0, (x.shape[0], x.shape[1]))
             parts.append(spelled * inside[..., None])
         return torch.cat(parts, dim=-1)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, start and end; where every word stands for itself, all of them zero."""
+        """Transition, start and end scores; zeros for an output without a chain."""
         output, count = self.tagger.output, len(self.tagger.vocabulary.classes)
         if isinstance(output, RandomField):
             transitions, start, end = output.crf.scores()
@@ -82,8 +82,8 @@ class TaggerFile(nn.Module):
         return transitions.detach().float(), start.detach().float(), end.detach().float()
 
 
-def _spelled(spelling: CharCNN | CharRNN, letters: Tensor) -> Tensor:
-    """`spelling(letters)`, for any number of words: CharRNN's own `len` would be one number in a file."""
+def _spelling_vectors(spelling: CharCNN | CharRNN, letters: Tensor) -> Tensor:
+    """`spelling(letters)` for any number of words: the `len` in CharRNN would be a constant in the file."""
     if isinstance(spelling, CharCNN):
         return spelling(letters)
     lengths = (letters != PADDING).sum(dim=1)
@@ -95,8 +95,8 @@ def _spelled(spelling: CharCNN | CharRNN, letters: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- the best path
 
 
-def _put_in_path(onnx_graph: Any, network: TaggerFile) -> None:
-    """Viterbi after the network, as models/tagging/chain.py has it; the outputs become `tags` and `scores`."""
+def _append_viterbi(onnx_graph: Any, network: TaggerModule) -> None:
+    """Append the Viterbi algorithm of `models/tagging/chain.py`; the outputs become `tags` and `tag_scores`."""
     scores, chained, inside, first = [output.name for output in onnx_graph.output]
     shape = [axis.dim_param or axis.dim_value for axis in onnx_graph.output[0].type.tensor_type.shape.dim]
     graph = Graph(torch.float32, prefix="path/")
@@ -104,12 +104,12 @@ def _put_in_path(onnx_graph: Any, network: TaggerFile) -> None:
     transitions, start, end = network.chain()
     batch = graph.add("Slice", graph.add("Shape", chained), graph.integers(1), graph.integers(2))
     begin = graph.add("Expand", graph.number(0.0), graph.join([batch, graph.integers(count)], axis=0))  # (B, K)
-    body = _onward(graph, transitions, start)
+    body = _viterbi_step(graph, transitions, start)
     delta, origins = graph.add("Scan", begin, chained, inside, first, outputs=2, body=body, num_scan_inputs=3)
     ends = graph.add("Add", delta, graph.constant(end[None]))
     last = graph.add("ArgMax", ends, axis=1, keepdims=1)  # (B, 1)
     back = {"scan_input_directions": [1], "scan_output_directions": [1]}
-    _, path = graph.add("Scan", last, origins, outputs=2, body=_backward(graph, count), num_scan_inputs=1, **back)
+    _, path = graph.add("Scan", last, origins, outputs=2, body=_backtrack_step(graph, count), num_scan_inputs=1, **back)
     past = graph.constant(torch.full((1, 1, 1), IGNORE))
     found = graph.add("Squeeze", graph.add("Where", inside, path, past), graph.integers(2))
     graph.nodes.append(graph.helper.make_node("Identity", [found], ["tags"]))
@@ -121,8 +121,8 @@ def _put_in_path(onnx_graph: Any, network: TaggerFile) -> None:
     onnx_graph.output.extend(outputs)
 
 
-def _onward(outer: Graph, transitions: Tensor, start: Tensor) -> Any:
-    """One word further: the best score of a beginning that ends in each tag, and the tag before it."""
+def _viterbi_step(outer: Graph, transitions: Tensor, start: Tensor) -> Any:
+    """One Viterbi step: the best score of a path that ends in each tag, and the previous tag of that path."""
     body, count = Graph(torch.float32, outer=outer), len(start)
     delta, emission, inside, first = (body.name(hint) for hint in ("delta", "emission", "inside", "first"))
     pairs = body.add("Add", body.add("Unsqueeze", delta, body.integers(2)), body.constant(transitions[None]))
@@ -141,8 +141,8 @@ def _onward(outer: Graph, transitions: Tensor, start: Tensor) -> Any:
     return body.helper.make_graph(body.nodes, "viterbi", inputs, outputs)
 
 
-def _backward(outer: Graph, count: int) -> Any:
-    """One word back: this tag goes out, the one before it is next."""
+def _backtrack_step(outer: Graph, count: int) -> Any:
+    """One backtracking step: outputs the current tag and moves to the previous one."""
     body = Graph(torch.float32, outer=outer)
     state, origin = body.name("state"), body.name("origin")
     before = body.add("GatherElements", origin, state, axis=1)
@@ -156,9 +156,9 @@ def _backward(outer: Graph, count: int) -> Any:
 
 
 def _sentences(tagger: Tagger, steps: int, batch: int) -> tuple[Tensor, Tensor]:
-    """Numbers of sentences of known and unknown words, the first of full length."""
+    """Encoded sentences of known and unknown words, the first of full length."""
     vocabulary, random = tagger.vocabulary, np.random.default_rng(steps)
-    words = [*vocabulary.words, "?unheard-of?"]
+    words = [*vocabulary.words, "?unknown?"]
     lengths = [steps, *random.integers(1, steps + 1, batch - 1).tolist()]
     rows = []
     for length in lengths:
@@ -172,7 +172,7 @@ def _sentences(tagger: Tagger, steps: int, batch: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def _check(path: Path, tagger: Tagger) -> None:
-    """The file beside the tagger, at sizes the export has not seen."""
+    """Compare the file with the tagger at sizes that the export did not use."""
     session = Session(path)
     for steps, batch in SIZES:
         x, lengths = _sentences(tagger, steps, batch)

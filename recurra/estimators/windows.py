@@ -1,9 +1,9 @@
-"""A history and the steps to come as one sequence, the same for training and for forecasting.
+"""Windows of the forecaster: the past and the steps ahead as one input sequence, for training and prediction.
 
-A step has the columns: the value, less the last one known (to come: the linear forecast in its place); whether the
-value is known; the naive forecast, where it is not; the last value known, in two units; constants of the series;
-covariates, and how they were when the naive forecast was a value. All are scaled, the values once more by how they
-spread in the window: a series whose swings grow stays inside what was learned, and its intervals grow with it.
+The columns of a step: the value minus the last known one (ahead: the linear forecast); whether the value is known; the
+naive forecast, for steps ahead; the last known value, in two units; static features of the series; covariates, and the
+covariates at the step that the naive forecast repeats. All are scaled; values are also divided by their spread in the
+window, so that a series with growing amplitude stays in the range of the training data.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from .panel import Panel
 from .scaling import Scaling
 
 T = TypeVar("T")
-LEAST = 0.1  # the least spread of a window, in that of its series: stillness is not blown up
+MIN_SPREAD = 0.1  # of a window, relative to its series, so that a flat window is not amplified
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A place to forecast from: the first step that is not known, in one series."""
+    """A forecast origin: the first unknown step `at` of a series."""
 
     series: int
     at: int
@@ -30,7 +30,7 @@ class Origin:
 
 @dataclass
 class Windows:
-    """How series are cut and scaled: the last `context` steps before an origin, each series by its own scaling."""
+    """Cuts windows of the last `context` steps before an origin, scaled series by series."""
 
     context: int
     season: int
@@ -44,19 +44,19 @@ class Windows:
         return cls(context, season, each, Scaling.of(given.known), Scaling.of([given.static]))
 
     def scaling(self, given: Panel, k: int) -> Scaling:
-        """The stored scaling of a series, or for one that was not learned from, that of its past."""
+        """The scaling of a series from `fit`, or for an unknown series that of its own past."""
         return self.series.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
 
     def history(self, given: Panel, origin: Origin, steps: int) -> History:
         k, first = origin.series, max(0, origin.at - self.context)
         past = self.scaling(given, k).apply(given.y[k][first : origin.at, None])[:, 0]
         known = self.known.apply(given.known[k][first : origin.at + steps])
-        level, spread = float(past[-1]), max(float(past.std()), LEAST)
-        then = known[source(len(past), steps, self.season)]
-        return History((past - level) / spread, level, spread, known, then, self.static.apply(given.static[k]))
+        level, spread = float(past[-1]), max(float(past.std()), MIN_SPREAD)
+        repeated = known[naive_source(len(past), steps, self.season)]
+        return History((past - level) / spread, level, spread, known, repeated, self.static.apply(given.static[k]))
 
-    def wanted(self, given: Panel, origins: list[Origin], pasts: list[History], steps: int) -> np.ndarray:
-        """(n, steps): what followed, less the level, in spreads."""
+    def targets(self, given: Panel, origins: list[Origin], pasts: list[History], steps: int) -> np.ndarray:
+        """(n, steps): the values after each origin, minus the level, in spreads."""
         found = np.empty((len(origins), steps))
         for row, o, past in zip(found, origins, pasts, strict=True):
             values = given.y[o.series][o.at : o.at + steps, None]
@@ -64,29 +64,29 @@ class Windows:
         return found
 
     def inputs(self, past: History, base: np.ndarray) -> np.ndarray:
-        """(L + steps, columns) for the network; base (steps,) is the forecast to depart from."""
+        """(L + steps, columns): the input of the network; `base` (steps,) is the linear forecast."""
         length, steps = len(past.values), len(base)
         values = np.concatenate([past.values, base])
         seen = np.concatenate([np.ones(length), np.zeros(steps)])
         repeated = np.concatenate([np.zeros(length), naive(past.values, steps, self.season)])
         constants = np.array([past.level, past.level / past.spread, *past.static])
         every = np.broadcast_to(constants, (length + steps, len(constants)))
-        return np.column_stack([values, seen, repeated, every, past.known, past.then])
+        return np.column_stack([values, seen, repeated, every, past.known, past.known_at_source])
 
 
-def source(past: int, steps: int, season: int) -> np.ndarray:
-    """(past + steps,): which step the naive forecast of a step repeats."""
+def naive_source(past: int, steps: int, season: int) -> np.ndarray:
+    """(past + steps,): the step that the naive forecast of each step repeats."""
     period = season if past >= season else 1
     return np.concatenate([np.maximum(np.arange(past) - period, 0), past - period + np.arange(steps) % period])
 
 
-def width(known: int, static: int) -> int:
-    """Columns of a window."""
+def window_width(known: int, static: int) -> int:
+    """The number of columns of a window."""
     return 5 + static + 2 * known
 
 
-def thinned(origins: list[T], most: int) -> list[T]:
-    """At most so many, evenly spaced."""
+def thin_evenly(origins: list[T], most: int) -> list[T]:
+    """At most `most` items, evenly spaced."""
     if len(origins) <= most:
         return origins
     return [origins[k] for k in np.linspace(0, len(origins) - 1, most).round().astype(int)]

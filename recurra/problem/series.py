@@ -13,7 +13,7 @@ from recurra.data.readers.dispatch import read
 from recurra.data.readers.frequency import DAY, Cadence
 from recurra.data.readers.table_scan import is_dated
 from recurra.data.sequences import SequenceSet
-from recurra.estimators.panel import written_times
+from recurra.estimators.panel import format_times
 from recurra.problem import holdout
 from recurra.problem.columns import ColumnRoles
 from recurra.problem.hints import Hints
@@ -114,7 +114,7 @@ def _as_table(data: SequenceSet, schema: dict[str, Any], columns: list[str]) -> 
     ids = np.repeat(np.array(names, dtype=object), [len(v) for v in values])
     table: dict[str, Any] = {"unique_id": ids}
     if data.times is not None:
-        table["ds"] = written_times(np.concatenate([np.asarray(t) for t in data.times]), schema["unit"])
+        table["ds"] = format_times(np.concatenate([np.asarray(t) for t in data.times]), schema["unit"])
     numbers = np.concatenate(values)
     return pa.table(table | {name: numbers[:, k] for k, name in enumerate(columns)})
 

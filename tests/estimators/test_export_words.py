@@ -85,7 +85,7 @@ def test_a_language_model_as_a_file(cell, layers, tmp_path):
 def test_what_cannot_be_exported_is_said(tmp_path):
     both = {"model_options": {"direction": "both"}, "hidden_size": 4, "epochs": 1, "batch_size": 2, "chunk": 5}
     model = rc.LanguageModelEstimator(**both, random_state=0).fit("to be or not to be " * 5)
-    with pytest.raises(OptionError, match="both directions"):
+    with pytest.raises(OptionError, match="a bidirectional model"):
         model.export(tmp_path / "model.onnx")
     tagger = rc.SequenceTagger(**SMALL, tagger_options=SIZES).fit(SENTENCES, TAGS)
     with pytest.raises(InputError, match="a file in a folder that exists"):

@@ -22,7 +22,7 @@ def autoregression(steps: int, seed: int = 0) -> np.ndarray:
     return 5000 + 100 * np.array(y[-steps:])
 
 
-def shops(start: int, stop: int, wanted: bool = True) -> dict[str, np.ndarray]:
+def shops(start: int, stop: int, actual: bool = True) -> dict[str, np.ndarray]:
     """Ten shops whose sales rise by a third on promotions, and by a tenth times their `kind` at any time."""
     random, steps = np.random.default_rng(0), 72
     months = np.arange("2015-01", "2021-01", dtype="datetime64[M]")[:steps].astype("datetime64[us]")
@@ -40,7 +40,7 @@ def shops(start: int, stop: int, wanted: bool = True) -> dict[str, np.ndarray]:
         }
         for name, values in rows.items():
             columns[name] += list(values)[start:stop]
-    if not wanted:
+    if not actual:
         del columns["y"]
     return {name: np.array(values, dtype=object if name == "unique_id" else None) for name, values in columns.items()}
 
@@ -82,14 +82,14 @@ def test_known_covariates_are_used(for_shops):
     scores = for_shops.backtest(shops(0, 66), windows=1).scores
     # Promotions fall like coins, so a model that does not see them has about the seasonal naive error.
     assert scores["model"]["MASE"] < 0.4 * scores["seasonal naive"]["MASE"]
-    future = shops(60, 66, wanted=False)
+    future = shops(60, 66, actual=False)
     without = for_shops.predict(6, future=future | {"promotion": np.zeros(60)})["y"].to_numpy()
     on_offer = for_shops.predict(6, future=future | {"promotion": np.ones(60)})["y"].to_numpy()
     assert 1.15 < np.median(on_offer / without) < 1.5
 
 
 def test_a_table_gives_a_table(for_shops):
-    future = pa.table(shops(60, 66, wanted=False))
+    future = pa.table(shops(60, 66, actual=False))
     found = for_shops.predict(future=future)
     assert found.column_names == ["unique_id", "ds", "y"]
     assert found["ds"].to_pylist()[:6] == future["ds"].to_pylist()[:6]
@@ -103,7 +103,7 @@ def test_a_table_gives_a_table(for_shops):
 
 
 def test_a_series_never_seen_is_scaled_by_its_own_past(for_shops):
-    table, future = shops(0, 60), shops(60, 66, wanted=False)
+    table, future = shops(0, 60), shops(60, 66, actual=False)
     renamed = table | {"unique_id": "new " + table["unique_id"], "y": 1000 * table["y"]}
     named = future | {"unique_id": "new " + future["unique_id"]}
     found = for_shops.predict(data=renamed, future=named)["y"].to_numpy()
@@ -167,7 +167,7 @@ def test_short_series_are_learned_but_not_calibrated():
 
 def test_it_comes_back_and_goes_on(for_shops, tmp_path):
     for_shops.save(tmp_path)
-    future = pa.table(shops(60, 66, wanted=False))
+    future = pa.table(shops(60, 66, actual=False))
     back = rc.Forecaster.load(tmp_path)
     assert back.predict_quantiles(future=future).equals(for_shops.predict_quantiles(future=future))
     assert back.get_params() == for_shops.get_params()

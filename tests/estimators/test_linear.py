@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from recurra.estimators.linear import History, LinearForecast, fit_linear
-from recurra.estimators.panel import panel
+from recurra.estimators.panel import to_panel
 from recurra.estimators.windows import Origin, Windows
 
 
 def windows_of(y: np.ndarray, steps: int, context: int, season: int = 1) -> tuple[list[History], np.ndarray]:
-    given = panel(y)
+    given = to_panel(y)
     cut = Windows.of(given, context, season)
     origins = [Origin(0, at) for at in range(context, len(y) - steps + 1)]
     pasts = [cut.history(given, origin, steps) for origin in origins]
-    return pasts, cut.wanted(given, origins, pasts, steps)
+    return pasts, cut.targets(given, origins, pasts, steps)
 
 
 def autoregression(steps: int) -> np.ndarray:
@@ -26,8 +26,8 @@ def autoregression(steps: int) -> np.ndarray:
 
 def test_it_is_as_good_as_the_equation_it_came_from():
     y = autoregression(1500)
-    pasts, wanted = windows_of(y, steps=3, context=8)
-    model, unseen = fit_linear(pasts, wanted, season=1, context=8)
+    pasts, actual = windows_of(y, steps=3, context=8)
+    model, unseen = fit_linear(pasts, actual, season=1, context=8)
     best = np.zeros((len(pasts), 3))
     scale, mean = y.std(), y.mean()
     for row, at in zip(best, range(8, len(y) - 2), strict=True):
@@ -37,19 +37,19 @@ def test_it_is_as_good_as_the_equation_it_came_from():
             row[k] = last[-1]
     spread = np.array([past.spread for past in pasts])[:, None]
     level = np.array([past.level for past in pasts])[:, None]
-    ideal = np.abs(wanted - ((best - mean) / scale - level) / spread).mean()
+    ideal = np.abs(actual - ((best - mean) / scale - level) / spread).mean()
     found = np.stack([model(past) for past in pasts])
-    assert np.abs(wanted - found).mean() < 1.05 * ideal
-    assert np.abs(wanted - unseen).mean() < 1.06 * ideal
-    assert 1.2 * ideal < np.abs(wanted).mean()  # the last value again
+    assert np.abs(actual - found).mean() < 1.05 * ideal
+    assert np.abs(actual - unseen).mean() < 1.06 * ideal
+    assert 1.2 * ideal < np.abs(actual).mean()  # the last value again
 
 
 def test_no_window_is_forecast_by_a_regression_that_saw_it():
     random = np.random.default_rng(0)
-    pasts, wanted = windows_of(random.normal(size=60), steps=2, context=20)
-    changed = wanted.copy()
+    pasts, actual = windows_of(random.normal(size=60), steps=2, context=20)
+    changed = actual.copy()
     changed[:5] += 0.01  # too little to change how strong the penalty is
-    _, before = fit_linear(pasts, wanted, season=1, context=20)
+    _, before = fit_linear(pasts, actual, season=1, context=20)
     _, after = fit_linear(pasts, changed, season=1, context=20)
     np.testing.assert_array_equal(before[:5], after[:5])
     assert (before[10:] != after[10:]).any()
@@ -58,10 +58,10 @@ def test_no_window_is_forecast_by_a_regression_that_saw_it():
 def test_a_pure_season_is_left_as_it_is():
     random = np.random.default_rng(0)
     y = np.tile(random.normal(size=6), 20)
-    pasts, wanted = windows_of(y, steps=6, context=12, season=6)
-    model, unseen = fit_linear(pasts, wanted, season=6, context=12)
+    pasts, actual = windows_of(y, steps=6, context=12, season=6)
+    model, unseen = fit_linear(pasts, actual, season=6, context=12)
     assert model.season == 6
-    np.testing.assert_allclose(unseen, wanted, atol=1e-9)
+    np.testing.assert_allclose(unseen, actual, atol=1e-9)
     further, _ = windows_of(y, steps=15, context=12, season=6)
     np.testing.assert_allclose(model(further[0]), (np.tile(y, 2)[12:27] - y[11]) / np.std(y[:12]), atol=1e-9)
 
@@ -71,8 +71,10 @@ def test_beyond_the_horizon_forecasts_are_taken_for_values():
     model, _ = fit_linear(*windows_of(y, steps=2, context=6), season=1, context=6)
     (past, *_), _ = windows_of(y, steps=4, context=6)
     first = model(past)[:2]
-    onward = past._replace(values=np.concatenate([past.values, first]), known=past.known[:6], then=past.then[:6])
-    onward = onward._replace(known=np.zeros((10, 0)), then=np.zeros((10, 0)))
+    onward = past._replace(
+        values=np.concatenate([past.values, first]), known=past.known[:6], known_at_source=past.known_at_source[:6]
+    )
+    onward = onward._replace(known=np.zeros((10, 0)), known_at_source=np.zeros((10, 0)))
     np.testing.assert_allclose(model(past)[2:], model(onward)[:2], rtol=1e-12)
 
 

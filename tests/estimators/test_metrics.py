@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from recurra.errors import InputError
-from recurra.estimators.calibration import at_levels, corrected, corrections
+from recurra.estimators.calibration import apply_corrections, interpolate_levels, interval_corrections
 from recurra.estimators.metrics import coverage, crps, mase, naive, naive_error, pinball, smape
 from recurra.estimators.panel import times_after
 
@@ -57,8 +57,8 @@ def test_calibration_makes_too_narrow_intervals_hold():
     levels = (0.05, 0.1, 0.5, 0.9, 0.95)
     quantiles = np.broadcast_to(normal_quantiles(levels), (2000, 2, 5))
     spread = np.array([2.0, 5.0])
-    shifts = corrections(RANDOM.normal(size=(2000, 2)) * spread, quantiles, levels)
-    found = corrected(quantiles, shifts)
+    shifts = interval_corrections(RANDOM.normal(size=(2000, 2)) * spread, quantiles, levels)
+    found = apply_corrections(quantiles, shifts)
     fresh = RANDOM.normal(size=(2000, 2)) * spread
     for step in range(2):
         assert coverage(fresh[:, step], quantiles[:, step, 0], quantiles[:, step, 4]) < 0.65
@@ -71,12 +71,12 @@ def test_calibration_makes_too_narrow_intervals_hold():
 def test_intervals_that_hold_more_than_they_promise_stay():
     levels = (0.1, 0.5, 0.9)
     quantiles = np.broadcast_to(normal_quantiles(levels), (500, 1, 3))
-    assert (corrections(RANDOM.normal(size=(500, 1)) / 3, quantiles, levels) == 0).all()
+    assert (interval_corrections(RANDOM.normal(size=(500, 1)) / 3, quantiles, levels) == 0).all()
 
 
 def test_levels_in_between_lie_on_lines():
     quantiles = np.array([[[0.0, 10.0, 40.0]]])
-    found = at_levels(quantiles, (0.1, 0.5, 0.9), np.array([0.1, 0.3, 0.5, 0.8, 0.9]))
+    found = interpolate_levels(quantiles, (0.1, 0.5, 0.9), np.array([0.1, 0.3, 0.5, 0.8, 0.9]))
     np.testing.assert_allclose(found[0, 0], [0, 5, 10, 32.5, 40])
 
 

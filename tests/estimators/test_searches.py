@@ -73,7 +73,7 @@ def test_a_generator_moves_on_and_a_number_does_not(kind):
 
     def answer(state: int | np.random.RandomState) -> np.ndarray:
         model = getattr(rc, kind)(**QUICK | {"random_state": state})
-        return model.fit(X, y).predict() if kind == "Forecaster" else model.fit(X, y)._answers(X)
+        return model.fit(X, y).predict() if kind == "Forecaster" else model.fit(X, y)._network_outputs(X)
 
     generator = np.random.RandomState(3)
     one, two = answer(generator), answer(generator)

@@ -51,8 +51,8 @@ def classifier() -> rc.SequenceClassifier:
 def test_ragged_lists_are_learned():
     series, labels, _ = waves(ragged=True)
     model = rc.SequenceClassifier("gru", hidden_size=24, epochs=25, batch_size=8, random_state=0).fit(series, labels)
-    others, wanted, _ = waves(ragged=True, seed=1)
-    assert model.score(others, wanted) > 0.95
+    others, actual, _ = waves(ragged=True, seed=1)
+    assert model.score(others, actual) > 0.95
     assert model.classes_.tolist() == ["fast", "slow"]
 
 
@@ -62,8 +62,8 @@ def test_regressor_finds_the_frequency():
     model = rc.SequenceRegressor("gru", hidden_size=24, epochs=30, batch_size=8, random_state=0).fit(
         series, 1000 * frequency
     )
-    others, _, wanted = waves(40, seed=1)
-    assert model.score(others, 1000 * wanted) > 0.9
+    others, _, actual = waves(40, seed=1)
+    assert model.score(others, 1000 * actual) > 0.9
     assert model.predict(others).shape == (40,)
 
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from recurra.estimators.inputs import arrays
+from recurra.estimators.input_conversion import arrays
 from recurra.estimators.scaling import Scaling
 from recurra.reservoir import EchoStateNetwork
 

@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-from recurra.estimators.backtest import Backtest, compare
+from recurra.estimators.backtest import Backtest, compare_with_naive
 from recurra.estimators.metrics import naive
-from recurra.estimators.panel import panel
+from recurra.estimators.panel import to_panel
 from recurra.estimators.scaling import Scaling
 from recurra.reservoir import EchoStateNetwork
 
@@ -31,7 +31,7 @@ class PointForecaster(ABC):
         self.n_parameters_ = 0
 
     def fit(self, data: Any, y: Any = None) -> Self:
-        given = panel(data, *self.columns)
+        given = to_panel(data, *self.columns)
         series = {name: one[:, None] for name, one in zip(given.ids, given.y, strict=True)}  # (T, 1) each
         self.scalings_ = {name: Scaling.of([one]) for name, one in series.items()}
         self._fit_scaled([self.scalings_[name].apply(one) for name, one in series.items()])
@@ -47,7 +47,7 @@ class PointForecaster(ABC):
 
     def backtest(self, data: Any, h: int | None = None, windows: int = 10, step: int | None = None) -> Backtest:
         """From the last `windows` origins of every series, as `rc.Forecaster.backtest`."""
-        given, steps = panel(data, *self.columns), self.horizon if h is None else h
+        given, steps = to_panel(data, *self.columns), self.horizon if h is None else h
         stride = steps if step is None else step
         origins = [
             (k, at)
@@ -61,7 +61,7 @@ class PointForecaster(ABC):
         scaled = [scaling.apply(past[:, None]) for scaling, past in zip(scalings, pasts, strict=True)]
         found = self._forecast(scaled, steps)
         points = np.stack([scaling.invert(row[:, None]) for scaling, row in zip(scalings, found, strict=True)])
-        return compare(pasts, actual, points, (0.5,), self.season, ())
+        return compare_with_naive(pasts, actual, points, (0.5,), self.season, ())
 
 
 class NaiveForecaster(PointForecaster):

@@ -1,9 +1,9 @@
-"""What people bring as sequences, as one list of (T, D) arrays in float64.
+"""Converts the inputs of estimators (arrays, ragged lists, tables, sets, texts, sentences) to one form.
 
-A 2-D array (n, T) is n series of one number a step, a 3-D array (n, T, D) has D numbers a step, a list may be ragged. A
-table in long form, one row a step with a column that tells sequences apart, and a `SequenceSet` bring targets along.
-A table is what Arrow can read: its own, a dict of columns, or a dataframe of any library that offers its stream
-(`__arrow_c_stream__`) or the interchange protocol (`__dataframe__`).
+A 2-D array (n, T) is n series of one feature, a 3-D array (n, T, D) has D features, a list may be ragged. A long table,
+one row per step with an id column for the sequences, and a `SequenceSet` have their targets with them. A table is an
+Arrow table, a dict of columns, or a dataframe of any library with the Arrow stream (`__arrow_c_stream__`) or the
+interchange protocol (`__dataframe__`).
 """
 
 from collections.abc import Sequence
@@ -32,18 +32,18 @@ def is_ragged(X: Any) -> bool:
     return any(len(shape) != 1 for shape in shapes) or len(set(shapes)) > 1
 
 
-def tabled(X: Any) -> Any:
-    """X as an Arrow table, if it is a table in long form or a bare stream; anything else as it came.
+def to_long_table(X: Any) -> Any:
+    """X as an Arrow table if it is a long table or an Arrow stream; otherwise X itself.
 
-    With one row a sequence, scikit-learn reads a dataframe, and keeps the names of its columns.
+    A dataframe with one row per sequence is left to scikit-learn, which keeps its column names.
     """
     return arrow(X) if is_table(X) or not column_names(X) else X
 
 
 def arrow(X: Any) -> Any:
-    """A table or dataframe as an Arrow table; anything else as it came.
+    """A table or dataframe as an Arrow table; otherwise X itself.
 
-    A stream may be read only once, so this stands at every entrance, and what follows sees the table.
+    A stream can be read only once, so every entry point converts it first.
     """
     streams = hasattr(X, "__arrow_c_stream__")
     if isinstance(X, np.ndarray) or not (streams or hasattr(X, "__dataframe__")):
@@ -57,11 +57,11 @@ def arrow(X: Any) -> Any:
         from pyarrow.interchange import from_dataframe
 
         found = from_dataframe(X)
-    return _plain_text(_without_index(found))
+    return _decode_categories(_drop_row_labels(found))
 
 
-def _without_index(table: Any) -> Any:
-    """pandas sends the labels of rows along; only names and times of sequences mean anything here."""
+def _drop_row_labels(table: Any) -> Any:
+    """Drop the row labels that pandas adds as columns, except ids and times of sequences."""
     from ..data.readers.layout import ID_NAMES, TIME_NAMES
 
     sent = (table.schema.pandas_metadata or {}).get("index_columns", [])
@@ -69,8 +69,8 @@ def _without_index(table: Any) -> Any:
     return table.drop_columns([name for name in labels if name in table.column_names])
 
 
-def _plain_text(table: Any) -> Any:
-    """Text that polars numbers by category is text; not all of Arrow can look through its numbers."""
+def _decode_categories(table: Any) -> Any:
+    """Replace the string views in polars' categorical columns by strings, which all of Arrow supports."""
     import pyarrow as pa
 
     for k, field in enumerate(table.schema):
@@ -83,7 +83,7 @@ def _plain_text(table: Any) -> Any:
 
 
 def is_table(X: Any) -> bool:
-    """A long table: it has named columns, and one of them tells sequences apart."""
+    """Whether X is a long table: it has named columns, one of them an id of sequences."""
     from ..data.readers.layout import ID_NAMES
 
     return any(str(name).lower() in ID_NAMES for name in column_names(X))
@@ -99,7 +99,7 @@ def column_names(X: Any) -> list[Any]:
 
 
 def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
-    """The sequences of a long table; `target` names the column of labels or numbers, if it has an unusual name."""
+    """The sequences of a long table; `target` names the target column, if it does not have a usual name."""
     from ..data import from_table as read
 
     if task == "classification":
@@ -107,8 +107,8 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     return read(X, target=target, task="regression") if target else read(X, task="regression")
 
 
-def from_bare_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
-    """The sequences of a long table without regard to targets: its `columns`, or all that hold numbers."""
+def series_of_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
+    """The sequences of a long table without targets: its `columns`, or all numeric ones."""
     from ..data import from_table as read
 
     found = read(X, task="next_step", features=columns) if columns else read(X, task="next_step")
@@ -117,10 +117,10 @@ def from_bare_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
     return SequenceSet.from_arrays(series, np.zeros((len(series), 1)), "regression", features=tuple(names))
 
 
-def targets_of(given: SequenceSet, task: Task) -> np.ndarray:
-    """(n,) labels by their names, or (n, q) numbers, as the set has them."""
+def set_targets(given: SequenceSet, task: Task) -> np.ndarray:
+    """The targets of a set: (n,) class names, or (n, q) numbers."""
     if given.task != task:
-        raise InputError("X", f"sequences for {given.task}", f"sequences for {task}, or targets y beside them")
+        raise InputError("X", f"sequences for {given.task}", f"sequences for {task}, or targets as y")
     if task == "classification":
         numbers = [int(target) for target in given.targets]
         return np.asarray([given.classes[k] for k in numbers] if given.classes else numbers)
@@ -128,7 +128,7 @@ def targets_of(given: SequenceSet, task: Task) -> np.ndarray:
 
 
 def arrays(X: Any) -> list[np.ndarray]:
-    """Every series as (T, D) float64; what is wrong is named by its place."""
+    """Every series as (T, D) float64; an error names the sequence, the step and the column."""
     if isinstance(X, SequenceSet) and X.inputs[0].ndim == 1 and not X.inputs[0].is_floating_point():
         raise InputError("X", "sequences of tokens", "sequences of numbers, (T, D) each")
     items = [example.inputs for example in X] if isinstance(X, SequenceSet) else list(X)
@@ -138,7 +138,7 @@ def arrays(X: Any) -> list[np.ndarray]:
     width = found[0].shape[1]
     for k, x in enumerate(found):
         if x.shape[1] != width:
-            raise ShapeError(f"X[{k}]", f"{x.shape[1]} numbers a step", f"{width}, as the first sequence has")
+            raise ShapeError(f"X[{k}]", f"{x.shape[1]} features per step", f"{width}, as in the first sequence")
     return found
 
 
@@ -158,48 +158,48 @@ def _series(x: Any, k: int) -> np.ndarray:
     return values
 
 
-def with_targets(X: Any, y: Any, task: Task) -> tuple[Any, Any]:
-    """X and its targets, taken from X itself where they are not given, or given as the name of a column."""
-    X = tabled(X)
+def split_targets(X: Any, y: Any, task: Task) -> tuple[Any, Any]:
+    """X and its targets, which may be in X itself, or in a column that `y` names."""
+    X = to_long_table(X)
     if is_table(X) and (y is None or isinstance(y, str)):
         X, y = from_table(X, y, task), None
-    return X, targets_of(X, task) if isinstance(X, SequenceSet) and y is None else y
+    return X, set_targets(X, task) if isinstance(X, SequenceSet) and y is None else y
 
 
-# ---------------------------------------------------------------------------------------------------- words
+# ---------------------------------------------------------------------------------------------------- text
 
 
 def texts(X: Any) -> list[str]:
-    """The texts of a list, or of the column `text` of a table; one text is a list of one."""
+    """A list of texts, from one text, a list, or the column `text` of a table."""
     if isinstance(X, str):
         return [X]
     X = arrow(X)
     names = column_names(X)
     if not names:
-        return _all_text(list(X))
+        return _check_all_text(list(X))
     if "text" not in names:
         raise UnknownNameError("X", f"a table without the column 'text': {', '.join(map(str, names))}", "one with it")
     return _column(X, "text")
 
 
-def _all_text(found: list[Any]) -> list[str]:
-    for place, value in enumerate(found):
+def _check_all_text(found: list[Any]) -> list[str]:
+    for position, value in enumerate(found):
         if not isinstance(value, str):
-            raise InputError(f"X[{place}]", type(value).__name__, "a text")
+            raise InputError(f"X[{position}]", type(value).__name__, "a text")
     return found
 
 
 def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Sentences and their tags as lists; of a long table, one row a word, the columns of its words and of its tags.
+    """Sentences and their tags as lists, from lists or from a long table with one row per word.
 
-    The table has a column that tells sentences apart, one named `word` or `token`, and, where the tags are not given,
-    one named `tag` or `label`, or named by `y`.
+    The table has an id column for the sentences, a column `word` or `token`, and for the tags a column `tag` or `label`
+    or the one that `y` names.
     """
-    X = tabled(X)
+    X = to_long_table(X)
     if not is_table(X):
-        for place, sentence in enumerate(X):
+        for position, sentence in enumerate(X):
             if not isinstance(sentence, (Sequence, np.ndarray)) or isinstance(sentence, str):
-                raise InputError(f"X[{place}]", type(sentence).__name__, "a sentence: a list of words")
+                raise InputError(f"X[{position}]", type(sentence).__name__, "a sentence: a list of words")
         return X, y
     from ..data.readers.layout import ID_NAMES
 
@@ -207,27 +207,27 @@ def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
     words = next((names[name] for name in WORD_COLUMNS if name in names), None)
     if words is None:
         raise InputError("X", f"the columns {', '.join(names.values())}", "a column named word or token")
-    which = _column(X, next(names[name] for name in ID_NAMES if name in names), whole=False)
+    ids = _column(X, next(names[name] for name in ID_NAMES if name in names), text_only=False)
     if isinstance(y, str) and y not in names.values():
         raise UnknownNameError("y", repr(y), names.values())
     tags = y if isinstance(y, str) else next((names[name] for name in TAG_COLUMNS if name in names), None)
-    found = _grouped(which, _column(X, words))
-    return found, _grouped(which, _column(X, tags)) if tags and (y is None or isinstance(y, str)) else y
+    found = _group_words(ids, _column(X, words))
+    return found, _group_words(ids, _column(X, tags)) if tags and (y is None or isinstance(y, str)) else y
 
 
-def _column(table: Any, name: str, whole: bool = True) -> list[Any]:
-    """A column as a list; where `whole`, of text, no row of which is missing."""
+def _column(table: Any, name: str, text_only: bool = True) -> list[Any]:
+    """A column as a list; with `text_only`, a value that is not text is an error."""
     values = table[name]
     found = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
-    for row, value in enumerate(found) if whole else ():
+    for row, value in enumerate(found) if text_only else ():
         if not isinstance(value, str):
             raise InputError(f"column {name!r}, row {row}", repr(value), "text")
     return found
 
 
-def _grouped(which: list[Any], values: list[str]) -> list[list[str]]:
-    """The values of every sentence, in the order in which sentences begin."""
+def _group_words(ids: list[Any], values: list[str]) -> list[list[str]]:
+    """The values of every sentence, in the order of their first rows."""
     found: dict[Any, list[str]] = {}
-    for key, value in zip(which, values, strict=True):
+    for key, value in zip(ids, values, strict=True):
         found.setdefault(key, []).append(value)
     return list(found.values())
