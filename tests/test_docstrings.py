@@ -53,9 +53,6 @@ INCOMPLETE = [
     "NARX",
     "ScalarMix",
     "TDNN",
-    "accelerate",
-    "export",
-    "from_torch",
 ]
 
 

@@ -1,7 +1,7 @@
-"""Weights from and to torch.nn's recurrent modules, wherever the equations agree.
+"""Convert weights from and to torch.nn's recurrent modules, where the equations agree.
 
-torch keeps two biases a gate, which add: they become one here, and the second one is zero on the way back. torch's GRU
-has its update gate the other way round, h = (1 - z) n + z h: its z-parameters change sign. Both changes are exact.
+torch adds two biases per gate: they become one here, and the second one is zero on the way back. torch's GRU computes
+h = (1 - z) n + z h, with z and 1 - z exchanged: its z-parameters change sign. Both changes are exact.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,28 @@ from ..cells.plain import IRNN, RNN, IdentityRNN, OrthogonalRNN
 from ..errors import ConversionError, InputError
 from ..layers import Recurrent
 
-Blocks = list[tuple[Affine, float]]  # in torch's row order: an affine, and the sign its parameters have there
+Blocks = list[tuple[Affine, float]]  # in torch's row order: an affine, and the sign of its parameters there
 
 
 def from_torch(module: nn.Module) -> nn.Module:
-    """The recurra layer with the weights of an nn.RNN, nn.LSTM or nn.GRU; for an nn.*Cell, a module called like it."""
+    """Convert one of torch's recurrent modules to a recurra layer with the same weights.
+
+    **Arguments**
+
+    - `module`: an `nn.RNN`, `nn.LSTM` (also with `proj_size`) or `nn.GRU`, or an `nn.RNNCell`, `nn.LSTMCell` or
+      `nn.GRUCell`.
+
+    **Returns** an `rc.Recurrent` with copies of the weights, in the module's dtype, on its device and in its mode. For
+    a cell of torch, a module that is called like it, one step at a time: `h, c = cell(x, (h, c))`.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> lstm = torch.nn.LSTM(3, 4, num_layers=2)
+        >>> layer, x = rc.from_torch(lstm), torch.randn(5, 2, 3)
+        >>> torch.allclose(layer(x)[0], lstm(x)[0], atol=1e-6)
+        True
+    """
     if isinstance(module, nn.RNNCellBase):
         return SteppedLayer(_copy_in(_layer_like(module, 1, False), [_cell_tensors(module)]))
     if isinstance(module, nn.RNNBase):
@@ -31,7 +48,7 @@ def from_torch(module: nn.Module) -> nn.Module:
 
 
 def to_torch(layer: Recurrent) -> nn.Module:
-    """The torch.nn module with the layer's weights."""
+    """The torch.nn module with the layer's equations and weights; a `ConversionError` says why there is none."""
     factory, options = _torch_class(layer)
     cell = layer.cell_list[0]
     module = factory(
@@ -52,7 +69,25 @@ def to_torch(layer: Recurrent) -> nn.Module:
 
 
 def accelerate(model: nn.Module) -> nn.Module:
-    """Replace, in place and under their names, all of torch's recurrent modules inside a model by recurra's."""
+    """Replace all of torch's recurrent modules inside a model by recurra's, in place, with their weights.
+
+    **Arguments**
+
+    - `model`: any module. An `nn.LSTM`, `nn.GRU` or `nn.RNN` itself is converted as by `rc.from_torch`.
+
+    **Returns** the model. Submodules keep their names; names of parameters change, so checkpoints of the original model
+    are loaded before the call. A module that appears twice is replaced by one layer.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> class Model(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.encoder = torch.nn.GRU(3, 4)
+        >>> type(rc.accelerate(Model()).encoder).__name__
+        'Recurrent'
+    """
     if isinstance(model, (nn.RNNBase, nn.RNNCellBase)):
         return from_torch(model)
     replaced: dict[nn.Module, nn.Module] = {}  # a module used twice stays one module
@@ -66,7 +101,7 @@ def accelerate(model: nn.Module) -> nn.Module:
 
 
 class SteppedLayer(nn.Module):
-    """A layer of one cell, called one step at a time like torch's cells: `h = cell(x, h)`, `h, c = cell(x, (h, c))`."""
+    """A layer called one step at a time, like torch's cells: `h = cell(x, h)` or `h, c = cell(x, (h, c))`."""
 
     def __init__(self, layer: Recurrent):
         super().__init__()
@@ -84,7 +119,7 @@ class SteppedLayer(nn.Module):
 
 
 def _layer_like(module: nn.Module, num_layers: int, bidirectional: bool) -> Recurrent:
-    """An untrained layer of the shape, dtype, device and mode of torch's module."""
+    """A new layer with the shape, dtype, device and mode of torch's module."""
     cell_class, options = _recurra_class(module)
     weight = next(module.parameters())
     layer = Recurrent(
@@ -111,7 +146,7 @@ def _recurra_class(module: nn.Module) -> tuple[type[Cell], dict]:
 
 
 def _layer_tensors(module: nn.RNNBase) -> Iterator[dict[str, Tensor]]:
-    """Torch's tensors by bare name, a dictionary for each direction of each layer."""
+    """For each direction of each layer, torch's tensors by name without the suffix."""
     for layer in range(module.num_layers):
         for suffix in (f"_l{layer}", f"_l{layer}_reverse")[: 2 if module.bidirectional else 1]:
             named = module.named_parameters(recurse=False)
@@ -159,7 +194,7 @@ def _copy_out(cell: Cell, tensors: dict[str, Tensor]) -> None:
 
 
 def _torch_class(layer: Recurrent) -> tuple[Callable[..., nn.RNNBase], dict]:
-    """Torch's class and its options; an error that says why where torch has no such equations."""
+    """The class of torch and its options; a `ConversionError` if torch has no such equations."""
     cell = layer.cell_list[0]
     why = _no_such_layer(layer) or _no_such_cell(cell)
     if why:
@@ -198,8 +233,8 @@ def _no_such_cell(cell: Cell) -> str:
     if isinstance(cell, LSTM):
         return ""
     if isinstance(cell, (RNN, IdentityRNN, IRNN, OrthogonalRNN)):
-        return "" if _nonlinearity(cell) in ("tanh", "relu") else "torch squashes with tanh or relu alone"
-    return f"torch knows rnn, lstm and gru, and this cell computes\n{cell.equations()}"
+        return "" if _nonlinearity(cell) in ("tanh", "relu") else "torch has tanh and relu only"
+    return f"torch has RNN, LSTM and GRU, and this cell computes\n{cell.equations()}"
 
 
 def _nonlinearity(cell: Cell) -> str:
@@ -221,5 +256,5 @@ def _blocks(cell: Cell) -> Blocks:
 
 
 def _reader(cell: Cell, affine: Affine) -> Affine:
-    """The affine that holds the recurrent half: torch's GRU keeps its candidate's apart, behind the reset gate."""
+    """The affine with the recurrent weights. The candidate of torch's GRU has a second one, behind the reset gate."""
     return cell.m if isinstance(cell, GRU) and affine is cell.c else affine

@@ -1,4 +1,4 @@
-"""The file: written beside its place, compared with the model, and only then renamed into it."""
+"""`rc.export`: write an ONNX file, compare it with the model, then rename it into place."""
 
 import copy
 import os
@@ -21,14 +21,30 @@ LARGEST = 2**31 - 1  # bytes of a protobuf message
 
 
 def export(model: nn.Module, path: str | os.PathLike[str], example: Any = None) -> Path:
-    """Write a model as an ONNX file that is right for every batch and every length, and say where it is.
+    """Write a model as an ONNX file for any batch size and any sequence length.
 
-    Of a layer, the inputs are `x` as the layer takes it, and `lengths` (B,) and the initial states (`h_0`, …), which
-    may be left out; the outputs are `y` and the final states (`h_n`, …). Of any other module with layers inside, they
-    are those of the call that `example` holds the arguments of: a tensor, a tuple, or a dictionary by name.
+    The model is exported in evaluation mode: without dropout, masks at their mean. The file is run in onnxruntime at
+    three sizes that the export has not seen; it is written only if its results match those of the model.
 
-    The model is exported as it evaluates: without dropout, masks at their mean. The file is run in onnxruntime at
-    three sizes that the export has not seen, and appears only if it gives what the model gives.
+    **Arguments**
+
+    - `model`: a layer, or any module that contains layers, in float32 or float64.
+    - `path`: the file to write, in a folder that exists.
+    - `example`: for a module that is not a layer, the arguments of a call: a tensor, a tuple, or a dictionary by name.
+
+    The inputs of a layer's file are `x`, as the layer takes it, and optionally `lengths` (B,) and the initial states
+    (`h_0`, …); the outputs are `y` and the final states (`h_n`, …). Those of any other module are those of the call.
+
+    **Returns** the path of the file.
+
+    **Example**
+
+        >>> import tempfile
+        >>> import recurra as rc
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = rc.export(rc.GRU(3, 4), f"{folder}/gru.onnx")
+        >>> path.name
+        'gru.onnx'
     """
     if not isinstance(model, nn.Module):
         raise InputError("model", type(model).__name__, "a recurra layer, or a module with such layers inside")
