@@ -23,6 +23,8 @@ class FitMonitor:
     soon as a fit is expected to take longer than `too_long` seconds. The seconds are part of the checkpoints.
     """
 
+    checkpoint_key = "Watch"  # the class name in 0.1.0, under which checkpoints hold the seconds
+
     def __init__(self, report: ReportProgress, limit: float | None = None, too_long: float | None = None):
         self.report, self.limit, self.too_long = report, limit, too_long
         self.seconds, self.fits = 0.0, 0  # over all fits

@@ -93,7 +93,8 @@ def restore_states(callbacks: Sequence[Callback], states: dict[str, Any]) -> Non
 
 
 def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, Any]]:
-    named = [(f"{number} {type(callback).__name__}", callback) for number, callback in enumerate(callbacks)]
+    keys = [getattr(callback, "checkpoint_key", type(callback).__name__) for callback in callbacks]
+    named = [(f"{number} {key}", callback) for number, (key, callback) in enumerate(zip(keys, callbacks, strict=True))]
     return [(key, callback) for key, callback in named if hasattr(callback, "load_state_dict")]
 
 
