@@ -47,8 +47,8 @@ from .inspect import report as report
 from .interop.onnx import export as export
 from .interop.torch import accelerate as accelerate
 from .interop.torch import from_torch as from_torch
+from .layer_trace import Trace as Trace
 from .layers import Recurrent as Recurrent
-from .layers import Trace as Trace
 from .layers import layer as layer
 from .models import CRF as CRF
 from .models import HMM as HMM

@@ -6,7 +6,7 @@ torch.nn does not have, are described in `Recurrent.forward`.
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +19,19 @@ from .cell import Cell, positive_int
 from .cells import find
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, choose, scan
-from .engine.parallel_directions import abreast, joined
+from .engine.parallel_directions import concat_features, run_parallel
 from .engine.reference import valid_steps
-from .engine.trace import first_parameter
-from .errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
+from .errors import InputError, OptionError, ShapeError
 from .extensions import implementation
 from .init import Initialiser
 from .layer_arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
+from .layer_inputs import check_input, check_resets, first_parameter
 from .layer_states import States, shape_of, split_states, stack_states
+from .layer_trace import Trace
 from .modifiers import Modifier, modify
 from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
 
-__all__ = ["Recurrent", "Trace", "layer"]
-
-
-class Trace(Mapping[str, Any]):
-    """Every state and every named intermediate of a run, at every step: a read-only mapping from name to values.
-
-    The names are the states and the local variables of `Cell.step`: `h`, `c`, and the gates `i`, `f`, `o`, `g` of an
-    LSTM. `layer(x, return_trace=True)` returns one.
-
-    `trace["f"]` is `(T, B, size)`, in the layout of the output. With several layers or directions it is a tuple of
-    such tensors, in the order of the state's first axis; `trace.by_cell[k]` is the mapping of one of them. Values past
-    the end of a sequence are zero.
-
-    **Example**
-
-        >>> import torch, recurra as rc
-        >>> y, state, trace = rc.LSTM(3, 4)(torch.randn(5, 2, 3), return_trace=True)
-        >>> sorted(trace)
-        ['c', 'f', 'g', 'h', 'i', 'o']
-        >>> trace["f"].shape
-        torch.Size([5, 2, 4])
-    """
-
-    def __init__(self, by_cell: Sequence[Mapping[str, Tensor]]):
-        self.by_cell = tuple(dict(values) for values in by_cell)
-
-    def __getitem__(self, name: str) -> Tensor | tuple[Tensor, ...]:
-        found = tuple(values[name] for values in self.by_cell)
-        return found if len(found) > 1 else found[0]
-
-    def __iter__(self):
-        return iter(self.by_cell[0])
-
-    def __len__(self) -> int:
-        return len(self.by_cell[0])
+__all__ = ["Recurrent", "layer"]
 
 
 class Recurrent(nn.Module):
@@ -183,6 +150,7 @@ class Recurrent(nn.Module):
         return list(self.cells)  # pyrefly: ignore
 
     def _widths_out(self) -> list[int]:
+        """The output size of every layer, all directions together."""
         return [self.directions * cell.output_size for cell in self.cell_list[:: self.directions]]
 
     def reset_parameters(self) -> None:
@@ -248,7 +216,7 @@ class Recurrent(nn.Module):
             if not batched:
                 raise OptionError("lengths", "lengths with an unbatched input", "a batch (T, B, D)")
             lengths = check_lengths(lengths, steps, batch, x.device)
-        resets = self._resets(resets, steps, batch, x.device, batched)
+        resets = check_resets(resets, x, batched, self.batch_first)
         if resets is not None and lengths is not None:  # a reset past the end would erase the final state
             resets = resets & valid_steps(lengths, steps)
         states = self._initial_states(state, x, batched)
@@ -342,13 +310,13 @@ class Recurrent(nn.Module):
             numbers = [number * self.directions + direction for direction in directions]
             pairs = list(zip(numbers, directions, strict=True))
             given = [(cells[k], sequences_for(cells[k], k, direction == 1, below)) for k, direction in pairs]
-            results = abreast(functools.partial(self._scan, keep_trace), given)
+            results = run_parallel(functools.partial(self._scan, keep_trace), given)
             for (k, direction), result in zip(pairs, results, strict=True):
                 scanned[k] = _in_forward_time(result, lengths) if direction == 1 else result
-            return joined([scanned[k].y for k in numbers])
+            return concat_features([scanned[k].y for k in numbers])
 
         if self.bidirectional == "separate":
-            y = joined([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
+            y = concat_features([self._stack(x, lambda n, v, d=d: run_layer(n, v, [d])) for d in range(2)])
         else:
             y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
         return y, [scanned[k] for k in range(len(cells))]
@@ -363,18 +331,18 @@ class Recurrent(nn.Module):
         outputs: list[Tensor] = []
         below = x
         for number in range(self.num_layers):
-            seen = joined([x, below]) if number and self.depth == "graves" else below
+            seen = concat_features([x, below]) if number and self.depth == "graves" else below
             y = run_layer(number, seen)
             if number and self.depth == "residual":
                 y = y + outputs[-1]
             outputs.append(y)
             below = F.dropout(y, self.dropout, self.training) if self.dropout else y
-        return joined(outputs) if self.depth == "graves" else outputs[-1]
+        return concat_features(outputs) if self.depth == "graves" else outputs[-1]
 
     # ------------------------------------------------------------------------------------------ arguments
 
     def _sequences(self, x: Any, lengths: Any) -> tuple[Tensor, Any, Wrapping]:
-        """Time-major x, its lengths, and the container to return."""
+        """Time-major x, its lengths, and the container for the outputs."""
         if (unwrapped := unwrap(x)) is not None:
             if lengths is not None:
                 raise OptionError("lengths", "lengths beside a packed or nested input", "one of the two")
@@ -385,35 +353,12 @@ class Recurrent(nn.Module):
         return (x.transpose(0, 1) if self.batch_first and x.dim() == 3 else x), lengths, Wrapping()
 
     def _check_x(self, x: Any, ranks: tuple[int, ...]) -> None:
-        if not isinstance(x, Tensor) or x.dim() not in ranks or x.shape[-1] != self.input_size:
-            layout = f"({'B, T' if self.batch_first else 'T, B'}, {self.input_size}) or (T, {self.input_size})"
-            if isinstance(x, Tensor):
-                raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
-            raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
-        weight = first_parameter(self)
-        if not weight.numel():  # a layer without parameters takes any floating-point x
-            weight = torch.empty((), device=x.device, dtype=x.dtype if x.is_floating_point() else None)
-        if x.device != weight.device:
-            raise DeviceError("x", x.device, f"the layer's device, {weight.device}")
-        if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
-            raise DtypeError("x", x.dtype, f"the layer's dtype, {weight.dtype}")
-
-    def _resets(self, resets: Any, steps: int, batch: int, device: torch.device, batched: bool) -> Tensor | None:
-        if resets is None:
-            return None
-        expected = ((batch, steps) if self.batch_first else (steps, batch)) if batched else (steps,)
-        if not isinstance(resets, Tensor) or tuple(resets.shape) != expected:
-            raise ShapeError("resets", shape_of(resets), f"a tensor {expected}, true where a sequence begins")
-        if resets.is_floating_point() or resets.is_complex():
-            raise DtypeError("resets", resets.dtype, "true or false")
-        if resets.is_meta and device.type != "meta":
-            raise DeviceError("resets", resets.device, f"values, best on x's device, {device}")
-        resets = resets.to(device=device, dtype=torch.bool)
-        return (resets.transpose(0, 1) if self.batch_first else resets) if batched else resets[:, None]
+        check_input(x, ranks, self.input_size, self.batch_first, first_parameter(self))
 
     # ------------------------------------------------------------------------------------------ states
 
     def _initial_states(self, state: Any, x: Tensor, batched: bool) -> States:
+        """One tuple per cell: the given state, the carried one, or the cell's own."""
         batch = x.shape[1]
         if state is not None:
             return split_states(self.cell_list, state, x, batched)
@@ -428,6 +373,7 @@ class Recurrent(nn.Module):
         return [cell.initial_state(batch, x) for cell in self.cell_list]
 
     def _lay_out(self, value: Any, batched: bool) -> Any:
+        """A time-major value in the layout of the layer's input."""
         if not isinstance(value, Tensor) or value.is_nested:
             return value
         if not batched:
@@ -437,11 +383,11 @@ class Recurrent(nn.Module):
     # ------------------------------------------------------------------------------------------ conveniences
 
     def to_torch(self) -> nn.Module:
-        """The torch.nn module with the same equations and weights; an error says why where there is none."""
+        """The torch.nn module with the same equations and weights. Raises a `ConversionError` where torch has none."""
         return implementation("to_torch")(self)
 
     def export(self, path: str | os.PathLike[str]) -> Path:
-        """Write the layer as an ONNX file for any batch and any length, checked in onnxruntime."""
+        """Write the layer to an ONNX file, for any batch size and length. The file is checked in onnxruntime."""
         return implementation("export")(self, path)
 
     def extra_repr(self) -> str:

@@ -17,8 +17,8 @@ ROOT = Path(recurra.__file__).parent
 # fmt: off
 ROOMS = (
     "extensions", "errors", "optional", "file_lock", "numerals", "init", "cell", "cells", "engine",
-    "layer_arguments", "modifiers", "ragged", "layer_states", "layers", "named_layers", "readout",
-    "tensor_files", "storage", "interop", "dynamics", "reservoir", "data", "models", "train",
+    "layer_arguments", "modifiers", "ragged", "layer_states", "layer_inputs", "layer_trace", "layers",
+    "named_layers", "readout", "tensor_files", "storage", "interop", "dynamics", "reservoir", "data", "models", "train",
     "inspect", "estimators", "problem", "compare", "cli",
 )
 # `engine/` in its own order. A module that is missing here is checked for import cycles alone.

@@ -97,21 +97,6 @@ def trace_equations(cell: Cell) -> Step:
     return step
 
 
-_NO_PARAMETER = torch.empty(0)
-
-
-def first_parameter(module: torch.nn.Module) -> Tensor:
-    """`next(module.parameters())`, but faster; an empty tensor if there is none."""
-    for parameter in module._parameters.values():
-        if parameter is not None:
-            return parameter
-    for child in module._modules.values():
-        found = _NO_PARAMETER if child is None else first_parameter(child)
-        if found is not _NO_PARAMETER:
-            return found
-    return _NO_PARAMETER
-
-
 def _input_names(state: Any) -> tuple[str, ...]:
     """The inputs a state becomes: `h`, or `h[1]`, `h[3]` with delays."""
     return tuple(f"{state.name}[{k}]" for k in state.delays) if state.delays else (state.name,)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ...engine.backend import set_backend
-from ...engine.trace import first_parameter
+from ...layer_inputs import first_parameter
 from ...layer_states import is_stacked
 from ...layers import Recurrent
 from .export_errors import ExportError, package

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...cell import State
-from ...engine.trace import first_parameter
+from ...layer_inputs import first_parameter
 from ...layer_states import is_stacked
 from ...layers import Recurrent
 from .graph import IR_VERSION, OPSET, Graph

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ...engine.trace import first_parameter
 from ...errors import InputError, LengthsError
+from ...layer_inputs import first_parameter
 from ...layer_states import stack_states
 from ...layers import Recurrent
 from .export_errors import ExportError, package

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ...engine.trace import first_parameter
 from ...errors import DtypeError, InputError
+from ...layer_inputs import first_parameter
 from ...layers import Recurrent
 from .check import TOLERANCE, check_layer, check_module
 from .export_errors import ExportError
