@@ -233,7 +233,7 @@ def _no_such_cell(cell: Cell) -> str:
     if isinstance(cell, LSTM):
         return ""
     if isinstance(cell, (RNN, IdentityRNN, IRNN, OrthogonalRNN)):
-        return "" if _nonlinearity(cell) in ("tanh", "relu") else "torch has tanh and relu only"
+        return "" if _nonlinearity(cell) in ("tanh", "relu") else "torch has tanh or relu only"
     return f"torch has RNN, LSTM and GRU, and this cell computes\n{cell.equations()}"
 
 
