@@ -64,7 +64,7 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
 
 def _planned(made: CpuExecutor, choice: Choice, source: bool) -> list[str]:
     plan = made.plan
-    derived = [name for name in made.weight_names if name.startswith("=")]
+    derived = made.plan.derived_weights
     lines = [f"  dtype: {str(made.dtype).removeprefix('torch.')}"]
     if derived:
         lines.append(f"  before the loop, by torch: {len(derived)} values computed from weights alone")

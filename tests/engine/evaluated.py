@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from recurra.cell import TIME, Cell
-from recurra.engine.cpu.weight_grads import runs
 from recurra.engine.ir.buffers import D_X, D_Y, BufferRef, Role, X
 from recurra.engine.ir.nodes import TABLE, Load, Node
-from recurra.engine.plan.epilogue import Assembly
+from recurra.engine.plan.epilogue import WeightGradients
 from recurra.engine.plan.planner import Plan, Program, plan
 from recurra.engine.plan.schedule import _Scheduler
 from recurra.engine.reference import Sequences
@@ -141,7 +140,7 @@ def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]
     made = plan(cell, trace_in_clean_context(cell), train=True, needs_x=True)
     weights = cell.weights()
     hoisted = made.equations.prologue(*(weights[name] for name in made.equations.weights))
-    names = list(made.equations.hoisted)
+    names = made.weight_names
     held = {n: w.detach().to(given.x.dtype) for n, w in zip(names, hoisted, strict=True)}
     with torch.no_grad():
         memory = _Memory(made, given, held)
@@ -156,7 +155,7 @@ def evaluate(cell: Cell, given: Sequences, dy: Tensor, dfinals: Sequence[Tensor]
         memory.rows = {at: row for at, row in memory.rows.items() if at[0].role is not Role.SCRATCH}
         back = _Run(made.backward, memory)
         back.over(reversed(range(memory.steps)))
-        dx, dstates, dweights = _after(made, memory, back, names)
+        dx, dstates, dweights = _after(made, memory, back)
     moved = [(h, d) for h, d in zip(hoisted, dweights, strict=True) if h.requires_grad]
     parameters = list(cell.parameters())
     pulled = torch.autograd.grad(
@@ -172,17 +171,16 @@ def _last(spec, memory: _Memory) -> Tensor:
     return torch.stack(found, 1) if spec.delays else found[0]
 
 
-def _after(made: Plan, memory: _Memory, back: _Run, names: list[str]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _after(made: Plan, memory: _Memory, back: _Run) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     steps = range(memory.steps)
-    grouped = runs(made)
     pieces = []
-    for run in grouped:
+    for run in made.runs:
         low, high = run[0].delta.offset, run[-1].delta.offset + run[-1].delta.width
         delta = torch.cat([memory.rows[run[0].delta.buffer, t][:, low:high] for t in steps])
         operand = torch.cat([memory.read(run[0].operand, run[0].matrix.deep, t) for t in steps])
         pieces.append(delta.t() @ operand)
     empty = memory.like.new_zeros(0)
-    dweights = Assembly(made, names, grouped)([*pieces, torch.cat([empty, *back.sums])], list(memory.weights.values()))
+    dweights = WeightGradients(made)([*pieces, torch.cat([empty, *back.sums])], list(memory.weights.values()))
     dx = torch.stack([_of_x(made, memory, t) for t in steps])
     return dx, [_initial(made, memory, spec) for spec in made.states if spec.name != TIME], dweights
 

@@ -167,3 +167,24 @@ def test_nan_and_infinity_pass_through(name: str, bad: float):
         expected, found = reference.scan(cell, given), scan(cell, given)
     for one, other in ((found.y, expected.y), *zip(found.state, expected.state, strict=True)):
         torch.testing.assert_close(one, other, equal_nan=True, rtol=1e-5, atol=1e-6)
+
+
+class PartOfInputFirst(Cell):
+    """A product with some columns of x, and another one with all of them."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.part = torch.nn.Parameter(torch.randn(hidden_size, input_size // 2))
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.a(x, h)) * torch.tanh(x[:, : x.shape[1] // 2] @ self.part.t())
+
+
+@pytest.mark.parametrize("steps", [6, 60])
+def test_the_gradient_of_x_through_products_with_parts_of_it(steps: int):
+    cell = PartOfInputFirst(12, 7).double()
+    found = compare(cell, sequences(cell, steps, 20, torch.float64))
+    assert max(found.values, found.gradients) < EXACT

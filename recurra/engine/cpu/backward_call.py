@@ -27,6 +27,39 @@ class RanBackward(NamedTuple):
     pieces: list[Tensor]  # of the weights' gradients
 
 
+class CpuLoopMemory:
+    """The buffers of a backward loop, for the epilogue of the plan."""
+
+    def __init__(self, way: Way, done: RanBackward, layout: Layout):
+        self.places, self.memory, self.rows = way.shelf.places, done.shelf, layout
+        self.dx = done.dx if D_X in way.widths else None
+        self.dtype = self.sum_dtype = done.shelf.dtype
+
+    def __contains__(self, buffer: BufferRef) -> bool:
+        return buffer in self.places or (buffer == D_X and self.dx is not None)
+
+    def __getitem__(self, buffer: BufferRef) -> Tensor:
+        if buffer == D_X and self.dx is not None:
+            return self.dx
+        first, rows, width = self.places[buffer]
+        return self.memory.as_strided((rows, width), (width, 1), self.memory.storage_offset() + first)
+
+    def empty(self, *shape: int) -> Tensor:
+        return allocator.empty(shape, self.dtype)
+
+    def zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=self.dtype)
+
+    def carried(self, carry: BufferRef, step: int) -> Tensor:
+        """A carry is a ring of `lag + 1` steps, counted from the last."""
+        at = self.rows.rows_at(step)
+        slot = (self.rows.steps - 1 - step) % (carry.lag + 1) * self.rows.rows
+        return self[carry][slot : slot + at.stop - at.start]
+
+    def holds_final(self, carry: BufferRef) -> bool:
+        return False
+
+
 class PreparedBackward:
     def __init__(
         self,

@@ -9,20 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ir.buffers import D_X, BufferRef, X
-from ..plan.epilogue import Assembly
+from ..ir.buffers import BufferRef, X
+from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.input_projection import Hoisted, hoisted
 from ..plan.program import Plan, Product, Program
+from ..plan.rows import spread_final
 from ..torch_modes import hide_from_modes
-from .arena import Buffers, Shelf, room
-from .backward_call import PreparedBackward
+from .arena import Shelf, room
+from .backward_call import CpuLoopMemory, PreparedBackward
 from .call import ForwardCall, Ran, by_slot
-from .cotangents import Cotangents
 from .kernel import Kernel, threads_here
 from .launch_plan import Way, backward_way, forward_way
 from .layout import Layout
 from .ragged_rows import Rows, rows_of
-from .weight_grads import OverTime, runs
+from .weight_grads import OverTime
 
 CALLS = 64  # prepared calls that an executor keeps
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
@@ -35,9 +35,7 @@ class CpuExecutor:
         self.plan, self.dtype, self.key = plan, dtype, key
         self.is_built = False  # whether its kernels were compiled
         self.calls: dict[tuple, Any] = {}  # prepared calls, the oldest first
-        self.weight_names = tuple(plan.equations.hoisted)
-        states = (BufferRef.state(state.name) for state in plan.states)
-        self.histories = tuple(state for state in states if state != plan.output)
+        self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
 
     def _kernel(self, program: Program, backward: bool) -> Kernel:
         return Kernel(program, self.dtype, backward, as_written=self.plan.seeks_largest)
@@ -74,21 +72,18 @@ class CpuExecutor:
         assert self.plan.backward is not None
         return self._kernel(self.plan.backward, backward=True)
 
-    @functools.cached_property
+    @property
     def runs(self) -> list[list[Product]]:
-        return runs(self.plan)
+        return self.plan.runs
 
     @functools.cached_property
     def summed(self) -> OverTime:
-        return OverTime(self.plan, self.runs, self.dtype)
+        return OverTime(self.plan, self.dtype)
 
     @functools.cached_property
-    def _assembly(self) -> Assembly:
-        return Assembly(self.plan, self.weight_names, self.runs)
-
-    def gradients(self, pieces: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-        """Weight gradients from what `backward` gives."""
-        return self._assembly(pieces, weights)
+    def gradients(self) -> WeightGradients:
+        """Makes weight gradients of what `backward` gives."""
+        return WeightGradients(self.plan)
 
     @property
     def trains(self) -> bool:
@@ -97,14 +92,7 @@ class CpuExecutor:
     @functools.cached_property
     def can_step(self) -> bool:
         """Whether a single step can be prepared: the step reads x, and weights as they are."""
-        derived = any(name.startswith("=") for name in self.weight_names)
-        return not derived and X in self.forward_kernel.tables.buffers
-
-    def prologue(self, weights: dict[str, Tensor]) -> list[Tensor]:
-        """What the loop reads: weights, and what is computed from weights alone."""
-        if all(name in weights for name in self.weight_names):
-            return [weights[name] for name in self.weight_names]
-        return list(self.plan.equations.prologue(*(weights[name] for name in self.plan.equations.weights)))
+        return not self.plan.derived_weights and X in self.forward_kernel.tables.buffers
 
     def kept_numbers(self, rows: Any) -> Any:
         """Numbers that are kept for backward, of so many rows."""
@@ -230,21 +218,16 @@ class CpuExecutor:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
         plan, before = self.plan, [*map(by_slot, states)]
         finals = zip(plan.states, dfinals, strict=True)
-        spread = (_spread(d, layout) if d is not None and state.delays else d for state, d in finals)
+        spread = (spread_final(d, layout) if d is not None and state.delays else d for state, d in finals)
         cotangents = (dy, *dnamed, *spread)
         given = dict(zip(self.weight_names, weights, strict=True))
         call = self._prepared_backward(layout, tuple(d is None for d in cotangents), given)
         way, done = call.way, call(x, masks, before, ran, cotangents, given)
         if not plan.needs_x and not wants_states:
             return None, [], done.pieces
-        buffers = Buffers()
-        buffers.put(X, x)
-        buffers.lay_out(way.shelf, done.shelf)
-        if D_X in way.widths:
-            buffers.put(D_X, done.dx)
-        left = Cotangents(plan, self.runs, buffers, given, layout)
-        dx = left.input() if plan.needs_x else None
-        dstates = [left.initial(s.name, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
+        left = Cotangents(plan, CpuLoopMemory(way, done, layout), given)
+        dx = left.of_x() if plan.needs_x else None
+        dstates = [left.of_initial(s, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
         return dx, dstates, done.pieces
 
     def _prepared_backward(
@@ -259,14 +242,3 @@ class CpuExecutor:
             found = PreparedBackward(self.plan, way, self._kept(layout), layout, self.summed, missing, weights)
             self._remember(key, found)
         return found
-
-
-def _spread(final: Tensor, layout: Layout) -> Tensor:
-    """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
-    spread = final.new_zeros(layout.total, final.shape[2])
-    newest, row = layout.ends() - 1, torch.arange(layout.rows)
-    for j in range(final.shape[1]):
-        t = newest - j
-        there = t >= 0
-        spread[layout.starts[t[there]] + row[there]] += final[there, j]
-    return spread

@@ -123,6 +123,14 @@ class Layout:
         first = int(self.starts[step])
         return slice(first, first + int(self.counts[step]))
 
+    def row_index(self, times: Tensor) -> Tensor:
+        """The row of each sequence at a time of its own, (B,); for times before the first, some row."""
+        return torch.where(times >= 0, self.starts[times.clamp(min=0)] + torch.arange(self.rows), 0)
+
+    def may_end_before(self, steps: int) -> bool:
+        """Whether a sequence is shorter than this."""
+        return self.steps < steps or (self.active is not None and bool((self.ends() < steps).any()))
+
     def bounds(self, parts: int) -> Tensor:
         """Cut the sequences into parts of about equal work."""
         if self.active is None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..ir.buffers import BufferRef
-from ..plan.program import Plan, Product
+from ..plan.program import Plan
 from . import allocator, compiler
 from .arena import Place
 from .call_template import OWN, Again, Patch
@@ -19,28 +19,11 @@ from .layout import Layout
 WORD, HEAD, GRADIENT = 8, 5, 6  # bytes of a word; words of `Summing` and of `Gradient` in kernels/products.h
 
 
-def runs(plan: Plan) -> list[list[Product]]:
-    """Products of the same operand whose δ lie side by side: one matrix product takes them all."""
-    groups: dict[object, list[Product]] = {}
-    for product in plan.products:
-        groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
-    found: list[list[Product]] = []
-    for products in groups.values():
-        last: Product | None = None
-        for product in sorted(products, key=lambda p: p.delta.offset):
-            if last is not None and last.delta.offset + last.delta.width == product.delta.offset:
-                found[-1].append(product)
-            else:
-                found.append([product])
-            last = product
-    return found
-
-
 class OverTime:
     """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
 
-    def __init__(self, plan: Plan, grouped: list[list[Product]], dtype: torch.dtype):
-        self.dtype, self.runs = dtype, grouped
+    def __init__(self, plan: Plan, dtype: torch.dtype):
+        self.dtype, self.runs = dtype, plan.runs
         assert plan.backward is not None
         self.buffers = plan.forward.buffers | plan.backward.buffers
         self.library = compiler.load(products_source(REALS[dtype]))

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ...cell import TIME
 from ..cpu.arena import whole
-from ..cpu.executor import CpuExecutor
 from ..ir.buffers import (
     D_Y,
     INPUT_PROJECTION,
@@ -22,11 +21,13 @@ from ..ir.buffers import (
 )
 from ..ir.lowering import Unsupported
 from ..ir.nodes import Node
+from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.program import Plan
+from ..plan.rows import last_values, spread_final
 from ..plan.schedule import Schedule, schedule
 from ..torch_modes import hide_from_modes
 from . import select
-from .epilogue import After, ends_of
+from .epilogue import GpuLoopMemory, PaddedRows
 from .persistent.codegen import render
 from .persistent.kernel_builder import KernelSpec
 from .persistent.launch import PersistentLoop, load_module, processors, shared_memory
@@ -42,10 +43,8 @@ class OnGpu:
 
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
-        self.shared = CpuExecutor(plan, dtype)  # the bookkeeping of weights is the same on every device
-        self.weight_names, self.histories = self.shared.weight_names, self.shared.histories
-        self.prologue, self.gradients = self.shared.prologue, self.shared.gradients
-        self.runs = self.shared.runs if plan.backward is not None else []
+        self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
+        self.runs = plan.runs
         self.loops: dict[Any, PersistentLoop | StepwiseLoop] = {}  # by what is asked for
         self.rendered: dict[Any, PersistentLoop] = {}  # by what the text depends on: the tiles of a batch, not its size
         self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
@@ -54,6 +53,11 @@ class OnGpu:
     @property
     def trains(self) -> bool:
         return self.plan.backward is not None
+
+    @functools.cached_property
+    def gradients(self) -> WeightGradients:
+        """Makes weight gradients of what `backward` gives."""
+        return WeightGradients(self.plan)
 
     @functools.cached_property
     def forward_schedule(self) -> Schedule:
@@ -219,21 +223,14 @@ class OnGpu:
     def _final(self, state: Any, bound: dict[BufferRef, Tensor], steps: int, batch: int) -> Tensor:
         if not state.delays and state.name != TIME:
             return bound[BufferRef.final(state.name)]
-        ends, start = ends_of(bound, steps, batch), bound[BufferRef.initial(state.name)]
+        initial, history = bound[BufferRef.initial(state.name)], BufferRef.state(state.name)
+        rows = PaddedRows(steps, batch, bound.get(LENGTHS), initial.device)
         if state.name == TIME:
             if self.trains:
-                time = torch.arange(1, steps + 1, device=start.device)[:, None]
-                bound[BufferRef.state(TIME)].copy_((start.view(1, batch) + time).reshape(-1, 1))
-            return (start + ends[:, None]).to(self.dtype)
-        history = bound[BufferRef.state(state.name)]
-        row = torch.arange(batch, device=history.device)
-        values = []
-        for j in range(state.depth):
-            t = ends - 1 - j
-            there = history.view(steps, batch, -1)[t.clamp(min=0), row]
-            before = start[(-1 - t).clamp(min=0), row]
-            values.append(torch.where((t >= 0)[:, None], there, before))
-        return torch.stack(values, 1)
+                time = torch.arange(1, steps + 1, device=initial.device)[:, None]
+                bound[history].copy_((initial.view(1, batch) + time).reshape(-1, 1))
+            return (initial + rows.ends()[:, None]).to(self.dtype)
+        return last_values(bound[history], initial, state.depth, rows)
 
     # ------------------------------------------------------------------------------------------ backward
 
@@ -271,11 +268,12 @@ class OnGpu:
         except select.LaunchRefused:
             self._refuse(True, batch, x.device)
             return self.backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
-        after = After(self.plan, bound, given, steps, batch)
-        dx = after.input() if self.plan.needs_x else x.new_empty(0)
-        dstates = [after.initial(s.name, d) for s, d in zip(self.plan.states, received[1], strict=True) if wants_states]
+        memory = GpuLoopMemory(self.plan, bound, steps, batch)
+        left = Cotangents(self.plan, memory, given)
+        dx = left.of_x() if self.plan.needs_x else x.new_empty(0)
+        dstates = [left.of_initial(s, d) for s, d in zip(self.plan.states, received[1], strict=True) if wants_states]
         sums = bound[SUMS].sum(0).to(self.dtype) if SUMS in bound else x.new_empty(0)
-        return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(after.over_time, self.runs), sums]
+        return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(memory.sum_over_time, self.runs), sums]
 
     def _bind_results(
         self, bound: dict[BufferRef, Tensor], results: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]
@@ -300,20 +298,12 @@ class OnGpu:
         for state, value in zip(self.plan.states, dfinals, strict=True):
             final = zeros(state.shape(batch)) if value is None else whole(value)
             if state.delays:
-                final = self._spread(final, bound, steps, batch)
+                rows = PaddedRows(steps, batch, bound.get(LENGTHS), final.device)
+                final = spread_final(final, rows)
             bound[BufferRef.d_final(state.name)] = final
             start = (batch, state.size)
             d_initial = BufferRef.d_initial(state.name)
             bound[d_initial] = bound[X].new_zeros(start) if wants_states else unread(start)
-
-    def _spread(self, final: Tensor, bound: dict[BufferRef, Tensor], steps: int, batch: int) -> Tensor:
-        """The cotangent of each sequence's last values (B, depth, size), at the rows of the steps they are of."""
-        spread = final.new_zeros(steps, batch, final.shape[2])
-        ends, row = ends_of(bound, steps, batch), torch.arange(batch, device=final.device)
-        for j in range(final.shape[1]):
-            t = ends - 1 - j
-            spread[t.clamp(min=0), row] += torch.where((t >= 0)[:, None], final[:, j], 0.0)
-        return spread.view(steps * batch, -1)
 
 
 def _own(rows: Tensor, steps: int) -> Tensor:

@@ -1,6 +1,10 @@
 """What a plan consists of: programs over buffers, and what is left for after the loop."""
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from torch import Tensor
 
 from ...cell import State
 from ..ir.buffers import D_Y, BufferRef, BufferSpec
@@ -62,6 +66,49 @@ class Plan:
     carries: tuple[BufferRef, ...]  # what flows back to states other than through products
     needs_x: bool
     seeks_largest: bool = False  # the backward program looks for the largest of a row among its numbers
+
+    @property
+    def trains(self) -> bool:
+        return self.backward is not None
+
+    @functools.cached_property
+    def weight_names(self) -> tuple[str, ...]:
+        """What the loop reads: weights of the cell, and values computed from weights alone."""
+        return tuple(self.equations.hoisted)
+
+    @functools.cached_property
+    def derived_weights(self) -> tuple[str, ...]:
+        """Those of the weights that are computed, before the loop, from weights alone."""
+        return tuple(name for name in self.weight_names if name not in self.equations.weights)
+
+    def prologue(self, weights: Mapping[str, Tensor]) -> list[Tensor]:
+        """The values of `weight_names`, from the weights of the cell."""
+        if all(name in weights for name in self.weight_names):
+            return [weights[name] for name in self.weight_names]
+        return list(self.equations.prologue(*(weights[name] for name in self.equations.weights)))
+
+    @functools.cached_property
+    def histories(self) -> tuple[BufferRef, ...]:
+        """The states whose values are kept for the backward program beside y."""
+        states = (BufferRef.state(state.name) for state in self.states)
+        return tuple(state for state in states if state != self.output)
+
+    @functools.cached_property
+    def runs(self) -> list[list[Product]]:
+        """Products of the same operand whose δ lie side by side: one matrix product over all steps takes them all."""
+        groups: dict[object, list[Product]] = {}
+        for product in self.products:
+            groups.setdefault((product.operand, product.delta.buffer, product.matrix.deep), []).append(product)
+        found: list[list[Product]] = []
+        for products in groups.values():
+            end = -1
+            for product in sorted(products, key=lambda p: p.delta.offset):
+                if product.delta.offset == end:
+                    found[-1].append(product)
+                else:
+                    found.append([product])
+                end = product.delta.offset + product.delta.width
+        return found
 
     def cotangents(self) -> list[BufferRef]:
         """What the backward program is given: cotangents of y, of the named values and of the final states."""

@@ -78,9 +78,8 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
     wanted = [x, *(s for s in states if s.requires_grad), *cell.parameters()]
     pairs = [(v, c) for v, c in zip(pulled, cotangents, strict=True) if c is not None]
     truth = torch.autograd.grad([v for v, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True)
-    parts = cotangents[0], cotangents[1 : 1 + len(states)], cotangents[1 + len(states) :]
     with torch.no_grad():
-        found = made.backward(parts, x, states, *given, (y, named, kept), True)
+        found = made.backward(cotangents, x, states, *given, [y, *named, *kept], True)
         dx, dstates = found[0], found[1 : 1 + len(states)]
         dweights = made.gradients(found[1 + len(states) :], given[1])
     through = [(h, d) for h, d in zip(hoisted, dweights, strict=True) if h.requires_grad]
