@@ -42,17 +42,8 @@ CREATED_BY_RECURRA = ("Problem", "Trace")  # the user reads these objects and do
 
 #: names whose docstring still lacks a section; only ever shorter
 INCOMPLETE = [
-    "BaldiBRNN",
-    "CRF",
-    "ClockworkRNN",
     "DynamicalSystem",
-    "ELMo",
     "EchoStateNetwork",
-    "HMM",
-    "HierarchicalRNN",
-    "NARX",
-    "ScalarMix",
-    "TDNN",
 ]
 
 

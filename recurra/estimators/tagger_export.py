@@ -21,8 +21,8 @@ from ..interop.onnx.module import module_model
 from ..models.tagging import Tagger
 from ..models.tagging.chain import IGNORE
 from ..models.tagging.features import CharCNN, CharRNN
-from ..models.tagging.outputs import HiddenMarkov, RandomField
-from ..models.tagging.vocabulary import PADDING, UNKNOWN
+from ..models.tagging.tag_outputs import CRFOutput, HMMOutput
+from ..models.tagging.tagger_vocabulary import PADDING, UNKNOWN
 from .onnx_file import save_checked
 
 TOLERANCE = 1e-5  # of the largest score
@@ -55,7 +55,7 @@ class TaggerModule(nn.Module):
             y = layer(y, lengths=lengths)[0]
         scores = self.tagger.readout(y)
         output, first = self.tagger.output, torch.arange(x.shape[0], device=x.device)[:, None, None] == 0
-        chained = output.markov.chain(scores, lengths).emissions if isinstance(output, HiddenMarkov) else scores + 0.0
+        chained = output.markov.chain(scores, lengths).emissions if isinstance(output, HMMOutput) else scores + 0.0
         return scores, chained, inside[..., None], first
 
     def _features(self, x: Tensor, inside: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ class TaggerModule(nn.Module):
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transition, start and end scores; zeros for an output without a chain."""
         output, count = self.tagger.output, len(self.tagger.vocabulary.classes)
-        if isinstance(output, RandomField):
+        if isinstance(output, CRFOutput):
             transitions, start, end = output.crf.scores()
-        elif isinstance(output, HiddenMarkov):
+        elif isinstance(output, HMMOutput):
             transitions, start, end = (output.markov.get_buffer(name) for name in ("transitions", "start", "end"))
         else:
             transitions, start, end = (torch.zeros(shape) for shape in ((count, count), (count,), (count,)))

@@ -1,6 +1,6 @@
-"""ELMo's official files: `options.json` and the arrays of an HDF5 file, as bilm-tf writes and AllenNLP reads them.
+"""Reads and writes ELMo's official files: `options.json` and an HDF5 file of weights, as in bilm-tf and AllenNLP.
 
-This module knows names, shapes and checks; what the arrays mean in a network is said beside the network.
+This module knows names and shapes; `models/elmo/weights.py` maps the arrays to parameters.
 """
 
 import json
@@ -18,27 +18,27 @@ from torch import Tensor
 from ..errors import InputError
 from ..optional import require
 
-#: rows of the character table in a file: 256 bytes and five marks; row 0 of a network's table, padding, is not stored
+#: rows of the character table in a file: 256 bytes and five marks; the row of padding is not stored
 CHARACTERS = 261
-#: numbers one array may declare to hold; a file of a few bytes can declare any number
+#: the most numbers of one array; a small file could declare any size
 LIMIT = 1 << 31
 
 
-class FileError(InputError):
-    """An ELMo file is not as it should be; the message names the file and the key."""
+class ElmoFileError(InputError):
+    """An ELMo file is missing or malformed; the message names the file and the key."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """What `options.json` says."""
+class ElmoOptions:
+    """The content of `options.json`."""
 
     projection_size: int
     hidden_size: int
     num_layers: int
     character_size: int
-    filters: tuple[tuple[int, int], ...]  # (width, how many)
+    filters: tuple[tuple[int, int], ...]  # (width, number of filters)
     highways: int
-    longest: int  # characters a token
+    longest: int  # characters per token
     activation: str = "relu"
     cell_clip: float | None = 3.0
     proj_clip: float | None = 3.0
@@ -49,7 +49,7 @@ class Options:
         return sum(count for _, count in self.filters)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of the HDF5 file, in its layout: x @ W, and gates side by side as i, j, f, o."""
+        """Shapes of the arrays in the HDF5 file, for x @ W; the gates are columns in the order i, j, f, o."""
         n, p, c = self.filter_count, self.projection_size, self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"char_embed": (CHARACTERS, self.character_size)}
         for k, (width, count) in enumerate(self.filters):
@@ -67,10 +67,11 @@ class Options:
 
     @property
     def projected(self) -> bool:
-        """bilm-tf leaves the projection out where the filters are as many as it would give."""
+        """Whether there is a projection: bilm-tf omits it if it would not change the size."""
         return self.filter_count != self.projection_size
 
     def to_json(self) -> dict[str, Any]:
+        """The content of `options.json` for these options."""
         return {
             "lstm": {
                 "cell_clip": self.cell_clip,
@@ -92,29 +93,29 @@ class Options:
 
 
 def cell_name(direction: int, layer: int) -> str:
-    """Where a layer's arrays are; direction 0 reads forwards."""
+    """The group of a layer's arrays in the file; direction 0 is forward."""
     return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
 
 
-def read_options(path: str | Path) -> Options:
-    """`options.json`, every number checked; what is not about the network is passed over."""
+def read_options(path: str | Path) -> ElmoOptions:
+    """Read and check `options.json`; entries that do not describe the network are ignored."""
     path = Path(path)
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
-        raise FileError(str(path), error.strerror or str(error), "a readable options.json") from error
+        raise ElmoFileError(str(path), error.strerror or str(error), "a readable options.json") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FileError(str(path), str(error), "JSON, in UTF-8") from error
-    lstm, cnn = _part(path, content, "lstm"), _part(path, content, "char_cnn")
-    embedding = _part(path, cnn, "embedding", "char_cnn/")
-    return Options(
-        projection_size=_whole(path, lstm, "projection_dim"),
-        hidden_size=_whole(path, lstm, "dim"),
-        num_layers=_whole(path, lstm, "n_layers"),
-        character_size=_whole(path, embedding, "dim"),
+        raise ElmoFileError(str(path), str(error), "JSON, in UTF-8") from error
+    lstm, cnn = _section(path, content, "lstm"), _section(path, content, "char_cnn")
+    embedding = _section(path, cnn, "embedding", "char_cnn/")
+    return ElmoOptions(
+        projection_size=_whole_number(path, lstm, "projection_dim"),
+        hidden_size=_whole_number(path, lstm, "dim"),
+        num_layers=_whole_number(path, lstm, "n_layers"),
+        character_size=_whole_number(path, embedding, "dim"),
         filters=_filters(path, cnn.get("filters")),
-        highways=_whole(path, cnn, "n_highway", least=0, default=0),
-        longest=_whole(path, cnn, "max_characters_per_token", least=3),
+        highways=_whole_number(path, cnn, "n_highway", least=0, default=0),
+        longest=_whole_number(path, cnn, "max_characters_per_token", least=3),
         activation=_activation(path, cnn.get("activation", "relu")),
         cell_clip=_clip(path, lstm, "cell_clip"),
         proj_clip=_clip(path, lstm, "proj_clip"),
@@ -122,24 +123,24 @@ def read_options(path: str | Path) -> Options:
     )
 
 
-def read_weights(path: str | Path, options: Options) -> dict[str, Tensor]:
-    """The arrays the options ask for, as float32; a missing, misshapen or non-finite one is an error with its key."""
+def read_weights(path: str | Path, options: ElmoOptions) -> dict[str, Tensor]:
+    """The arrays for these options, as float32; an error names a missing, misshapen or non-finite one."""
     h5py, path, found = _h5py(), Path(path), {}
     if not path.is_file():
-        raise FileError(str(path), "no such file", "an HDF5 file of weights")
+        raise ElmoFileError(str(path), "no such file", "an HDF5 file of weights")
     try:
         with h5py.File(path, "r") as file:
             for key, shape in options.shapes().items():
                 found[key] = _array(h5py, path, file, key, shape)
     except OSError as error:
-        raise FileError(str(path), str(error), "an HDF5 file of weights") from error
+        raise ElmoFileError(str(path), str(error), "an HDF5 file of weights") from error
     return found
 
 
 def write_files(
-    options_path: str | Path, weights_path: str | Path, options: Options, weights: Mapping[str, Tensor]
+    options_path: str | Path, weights_path: str | Path, options: ElmoOptions, weights: Mapping[str, Tensor]
 ) -> None:
-    """Both files, each put in its place only when it is whole."""
+    """Write both files; each is renamed into place when it is complete."""
     h5py, shapes = _h5py(), options.shapes()
 
     def write_weights(draft: Path) -> None:
@@ -147,7 +148,7 @@ def write_files(
             for key, shape in shapes.items():
                 array = weights[key].detach().to("cpu", torch.float32).contiguous()
                 if tuple(array.shape) != shape:
-                    raise FileError(key, f"shape {tuple(array.shape)}", f"shape {shape}")
+                    raise ElmoFileError(key, f"shape {tuple(array.shape)}", f"shape {shape}")
                 file.create_dataset(key, data=array.numpy())
 
     _replace(Path(weights_path), write_weights)
@@ -162,48 +163,48 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
             write(draft)
             os.replace(draft, path)
     except OSError as error:
-        raise FileError(str(path), error.strerror or str(error), "a place to write to") from error
+        raise ElmoFileError(str(path), error.strerror or str(error), "a path that can be written") from error
 
 
 def _array(h5py: Any, path: Path, file: Any, key: str, shape: tuple[int, ...]) -> Tensor:
     array = file.get(key)
     if not isinstance(array, h5py.Dataset):
-        raise FileError(f"{path}, {key}", "no such array", f"an array of shape {shape}")
+        raise ElmoFileError(f"{path}, {key}", "no such array", f"an array of shape {shape}")
     if tuple(array.shape) != shape or math.prod(shape) > LIMIT:
-        raise FileError(f"{path}, {key}", f"shape {tuple(array.shape)}", f"shape {shape}")
+        raise ElmoFileError(f"{path}, {key}", f"shape {tuple(array.shape)}", f"shape {shape}")
     if array.dtype.kind != "f":
-        raise FileError(f"{path}, {key}", f"dtype {array.dtype}", "floating-point numbers")
+        raise ElmoFileError(f"{path}, {key}", f"dtype {array.dtype}", "floating-point numbers")
     values = torch.from_numpy(array[()].astype("float32"))
     if not bool(values.isfinite().all()):
-        raise FileError(f"{path}, {key}", "numbers that are not finite", "finite numbers")
+        raise ElmoFileError(f"{path}, {key}", "numbers that are not finite", "finite numbers")
     return values
 
 
-def _part(path: Path, content: Any, key: str, above: str = "") -> dict[str, Any]:
+def _section(path: Path, content: Any, key: str, above: str = "") -> dict[str, Any]:
     part = content.get(key) if isinstance(content, dict) else None
     if not isinstance(part, dict):
-        raise FileError(f"{path}, {above}{key}", "nothing" if part is None else type(part).__name__, "an object")
+        raise ElmoFileError(f"{path}, {above}{key}", "nothing" if part is None else type(part).__name__, "an object")
     return part
 
 
-def _whole(path: Path, part: dict[str, Any], key: str, least: int = 1, default: int | None = None) -> int:
+def _whole_number(path: Path, part: dict[str, Any], key: str, least: int = 1, default: int | None = None) -> int:
     value = part.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise FileError(f"{path}, {key}", repr(value), f"a whole number of at least {least}")
+        raise ElmoFileError(f"{path}, {key}", repr(value), f"a whole number of at least {least}")
     return value
 
 
 def _clip(path: Path, part: dict[str, Any], key: str) -> float | None:
     value = part.get(key)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise FileError(f"{path}, {key}", repr(value), "a positive number, or null")
+        raise ElmoFileError(f"{path}, {key}", repr(value), "a positive number, or null")
     return None if value is None else float(value)
 
 
 def _filters(path: Path, value: Any) -> tuple[tuple[int, int], ...]:
     good = isinstance(value, list) and value and all(_is_filter(pair) for pair in value)
     if not good:
-        raise FileError(f"{path}, filters", repr(value), "a list of [width, number of filters]")
+        raise ElmoFileError(f"{path}, filters", repr(value), "a list of [width, number of filters]")
     return tuple((pair[0], pair[1]) for pair in value)
 
 
@@ -213,7 +214,7 @@ def _is_filter(pair: Any) -> bool:
 
 def _activation(path: Path, value: Any) -> str:
     if value not in ("relu", "tanh"):
-        raise FileError(f"{path}, activation", repr(value), "'relu' or 'tanh'")
+        raise ElmoFileError(f"{path}, activation", repr(value), "'relu' or 'tanh'")
     return value
 
 

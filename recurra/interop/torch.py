@@ -16,7 +16,7 @@ from ..cells.plain import IRNN, RNN, IdentityRNN, OrthogonalRNN
 from ..errors import ConversionError, InputError
 from ..layers import Recurrent
 
-Blocks = list[tuple[Affine, float]]  # in torch's row order: an affine, and the sign of its parameters there
+SignedAffines = list[tuple[Affine, float]]  # in torch's row order: an affine, and the sign of its parameters there
 
 
 def from_torch(module: nn.Module) -> nn.Module:
@@ -39,11 +39,11 @@ def from_torch(module: nn.Module) -> nn.Module:
         True
     """
     if isinstance(module, nn.RNNCellBase):
-        return SteppedLayer(_copy_in(_layer_like(module, 1, False), [_cell_tensors(module)]))
+        return SteppedLayer(_copy_from_torch(_layer_like(module, 1, False), [_cell_tensors(module)]))
     if isinstance(module, nn.RNNBase):
         layer = _layer_like(module, module.num_layers, module.bidirectional)
         layer.batch_first, layer.dropout = module.batch_first, float(module.dropout)
-        return _copy_in(layer, list(_layer_tensors(module)))
+        return _copy_from_torch(layer, list(_layer_tensors(module)))
     raise InputError("module", type(module).__name__, "an nn.RNN, nn.LSTM, nn.GRU or one of their cells")
 
 
@@ -64,7 +64,7 @@ def to_torch(layer: Recurrent) -> nn.Module:
     module.to(next(layer.parameters()))
     with torch.no_grad():
         for cell, tensors in zip(layer.cell_list, _layer_tensors(module), strict=True):
-            _copy_out(cell, tensors)
+            _copy_to_torch(cell, tensors)
     return module.train(layer.training)
 
 
@@ -90,9 +90,9 @@ def accelerate(model: nn.Module) -> nn.Module:
     """
     if isinstance(model, (nn.RNNBase, nn.RNNCellBase)):
         return from_torch(model)
-    replaced: dict[nn.Module, nn.Module] = {}  # a module used twice stays one module
+    replaced: dict[nn.Module, nn.Module] = {}  # a shared module stays shared
     for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):  # named_children() would pass over a second name
+        for name, child in list(parent._modules.items()):  # named_children() skips the second name of a shared module
             if isinstance(child, (nn.RNNBase, nn.RNNCellBase)):
                 if child not in replaced:
                     replaced[child] = from_torch(child)
@@ -158,13 +158,13 @@ def _cell_tensors(module: nn.RNNCellBase) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _copy_in(layer: Recurrent, tensors: list[dict[str, Tensor]]) -> Recurrent:
+def _copy_from_torch(layer: Recurrent, tensors: list[dict[str, Tensor]]) -> Recurrent:
     for cell, given in zip(layer.cell_list, tensors, strict=True):
         rows = cell.hidden_size
-        for block, (affine, sign) in enumerate(_blocks(cell)):
+        for block, (affine, sign) in enumerate(_affines_in_torch_order(cell)):
             cut = slice(block * rows, (block + 1) * rows)
             affine.U.copy_(sign * given["weight_ih"][cut])
-            reader = _reader(cell, affine)
+            reader = _recurrent_affine(cell, affine)
             reader.W.copy_(sign * given["weight_hh"][cut])
             if "bias_ih" in given and reader is affine:
                 affine.b.copy_(sign * (given["bias_ih"][cut] + given["bias_hh"][cut]))
@@ -179,11 +179,11 @@ def _copy_in(layer: Recurrent, tensors: list[dict[str, Tensor]]) -> Recurrent:
 # ---------------------------------------------------------------------------------------------------- to torch
 
 
-def _copy_out(cell: Cell, tensors: dict[str, Tensor]) -> None:
+def _copy_to_torch(cell: Cell, tensors: dict[str, Tensor]) -> None:
     rows = cell.hidden_size
-    for block, (affine, sign) in enumerate(_blocks(cell)):
+    for block, (affine, sign) in enumerate(_affines_in_torch_order(cell)):
         cut = slice(block * rows, (block + 1) * rows)
-        reader = _reader(cell, affine)
+        reader = _recurrent_affine(cell, affine)
         tensors["weight_ih"][cut] = sign * affine.U
         tensors["weight_hh"][cut] = sign * reader.W
         if "bias_ih" in tensors:
@@ -196,7 +196,7 @@ def _copy_out(cell: Cell, tensors: dict[str, Tensor]) -> None:
 def _torch_class(layer: Recurrent) -> tuple[Callable[..., nn.RNNBase], dict]:
     """The class of torch and its options; a `ConversionError` if torch has no such equations."""
     cell = layer.cell_list[0]
-    why = _no_such_layer(layer) or _no_such_cell(cell)
+    why = _layer_obstacle(layer) or _cell_obstacle(cell)
     if why:
         raise ConversionError(f"{type(cell).__name__} has no equivalent in torch.nn: {why}")
     if isinstance(cell, LSTM):
@@ -208,7 +208,7 @@ def _torch_class(layer: Recurrent) -> tuple[Callable[..., nn.RNNBase], dict]:
     return nn.RNN, {"nonlinearity": _nonlinearity(cell)}
 
 
-def _no_such_layer(layer: Recurrent) -> str:
+def _layer_obstacle(layer: Recurrent) -> str:
     reasons = {
         "its layers differ in width": len(set(layer.hidden_sizes)) > 1,
         f"depth={layer.depth!r}": layer.depth != "stack",
@@ -219,7 +219,7 @@ def _no_such_layer(layer: Recurrent) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _no_such_cell(cell: Cell) -> str:
+def _cell_obstacle(cell: Cell) -> str:
     if isinstance(cell, GRU):
         return "" if cell.reset_after else "it resets before the product, torch after; use reset_after=True"
     if isinstance(cell, ProjectionLSTM):
@@ -246,7 +246,7 @@ def _nonlinearity(cell: Cell) -> str:
 # ---------------------------------------------------------------------------------------------------- row order
 
 
-def _blocks(cell: Cell) -> Blocks:
+def _affines_in_torch_order(cell: Cell) -> SignedAffines:
     """The cell's affines in the order torch stacks their rows."""
     if isinstance(cell, (LSTM, ProjectionLSTM)):
         return [(gate, 1.0) for gate in (cell.i, cell.f, cell.g, cell.o)]
@@ -255,6 +255,6 @@ def _blocks(cell: Cell) -> Blocks:
     return [(cell.a, 1.0)]  # pyrefly: ignore
 
 
-def _reader(cell: Cell, affine: Affine) -> Affine:
+def _recurrent_affine(cell: Cell, affine: Affine) -> Affine:
     """The affine with the recurrent weights. The candidate of torch's GRU has a second one, behind the reset gate."""
     return cell.m if isinstance(cell, GRU) and affine is cell.c else affine

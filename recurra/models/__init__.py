@@ -1,4 +1,4 @@
-"""Layers and heads put together: time-delay, hierarchical, NARX and bidirectional networks, and taggers."""
+"""Networks built from layers: time-delay, hierarchical, NARX, bidirectional, taggers, language models, ELMo."""
 
 from .brnn import BaldiBRNN
 from .elmo import ELMo, Pretraining, ScalarMix

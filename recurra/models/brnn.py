@@ -1,4 +1,4 @@
-"""Bidirectional networks whose transitions are networks themselves (Baldi et al. 1999; Schuster & Paliwal 1997).
+"""Bidirectional networks whose transitions are perceptrons (Baldi et al. 1999; Schuster & Paliwal 1997).
 
 F_t = φ(F_{t-1}, x_t),  B_t = β(B_{t+1}, x_t),  O_t = η(F_t, B_t, x_t) with φ, β, η multi-layer perceptrons. Shortcuts
 let φ and β read several earlier states, and all three a window of inputs around t.
@@ -47,11 +47,31 @@ class PerceptronCell(Cell):
 
 
 class BaldiBRNN(nn.Module):
-    """O_t from the past, the future and the input.
+    """A bidirectional network whose transitions and output are perceptrons (Baldi et al. 1999).
 
-    `state_size`: of F and of B, one number or a pair. `transition`, `output`: sizes of the hidden layers of φ and β,
-    and of η; none makes them single layers, and η linear. `shortcuts`: how many earlier states φ and β read. `window`:
-    inputs x_{t-k} … x_{t+k} that all three read, zero outside the sequence.
+    F_t = φ(F_{t-1}, x_t),  B_t = β(B_{t+1}, x_t),  O_t = η(F_t, B_t, x_t).
+
+    **Arguments**
+
+    - `input_size`, `output_size`: d and q, the numbers of inputs and outputs.
+    - `state_size`: of F and of B; one number, or a pair.
+    - `transition`, `output`: sizes of the hidden layers of φ and β, and of η; with none, φ and β are single layers and
+      η is linear.
+    - `shortcuts`: how many earlier states φ and β read.
+    - `window`: k, so that φ, β and η read x_{t-k} … x_{t+k}, zero outside the sequence.
+    - `nonlinearity`: of all hidden layers and states, a name or a function.
+    - `batch_first`: x is (B, T, d) instead of (T, B, d).
+
+    **Returns**
+
+    `model(x, lengths)`: x (T, B, d) → (T, B, q), zero past the end of a sequence. Values of x past the end do not
+    matter.
+
+    **Example**
+
+        >>> model = rc.BaldiBRNN(3, 4, 2, transition=(8,), window=1)
+        >>> model(torch.randn(5, 2, 3), lengths=[5, 3]).shape
+        torch.Size([5, 2, 2])
     """
 
     def __init__(
@@ -73,26 +93,26 @@ class BaldiBRNN(nn.Module):
             raise InputError("window", window, "how many frames to either side, 0 or more")
         forward_size, backward_size = (state_size, state_size) if isinstance(state_size, int) else state_size
         self.window, self.batch_first, self.output_size = window, batch_first, positive_int("output_size", output_size)
-        seen = input_size * (2 * window + 1)
+        window_size = input_size * (2 * window + 1)
         options = {"hidden": tuple(transition), "shortcuts": shortcuts, "nonlinearity": nonlinearity}
-        self.past = Recurrent(PerceptronCell, seen, forward_size, **options)
-        self.future = Recurrent(PerceptronCell, seen, backward_size, **options)
-        sizes = [forward_size + backward_size + seen, *output]
+        self.past = Recurrent(PerceptronCell, window_size, forward_size, **options)
+        self.future = Recurrent(PerceptronCell, window_size, backward_size, **options)
+        sizes = [forward_size + backward_size + window_size, *output]
         layers: list[nn.Module] = []
         for a, b in pairwise(sizes):
             layers += [nn.Linear(a, b), Function(activation(nonlinearity))]
         self.readout = nn.Sequential(*layers, nn.Linear(sizes[-1], output_size))
 
     def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """(T, B, d) → (T, B, q); zero past a sequence's end, and independent of what stood there."""
+        """(T, B, d) → (T, B, q), zero past the end of a sequence."""
         x = time_major("x", x, self.input_size, self.batch_first)
         steps, batch = x.shape[:2]
         lengths = None if lengths is None else check_lengths(lengths, steps, batch, x.device)
         x = _zero_padding(x, lengths)
-        seen = around(x, self.window)
-        past = self.past(seen, lengths=lengths)[0]
-        future = reverse(self.future(reverse(seen, lengths), lengths=lengths)[0], lengths)
-        y = _zero_padding(self.readout(torch.cat([past, future, seen], dim=-1)), lengths)
+        windows = stack_window(x, self.window)
+        past = self.past(windows, lengths=lengths)[0]
+        future = reverse(self.future(reverse(windows, lengths), lengths=lengths)[0], lengths)
+        y = _zero_padding(self.readout(torch.cat([past, future, windows], dim=-1)), lengths)
         return y.transpose(0, 1) if self.batch_first else y
 
 
@@ -100,8 +120,8 @@ def _zero_padding(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x if lengths is None else x.masked_fill(~valid_steps(lengths, len(x))[..., None], 0.0)
 
 
-def around(x: Tensor, window: int) -> Tensor:
-    """x_{t-k} … x_{t+k} side by side, zero outside: (T, B, d · (2k + 1))."""
+def stack_window(x: Tensor, window: int) -> Tensor:
+    """Concatenate x_{t-k} … x_{t+k} with k = `window`, zero outside: (T, B, d) → (T, B, d · (2k + 1))."""
     if not window:
         return x
     empty = x.new_zeros(window, *x.shape[1:])

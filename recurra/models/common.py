@@ -1,4 +1,4 @@
-"""What the models of this room share: checks of what came in, and plain functions among modules."""
+"""Helpers that several models share: the shape check of a batch, and a function as a module."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..errors import ShapeError
 
 
 def time_major(name: str, x: Any, width: int, batch_first: bool) -> Tensor:
-    """A batch of sequences as (T, B, width)."""
+    """A batch of sequences as (T, B, width), from (B, T, width) with `batch_first`."""
     if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != width:
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise ShapeError(name, got, f"({'B, T' if batch_first else 'T, B'}, {width})")
@@ -17,7 +17,7 @@ def time_major(name: str, x: Any, width: int, batch_first: bool) -> Tensor:
 
 
 class Function(nn.Module):
-    """A plain function among modules."""
+    """A function as a module, for `nn.Sequential` and `nn.ModuleList`."""
 
     def __init__(self, function: Activation):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Levels of different speed: a level ticks every k steps and holds in between (El Hihi & Bengio 1995).
+"""Hierarchical and clockwork networks: levels that update every k-th step (El Hihi & Bengio 1995).
 
-h^l_t = cell_l([x_t; h^m_{t-1} of the levels m it reads], h^l_{t-1}) when t is a multiple of k_l, else
-h^l_t = h^l_{t-1}; t counts from 1. A level is computed at its ticks alone. Where levels read in one direction only, as
-in the clockwork network, a whole level is one scan of the engine over its ticks; where neighbours read each other, a
-level is scanned from one tick of the slower level to the next, during which what it reads from above stands still.
+h^l_t = cell_l([x_t; h^m_{t-1} of the levels m it reads], h^l_{t-1}) if t is a multiple of k_l, else h^l_{t-1}; t counts
+from 1. Only the updates ("ticks") are computed. If levels read in one direction, as in the clockwork network, a level
+is one scan of the engine over its ticks. If neighbours read each other, a level is scanned between two ticks of the
+slower level, while the output it reads from above is constant.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,42 @@ WIRINGS = ("adjacent", "slower", "faster")
 
 @dataclass(frozen=True)
 class Levels:
-    """What a hierarchical network carries from one call to the next."""
+    """The state of a hierarchical network between two calls."""
 
     cells: tuple[tuple[Tensor, ...], ...]  # the carried states of every level's cell
-    outputs: tuple[Tensor, ...]  # (B, size) of every level, held since its last tick
-    t: Tensor  # (B,) steps so far
+    outputs: tuple[Tensor, ...]  # (B, size) of every level at its last tick
+    t: Tensor  # (B,) number of steps read
 
 
 class HierarchicalRNN(nn.Module):
-    """One cell a level, fastest first; `y, state = model(x)` with y = [h^1; …; h^L], (T, B, Σ sizes).
+    """Levels of cells with different periods: level l updates every k_l-th step and holds its output in between.
 
-    `sizes`, `periods`: one a level, the periods from fast to slow. `cell`: one for all levels, or one each. `wiring`:
-    whose last outputs a level reads beside x: its neighbours ("adjacent"), every slower one ("slower", as in the
-    clockwork network) or every faster one ("faster").
+    Also known as a multi-timescale recurrent network (El Hihi & Bengio 1995).
+
+    **Arguments**
+
+    - `input_size`: d, the number of input features; every level reads x.
+    - `sizes`: units of every level, fastest level first.
+    - `periods`: k_l of every level, increasing.
+    - `cell`: a name or a class for all levels, or one for each level.
+    - `wiring`: the levels whose previous outputs a level also reads: `"adjacent"`, its neighbours; `"slower"`, all
+      slower ones, as in the clockwork network; `"faster"`, all faster ones.
+    - `batch_first`: x is (B, T, d) instead of (T, B, d).
+    - `**options`: options of the cells.
+
+    **Returns**
+
+    `model(x, state, lengths)`: x (T, B, d) → the outputs of all levels [h^1; …; h^L], (T, B, `output_size`), zero past
+    the end of a sequence; and a `Levels`, the state to continue from.
+
+    **Example**
+
+        >>> model = rc.HierarchicalRNN(3, sizes=[4, 2], periods=[1, 5], cell="gru")
+        >>> y, state = model(torch.randn(10, 2, 3))
+        >>> y.shape, state.t
+        (torch.Size([10, 2, 6]), tensor([10, 10]))
+        >>> bool(y[:4, :, 4:].any())  # the slow level first updates at step 5
+        False
     """
 
     def __init__(
@@ -63,7 +86,7 @@ class HierarchicalRNN(nn.Module):
         if len(kinds) != len(sizes):
             raise InputError("cell", f"{len(kinds)} cells", f"one for each of {len(sizes)} levels, or one for all")
         classes = [find(kind) if isinstance(kind, str) else kind for kind in kinds]
-        # What a level puts out may be wider than its states, and is what its neighbours read.
+        # Neighbours read a level's output, which can be wider than its states.
         widths = [kind(1, size, **options).output_size for kind, size in zip(classes, sizes, strict=True)]
         self.reads = tuple(self._reads(level, len(sizes)) for level in range(len(sizes)))
         self.levels = nn.ModuleList(
@@ -86,7 +109,7 @@ class HierarchicalRNN(nn.Module):
         return cell
 
     def ticks(self, level: int, before: int, steps: int) -> range:
-        """The positions, of `steps` that follow `before` earlier ones, at which a level is computed."""
+        """The positions at which a level updates, among `steps` that follow `before` earlier ones."""
         period = self.periods[level]
         return range(period - 1 - before % period, steps, period)
 
@@ -98,13 +121,13 @@ class HierarchicalRNN(nn.Module):
     def forward(
         self, x: Tensor, state: Levels | None = None, lengths: Tensor | Sequence[int] | None = None
     ) -> tuple[Tensor, Levels]:
-        """(T, B, d) → all levels' outputs at every step, and the state to go on from."""
+        """(T, B, d) → the outputs of all levels at every step, and the state to continue from."""
         x = time_major("x", x, self.input_size, self.batch_first)
         steps, batch = x.shape[:2]
         size = None if lengths is None else check_lengths(lengths, steps, batch, x.device)
         state = self.initial_state(batch, x) if state is None else state
-        run = _Run(self, x, state, self._phase(state), size)
-        held = run.in_one_direction() if self.wiring != "adjacent" else run.both_ways(len(self.levels) - 1, 0, steps)
+        run = _HierarchicalRun(self, x, state, self._phase(state), size)
+        held = run.run_one_way() if self.wiring != "adjacent" else run.run_adjacent(len(self.levels) - 1, 0, steps)
         y = torch.cat(held, dim=-1)
         if size is not None:
             y = y.masked_fill((torch.arange(steps, device=x.device)[:, None] >= size)[..., None], 0.0)
@@ -112,7 +135,7 @@ class HierarchicalRNN(nn.Module):
         return (y.transpose(0, 1) if self.batch_first else y), final
 
     def _phase(self, state: Levels) -> int:
-        """Steps before the first, as far as the clocks can tell; the batch must agree on it."""
+        """The number of steps already read, which must agree over the batch modulo every period."""
         first = int(state.t[0]) if len(state.t) else 0
         if any(bool(((state.t - first) % period != 0).any()) for period in self.periods):
             raise OptionError(
@@ -122,9 +145,29 @@ class HierarchicalRNN(nn.Module):
 
 
 class ClockworkRNN(HierarchicalRNN):
-    """Groups of units with periods of their own, each reading itself and every slower group (Koutník et al. 2014).
+    """A clockwork network: groups of units with different periods that read slower groups (Koutník et al. 2014).
 
-    The recurrent matrix is block triangular. `hidden_size` is divided evenly among the periods.
+    A `HierarchicalRNN` with `wiring="slower"`: the recurrent matrix is block triangular.
+
+    **Arguments**
+
+    - `input_size`: d, the number of input features.
+    - `hidden_size`: units of all groups together, a multiple of the number of periods.
+    - `periods`: one for each group, increasing.
+    - `cell`: a name or a class, the same for all groups.
+    - `batch_first`: x is (B, T, d) instead of (T, B, d).
+    - `**options`: options of the cell.
+
+    **Returns**
+
+    As `HierarchicalRNN`: outputs (T, B, hidden_size), fastest group first, and the state to continue from.
+
+    **Example**
+
+        >>> model = rc.ClockworkRNN(3, 8, periods=(1, 2, 4, 8))
+        >>> y, state = model(torch.randn(16, 2, 3))
+        >>> y.shape
+        torch.Size([16, 2, 8])
     """
 
     def __init__(
@@ -143,8 +186,8 @@ class ClockworkRNN(HierarchicalRNN):
         super().__init__(input_size, sizes, periods, cell, wiring="slower", batch_first=batch_first, **options)
 
 
-class _Run:
-    """One call: the sequences, and the states and outputs as they move on."""
+class _HierarchicalRun:
+    """The run of one call: the sequences, and the present states and outputs of all levels."""
 
     def __init__(self, model: HierarchicalRNN, x: Tensor, state: Levels, before: int, lengths: Tensor | None):
         self.model, self.x, self.before, self.lengths = model, x, before, lengths
@@ -154,8 +197,8 @@ class _Run:
         self.masks = [model.cell(level).draw_masks(len(ticks[level]), x.shape[1], x) for level in count]
         self.ticked = [0] * len(ticks)
 
-    def in_one_direction(self) -> list[Tensor]:
-        """Level after level, those that are read before those that read them."""
+    def run_one_way(self) -> list[Tensor]:
+        """Run whole levels one after another; a level runs after the levels it reads."""
         count, steps = len(self.model.levels), len(self.x)
         held: dict[int, Tensor] = {}
         starts = list(self.outputs)
@@ -163,11 +206,11 @@ class _Run:
             ticks = self.model.ticks(level, self.before, steps)
             last = [torch.cat([starts[m][None], held[m][:-1]]) for m in self.model.reads[level]]  # h^m_{t-1}
             seen = torch.cat([part[ticks.start :: ticks.step] for part in (self.x, *last)], dim=-1)
-            held[level] = self.hold(level, ticks, 0, steps, seen)
+            held[level] = self.hold_between_ticks(level, ticks, 0, steps, seen)
         return [held[level] for level in range(count)]
 
-    def both_ways(self, level: int, first: int, end: int, above: Tensor | None = None) -> list[Tensor]:
-        """Levels up to `level` over positions first … end - 1, while the output `above` them stands still."""
+    def run_adjacent(self, level: int, first: int, end: int, above: Tensor | None = None) -> list[Tensor]:
+        """Run the levels up to `level` over positions first … end - 1, with a constant output `above` them."""
         ticks = self.model.ticks(level, self.before, len(self.x))
         own = ticks[_count_below(ticks, first) : _count_below(ticks, end)]
         overhead = [] if above is None else [above]
@@ -175,30 +218,30 @@ class _Run:
             seen = [self.x[t : t + 1] for t in own] if self.model.periods[0] > 1 else [self.x[first:end]]
             seen = torch.cat(seen) if seen else self.x[:0]
             seen = torch.cat([seen, *(a.expand(len(seen), *a.shape) for a in overhead)], dim=-1)
-            return [self.hold(0, own, first, end, seen)]
+            return [self.hold_between_ticks(0, own, first, end, seen)]
         pieces: list[list[Tensor]] = []
         for start, stop in zip([first, *(t + 1 for t in own)], [*(t + 1 for t in own), end], strict=True):
             if start == stop:
                 continue
             earlier = self.outputs[level - 1]
-            below = self.both_ways(level - 1, start, stop, self.outputs[level])
+            below = self.run_adjacent(level - 1, start, stop, self.outputs[level])
             tick = range(stop - 1, stop) if stop - 1 in own else range(0)
             last = below[-1][-2] if stop - start > 1 else earlier
             seen = torch.cat([self.x[stop - 1], last, *overhead], dim=-1)[None][: len(tick)]
-            pieces.append([*below, self.hold(level, tick, start, stop, seen)])
+            pieces.append([*below, self.hold_between_ticks(level, tick, start, stop, seen)])
         return [torch.cat(parts) for parts in zip(*pieces, strict=True)]
 
-    def hold(self, level: int, ticks: range, first: int, end: int, seen: Tensor) -> Tensor:
-        """Compute a level at its ticks; its output at positions first … end - 1, held in between: (n, B, size)."""
+    def hold_between_ticks(self, level: int, ticks: range, first: int, end: int, seen: Tensor) -> Tensor:
+        """Run a level at its ticks and repeat its output in between, positions first … end - 1: (n, B, size)."""
         before = self.outputs[level][None]
-        values = torch.cat([before, self.compute(level, ticks, seen)]) if len(ticks) else before
+        values = torch.cat([before, self.run_ticks(level, ticks, seen)]) if len(ticks) else before
         latest = [_count_below(ticks, t + 1) for t in range(first, end)]
         if len(ticks) == end - first:
             return values[1:]
         return values[torch.tensor(latest, device=values.device, dtype=torch.int64)]
 
-    def compute(self, level: int, ticks: range, seen: Tensor) -> Tensor:
-        """One scan of the engine: the outputs at the ticks; state and output move on."""
+    def run_ticks(self, level: int, ticks: range, seen: Tensor) -> Tensor:
+        """One scan of the engine over the ticks; returns their outputs and updates the level's state and output."""
         cell, count = self.model.cell(level), self.ticked[level]
         masks = {
             name: mask[count : count + len(ticks)] if cell.masks[name].each == "step" else mask
@@ -220,7 +263,7 @@ class _Run:
 
 
 def _count_below(ticks: range, position: int) -> int:
-    """How many ticks come before a position."""
+    """The number of ticks before a position."""
     if not len(ticks) or position <= ticks.start:
         return 0
     return min(len(ticks), (position - 1 - ticks.start) // ticks.step + 1)

@@ -18,7 +18,7 @@ from .common import time_major
 
 
 class NARXCell(Cell):
-    """The network as a cell: its state is the delay line of its outputs; the delayed inputs arrive side by side."""
+    """A NARX network as a cell: the state is the delay line of its outputs; x holds the delayed inputs side by side."""
 
     paper, year = "Lin, Horne, Tiño & Giles, Learning Long-Term Dependencies in NARX Recurrent Neural Networks", 1995
     states = ("y",)
@@ -34,7 +34,7 @@ class NARXCell(Cell):
     ):
         super().__init__(input_size, hidden_size, delays={"y": delays})
         self.a = self.affine("x", *(f"y[{k}]" for k in delays), size=hidden or hidden_size)
-        for name in self.a.recurrent():  # as many paths as there are delays: together no larger than one
+        for name in self.a.recurrent():  # as many paths as delays: scaled so that their sum has the variance of one
             with torch.no_grad():
                 getattr(self.a, name).div_(len(delays) ** 0.5)
         self.v = self.affine(hidden) if hidden else None
@@ -47,10 +47,31 @@ class NARXCell(Cell):
 
 
 class NARX(nn.Module):
-    """y_t from x at `input_delays` and y at `output_delays`; without `hidden_size` it is linear (ARX).
+    """A NARX network: y_t from x at `input_delays` and y at `output_delays` (Lin et al. 1995).
 
-    `model(x)` is the parallel mode: it hears its own outputs. `model(x, y)` is the series-parallel mode: it hears the
-    true ones, and every step is computed at once. Before the first step everything was zero.
+    Also known as a nonlinear autoregressive network with exogenous inputs; without a hidden layer, as an ARX model.
+
+    **Arguments**
+
+    - `input_size`, `output_size`: d and q, the numbers of inputs and outputs.
+    - `hidden_size`: units of the hidden layer; None makes the network linear in its delays.
+    - `input_delays`: different whole numbers of at least 0; 0 is the present input.
+    - `output_delays`: different whole numbers of at least 1.
+    - `nonlinearity`, `output`: of the hidden layer and of the outputs, a name or a function.
+    - `batch_first`: x and y are (B, T, …) instead of (T, B, …).
+
+    **Returns**
+
+    `model(x)` is the parallel mode, which feeds back its own outputs: x (T, B, d) → y (T, B, q). `model(x, y)` is the
+    series-parallel mode (teacher forcing), which reads the true outputs y (T, B, q) and computes all steps at once.
+    Inputs and outputs before the first step are zero.
+
+    **Example**
+
+        >>> model = rc.NARX(2, 1, hidden_size=8, output_delays=(1, 4))
+        >>> x, y = torch.randn(50, 3, 2), torch.randn(50, 3, 1)
+        >>> model(x).shape, model(x, y).shape
+        (torch.Size([50, 3, 1]), torch.Size([50, 3, 1]))
     """
 
     def __init__(
@@ -92,9 +113,9 @@ class NARX(nn.Module):
         return cell
 
     def forward(self, x: Tensor, y: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
-        """(T, B, d) → (T, B, q): hearing itself, or the true outputs y (T, B, q) where they are given."""
+        """(T, B, d) → (T, B, q), fed back with its own outputs, or with the true outputs y (T, B, q) if given."""
         x = time_major("x", x, self.input_size, self.batch_first)
-        taps = delay(x, self.input_delays)
+        taps = stack_delays(x, self.input_delays)
         if y is None:
             found = self.recurrent(taps, lengths=lengths)[0]
         else:
@@ -103,27 +124,31 @@ class NARX(nn.Module):
                 raise ShapeError(
                     "y", f"shape {tuple(y.shape)}", f"as many steps and sequences as x, {tuple(x.shape[:2])}"
                 )
-            heard = delay(y, self.output_delays).chunk(len(self.output_delays), dim=-1)
-            found = self.cell.step(taps, heard)
+            delayed = stack_delays(y, self.output_delays).chunk(len(self.output_delays), dim=-1)
+            found = self.cell.step(taps, delayed)
         return found.transpose(0, 1) if self.batch_first else found
 
     @torch.no_grad()
     def solve(self, x: Tensor, y: Tensor, ridge: float = 0.0) -> "NARX":
-        """Least squares in closed form, for the linear case: the best one-step prediction of y (T, B, q)."""
+        """Fit a linear network by least squares, with `ridge` regularisation: the best one-step prediction of y."""
         if self.hidden_size is not None or self.cell.output is not activation("identity"):
             raise OptionError("solve", "a network that is not linear", "NARX(…, hidden_size=None, output='identity')")
         x, y = (
             time_major("x", x, self.input_size, self.batch_first),
             time_major("y", y, self.output_size, self.batch_first),
         )
-        features = torch.cat([delay(x, self.input_delays), delay(y, self.output_delays)], dim=-1).flatten(0, 1).double()
+        features = (
+            torch.cat([stack_delays(x, self.input_delays), stack_delays(y, self.output_delays)], dim=-1)
+            .flatten(0, 1)
+            .double()
+        )
         features = torch.cat([features, torch.ones_like(features[:, :1])], dim=-1)
-        wanted = y.flatten(0, 1).double()
+        targets = y.flatten(0, 1).double()
         if ridge > 0:
             eye = ridge**0.5 * torch.eye(features.shape[1], dtype=features.dtype)
             features = torch.cat([features, eye])
-            wanted = torch.cat([wanted, wanted.new_zeros(len(eye), wanted.shape[1])])
-        weights = torch.linalg.lstsq(features, wanted, driver="gelsd").solution.T
+            targets = torch.cat([targets, targets.new_zeros(len(eye), targets.shape[1])])
+        weights = torch.linalg.lstsq(features, targets, driver="gelsd").solution.T
         parts = weights.split([self.cell.input_size, *[self.output_size] * len(self.output_delays), 1], dim=-1)
         for name, part in zip(self.cell.a.operands, parts, strict=False):
             getattr(self.cell.a, name).copy_(part)
@@ -131,8 +156,8 @@ class NARX(nn.Module):
         return self
 
 
-def delay(x: Tensor, delays: Sequence[int]) -> Tensor:
-    """x_{t-k} for every k side by side, zero before the first step: (T, B, d · delays)."""
-    steps, most = len(x), max(delays)
-    padded = torch.cat([x.new_zeros(most, *x.shape[1:]), x])
-    return torch.cat([padded[most - k : most - k + steps] for k in delays], dim=-1)
+def stack_delays(x: Tensor, delays: Sequence[int]) -> Tensor:
+    """Concatenate x_{t-k} for every k, zero before the first step: (T, B, d) → (T, B, d · number of delays)."""
+    steps, longest = len(x), max(delays)
+    padded = torch.cat([x.new_zeros(longest, *x.shape[1:]), x])
+    return torch.cat([padded[longest - k : longest - k + steps] for k in delays], dim=-1)

@@ -1,8 +1,8 @@
-"""Time-delay networks: every layer sees its input at chosen offsets in time, with the same weights at every time.
+"""Time-delay networks: every layer reads the layer below at chosen time offsets, with weights shared over time.
 
-z^l_t = f(b^l + Σ_{o ∈ O_l} W^l_o z^{l-1}_{t+o}). Consecutive offsets are the classic network (Waibel et al. 1989), and
-a convolution; chosen ones the sub-sampled network (Peddinti, Povey & Khudanpur 2015), of which only the frames that are
-needed are computed.
+z^l_t = f(b^l + Σ_{o ∈ O_l} W^l_o z^{l-1}_{t+o}). Consecutive offsets give the classic network (Waibel et al. 1989), a
+convolution. Sparse offsets give the sub-sampled network (Peddinti, Povey & Khudanpur 2015), which computes only the
+frames its outputs need.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
 from ..ragged import check_lengths
 from .common import Function, time_major
 
-#: what the published acoustic model splices: context [-13, +9]
+#: offsets of the published acoustic model: context [-13, +9]
 PEDDINTI = (tuple(range(-2, 3)), (-1, 2), (-3, 3), (-7, 2), (0,))
 
 
 class PNorm(nn.Module):
-    """Groups of units become their p-norm, and a frame is scaled back to a root mean square of at most 1."""
+    """Replaces each group of units by its p-norm, then scales a frame to a root mean square of at most 1."""
 
     def __init__(self, group: int = 10, p: float = 2.0, renormalise: bool = True):
         super().__init__()
@@ -38,12 +38,35 @@ class PNorm(nn.Module):
 
 
 class TDNN(nn.Module):
-    """A stack of time-delay layers; `units[l]` neurons see the layer below at the offsets `contexts[l]`.
+    """A time-delay neural network: a stack of layers that read the layer below at chosen time offsets.
 
-    A context is a list of offsets, future positive, or a number n for the classic window (-(n-1), …, 0).
-    `nonlinearity`: a name, a function or a `PNorm`; the last layer's is `output`. `padding`: "valid" gives the frames
-    whose whole context exists, "edge" repeats the first and last frame and gives all. `integrate` turns the outputs
-    into one score a sequence: "squares" (Σ y², Waibel and Lang), "sum" or "mean".
+    With consecutive offsets it is a one-dimensional convolutional network (Waibel et al. 1989).
+
+    **Arguments**
+
+    - `input_size`: D, the number of input features.
+    - `units`: the number of units of every layer.
+    - `contexts`: for every layer its offsets, increasing, positive ones in the future; or a number n for the classic
+      window -(n-1), …, 0.
+    - `nonlinearity`: of the hidden layers: a name, a function, or a `rc.models.PNorm`.
+    - `output`: of the last layer; by default the same.
+    - `padding`: `"valid"` computes the frames whose whole context exists; `"edge"` repeats the first and the last frame
+      and computes all frames.
+    - `integrate`: reduces the outputs to one score per sequence: `"squares"` (Σ y², Waibel and Lang), `"sum"` or
+      `"mean"`.
+    - `batch_first`: x is (B, T, D) instead of (T, B, D).
+
+    **Returns**
+
+    `model(x, lengths)`: x (T, B, D) → outputs (T', B, F), or scores (B, F) with `integrate`. F is `output_size`.
+
+    **Example**
+
+        >>> model = rc.TDNN(16, [8, 3], [3, 5])
+        >>> model.receptive_field
+        (-6, 0)
+        >>> model(torch.randn(15, 2, 16)).shape
+        torch.Size([9, 2, 3])
     """
 
     def __init__(
@@ -65,8 +88,8 @@ class TDNN(nn.Module):
             raise InputError("contexts", f"{len(self.contexts)}", f"one for each of the {len(units)} layers")
         if padding not in ("valid", "edge"):
             raise UnknownNameError("padding", repr(padding), ("valid", "edge"))
-        if integrate not in (None, *_INTEGRALS):
-            raise UnknownNameError("integrate", repr(integrate), _INTEGRALS)
+        if integrate not in (None, *_REDUCTIONS):
+            raise UnknownNameError("integrate", repr(integrate), _REDUCTIONS)
         self.padding, self.integrate = padding, integrate
         last = nonlinearity if output is None else output
         squashers = [*[activation(nonlinearity)] * (len(units) - 1), activation(last)]
@@ -80,11 +103,11 @@ class TDNN(nn.Module):
 
     @property
     def receptive_field(self) -> tuple[int, int]:
-        """(left, right): output t depends on the inputs t + left … t + right, and on no others."""
+        """(left, right): output t depends on the inputs t + left … t + right."""
         return sum(o[0] for o in self.contexts), sum(o[-1] for o in self.contexts)
 
-    def needed(self, times: Sequence[int]) -> list[list[int]]:
-        """The frames that must be computed for outputs at `times`: of the input, then layer by layer."""
+    def needed_frames(self, times: Sequence[int]) -> list[list[int]]:
+        """The frames that outputs at `times` need: of the input first, then of every layer."""
         frames = [sorted(set(times))]
         for offsets in reversed(self.contexts):
             frames.insert(0, sorted({t + o for t in frames[0] for o in offsets}))
@@ -93,15 +116,19 @@ class TDNN(nn.Module):
     def forward(
         self, x: Tensor, lengths: Tensor | Sequence[int] | None = None, at: Sequence[int] | None = None
     ) -> Tensor:
-        """(T, B, D) → outputs (T', B, F), or scores (B, F) where the network integrates.
+        """(T, B, D) → outputs (T', B, F), or scores (B, F) with `integrate`.
 
-        Of `at`, output frames counted in input time, only those are computed. With padding "valid" and no `at`, the
-        first output is that of frame -left. Outputs past a sequence's end are zero, and do not count in a score.
+        `at` lists the output frames to compute, in input time; by default all. With padding "valid", the first output
+        is that of frame -left. Outputs past the end of a sequence are zero and excluded from a score.
         """
         x = time_major("x", x, self.input_size, self.batch_first)
         steps, batch = x.shape[:2]
         size = None if lengths is None else check_lengths(lengths, steps, batch, x.device)
-        times = self._times(steps, size) if at is None else _checked(at, steps, self.receptive_field, self.padding)
+        times = (
+            self._times(steps, size)
+            if at is None
+            else _check_output_frames(at, steps, self.receptive_field, self.padding)
+        )
         z = self._compute(x, size, times)
         valid = self._valid(times, size, x.device)
         if valid is not None:
@@ -111,7 +138,7 @@ class TDNN(nn.Module):
         return z.transpose(0, 1) if self.batch_first else z
 
     def _compute(self, x: Tensor, lengths: Tensor | None, times: Sequence[int]) -> Tensor:
-        frames = self.needed(times)
+        frames = self.needed_frames(times)
         z = _frames_of(x, frames[0], lengths)
         for layer, squash, offsets, have, want in zip(
             self.layers, self.squashers, self.contexts, frames, frames[1:], strict=False
@@ -132,7 +159,7 @@ class TDNN(nn.Module):
         return range(first, steps + last)
 
     def _valid(self, times: Sequence[int], lengths: Tensor | None, device: torch.device) -> Tensor | None:
-        """(T', B): which outputs count."""
+        """(T', B): which outputs lie within their sequence."""
         if lengths is None:
             return None
         ends = lengths if self.padding == "edge" else lengths - max(0, self.receptive_field[1])
@@ -145,7 +172,7 @@ class TDNN(nn.Module):
         return total / (len(z) if valid is None else valid.sum(dim=0)[:, None])
 
 
-_INTEGRALS = ("squares", "sum", "mean")
+_REDUCTIONS = ("squares", "sum", "mean")
 
 
 def _offsets(context: int | Sequence[int]) -> tuple[int, ...]:
@@ -157,7 +184,7 @@ def _offsets(context: int | Sequence[int]) -> tuple[int, ...]:
     return offsets
 
 
-def _checked(at: Sequence[int], steps: int, field: tuple[int, int], padding: str) -> list[int]:
+def _check_output_frames(at: Sequence[int], steps: int, field: tuple[int, int], padding: str) -> list[int]:
     first, last = (0, steps) if padding == "edge" else (max(0, -field[0]), steps - max(0, field[1]))
     for t in at:
         if not first <= t < last:
@@ -166,23 +193,23 @@ def _checked(at: Sequence[int], steps: int, field: tuple[int, int], padding: str
 
 
 def _frames_of(x: Tensor, frames: Sequence[int], lengths: Tensor | None) -> Tensor:
-    """The input at `frames`, (n, B, D); before its start the first frame, past its end the last."""
+    """The input at `frames`, (n, B, D); the first frame repeats before the start, the last past the end."""
     if lengths is None:
         if frames[0] >= 0 and frames[-1] < len(x) and len(frames) == frames[-1] - frames[0] + 1:
             return x[frames[0] : frames[-1] + 1]
         return x[torch.tensor(frames, device=x.device).clamp(0, len(x) - 1)]
-    wanted = torch.tensor(frames, device=x.device)[:, None].clamp_min(0).minimum(lengths - 1)  # (n, B)
-    return x.gather(0, wanted[..., None].expand(-1, -1, x.shape[-1]))
+    indices = torch.tensor(frames, device=x.device)[:, None].clamp_min(0).minimum(lengths - 1)  # (n, B)
+    return x.gather(0, indices[..., None].expand(-1, -1, x.shape[-1]))
 
 
 def _splice(z: Tensor, have: list[int], want: list[int], offsets: tuple[int, ...]) -> Tensor:
-    """Frames `have` side by side as every frame of `want` sees them: (n, B, D · offsets)."""
+    """The frames `have` of z, concatenated at the offsets of every frame in `want`: (n, B, D · offsets)."""
     place = {t: i for i, t in enumerate(have)}
     parts = []
     for offset in offsets:
         rows = [place[t + offset] for t in want]
-        gapless = rows[-1] - rows[0] + 1 == len(rows)
-        parts.append(z[rows[0] : rows[-1] + 1] if gapless else z[rows])
+        is_contiguous = rows[-1] - rows[0] + 1 == len(rows)
+        parts.append(z[rows[0] : rows[-1] + 1] if is_contiguous else z[rows])
     return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 

@@ -191,7 +191,7 @@ def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
 def test_what_the_runtime_lacks_is_named(tmp_path: Path) -> None:
     smooth = torch.nn.functional.gelu
     assert rc.layer("rnn", 3, 4, nonlinearity=smooth).export(tmp_path / "single.onnx").is_file()
-    with pytest.raises(ExportError, match=r"onnxruntime does not take the file: .*Erf"):
+    with pytest.raises(ExportError, match=r"onnxruntime cannot load the file: .*Erf"):
         rc.layer("rnn", 3, 4, nonlinearity=smooth, dtype=torch.float64).export(tmp_path / "double.onnx")
 
 

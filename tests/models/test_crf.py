@@ -135,7 +135,7 @@ def test_the_compiled_loops_are_the_plain_ones(dtype: torch.dtype, tolerance: fl
         with set_backend(backend):
             leaves = [part.to(kind).requires_grad_() for part in (emissions, transitions, start, end)]
             chain = Chain(*leaves, lengths)
-            assert chain_kernel.suits(chain) == (backend == "auto")
+            assert chain_kernel.is_supported(chain) == (backend == "auto")
             value = chain_kernel.log_partition(chain)
             grads = torch.autograd.grad((value * weights.to(kind)).sum(), leaves, materialize_grads=True)
             values.append(value.double())

@@ -12,7 +12,7 @@ from engines import either_engine, on_either_engine  # noqa: F401
 
 import recurra as rc
 from recurra.errors import InputError, ShapeError, UnknownNameError
-from recurra.interop.allennlp import Options
+from recurra.interop.allennlp import ElmoOptions
 from recurra.models import ELMo, NextToken, Pretraining, ScalarMix, Tagger
 from recurra.models.elmo.characters import mark_characters, word_characters
 from recurra.models.elmo.model import FILTERS
@@ -89,7 +89,7 @@ def test_characters_are_counted_as_the_official_code_does():
 
 def test_the_original_has_as_many_weights_as_the_published_one():
     """93.6 million, with the row of padding that is not stored."""
-    original = Options(512, 4096, 2, character_size=16, filters=FILTERS, highways=2, longest=50)
+    original = ElmoOptions(512, 4096, 2, character_size=16, filters=FILTERS, highways=2, longest=50)
     assert sum(math.prod(shape) for shape in original.shapes().values()) + 16 == 93_600_864
     model = small()
     stored = sum(math.prod(shape) for shape in model.options.shapes().values())

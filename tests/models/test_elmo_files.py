@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from recurra.interop.allennlp import FileError, read_options
+from recurra.interop.allennlp import ElmoFileError, read_options
 from recurra.models import ELMo
 
 h5py = pytest.importorskip("h5py")
@@ -87,7 +87,7 @@ def test_an_array_that_is_not_as_it_should_be_is_named(tmp_path, key, array, mes
         del file[key]
         if array is not None:
             file[key] = array
-    with pytest.raises(FileError, match=f"weights.hdf5, .*{message}"):
+    with pytest.raises(ElmoFileError, match=f"weights.hdf5, .*{message}"):
         ELMo.from_files(options, weights)
 
 
@@ -96,7 +96,7 @@ def test_a_group_in_the_place_of_an_array(tmp_path):
     with h5py.File(weights, "a") as file:
         del file["char_embed"]
         file.create_group("char_embed")
-    with pytest.raises(FileError, match="char_embed: got no such array"):
+    with pytest.raises(ElmoFileError, match="char_embed: got no such array"):
         ELMo.from_files(options, weights)
 
 
@@ -104,7 +104,7 @@ def test_a_group_in_the_place_of_an_array(tmp_path):
 def test_a_file_that_is_not_hdf5(tmp_path, content):
     options, weights = saved(tmp_path)
     weights.write_bytes(content)
-    with pytest.raises(FileError, match=r"weights\.hdf5: got .*, expected an HDF5 file of weights"):
+    with pytest.raises(ElmoFileError, match=r"weights\.hdf5: got .*, expected an HDF5 file of weights"):
         ELMo.from_files(options, weights)
 
 
@@ -112,15 +112,15 @@ def test_a_file_that_ends_too_soon(tmp_path):
     options, weights = saved(tmp_path)
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
-    with pytest.raises(FileError, match=r"weights\.hdf5"):
+    with pytest.raises(ElmoFileError, match=r"weights\.hdf5"):
         ELMo.from_files(options, weights)
 
 
 def test_files_that_are_not_there(tmp_path):
     options, weights = saved(tmp_path)
-    with pytest.raises(FileError, match=r"nothing\.json: got No such file"):
+    with pytest.raises(ElmoFileError, match=r"nothing\.json: got No such file"):
         ELMo.from_files(tmp_path / "nothing.json", weights)
-    with pytest.raises(FileError, match=r"nothing\.hdf5: got no such file"):
+    with pytest.raises(ElmoFileError, match=r"nothing\.hdf5: got no such file"):
         ELMo.from_files(options, tmp_path / "nothing.hdf5")
 
 
@@ -143,21 +143,21 @@ def test_files_that_are_not_there(tmp_path):
 def test_an_option_that_is_not_as_it_should_be_is_named(tmp_path, keys, value, message):
     options, _ = saved(tmp_path)
     change(options, *keys, value=value)
-    with pytest.raises(FileError, match=rf"options\.json, {message}"):
+    with pytest.raises(ElmoFileError, match=rf"options\.json, {message}"):
         read_options(options)
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]", b"3"])
 def test_options_that_are_not_an_object_in_json(tmp_path, content):
     (tmp_path / "options.json").write_bytes(content)
-    with pytest.raises(FileError, match=r"options\.json"):
+    with pytest.raises(ElmoFileError, match=r"options\.json"):
         read_options(tmp_path / "options.json")
 
 
 def test_options_of_another_model(tmp_path):
     options, weights = saved(tmp_path)
     change(options, "lstm", "dim", value=7)
-    with pytest.raises(FileError, match="Cell0/LSTMCell/W_0: got shape \\(8, 24\\), expected shape \\(8, 28\\)"):
+    with pytest.raises(ElmoFileError, match="Cell0/LSTMCell/W_0: got shape \\(8, 24\\), expected shape \\(8, 28\\)"):
         ELMo.from_files(options, weights)
 
 
@@ -168,9 +168,9 @@ def test_a_file_that_cannot_be_written_does_not_replace_a_good_one(tmp_path):
     blocked = tmp_path / "blocked.hdf5"
     blocked.mkdir()
     (blocked / "something").write_text("here")
-    with pytest.raises(FileError, match=r"blocked\.hdf5: got"):
+    with pytest.raises(ElmoFileError, match=r"blocked\.hdf5: got"):
         small(residual=False).save_files(options, blocked)
     assert (options.read_bytes(), weights.read_bytes()) == before
-    with pytest.raises(FileError, match="a place to write to"):
+    with pytest.raises(ElmoFileError, match="a path that can be written"):
         small().save_files(tmp_path / "no" / "options.json", tmp_path / "no" / "weights.hdf5")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blocked.hdf5", "options.json", "weights.hdf5"]

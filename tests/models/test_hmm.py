@@ -11,8 +11,8 @@ import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.errors import DtypeError, InputError, LengthsError, OptionError, ShapeError, UnknownNameError
 from recurra.models import HMM, HybridHMM, left_right
-from recurra.models.tagging.markov import Markov
-from recurra.models.tagging.schemes import Rules
+from recurra.models.tagging.markov import MarkovChain
+from recurra.models.tagging.schemes import AllowedTransitions
 
 BACKENDS = pytest.mark.parametrize("backend", ["reference", "auto"])
 LENGTHS = torch.tensor([5, 2, 4])
@@ -39,7 +39,7 @@ def every_path(model: HMM, x: Tensor) -> dict[tuple[int, ...], float]:
 @BACKENDS
 @pytest.mark.parametrize("topology", ["ergodic", "left_right", left_right(3, jump=2)], ids=["ergodic", "one", "two"])
 @pytest.mark.parametrize("kind", [{"symbols": 4}, {"features": 2}], ids=str)
-def test_is_the_sum_over_every_path(backend: str, topology: str | Rules, kind: dict):
+def test_is_the_sum_over_every_path(backend: str, topology: str | AllowedTransitions, kind: dict):
     model = HMM(3, topology=topology, **kind).double()
     x = observed(model)
     with set_backend(backend):
@@ -186,7 +186,7 @@ class Given(nn.Module):
 
 
 def test_counts_are_frequencies():
-    markov = Markov(3, smoothing=0.0).double()
+    markov = MarkovChain(3, smoothing=0.0).double()
     markov.count([torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1])])
     torch.testing.assert_close(markov.prior.exp(), torch.tensor([3, 3, 1]) / 7.0, check_dtype=False)
     torch.testing.assert_close(markov.start.exp(), torch.tensor([1.0, 0, 0]), check_dtype=False)

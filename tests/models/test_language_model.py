@@ -19,7 +19,7 @@ from recurra.models.language import (
     TwoWayStreams,
     Words,
 )
-from recurra.models.language.generate import allow, choose
+from recurra.models.language.generate import filter_logits, sample_token
 from recurra.train import evaluate, fit
 
 LETTERS = Characters(tuple("abcdefgh\n"))
@@ -221,19 +221,19 @@ def test_a_backward_model_writes_what_comes_before():
 def test_who_may_be_drawn():
     logits = torch.tensor([[0.1, 0.5, 0.15, 0.25]]).log()
     inf = torch.inf
-    assert allow(logits, top_k=2)[0].tolist() == pytest.approx([-inf, math.log(0.5), -inf, math.log(0.25)])
-    assert (allow(logits, top_p=0.5)[0] > -inf).tolist() == [False, True, False, False]
-    assert (allow(logits, top_p=0.51)[0] > -inf).tolist() == [False, True, False, True]
-    assert (allow(logits, top_p=1.0)[0] > -inf).all()
-    assert (allow(logits, top_k=2, top_p=0.7)[0] > -inf).tolist() == [False, True, False, True]
-    assert (allow(logits, top_k=2, top_p=0.6)[0] > -inf).tolist() == [False, True, False, False]
-    assert (allow(logits, top_k=9)[0] > -inf).all()
+    assert filter_logits(logits, top_k=2)[0].tolist() == pytest.approx([-inf, math.log(0.5), -inf, math.log(0.25)])
+    assert (filter_logits(logits, top_p=0.5)[0] > -inf).tolist() == [False, True, False, False]
+    assert (filter_logits(logits, top_p=0.51)[0] > -inf).tolist() == [False, True, False, True]
+    assert (filter_logits(logits, top_p=1.0)[0] > -inf).all()
+    assert (filter_logits(logits, top_k=2, top_p=0.7)[0] > -inf).tolist() == [False, True, False, True]
+    assert (filter_logits(logits, top_k=2, top_p=0.6)[0] > -inf).tolist() == [False, True, False, False]
+    assert (filter_logits(logits, top_k=9)[0] > -inf).all()
 
 
 def test_how_often_a_token_is_drawn():
     probabilities = torch.tensor([0.1, 0.5, 0.15, 0.25])
     random = torch.Generator().manual_seed(0)
-    drawn = choose(probabilities.log().expand(20_000, 4), temperature=0.5, random=random)
+    drawn = sample_token(probabilities.log().expand(20_000, 4), temperature=0.5, random=random)
     expected = probabilities.square() / probabilities.square().sum()
     found = torch.bincount(drawn, minlength=4) / 20_000
     assert float(((found - expected).abs() / (expected * (1 - expected) / 20_000).sqrt()).max()) < 4.0
@@ -248,8 +248,8 @@ def test_how_often_a_token_is_drawn():
         ({"direction": "sideways"}, UnknownNameError, "direction: got 'sideways'"),
         ({"output": "soft"}, UnknownNameError, "output: got 'soft'"),
         ({"cell": "lstn"}, UnknownNameError, "did you mean 'lstm'"),
-        ({"output": "tied", "encoder": torch.nn.Module()}, OptionError, "an encoder that is an embedding"),
-        ({"bidirectional": True}, OptionError, "layers that read in one direction"),
+        ({"output": "tied", "encoder": torch.nn.Module()}, OptionError, "an encoder that is an Embedding"),
+        ({"bidirectional": True}, OptionError, "neither bidirectional"),
         ({"encoder": Embedding(9, 3), "embedding_size": 4}, OptionError, "embedding_size: got 4"),
         ({"output": SampledSoftmax}, UnknownNameError, "output: got"),
         ({"ways": []}, InputError, "ways: got 0 stacks"),
@@ -301,7 +301,7 @@ def test_choices_that_cannot_be_made(options, message):
 
 
 def test_a_model_of_both_directions_does_not_write():
-    with pytest.raises(OptionError, match="a model of both directions"):
+    with pytest.raises(OptionError, match="a bidirectional model"):
         small(direction="both").generate("a")
     with pytest.raises(TextError, match="unknown character 'Z' at position 1"):
         small().generate("aZ")

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from recurra.errors import InputError
-from recurra.models.language import AdaptiveSoftmax, SampledSoftmax, Softmax, TiedSoftmax
-from recurra.models.language.output import draw_log_uniform, log_expected_count
+from recurra.models.language import AdaptiveSoftmax, FullSoftmax, SampledSoftmax, TiedSoftmax
+from recurra.models.language.softmaxes import draw_log_uniform, log_expected_count
 
 
 def outputs() -> dict[str, nn.Module]:
     return {
-        "full": Softmax(6, 40),
+        "full": FullSoftmax(6, 40),
         "tied": TiedSoftmax(6, nn.Embedding(40, 6)),
         "tied through a matrix": TiedSoftmax(6, nn.Embedding(40, 3)),
         "adaptive": AdaptiveSoftmax(6, 40, shrink=2.0),

@@ -15,9 +15,9 @@ from recurra.engine.backend import set_backend
 from recurra.errors import InputError, ModelFileError, OptionError, ShapeError, UnknownNameError
 from recurra.models import Tagger, accuracy, entity_scores, read_vectors
 from recurra.models.tagging.features import CharCNN, CharRNN
+from recurra.models.tagging.pretrained_vectors import VectorsError
 from recurra.models.tagging.schemes import SchemeError, violation
-from recurra.models.tagging.vectors import VectorsError
-from recurra.models.tagging.vocabulary import LabelError
+from recurra.models.tagging.tagger_vocabulary import LabelError
 
 SENTENCES = [["The", "old", "man", "walked", "home"], ["Rain", "fell"], ["He", "saw", "the", "red", "house", "again"]]
 TAGS = [["B-NP", "I-NP", "I-NP", "B-VP", "B-NP"], ["B-NP", "B-VP"], ["B-NP", "B-VP", "B-NP", "I-NP", "I-NP", "O"]]

@@ -10,13 +10,13 @@ from recurra.models import accuracy, entity_scores
 from recurra.models.tagging.schemes import (
     Entity,
     SchemeError,
+    allowed_transitions,
     convert,
     detect,
     entities,
+    entities_to_tags,
     looks_chunked,
-    rules,
     violation,
-    write,
 )
 
 KINDS = ("NP", "VP", "PP")
@@ -102,7 +102,7 @@ def test_writing_and_reading_are_inverse(scheme: str):
     for _ in range(200):
         length = random.randint(1, 15)
         found = random_entities(length)
-        tags = write(found, length, scheme)
+        tags = entities_to_tags(found, length, scheme)
         assert entities(tags) == found
         assert violation([tags], scheme) is None
         for other in ("bio", "iob1", "bioes"):
@@ -113,10 +113,10 @@ def test_writing_and_reading_are_inverse(scheme: str):
 def test_rules_allow_what_the_scheme_writes_and_nothing_else(scheme: str):
     letters = "BIES" if scheme == "bioes" else "BI"
     names = ["O", *(f"{letter}-{kind}" for letter in letters for kind in KINDS)]
-    allowed = rules(names, scheme)
+    allowed = allowed_transitions(names, scheme)
     number = {name: k for k, name in enumerate(names)}
     seen = torch.zeros_like(allowed.transitions)
-    for tags in (write(random_entities(n := random.randint(1, 15)), n, scheme) for _ in range(3000)):
+    for tags in (entities_to_tags(random_entities(n := random.randint(1, 15)), n, scheme) for _ in range(3000)):
         path = torch.tensor([number[tag] for tag in tags])
         seen[path[:-1], path[1:]] = True
         assert allowed.start[path[0]]
@@ -127,7 +127,7 @@ def test_rules_allow_what_the_scheme_writes_and_nothing_else(scheme: str):
 def test_the_scheme_is_seen():
     sentences = [random_entities(12) for _ in range(50)]
     for scheme in ("bio", "iob1", "bioes"):
-        assert detect([write(found, 12, scheme) for found in sentences]) == scheme
+        assert detect([entities_to_tags(found, 12, scheme) for found in sentences]) == scheme
     assert looks_chunked(["O", "B-NP", "I-NP"])
     assert not looks_chunked(["NOUN", "VERB", "O"])
     assert not looks_chunked(["O"])
@@ -141,7 +141,7 @@ def test_mixed_schemes_are_an_error_with_a_place():
     with pytest.raises(SchemeError, match="tag: got 'X-NP'"):
         detect([["B-NP", "X-NP"]])
     with pytest.raises(SchemeError, match="classes: got 'E-NP'"):
-        rules(["O", "B-NP", "E-NP"], "bio")
+        allowed_transitions(["O", "B-NP", "E-NP"], "bio")
     with pytest.raises(UnknownNameError, match="scheme"):
         convert(["O"], "bilou")
 

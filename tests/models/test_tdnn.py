@@ -52,7 +52,7 @@ def test_only_the_needed_frames_are_computed():
         layer.register_forward_hook(lambda _, given, __: computed.append(len(given[0])))
     at = [20, 30]
     some = model(x, at=at)
-    assert computed == [len(f) for f in model.needed(at)[1:]]
+    assert computed == [len(f) for f in model.needed_frames(at)[1:]]
     assert computed == [14, 8, 4, 2, 2]  # of 60 frames
     everything = model(x)
     torch.testing.assert_close(some, everything[[t - 13 for t in at]], rtol=1e-12, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Whether a file computes what the model computes: both are run at lengths and batch sizes the export never saw."""
+"""Compares a file in onnxruntime with its model, at lengths and batch sizes other than those of the export."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,16 +17,19 @@ from .export_errors import ExportError, package
 from .layer import state_tensors
 
 SIZES = ((1, 4), (9, 1), (14, 3))  # (T, B)
-TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}  # of the largest number of a result
-MODULE_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # the same; how much rounding explains is not known
-GROWTHS = (lambda size: size + 1, lambda size: size + 3, lambda size: 2 * size + 1)
-ROOM = 8.0  # times the layer's own rounding, where that is larger: some equations amplify it
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}  # relative to the largest number of a result
+MODULE_TOLERANCE = {
+    torch.float32: 1e-5,
+    torch.float64: 1e-12,
+}  # the same for modules
+LARGER_SIZES = (lambda size: size + 1, lambda size: size + 3, lambda size: 2 * size + 1)
+MARGIN = 8.0  # times the layer's own rounding error, if that is larger: some equations amplify it
 
 Feed = dict[str, Tensor]
 
 
 class Session:
-    """A file in onnxruntime, on the CPU, with one thread and without a word on the terminal."""
+    """A file in onnxruntime, on the CPU, with one thread and without log messages."""
 
     def __init__(self, path: Path):
         runtime = package("onnxruntime")
@@ -35,7 +38,7 @@ class Session:
         try:
             self.session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except runtime_errors() as error:
-            raise ExportError(f"onnxruntime does not take the file: {error}") from error
+            raise ExportError(f"onnxruntime cannot load the file: {error}") from error
         self.inputs = [(given.name, given.shape) for given in self.session.get_inputs()]
         self.names = [output.name for output in self.session.get_outputs()]
 
@@ -54,14 +57,14 @@ def runtime_errors() -> tuple[type[Exception], ...]:
 
 
 def check_layer(path: Path, layer: Recurrent) -> float:
-    """Compare the file with the layer; the largest difference, as a share of the largest number beside it."""
+    """Compare the file with the layer; returns the largest difference relative to the largest number."""
     session, generator = Session(path), torch.Generator().manual_seed(0)
     precise = copy.deepcopy(layer).double()
     return max(_compare(session, layer, precise, feed) for feed in _feeds(layer, generator))
 
 
 def _feeds(layer: Recurrent, generator: torch.Generator) -> Iterator[Feed]:
-    """Full batches from the layer's own start, then ragged ones, with NaN past the ends, from where those ended."""
+    """Full batches from the default initial state, then ragged ones with NaN in padding from given states."""
     dtype = first_parameter(layer).dtype
     for steps, batch in SIZES:
         shape = (batch, steps) if layer.batch_first else (steps, batch)
@@ -70,13 +73,13 @@ def _feeds(layer: Recurrent, generator: torch.Generator) -> Iterator[Feed]:
         lengths = torch.randint(1, steps + 1, (batch,), generator=generator)
         past = torch.arange(steps)[:, None] >= lengths  # (T, B)
         past = past.t() if layer.batch_first else past
-        state = called(layer, {"x": x})
+        state = run_layer(layer, {"x": x})
         states = {name[:-1] + "0": value for name, value in state.items() if name != "y"}
         yield {"x": x.masked_fill(past[..., None], float("nan")), "lengths": lengths, **states}
 
 
-def called(layer: Recurrent, feed: Feed) -> dict[str, Tensor]:
-    """What the layer gives, under the names the file uses."""
+def run_layer(layer: Recurrent, feed: Feed) -> dict[str, Tensor]:
+    """The results of the layer, under the names of the file."""
     names = [column.name for column in state_tensors(layer)]
     state = _state(layer, [feed[f"{name}_0"] for name in names]) if f"{names[0]}_0" in feed else None
     with torch.no_grad(), set_backend("reference"):
@@ -85,7 +88,7 @@ def called(layer: Recurrent, feed: Feed) -> dict[str, Tensor]:
 
 
 def _state(layer: Recurrent, values: Sequence[Tensor]) -> Any:
-    """Tensors in the file's order as the layer takes them."""
+    """Tensors in the file's order as the layer's state."""
     columns, rest = [], list(values)
     for index in range(len(layer.cell_list[0].carried)):
         if is_stacked(layer.cell_list, index):
@@ -100,8 +103,8 @@ def _flat(value: Any) -> list[Tensor]:
 
 
 def _compare(session: Session, layer: Recurrent, precise: nn.Module, feed: Feed) -> float:
-    given, own, tolerance = session(feed), called(layer, feed), TOLERANCE[feed["x"].dtype]
-    exact = called(precise, {n: v.double() if v.is_floating_point() else v for n, v in feed.items()})  # pyrefly: ignore
+    given, own, tolerance = session(feed), run_layer(layer, feed), TOLERANCE[feed["x"].dtype]
+    exact = run_layer(precise, {n: v.double() if v.is_floating_point() else v for n, v in feed.items()})  # pyrefly: ignore
     return max(difference(name, given[name], own[name], exact[name], feed["x"], tolerance) for name in own)
 
 
@@ -109,18 +112,18 @@ def _compare(session: Session, layer: Recurrent, precise: nn.Module, feed: Feed)
 
 
 def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> float:
-    """Compare the file with the module at sizes other than the example's, its numbers drawn from the example's.
+    """Compare the file with the module at larger sizes, with numbers resampled from the example.
 
-    Lengths and the names of words stay valid so: every size is larger than it was, and no new number appears.
+    So lengths and token numbers stay valid: every size is larger, and no new number appears.
     """
     session, generator = Session(path), torch.Generator().manual_seed(0)
     values, structure = tree_flatten(dict(arguments))
     count, worst = sum(isinstance(value, Tensor) for value in values), 0.0
     if count != len(session.inputs):
         raise ExportError(f"the file takes {len(session.inputs)} tensors, the example holds {count}")
-    for grown in GROWTHS:
+    for grown in LARGER_SIZES:
         drawn = iter(session.inputs)
-        call = [_drawn(v, next(drawn)[1], grown, generator) if isinstance(v, Tensor) else v for v in values]
+        call = [_resample(v, next(drawn)[1], grown, generator) if isinstance(v, Tensor) else v for v in values]
         with torch.no_grad(), set_backend("reference"):
             own = [v for v in tree_leaves(model(**tree_unflatten(call, structure))) if isinstance(v, Tensor)]
         tensors = [v for v in call if isinstance(v, Tensor)]
@@ -132,8 +135,10 @@ def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> 
     return worst
 
 
-def _drawn(value: Tensor, axes: Sequence[int | str], grown: Callable[[int], int], generator: torch.Generator) -> Tensor:
-    """A tensor with every axis of free size grown."""
+def _resample(
+    value: Tensor, axes: Sequence[int | str], grown: Callable[[int], int], generator: torch.Generator
+) -> Tensor:
+    """A tensor with every free axis enlarged, its numbers resampled."""
     shape = [grown(size) if isinstance(axis, str) else size for size, axis in zip(value.shape, axes, strict=True)]
     picks = torch.randint(0, value.numel(), shape, generator=generator)
     return value.detach().cpu().flatten()[picks]
@@ -151,15 +156,15 @@ def _module_difference(name: str, found: Tensor, expected: Tensor, x: Tensor) ->
 
 
 def difference(name: str, given: Tensor, own: Tensor, exact: Tensor, x: Tensor, tolerance: float) -> float:
-    """The file's largest error, as a share of the largest number; raises where it is more than rounding."""
+    """The file's largest error relative to the largest number; raises if rounding does not explain it."""
     if given.shape != own.shape:
         raise ExportError(f"{name}: the file gives shape {tuple(given.shape)}, the model {tuple(own.shape)}")
     scale = exact.abs().max().clamp(min=1.0)
     error, rounding = ((value.double() - exact).abs().max() / scale for value in (given, own))
-    allowed = max(tolerance, ROOM * float(rounding))
+    allowed = max(tolerance, MARGIN * float(rounding))
     if not error <= allowed:
         raise ExportError(
             f"{name}: for x of shape {tuple(x.shape)} the file differs from the model by {float(error):.1e} of its "
-            f"largest number, and {allowed:.1e} is what rounding explains; nothing was written"
+            f"largest number, more than the {allowed:.1e} that rounding explains; nothing was written"
         )
     return float(error)

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to an ONNX file, and the packages it needs."""
+"""Errors of the ONNX export, and the optional packages it needs."""
 
 from typing import Any
 

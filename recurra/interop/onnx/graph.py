@@ -1,4 +1,4 @@
-"""An ONNX graph under construction: one call a node, one name a value."""
+"""A builder for ONNX graphs: each call adds a node and returns the name of its value."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from torch import Tensor
 from .export_errors import package
 
 OPSET = 18
-IR_VERSION = 9  # what a runtime of the last years reads
+IR_VERSION = 9  # old enough for runtimes of the last years
 KINDS = {torch.float32: "FLOAT", torch.float64: "DOUBLE", torch.int64: "INT64", torch.bool: "BOOL"}
 
 
 class Graph:
-    """Nodes in order. The body of a loop has `outer`: its names are new there too, its constants are kept there."""
+    """The nodes of a graph, in order. The body of a loop has an `outer` graph, which holds its constants."""
 
     def __init__(self, dtype: torch.dtype, outer: "Graph | None" = None, prefix: str = ""):
         self.helper, self.proto = package("onnx.helper"), package("onnx").TensorProto
@@ -33,13 +33,13 @@ class Graph:
         return f"{self.root.prefix}{hint}_{self.root.count}"
 
     def add(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """A node; the name of its result, or the names where it has several."""
+        """Add a node; returns the name of its result, or a list of names if there are several."""
         names = [self.name(op.lower()) for _ in range(outputs)]
         self.nodes.append(self.helper.make_node(op, list(inputs), names, **attributes))
         return names[0] if outputs == 1 else names
 
     def constant(self, value: Tensor, hint: str = "constant") -> str:
-        """A tensor kept in the file, once however often it is asked for."""
+        """The name of a constant tensor; equal constants are stored once."""
         if self.outer is not None:
             return self.outer.constant(value, hint)
         value = value.detach().cpu().contiguous()
@@ -64,7 +64,7 @@ class Graph:
         kind = getattr(self.proto, KINDS[dtype or self.dtype])
         return self.helper.make_tensor_value_info(name, kind, list(shape))
 
-    # ------------------------------------------------------------------------------------------ phrases
+    # ------------------------------------------------------------------------------------------ common operations
 
     def join(self, values: Sequence[str], axis: int) -> str:
         return values[0] if len(values) == 1 else self.add("Concat", *values, axis=axis)

@@ -1,7 +1,7 @@
-"""A layer as an ONNX graph: depth and directions around the loops; lengths and initial states that may be left out.
+"""A layer as an ONNX graph: depth, directions, and optional inputs around the loops of its cells.
 
-An input that may be left out has a default in the file, without rows. What is read is the default or what was given,
-followed by the value for "nothing given", cut to the batch: no branch is needed.
+An optional input (lengths, initial states) has an empty default in the file. The graph concatenates the input with the
+value for "not given" and slices the result to the batch size, so that no branch is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,17 @@ from .loop import Ragged, scan
 
 @dataclass(frozen=True)
 class StateTensor:
-    """One tensor of a layer's state: `h`, stacked over all cells; `h.0`, `h.1`, … where their widths differ."""
+    """One tensor of a layer's state: `h`, stacked over all cells, or `h.0`, `h.1`, … if their widths differ."""
 
     name: str
-    index: int  # of the state among those a cell carries
+    index: int  # of the state in Cell.carried
     spec: State
-    cells: tuple[int, ...]  # numbers in Recurrent.cells
+    cells: tuple[int, ...]  # indices into Recurrent.cell_list
     stacked: bool
 
     @property
     def shape(self) -> tuple[int | str, ...]:
-        """With "batch" in the place of the batch size."""
+        """The shape, with "batch" for the batch size."""
         rest = ("batch", *self.spec.shape(1)[1:])
         return (len(self.cells), *rest) if self.stacked else rest
 
@@ -57,34 +57,34 @@ class LayerGraph:
         self.graph, self.layer, self.columns = graph, layer, state_tensors(layer)
 
     def write(self, x: str, lengths: str, states: Sequence[str]) -> tuple[str, list[str]]:
-        """From inputs laid out as the layer takes them, any of which may have no rows: names of y and of the states."""
-        x = self._transposed(x)
-        ragged = self._ragged(x, lengths)
-        y, finals = self._deep(x, self._states_by_cell(states, ragged.batch), ragged)
-        return self._transposed(y), self._packed(finals)
+        """From inputs in the layer's layout, optional ones possibly empty: names of y and of the final states."""
+        x = self._swap_batch_and_time(x)
+        ragged = self._make_ragged(x, lengths)
+        y, finals = self._run_layers(x, self._states_by_cell(states, ragged.batch), ragged)
+        return self._swap_batch_and_time(y), self._pack_states(finals)
 
     def run(self, x: str, lengths: str, states: list[list[str]]) -> tuple[str, list[list[str]]]:
-        """From x (T, B, D), lengths or "", the states of each cell or none: names of y and of each cell's states."""
-        ragged = self._ragged(x, lengths)
-        return self._deep(x, states or self._states_by_cell([""] * len(self.columns), ragged.batch), ragged)
+        """From x (T, B, D), lengths or "", and the states of each cell or none: names of y and of the final states."""
+        ragged = self._make_ragged(x, lengths)
+        return self._run_layers(x, states or self._states_by_cell([""] * len(self.columns), ragged.batch), ragged)
 
-    def _transposed(self, value: str) -> str:
+    def _swap_batch_and_time(self, value: str) -> str:
         return self.graph.add("Transpose", value, perm=[1, 0, 2]) if self.layer.batch_first else value
 
     # ------------------------------------------------------------------------------------------ inputs
 
-    def _ragged(self, x: str, lengths: str) -> Ragged:
+    def _make_ragged(self, x: str, lengths: str) -> Ragged:
         graph = self.graph
         steps, batch = graph.size(x, 0), graph.size(x, 1)
         full = graph.add("Expand", steps, batch)
         if lengths:
-            full = self._given_or(lengths, full, batch, axis=0)
+            full = self._given_or_default(lengths, full, batch, axis=0)
         counted = graph.add("Range", *(graph.add("Squeeze", v) for v in (graph.integers(0), steps, graph.integers(1))))
         before = graph.add("Less", graph.add("Unsqueeze", counted, graph.integers(1)), full)  # (T, B)
         return Ragged(batch, graph.add("Unsqueeze", before, graph.integers(2)), full)
 
-    def _given_or(self, given: str, otherwise: str, batch: str, axis: int) -> str:
-        """What was given; where that has no rows, the other."""
+    def _given_or_default(self, given: str, otherwise: str, batch: str, axis: int) -> str:
+        """The given input, or the default if it is empty."""
         both = self.graph.add("Concat", given, otherwise, axis=axis)
         return self.graph.add("Slice", both, self.graph.integers(0), batch, self.graph.integers(axis))
 
@@ -95,11 +95,11 @@ class LayerGraph:
             shape = self.graph.add("Concat", batch, self.graph.integers(*column.spec.shape(1)[1:]), axis=0)
             for row, k in zip(self._rows(given, column), column.cells, strict=True):
                 value = self.graph.add("Expand", self._start(k, column.index), shape)
-                by_cell[k].append(self._given_or(row, value, batch, axis=0) if row else value)
+                by_cell[k].append(self._given_or_default(row, value, batch, axis=0) if row else value)
         return by_cell
 
     def _rows(self, given: str, column: StateTensor) -> list[str]:
-        """A state's tensor as one per cell."""
+        """The rows of a state tensor, one for each cell."""
         if not given or not column.stacked:
             return [given] * len(column.cells)
         rows = self.graph.split(given, [1] * len(column.cells), axis=0)
@@ -111,16 +111,16 @@ class LayerGraph:
 
     # ------------------------------------------------------------------------------------------ depth and direction
 
-    def _deep(self, x: str, given: list[list[str]], ragged: Ragged) -> tuple[str, list[list[str]]]:
+    def _run_layers(self, x: str, given: list[list[str]], ragged: Ragged) -> tuple[str, list[list[str]]]:
         finals: list[list[str]] = [[] for _ in given]
         layer, graph = self.layer, self.graph
 
         def run_cell(number: int, direction: int, below: str) -> str:
             k = number * layer.directions + direction
             back = direction == 1
-            sequence = self._reversed(below, ragged) if back else below
+            sequence = self._reverse_time(below, ragged) if back else below
             y, finals[k] = scan(graph, layer.cell_list[k], sequence, given[k], ragged)
-            return self._reversed(y, ragged) if back else y
+            return self._reverse_time(y, ragged) if back else y
 
         if layer.bidirectional == "separate":
             stacks = [self._stack(x, lambda n, v, d=d: run_cell(n, d, v)) for d in range(2)]
@@ -139,10 +139,10 @@ class LayerGraph:
             outputs.append(y)
         return self.graph.join(outputs, axis=2) if self.layer.depth == "graves" else outputs[-1]
 
-    def _reversed(self, value: str, ragged: Ragged) -> str:
+    def _reverse_time(self, value: str, ragged: Ragged) -> str:
         return self.graph.add("ReverseSequence", value, ragged.lengths, time_axis=0, batch_axis=1)
 
-    def _packed(self, finals: list[list[str]]) -> list[str]:
+    def _pack_states(self, finals: list[list[str]]) -> list[str]:
         packed = []
         for column in self.columns:
             rows = [finals[k][column.index] for k in column.cells]
@@ -159,21 +159,21 @@ def layer_model(layer: Recurrent) -> Any:
     y, finals = LayerGraph(graph, layer).write("x", "lengths", [f"{c.name}_0" for c in columns])
     lead = ("batch", "time") if layer.batch_first else ("time", "batch")
     inputs = [graph.value_info("x", (*lead, layer.input_size)), graph.value_info("lengths", ("given",), torch.int64)]
-    inputs += [graph.value_info(f"{c.name}_0", _optional(c.shape)) for c in columns]
+    inputs += [graph.value_info(f"{c.name}_0", _optional_shape(c.shape)) for c in columns]
     outputs = [graph.value_info("y", (*lead, layer.output_size))]
     outputs += [graph.value_info(f"{c.name}_n", c.shape) for c in columns]
     for source, output in zip([y, *finals], outputs, strict=True):
         graph.nodes.append(graph.helper.make_node("Identity", [source], [output.name]))
     defaults = [graph.tensor("lengths", torch.empty(0, dtype=torch.int64))]
-    defaults += [graph.tensor(f"{c.name}_0", _without_rows(c.shape, graph.dtype)) for c in columns]
+    defaults += [graph.tensor(f"{c.name}_0", _empty_default(c.shape, graph.dtype)) for c in columns]
     return _model(graph, inputs, outputs, defaults)
 
 
-def _optional(shape: Sequence[int | str]) -> tuple[int | str, ...]:
+def _optional_shape(shape: Sequence[int | str]) -> tuple[int | str, ...]:
     return tuple("given" if axis == "batch" else axis for axis in shape)
 
 
-def _without_rows(shape: Sequence[int | str], dtype: torch.dtype) -> Tensor:
+def _empty_default(shape: Sequence[int | str], dtype: torch.dtype) -> Tensor:
     return torch.empty([0 if isinstance(axis, str) else axis for axis in shape], dtype=dtype)
 
 

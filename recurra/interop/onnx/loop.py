@@ -1,6 +1,6 @@
-"""One cell over time as ONNX's Scan: the planned nodes of its step are the body.
+"""A cell over time as ONNX's Scan, whose body is the planned step.
 
-What depends on no state leaves the loop: it is computed for all steps at once, and the body gets its row of each.
+Nodes that depend on no state are hoisted: they are computed for all steps at once, and the body reads one row per step.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from .render import Renderer
 
 @dataclass(frozen=True)
 class Ragged:
-    """What the loops of a file share: names of the batch size, of `running` (T, B, 1) and of the lengths (B,)."""
+    """Names shared by the loops of a file: batch size, `running`, the mask of valid steps (T, B, 1), lengths (B,)."""
 
     batch: str
     running: str
@@ -33,8 +33,8 @@ class Ragged:
 
 
 @dataclass(frozen=True)
-class _Out:
-    """What a step stores: `width` columns of a buffer."""
+class _StepOutput:
+    """An output of the step: `width` columns of a buffer."""
 
     buffer: BufferRef
     offset: int
@@ -43,8 +43,8 @@ class _Out:
 
 
 @dataclass(frozen=True)
-class _Scanned:
-    """What the body gets a row of at each step: its name inside and outside, its columns."""
+class _ScanInput:
+    """A scan input, of which the body reads one row per step: its names inside and outside, and its width."""
 
     inside: str
     outside: str
@@ -53,14 +53,14 @@ class _Scanned:
 
 
 def scan(graph: Graph, cell: Cell, x: str, states: Sequence[str], ragged: Ragged) -> tuple[str, list[str]]:
-    """Run the cell over x (T, B, D): the names of y (T, B, n), zero past each end, and of the last states."""
+    """Add the scan of a cell over x (T, B, D): names of y (T, B, n), zero past each end, and of the final states."""
     cell = real_form(cell)
-    planned, weights = _planned(cell)
-    return _Loop(graph, planned, weights, ragged).write(x, states)
+    planned, weights = _plan_cell(cell)
+    return _ScanBuilder(graph, planned, weights, ragged).write(x, states)
 
 
-def _planned(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
-    """The plan of a step, and what it reads of the cell."""
+def _plan_cell(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
+    """The plan of a step, and the weights it reads."""
     try:
         with clean_context():
             planned = plan(cell, trace(cell), train=False, needs_x=False)
@@ -74,17 +74,17 @@ def _planned(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
     return planned, dict(zip(step.hoisted, hoisted, strict=True))
 
 
-class _Loop:
+class _ScanBuilder:
     def __init__(self, graph: Graph, planned: Plan, weights: dict[str, Tensor], ragged: Ragged):
         self.graph, self.plan, self.weights, self.ragged = graph, planned, weights, ragged
         self.body = Graph(graph.dtype, outer=graph)
-        self.outs = self._without_masks()
+        self.outs = self._outputs_with_mean_masks()
         self.nodes = subgraph([out.node for out in self.outs])
-        self.moving = self._reached_from(*self._sizes())  # what differs between sequences
-        self.late = self._reached_from(*self._states())
+        self.varying = self._nodes_reached_from(*self._sizes())  # nodes that differ between sequences
+        self.recurrent = self._nodes_reached_from(*self._states())
 
-    def _without_masks(self) -> list[_Out]:
-        """What a step stores, with 1 for every mask: its mean."""
+    def _outputs_with_mean_masks(self) -> list[_StepOutput]:
+        """The outputs of a step with every mask replaced by 1, its mean."""
         builder = self.plan.forward.builder
 
         def mean(node: Node) -> Node | None:
@@ -92,7 +92,7 @@ class _Loop:
 
         wanted = [out for out in self.plan.forward.outs if out.buffer in {self.plan.output, *self._states()}]
         certain = builder.substitute([out.node for out in wanted], mean)
-        return [_Out(out.buffer, out.offset, out.node.width, certain[out.node]) for out in wanted]
+        return [_StepOutput(out.buffer, out.offset, out.node.width, certain[out.node]) for out in wanted]
 
     def _states(self) -> dict[BufferRef, State]:
         return {BufferRef.state(state.name): state for state in self.plan.states}
@@ -100,8 +100,8 @@ class _Loop:
     def _sizes(self) -> dict[BufferRef, int]:
         return {buffer: self.plan.forward.buffers[buffer].width for buffer in (X, *self._states())}
 
-    def _reached_from(self, *buffers: BufferRef) -> set[Node]:
-        """The nodes that depend on one of these."""
+    def _nodes_reached_from(self, *buffers: BufferRef) -> set[Node]:
+        """The nodes that depend on one of these buffers."""
         found: set[Node] = set()
         for node in self.nodes:
             if (node.op == "load" and node.attr.buffer in buffers) or any(a in found for a in node.args):
@@ -111,13 +111,13 @@ class _Loop:
     # ------------------------------------------------------------------------------------------ around the body
 
     def write(self, x: str, states: Sequence[str]) -> tuple[str, list[str]]:
-        running = _Scanned(self.body.name("running"), self.ragged.running, 1, torch.bool)
-        values, early = self._before(x)
+        running = _ScanInput(self.body.name("running"), self.ragged.running, 1, torch.bool)
+        values, early = self._write_hoisted(x)
         scanned = [running, *early]
         olds = {buffer: self.body.name(f"{state.name}_old") for buffer, state in self._states().items()}
         results = self._step(values, olds)
         carried = [
-            self._carried(state, olds[buffer], results[buffer], running.inside)
+            self._next_state(state, olds[buffer], results[buffer], running.inside)
             for buffer, state in self._states().items()
         ]
         output = self.body.add("Identity", results[self.plan.output])
@@ -130,21 +130,21 @@ class _Loop:
         )
         return self.graph.add("Where", self.ragged.running, y, self.graph.number(0.0)), finals
 
-    def _before(self, x: str) -> tuple[dict[Node, str], list[_Scanned]]:
-        """What depends on no state, written outside: its values as the body names them, and those that change."""
-        wanted = {a for node in self.late for a in node.args} | {out.node for out in self.outs}
-        roots = [node for node in self.nodes if node in wanted and node not in self.late]
+    def _write_hoisted(self, x: str) -> tuple[dict[Node, str], list[_ScanInput]]:
+        """Write the hoisted nodes outside; returns their names in the body, and the scan inputs for those that vary."""
+        wanted = {a for node in self.recurrent for a in node.args} | {out.node for out in self.outs}
+        roots = [node for node in self.nodes if node in wanted and node not in self.recurrent]
         outside = Renderer(self.graph, self.weights, lambda node: self._columns(self.graph, node, x))
         outside.write(subgraph(roots))
         values = {root: outside.values[root] for root in roots}
         scanned = []
         for root in roots:
-            if root in self.moving:
-                scanned.append(_Scanned(self.body.name("early"), values[root], root.width, self.graph.dtype))
+            if root in self.varying:
+                scanned.append(_ScanInput(self.body.name("early"), values[root], root.width, self.graph.dtype))
                 values[root] = scanned[-1].inside
         return values, scanned
 
-    def _body(self, olds: list[str], scanned: list[_Scanned], carried: list[str], output: str) -> object:
+    def _body(self, olds: list[str], scanned: list[_ScanInput], carried: list[str], output: str) -> object:
         info, shapes = self.body.value_info, [("batch", *state.shape(1)[1:]) for state in self.plan.states]
         given = [info(name, shape) for name, shape in zip(olds, shapes, strict=True)]
         given += [info(each.inside, ("batch", each.width), each.dtype) for each in scanned]
@@ -155,18 +155,18 @@ class _Loop:
     # ------------------------------------------------------------------------------------------ the body
 
     def _step(self, values: dict[Node, str], olds: dict[BufferRef, str]) -> dict[BufferRef, str]:
-        """What a step stores, by buffer."""
+        """Write the body's nodes; the names of its outputs by buffer."""
         inside = Renderer(self.body, self.weights, lambda node: self._load(node, olds))
         inside.values.update(values)
-        inside.write(node for node in self.nodes if node in self.late)
+        inside.write(node for node in self.nodes if node in self.recurrent)
         parts: dict[BufferRef, list[tuple[int, str]]] = {}
         for out in self.outs:
-            parts.setdefault(out.buffer, []).append((out.offset, self._full(out, inside.values[out.node])))
+            parts.setdefault(out.buffer, []).append((out.offset, self._broadcast_output(out, inside.values[out.node])))
         return {buffer: self.body.join([v for _, v in sorted(found)], axis=1) for buffer, found in parts.items()}
 
-    def _full(self, out: _Out, value: str) -> str:
-        """A value with a row a sequence and all its columns, where the equations left that to broadcasting."""
-        if out.node.width == out.width and out.node in self.moving:
+    def _broadcast_output(self, out: _StepOutput, value: str) -> str:
+        """A value expanded to (B, width), if the equations left that to broadcasting."""
+        if out.node.width == out.width and out.node in self.varying:
             return value
         shape = self.graph.add("Concat", self.ragged.batch, self.graph.integers(out.width), axis=0)
         return self.body.add("Expand", value, shape)
@@ -179,12 +179,12 @@ class _Loop:
         return self._columns(self.body, node, value)
 
     def _columns(self, graph: Graph, node: Node, value: str) -> str:
-        """The columns a node loads of a buffer."""
+        """The columns that a node loads from a buffer."""
         low, high = node.attr.offset, node.attr.offset + node.width
         return value if node.width == self._sizes()[node.attr.buffer] else graph.cut(value, low, high, axis=-1)
 
-    def _carried(self, state: State, old: str, new: str, running: str) -> str:
-        """What is carried on: the new state, its older values behind it; past its end a sequence keeps what it had."""
+    def _next_state(self, state: State, old: str, new: str, running: str) -> str:
+        """The state after the step, its delay line shifted; past the end of a sequence the state stays."""
         body = self.body
         if not state.delays:
             return body.add("Where", running, new, old)

@@ -1,7 +1,7 @@
-"""Any module with recurra's layers inside: torch's exporter writes the rest, and the layers are put in afterwards.
+"""Export of modules with recurra's layers inside: torch exports the module, then the layers' graphs are inserted.
 
-While torch exports, each layer stands in as one operation of no known library; in the file that comes out, the nodes of
-the layer's own graph take its place. So nothing is unrolled, and every length and every batch remain possible.
+During torch's export each layer is one symbolic operation of a custom domain. In the exported file, the nodes of the
+layer's own graph replace it. So no loop is unrolled, and length and batch size stay free.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from .graph import OPSET, Graph
 from .layer import LayerGraph
 
 DOMAIN = "recurra"
-TALKATIVE = ("torch.onnx", "torch.fx.experimental.symbolic_shapes")  # loggers
+NOISY_LOGGERS = ("torch.onnx", "torch.fx.experimental.symbolic_shapes")  # loggers
 
 
 def arguments_of(model: nn.Module, example: Any) -> dict[str, Any]:
-    """One call's arguments by name: from a tensor, a tuple of positional arguments, or a dictionary."""
+    """The arguments of one call by name, from a tensor, a tuple of positional arguments, or a dictionary."""
     if example is None:
         raise InputError("example", None, "the arguments of one call: a tensor, a tuple, or a dictionary by name")
     args = example if isinstance(example, tuple) else () if isinstance(example, Mapping) else (example,)
@@ -42,39 +42,39 @@ def arguments_of(model: nn.Module, example: Any) -> dict[str, Any]:
 
 
 def module_model(model: nn.Module, arguments: Mapping[str, Any]) -> Any:
-    """The ONNX model of a module (on the CPU, in evaluation)."""
+    """The ONNX model of a module on the CPU, in evaluation mode."""
     package("onnxscript")
     layers = {name: module for name, module in model.named_modules() if isinstance(module, Recurrent)}
-    axes = tree_map(_any_size, dict(arguments))
-    with _standing_in(layers), _quietly():
-        try:  # torch.onnx.export(model) would leave unsaid which axes have one size only
+    axes = tree_map(_dynamic_axes, dict(arguments))
+    with _as_symbolic_ops(layers), _silence_exporter():
+        try:  # torch.onnx.export(model) alone does not report which axes are fixed
             traced = torch.export.export(model, (), dict(arguments), dynamic_shapes=axes, strict=False)
             program = torch.onnx.export(traced, dynamo=True, opset_version=OPSET, verbose=False)
-        except RuntimeError as error:  # what torch.export and torch.onnx raise on purpose
+        except RuntimeError as error:  # the base class of their documented errors
             raise ExportError(f"torch cannot export {type(model).__name__}: {_cause(error)}") from error
     if program is None:
         raise ExportError(f"torch gave no ONNX program for {type(model).__name__}")
-    return _with_layers(program.model_proto, layers)
+    return _insert_layers(program.model_proto, layers)
 
 
-def _any_size(value: Any) -> Any:
-    """Every axis free that torch does not find fixed; to torch, an axis of size 1 is."""
+def _dynamic_axes(value: Any) -> Any:
+    """Mark every axis as dynamic if torch can; an axis of size 1 is fixed for torch."""
     if not isinstance(value, Tensor):
         return None
     return {axis: torch.export.Dim.AUTO for axis, size in enumerate(value.shape) if size != 1}
 
 
 def _cause(error: BaseException) -> str:
-    """The first of a chain of errors, its first paragraph: what went wrong, without where it was noticed."""
+    """The first paragraph of the first error in a chain: the cause without its context."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     return str(error).strip().partition("\n\n")[0]
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what torch's exporter says of itself; where it fails, its error says enough."""
-    levels = {name: logging.getLogger(name).level for name in TALKATIVE}
+def _silence_exporter() -> Iterator[None]:
+    """Suppress the log, warnings and standard error of torch's exporter; its errors are still raised."""
+    levels = {name: logging.getLogger(name).level for name in NOISY_LOGGERS}
     for name in levels:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
@@ -86,12 +86,12 @@ def _quietly() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-# ---------------------------------------------------------------------------------------------------- standing in
+# ---------------------------------------------------------------------------------------------------- symbolic layers
 
 
 @contextlib.contextmanager
-def _standing_in(layers: Mapping[str, Recurrent]) -> Iterator[None]:
-    """For the length of a `with`, a call of a layer is one operation that bears the layer's name."""
+def _as_symbolic_ops(layers: Mapping[str, Recurrent]) -> Iterator[None]:
+    """Within the block, a call of a layer is one symbolic operation with the layer's name as attribute."""
     for name, layer in layers.items():
         layer.__dict__["forward"] = partial(_symbolic, layer, name)
     try:
@@ -110,11 +110,11 @@ def _symbolic(
     resets: Any = None,
     return_trace: bool = False,
 ) -> tuple[Tensor, Any]:
-    """What `layer(x, state, lengths)` gives, as one operation."""
+    """`layer(x, state, lengths)` as one symbolic operation."""
     if resets is not None or return_trace:
-        raise ExportError(f"layer {name!r} is called with resets or return_trace, which no ONNX file has")
+        raise ExportError(f"layer {name!r} is called with resets or return_trace, which cannot be exported")
     if not isinstance(x, Tensor) or x.is_nested or not (lengths is None or isinstance(lengths, Tensor)):
-        raise ExportError(f"layer {name!r}: a file takes ragged sequences as a padded tensor and a tensor of lengths")
+        raise ExportError(f"layer {name!r}: for export, pass ragged sequences as a padded tensor and lengths")
     layer._check_x(x, (2, 3))
     batched = x.dim() == 3
     x = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
@@ -136,26 +136,26 @@ def _symbolic(
     return layer._lay_out(y, batched), stack_states(layer.cell_list, by_cell, batched)
 
 
-# ---------------------------------------------------------------------------------------------------- putting in
+# ---------------------------------------------------------------------------------------------------- insertion
 
 
-def _with_layers(model: Any, layers: Mapping[str, Recurrent]) -> Any:
-    """The model with every stand-in replaced by the nodes of its layer."""
+def _insert_layers(model: Any, layers: Mapping[str, Recurrent]) -> Any:
+    """The model with every symbolic operation replaced by the nodes of its layer."""
     nodes: list[Any] = []
     made: dict[str, Graph] = {}
-    sizes = _sizes(model.graph)
+    sizes = _axis_sizes(model.graph)
     for number, node in enumerate(model.graph.node):
         if node.domain != DOMAIN:
             nodes.append(node)
             continue
         said = {attribute.name: attribute for attribute in node.attribute}
         name = said["layer"].s.decode()
-        _require_free(name, sizes[node.input[0]][: 2 if said["batched"].i else 1])
+        _check_free_axes(name, sizes[node.input[0]][: 2 if said["batched"].i else 1])
         graph = Graph(first_parameter(layers[name]).dtype, prefix=f"{name or 'layer'}/{number}/")
         made[f"{name}/{number}"] = graph
-        _put_in(graph, layers[name], list(node.input), list(node.output))
+        _insert_layer(graph, layers[name], list(node.input), list(node.output))
         nodes += graph.nodes
-    _name_sizes(model.graph, [sizes[node.input[0]][:2] for node in model.graph.node if node.domain == DOMAIN])
+    _name_axes(model.graph, [sizes[node.input[0]][:2] for node in model.graph.node if node.domain == DOMAIN])
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(tensor for graph in made.values() for tensor in graph.initializers)
@@ -165,8 +165,8 @@ def _with_layers(model: Any, layers: Mapping[str, Recurrent]) -> Any:
     return model
 
 
-def _sizes(graph: Any) -> dict[str, list[int | str]]:
-    """The axes of every value: a number, or the name of a free size. A number that torch wrote as a name is mended."""
+def _axis_sizes(graph: Any) -> dict[str, list[int | str]]:
+    """The axes of every value, numbers or names of free sizes; numbers that torch wrote as names are corrected."""
     found: dict[str, list[int | str]] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         axes = value.type.tensor_type.shape.dim
@@ -177,8 +177,8 @@ def _sizes(graph: Any) -> dict[str, list[int | str]]:
     return found
 
 
-def _name_sizes(graph: Any, seen: Sequence[Sequence[int | str]]) -> None:
-    """What the first layer sees as time and batch is called so; torch has numbered names."""
+def _name_axes(graph: Any, seen: Sequence[Sequence[int | str]]) -> None:
+    """Rename the first two axes of the first layer's input to time and batch; torch numbers them."""
     names = {str(old): new for old, new in zip(seen[0], ("time", "batch"), strict=True)} if seen else {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         for axis in value.type.tensor_type.shape.dim:
@@ -186,8 +186,8 @@ def _name_sizes(graph: Any, seen: Sequence[Sequence[int | str]]) -> None:
                 axis.dim_param = names[axis.dim_param]
 
 
-def _require_free(name: str, axes: Sequence[int | str]) -> None:
-    """Raises where a layer can see one length or one batch size only."""
+def _check_free_axes(name: str, axes: Sequence[int | str]) -> None:
+    """Raise an error if the length or the batch size of a layer's input is fixed."""
     for size, what in zip(axes, ("sequences of length", "batches of"), strict=False):
         if isinstance(size, int):
             one = "a size of 1 in the example is a constant to torch"
@@ -195,7 +195,7 @@ def _require_free(name: str, axes: Sequence[int | str]) -> None:
             raise ExportError(f"layer {name!r} always gets {what} {size}: {one if size == 1 else fixed}")
 
 
-def _put_in(graph: Graph, layer: Recurrent, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+def _insert_layer(graph: Graph, layer: Recurrent, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     x, lengths, *states = [*inputs, ""] if len(inputs) == 1 else inputs
     each = len(layer.cell_list[0].carried)
     by_cell = [list(states[k : k + each]) for k in range(0, len(states), each)]

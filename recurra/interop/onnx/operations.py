@@ -1,4 +1,4 @@
-"""The operations of a planned step in ONNX's words, one table row each: (graph, argument names, attr) → name."""
+"""The operations of a planned step as ONNX operations, one table row each: (graph, argument names, attr) → name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,8 @@ def _op(name: str) -> Render:
     return lambda graph, args, attr: graph.add(name, *args)
 
 
-def truth(graph: Graph, value: str) -> str:
-    """A number as true or false."""
+def as_bool(graph: Graph, value: str) -> str:
+    """A number as a truth value."""
     return graph.add("Cast", value, to=graph.proto.BOOL)
 
 
@@ -30,11 +30,11 @@ def _unequal(graph: Graph, args: list[str], attr: Any) -> str:
 
 
 def _logical(name: str) -> Render:
-    return lambda graph, args, attr: as_number(graph, graph.add(name, *(truth(graph, a) for a in args)))
+    return lambda graph, args, attr: as_number(graph, graph.add(name, *(as_bool(graph, a) for a in args)))
 
 
 def _where(graph: Graph, args: list[str], attr: Any) -> str:
-    return graph.add("Where", truth(graph, args[0]), args[1], args[2])
+    return graph.add("Where", as_bool(graph, args[0]), args[1], args[2])
 
 
 def _clamp(graph: Graph, args: list[str], attr: Any) -> str:
@@ -44,7 +44,7 @@ def _clamp(graph: Graph, args: list[str], attr: Any) -> str:
 
 
 def _expm1(graph: Graph, args: list[str], attr: Any) -> str:
-    """`tanh(x / 2) · (eˣ + 1)`, which loses no digits near zero, where `eˣ - 1` does."""
+    """`tanh(x / 2) · (eˣ + 1)`: accurate near zero, unlike `eˣ - 1`."""
     half = graph.add("Tanh", graph.add("Mul", args[0], graph.number(0.5)))
     return graph.add("Mul", half, graph.add("Add", graph.add("Exp", args[0]), graph.number(1.0)))
 
@@ -59,7 +59,7 @@ def _log1p(graph: Graph, args: list[str], attr: Any) -> str:
 
 
 def _softplus(graph: Graph, args: list[str], attr: Any) -> str:
-    """`max(x, 0) + log(1 + e^-|x|)`: nothing overflows."""
+    """`max(x, 0) + log(1 + e^-|x|)`, which does not overflow."""
     small = graph.add("Exp", graph.add("Neg", graph.add("Abs", args[0])))
     return graph.add("Add", graph.add("Max", args[0], graph.number(0.0)), _log1p(graph, [small], None))
 

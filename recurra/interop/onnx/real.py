@@ -1,7 +1,7 @@
-"""Complex cells in real numbers: ONNX has no complex ones.
+"""Complex cells in real numbers, because ONNX has no complex ones.
 
-The recurrent product of the unitary network, made of Fourier transforms, reflections and rotations, is linear in
-[Re h; Im h]: here it is one dense real matrix, read off the cell's own step column by column.
+The recurrent product of the unitary network, a sequence of Fourier transforms, reflections and rotations, is linear in
+[Re h; Im h]. Its dense real matrix is computed by running the cell's step on unit vectors.
 """
 
 import torch
@@ -15,7 +15,7 @@ from .export_errors import ExportError
 
 
 class RealUnitaryRNN(Cell):
-    """The unitary network with its matrix written out."""
+    """The unitary network with a dense recurrent matrix."""
 
     def __init__(self, cell: UnitaryRNN):
         width = 2 * cell.hidden_size
@@ -34,7 +34,7 @@ class RealUnitaryRNN(Cell):
 
 
 def recurrent_matrix(cell: UnitaryRNN) -> Tensor:
-    """The real (2n, 2n) matrix of `W h`: what the step names z_4, for every unit vector in the place of h."""
+    """The real (2n, 2n) matrix of `W h`: the step's value z_4 for every unit vector h."""
     step = trace_equations(cell)
     weights = cell.weights()
     eye = torch.eye(2 * cell.hidden_size, dtype=cell.b.dtype)
@@ -45,7 +45,7 @@ def recurrent_matrix(cell: UnitaryRNN) -> Tensor:
 
 
 def real_form(cell: Cell) -> Cell:
-    """The cell itself, or one with the same equations in real numbers."""
+    """The cell itself, or an equivalent one in real numbers."""
     if not isinstance(cell, UnitaryRNN):
         return cell
     if any(isinstance(modifier, LayerNorm) for modifier in cell.modifiers):

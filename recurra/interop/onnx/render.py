@@ -1,4 +1,4 @@
-"""Planned nodes as ONNX nodes. Columns are the last axis: one step, (B, n), and all of them, (T, B, n), are alike."""
+"""Renders planned nodes as ONNX nodes; columns are the last axis, so one step (B, n) and all (T, B, n) are alike."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,14 +11,14 @@ from .operations import ONNX
 
 
 class Renderer:
-    """Writes nodes into a graph, where `load` gives what a node loads; `values` holds the name of each node's value."""
+    """Writes nodes into a graph. `load` names the value that a node loads; `values` maps nodes to names."""
 
     def __init__(self, graph: Graph, weights: dict[str, Tensor], load: Callable[[Node], str]):
         self.graph, self.weights, self.load = graph, weights, load
         self.values: dict[Node, str] = {}
 
     def write(self, nodes: Iterable[Node]) -> None:
-        """Write nodes, arguments first; those that have a value already are left out."""
+        """Write nodes in the given order, arguments first; nodes that already have a value are skipped."""
         new = [node for node in nodes if node not in self.values]
         groups: dict[Node, list[Node]] = {}
         for node in new:
@@ -47,7 +47,7 @@ class Renderer:
         return ONNX[node.op](graph, args, node.attr)
 
     def _products(self, operand: Node, groups: dict[Node, list[Node]]) -> None:
-        """All products of one operand at once, when the first of them is asked for."""
+        """Write all products of one operand as one MatMul, when the first of them is needed."""
         group = groups.pop(operand, [])
         if not group:
             return

@@ -48,46 +48,46 @@ def export(model: nn.Module, path: str | os.PathLike[str], example: Any = None) 
     """
     if not isinstance(model, nn.Module):
         raise InputError("model", type(model).__name__, "a recurra layer, or a module with such layers inside")
-    place = _place(path)
-    plain = _plain(model)
-    if isinstance(plain, Recurrent) and example is None:
-        return _write(layer_model(plain), place, lambda written: check_layer(written, plain))
-    arguments = tree_map(_on_cpu, arguments_of(plain, example))
-    return _write(module_model(plain, arguments), place, lambda written: check_module(written, plain, arguments))
+    target = _check_path(path)
+    copied = _evaluation_copy(model)
+    if isinstance(copied, Recurrent) and example is None:
+        return _write(layer_model(copied), target, lambda written: check_layer(written, copied))
+    arguments = tree_map(_on_cpu, arguments_of(copied, example))
+    return _write(module_model(copied, arguments), target, lambda written: check_module(written, copied, arguments))
 
 
-def _place(path: str | os.PathLike[str]) -> Path:
-    place = Path(path)
-    if place.is_dir() or not place.parent.is_dir():
+def _check_path(path: str | os.PathLike[str]) -> Path:
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
         raise InputError("path", path, "a file in a folder that exists")
-    return place
+    return target
 
 
 def _on_cpu(value: Any) -> Any:
     return value.detach().cpu() if isinstance(value, Tensor) else value
 
 
-def _plain(model: nn.Module) -> nn.Module:
-    """A copy on the CPU, in evaluation, that remembers no earlier call."""
+def _evaluation_copy(model: nn.Module) -> nn.Module:
+    """A copy on the CPU in evaluation mode, without carried states."""
     dtype = first_parameter(model).dtype
     if dtype not in TOLERANCE:
         raise DtypeError("model", dtype, "float32 or float64; model.float() gives a float32 one")
-    plain = copy.deepcopy(model).cpu().eval()
-    for layer in plain.modules():
+    copied = copy.deepcopy(model).cpu().eval()
+    for layer in copied.modules():
         if isinstance(layer, Recurrent):
             layer.reset_state()
             layer.initial = "zeros" if layer.initial == "carried" else layer.initial
-    return plain
+    return copied
 
 
 def _write(model: Any, path: Path, check: Callable[[Path], object]) -> Path:
     if (size := model.ByteSize()) > LARGEST:
-        raise ExportError(f"the model has {size} bytes, and one ONNX file holds at most {LARGEST}")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        raise ExportError(f"the model has {size} bytes, an ONNX file at most {LARGEST}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        beside.write_bytes(model.SerializeToString())
-        check(beside)
-        os.replace(beside, path)
+        draft.write_bytes(model.SerializeToString())
+        check(draft)
+        os.replace(draft, path)
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
     return path

@@ -1,4 +1,4 @@
-"""ELMo: characters, a language model that reads both ways, and the mix of its layers."""
+"""ELMo: a character encoder, a bidirectional language model, and a learned sum of its layers."""
 
 from .characters import CharacterEncoder, WordCharacters
 from .mix import ScalarMix

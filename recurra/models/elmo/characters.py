@@ -1,7 +1,7 @@
-"""ELMo's words: a word as the numbers of its bytes, and the network that makes a vector of them.
+"""ELMo's character encoder: the bytes of a word as numbers, and the network that turns them into a vector.
 
-Characters are counted as the official code does, plus one, so that 0 is padding: bytes 1 … 256, then the marks of a
-sentence's and a word's begin and end, then padding inside a word.
+Characters are numbered as in the official code, plus one, so that 0 is padding: bytes 1 … 256, then the marks for begin
+and end of a sentence and of a word, then padding inside a word.
 """
 
 from collections.abc import Sequence
@@ -21,26 +21,26 @@ _MARKS = {OPEN: BEGIN_SENTENCE, CLOSE: END_SENTENCE}
 
 
 def word_characters(word: str, longest: int = 50, where: str = "word") -> list[int]:
-    """`longest` numbers: begin, the bytes as far as they fit, end, and padding."""
+    """A word as `longest` numbers: begin mark, its bytes (truncated), end mark, padding."""
     try:
         spelled = [byte + 1 for byte in word.encode()]
     except UnicodeEncodeError as error:
         raise TextError(where, f"{word!r}, which holds half a surrogate pair", "valid Unicode") from error
-    return _framed(spelled, longest)
+    return _pad_word(spelled, longest)
 
 
 def mark_characters(mark: str, longest: int = 50) -> list[int]:
-    """The characters of a sentence mark, which no word of a text has."""
-    return _framed([_MARKS[mark]], longest)
+    """The characters of a sentence mark; no word encodes to them."""
+    return _pad_word([_MARKS[mark]], longest)
 
 
-def _framed(inner: list[int], longest: int) -> list[int]:
+def _pad_word(inner: list[int], longest: int) -> list[int]:
     framed = [BEGIN_WORD, *inner[: longest - 2], END_WORD]
     return framed + [FILL] * (longest - len(framed))
 
 
-def marked(characters: Tensor, lengths: Tensor) -> Tensor:
-    """Sentences (T, B, longest) → the same with their marks, (T + 2, B, longest)."""
+def add_sentence_marks(characters: Tensor, lengths: Tensor) -> Tensor:
+    """Sentences (T, B, longest) → with a begin and an end mark each, (T + 2, B, longest)."""
     longest = characters.shape[-1]
     padded = nn.functional.pad(characters, (0, 0, 0, 0, 1, 1))
     padded[0] = characters.new_tensor(mark_characters(OPEN, longest))
@@ -58,7 +58,7 @@ class Highway(nn.Module):
         for linear in (self.transform, self.gate):
             nn.init.normal_(linear.weight, std=size**-0.5)
         nn.init.zeros_(self.transform.bias)
-        nn.init.constant_(self.gate.bias, -2.0)  # at first, most of x passes
+        nn.init.constant_(self.gate.bias, -2.0)  # initially most of x passes through
 
     def forward(self, x: Tensor) -> Tensor:
         g = torch.sigmoid(self.gate(x))
@@ -66,9 +66,9 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """Characters of a word → its vector: filters over the characters, their maxima, highways, a projection.
+    """Characters of a word → its vector: convolutions, maximum over the word, highway layers, a projection.
 
-    `filters`: (width, how many), one pair a width. The projection is left out where it would not change the size.
+    `filters`: pairs (width, number of filters). There is no projection if it would not change the size.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class CharacterEncoder(nn.Module):
         return [one for one in self.highways if isinstance(one, Highway)]
 
     def forward(self, characters: Tensor) -> Tensor:
-        """(…, longest) → (…, output_size); a word that comes twice is computed once."""
-        words, place = characters.flatten(0, -2).unique(dim=0, return_inverse=True)
-        return self.encode(words)[place].unflatten(0, characters.shape[:-1])
+        """(…, longest) → (…, output_size); equal words are computed once."""
+        words, index = characters.flatten(0, -2).unique(dim=0, return_inverse=True)
+        return self.encode(words)[index].unflatten(0, characters.shape[:-1])
 
     def encode(self, words: Tensor) -> Tensor:
         """(N, longest) → (N, output_size)."""
@@ -122,9 +122,9 @@ class CharacterEncoder(nn.Module):
 
 
 class WordCharacters(TokenEncoder):
-    """An encoder for a language model: token → the characters of that word → its vector.
+    """A token encoder for a language model: token → the characters of its word → its vector.
 
-    `words` may be more than the model's vocabulary: those past its end can be read, though not predicted.
+    `words` may be longer than the model's vocabulary: the additional words can be read but not predicted.
     """
 
     characters: Tensor
@@ -139,5 +139,5 @@ class WordCharacters(TokenEncoder):
         self.register_buffer("characters", torch.tensor(spelled, dtype=torch.int16), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        different, place = tokens.unique(return_inverse=True)
-        return self.encoder.encode(self.characters[different].long())[place]
+        distinct, index = tokens.unique(return_inverse=True)
+        return self.encoder.encode(self.characters[distinct].long())[index]

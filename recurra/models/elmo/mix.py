@@ -1,4 +1,4 @@
-"""A weighted sum of layers, with weights that are learned."""
+"""A learned weighted sum of layers."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,25 @@ from ...errors import ShapeError
 
 
 class ScalarMix(nn.Module):
-    """γ Σ_l s_l h^(l) with s = softmax(w): ELMo's sum of layers (Peters et al. 2018).
+    """A learned weighted sum of layers, γ Σ_l s_l h^(l) with s = softmax(w), as in ELMo (Peters et al. 2018).
 
-    Without `normalise` the weights are s = w, without `scale` there is no γ: then it is the plain Σ_l s_l h^(l). With
-    `layer_norm` each layer is first shifted and scaled by one mean and one variance over all its real numbers.
+    **Arguments**
+
+    - `layers`: how many layers are summed.
+    - `normalise`: with False, s = w.
+    - `scale`: with False, there is no γ.
+    - `layer_norm`: normalise every layer first, by one mean and one variance over all its valid steps.
+
+    **Returns**
+
+    `mix(layers, mask)`: a sequence of equal tensors (…, d), and for `layer_norm` a mask (…) of the valid steps →
+    (…, d).
+
+    **Example**
+
+        >>> mix = rc.ScalarMix(3)
+        >>> mix([torch.zeros(4, 2, 8), torch.ones(4, 2, 8), torch.ones(4, 2, 8)]).mean()
+        tensor(0.6667, grad_fn=<MeanBackward0>)
     """
 
     def __init__(self, layers: int, *, normalise: bool = True, scale: bool = True, layer_norm: bool = False):
@@ -25,27 +40,27 @@ class ScalarMix(nn.Module):
 
     @property
     def s(self) -> Tensor:
-        """The weights as they act."""
+        """The weights of the sum."""
         return torch.softmax(self.w, dim=0) if self.normalise else self.w
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
-        """Layers (…, d) → their mix. `mask` (…): true at real steps, which the norm needs to know."""
+        """Layers (…, d) → their sum (…, d). `mask` (…): true at valid steps; only `layer_norm` reads it."""
         if len(layers) != self.layers:
             raise ShapeError("layers", f"{len(layers)}", f"{self.layers}")
         if len({layer.shape for layer in layers}) > 1:
             raise ShapeError("layers", f"shapes {[tuple(layer.shape) for layer in layers]}", "one shape")
         if self.layer_norm:
-            layers = [_normalised(layer, mask) for layer in layers]
+            layers = [_normalize_layer(layer, mask) for layer in layers]
         mixed = sum((s * layer for s, layer in zip(self.s, layers, strict=True)), layers[0].new_zeros(()))
         return mixed if self.gamma is None else self.gamma * mixed
 
     def penalty(self) -> Tensor:
-        """‖w‖²: λ times it, added to a loss, keeps the weights near their mean."""
+        """‖w‖²; adding λ ‖w‖² to a loss keeps the weights close to uniform."""
         return self.w.square().sum()
 
 
-def _normalised(layer: Tensor, mask: Tensor | None) -> Tensor:
-    real = layer if mask is None else layer[mask]
-    mean, variance = real.mean(), real.var(correction=0)
+def _normalize_layer(layer: Tensor, mask: Tensor | None) -> Tensor:
+    valid = layer if mask is None else layer[mask]
+    mean, variance = valid.mean(), valid.var(correction=0)
     normed = (layer - mean) / torch.sqrt(variance + 1e-12)
     return normed if mask is None else normed * mask[..., None]

@@ -1,4 +1,4 @@
-"""ELMo: vectors for words in their sentences, from the layers of a language model that reads both ways.
+"""ELMo: contextual word vectors from the layers of a bidirectional language model.
 
 (Peters et al., Deep Contextualized Word Representations, 2018)
 """
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError, ShapeError, UnknownNameError
-from ...interop.allennlp import Options, read_options, read_weights, write_files
+from ...interop.allennlp import ElmoOptions, read_options, read_weights, write_files
 from ...ragged import check_lengths, reverse
 from ..language.sentences import check_sentences
 from ..language.stack import Stack
-from .characters import CharacterEncoder, marked, word_characters
+from .characters import CharacterEncoder, add_sentence_marks, word_characters
 from .mix import ScalarMix
 from .weights import load_arrays, to_arrays
 
@@ -23,18 +23,41 @@ if TYPE_CHECKING:
     import numpy as np
 
 Layers = Literal["mix", "top", "all"]
-#: the filters of the published models: (width, how many)
+#: the filters of the published models: (width, number of filters)
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
 class ELMo(nn.Module):
-    """A character network, two stacks of projection LSTMs, and a mix of their layers.
+    """ELMo: contextual word vectors from characters, two stacks of projection LSTMs, and a learned sum of their layers.
 
-    The defaults are the small published model; the original has `projection_size=512, hidden_size=4096`. `embed` gives
-    arrays. As a part of a network, `elmo(characters, lengths)` gives the mixed vectors (T, B, 2·projection_size) of
-    sentences that `encode` has spelled, with gradients and zero past a sentence's end: what a tagger's `extra_inputs`
-    needs. `Pretraining` trains one from text. `dropout` acts between the layers. A `mix` of one's own may be plain, or
-    normalise its layers; `embed` does the latter for every sentence by itself, so that batches do not matter.
+    `ELMo.from_files` loads the published models, `rc.models.Pretraining` trains one from text, and `embed` turns
+    sentences into arrays. An ELMo can be the `extra_inputs` of a `rc.models.Tagger`.
+
+    **Arguments**
+
+    - `projection_size`, `hidden_size`, `num_layers`: of each direction. The defaults are the small published model; the
+      original has 512 and 4096.
+    - `character_size`, `filters`, `highways`, `longest`, `activation`: of the character encoder: the embedding of a
+      character, (width, number) of the filters, highway layers, characters per word, `"relu"` or `"tanh"`.
+    - `cell_clip`, `proj_clip`: clip the memory and the projected state of the LSTMs; None does not clip.
+    - `residual`: every layer above the first adds its input.
+    - `dropout`: between the layers.
+    - `mix`: a `ScalarMix` of num_layers + 1 layers. One with `layer_norm` normalises per sentence in `embed`, so that
+      the result does not depend on the batch.
+
+    **Returns**
+
+    `elmo(characters, lengths)`: words (T, B, longest), as `encode` gives them for each sentence → the mixed vectors
+    (T, B, 2 · projection_size), forward half first, zero past the end of a sentence.
+
+    **Example**
+
+        >>> elmo = rc.ELMo(8, 16, filters=((1, 4), (2, 8)))
+        >>> vectors = elmo.embed([["The", "cat", "sat"], ["Hello"]])
+        >>> [v.shape for v in vectors]
+        [(3, 16), (1, 16)]
+        >>> elmo.embed([["Hello"]], layers="all")[0].shape  # the words and two layers
+        (3, 1, 16)
     """
 
     def __init__(
@@ -56,7 +79,7 @@ class ELMo(nn.Module):
     ):
         super().__init__()
         pairs = tuple((width, count) for width, count in filters)
-        self.options = Options(
+        self.options = ElmoOptions(
             projection_size=projection_size,
             hidden_size=hidden_size,
             num_layers=num_layers,
@@ -70,13 +93,13 @@ class ELMo(nn.Module):
             residual=residual,
         )
         self.encoder = CharacterEncoder(projection_size, character_size, pairs, highways, longest, activation)
-        self.ways = nn.ModuleList(self._way(dropout) for _ in range(2))  # forward, backward
+        self.ways = nn.ModuleList(self._make_stack(dropout) for _ in range(2))  # forward, backward
         self.mix = ScalarMix(num_layers + 1) if mix is None else mix
         if self.mix.layers != num_layers + 1:
             raise InputError("mix", f"one of {self.mix.layers} layers", f"one of {num_layers + 1}: words and layers")
         self.output_size = 2 * projection_size
 
-    def _way(self, dropout: float) -> Stack:
+    def _make_stack(self, dropout: float) -> Stack:
         o = self.options
         return Stack(
             "projection_lstm",
@@ -95,7 +118,7 @@ class ELMo(nn.Module):
 
     @property
     def stacks(self) -> list[Stack]:
-        """Forward and backward, typed."""
+        """The forward and the backward stack."""
         return [stack for stack in self.ways if isinstance(stack, Stack)]
 
     # ------------------------------------------------------------------------------------------ vectors
@@ -106,32 +129,32 @@ class ELMo(nn.Module):
         return torch.tensor([word_characters(word, self.options.longest, f"word {n}") for n, word in enumerate(words)])
 
     def forward(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        """Words (T, B, longest) of sentences, as `encode` gives them → the mix of all layers."""
+        """Words (T, B, longest), as `encode` gives them → the mix of all layers, (T, B, 2 · projection_size)."""
         layers, _ = self.layers(characters, lengths)
-        real = torch.arange(len(characters), device=lengths.device)[:, None] < lengths  # (T, B)
-        return self.mix(layers, real) * real[..., None]
+        valid = torch.arange(len(characters), device=lengths.device)[:, None] < lengths  # (T, B)
+        return self.mix(layers, valid) * valid[..., None]
 
     def layers(
         self, characters: Tensor, lengths: Tensor, state: Any = None
     ) -> tuple[tuple[Tensor, ...], tuple[Any, Any]]:
-        """L + 1 layers of (T, B, 2·projection_size), the words themselves first; and the states."""
+        """L + 1 layers of (T, B, 2 · projection_size), the encoded words first; and the final states."""
         longest = self.options.longest
         if characters.dim() != 3 or characters.shape[-1] != longest:
             raise ShapeError("characters", f"shape {tuple(characters.shape)}", f"(T, B, {longest})")
         lengths = check_lengths(lengths, characters.shape[0], characters.shape[1], characters.device)
-        layers, after = self.read(marked(characters, lengths), lengths + 2, state)
+        layers, after = self.read(add_sentence_marks(characters, lengths), lengths + 2, state)
         return tuple(layer[1:-1] for layer in layers), after
 
     def read(
         self, characters: Tensor, lengths: Tensor | None = None, state: Any = None
     ) -> tuple[tuple[Tensor, ...], tuple[Any, Any]]:
-        """(T, B, longest) characters, sentence marks among them → L + 1 layers of (T, B, 2·projection_size)."""
+        """Like `layers`, for characters (T, B, longest) that already include the sentence marks."""
         x = self.encoder(characters)
         states = (None, None) if state is None else state
-        onward, after_onward = self.ways[0](x, states[0], lengths)
-        back, after_back = self.ways[1](reverse(x, lengths), states[1], lengths)
-        pairs = zip(onward, (reverse(y, lengths) for y in back), strict=True)
-        return (torch.cat([x, x], -1), *(torch.cat(pair, -1) for pair in pairs)), (after_onward, after_back)
+        forward, forward_state = self.ways[0](x, states[0], lengths)
+        backward, backward_state = self.ways[1](reverse(x, lengths), states[1], lengths)
+        pairs = zip(forward, (reverse(y, lengths) for y in backward), strict=True)
+        return (torch.cat([x, x], -1), *(torch.cat(pair, -1) for pair in pairs)), (forward_state, backward_state)
 
     def embed(
         self,
@@ -140,9 +163,10 @@ class ELMo(nn.Module):
         carry_state: bool = False,
         batch_size: int = 32,
     ) -> "list[np.ndarray]":
-        """One array a sentence, forward half first: (n, 2·d) for "mix" and "top", (L + 1, n, 2·d) for "all".
+        """One array per sentence of n words, forward half first.
 
-        With `carry_state` the sentences are one text: each begins with the states the one before it ended with.
+        `layers`: "mix" and "top" give (n, 2 · projection_size), "all" gives (L + 1, n, 2 · projection_size). With
+        `carry_state` the sentences are one text: each starts from the final states of the previous one.
         """
         if layers not in ("mix", "top", "all"):
             raise UnknownNameError("layers", repr(layers), ("mix", "top", "all"))
@@ -153,15 +177,15 @@ class ELMo(nn.Module):
         self.eval()
         try:
             with torch.no_grad():
-                found = dict(self._embedded(sentences, layers, carry_state, batch_size))
+                found = dict(self._embed_batches(sentences, layers, carry_state, batch_size))
         finally:
             self.train(training)
         return [found[number] for number in range(len(sentences))]
 
-    def _embedded(
+    def _embed_batches(
         self, sentences: Sequence[Sequence[str]], layers: Layers, carry_state: bool, batch_size: int
     ) -> "Iterator[tuple[int, np.ndarray]]":
-        """Numbers of sentences and their arrays; sentences of similar length go together."""
+        """(index of a sentence, its array); sentences of similar length share a batch."""
         order = list(range(len(sentences)))
         if carry_state:
             batch_size = 1
@@ -175,15 +199,15 @@ class ELMo(nn.Module):
             whole, after = self.layers(nn.utils.rnn.pad_sequence(encoded), lengths, state)
             state = after if carry_state else None
             for row, (number, length) in enumerate(zip(numbers, lengths.tolist(), strict=True)):
-                yield number, self._chosen([layer[:length, row] for layer in whole], layers).cpu().numpy()
+                yield number, self._select_layers([layer[:length, row] for layer in whole], layers).cpu().numpy()
 
-    def _chosen(self, layers: list[Tensor], which: Layers) -> Tensor:
+    def _select_layers(self, layers: list[Tensor], which: Layers) -> Tensor:
         if which == "top":
             return layers[-1]
         return torch.stack(layers) if which == "all" else self.mix(layers)
 
     def freeze(self) -> "ELMo":
-        """Only the mix is learned from here on, as in most of the published work."""
+        """Train only the mix, as most published work does."""
         self.requires_grad_(False)
         self.mix.requires_grad_(True)
         return self
@@ -192,7 +216,7 @@ class ELMo(nn.Module):
 
     @classmethod
     def from_files(cls, options: str | Path, weights: str | Path, **changes: Any) -> "ELMo":
-        """The official `options.json` and HDF5 weights; `changes` are `mix` and `dropout`."""
+        """Load the official `options.json` and HDF5 weights; `changes` may set `mix` and `dropout`."""
         read = read_options(options)
         arrays = read_weights(weights, read)
         settings = {name: getattr(read, name) for name in read.__dataclass_fields__}
@@ -201,12 +225,12 @@ class ELMo(nn.Module):
         return model
 
     def save_files(self, options: str | Path, weights: str | Path) -> None:
-        """The official layout. It has no place for the mix, which belongs to the task."""
+        """Write the official `options.json` and HDF5 weights. They do not include the mix."""
         write_files(options, weights, self.options, to_arrays(self.encoder, self.stacks, self.options))
 
 
 def _glorot(cell: nn.Module) -> None:
-    """As bilm-tf's LSTMs begin: Glorot over the joined matrix of all gates, no bias."""
+    """The initialisation of bilm-tf's LSTMs: Glorot over the concatenated matrix of all gates, zero bias."""
     hidden, width = cell.i.U.shape  # pyrefly: ignore
     recurrent = cell.i.W.shape[1]  # pyrefly: ignore
     bound = (6.0 / (width + recurrent + 4 * hidden)) ** 0.5

@@ -1,10 +1,10 @@
-"""From text to a trained ELMo: the language model whose layers it mixes.
+"""Pretraining of an ELMo: the bidirectional language model whose layers it mixes.
 
     task = Pretraining(elmo, sentences, size=10_000)
     fit(task.model, task.streams(sentences), loss=NextToken(), ...)
 
-Every sentence stands between its two marks; the forward direction predicts the words and the closing mark, the backward
-direction the words and the opening one. Words are read by their characters, also those too rare to be predicted.
+Every sentence is enclosed in two marks. The forward direction predicts the words and the end mark, the backward
+direction the words and the begin mark. Words too rare to be predicted are still read by their characters.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ...data.sequences import SequenceSet
 from ..language.model import LanguageModel
-from ..language.output import Output
 from ..language.sentences import check_sentences
+from ..language.softmaxes import OutputLayer
 from ..language.streams import TwoWayStreams
 from ..language.vocabulary import Words
 from .characters import CLOSE, OPEN, WordCharacters
@@ -25,10 +26,27 @@ if TYPE_CHECKING:
 
 
 class Pretraining:
-    """An ELMo as a language model of both directions, sharing its weights, over the words of `sentences`.
+    """A bidirectional language model over the words of `sentences` that shares the weights of an ELMo.
 
-    `size`: how many words can be predicted, the most frequent ones; `output`: any softmax a language model takes;
-    `dropout` is that of the words and before the softmax; between the layers it is the ELMo's own.
+    **Arguments**
+
+    - `elmo`: the ELMo to train; its own `dropout` acts between the layers.
+    - `sentences`: lists of words.
+    - `size`: predict only so many of the most frequent words.
+    - `output`: as in `rc.models.LanguageModel`.
+    - `dropout`: on the words' vectors and before the softmax.
+
+    `model` is the language model, `streams(sentences)` the batches for `rc.train.fit`.
+
+    **Example**
+
+        >>> sentences = [["the", "cat", "sat"], ["the", "dog", "ran"]] * 4
+        >>> elmo = rc.ELMo(8, 16, filters=((1, 4), (2, 8)))
+        >>> task = rc.models.Pretraining(elmo, sentences)
+        >>> batches = task.streams(sentences, batch_size=2, chunk=5)
+        >>> result = rc.train.fit(task.model, batches, loss=rc.models.NextToken(), epochs=1)
+        >>> result.stopped
+        'finished'
     """
 
     def __init__(
@@ -37,7 +55,7 @@ class Pretraining:
         sentences: Sequence[Sequence[str]],
         *,
         size: int | None = None,
-        output: str | Output = "full",
+        output: str | OutputLayer = "full",
         dropout: float = 0.1,
     ):
         check_sentences(sentences)
@@ -62,13 +80,11 @@ class Pretraining:
         shuffle: bool = True,
         carry_state: bool = False,
     ) -> TwoWayStreams:
-        """Sentences for `fit`, in an order of their own every epoch; a word that was not there before is `<unk>`.
+        """Batches of sentences for `rc.train.fit`, shuffled anew every epoch; words not seen before are `<unk>`.
 
-        States start anew at every sentence, as `embed` does by default; with `carry_state` they go on, as in the
-        published training.
+        States are reset at every sentence, as `embed` does by default; `carry_state` keeps them, as in the published
+        training.
         """
-        from ...data.sequences import SequenceSet  # a convenience, which reaches into the room of data
-
         check_sentences(sentences)
         rows = [self._numbers(words) for words in sentences]
         lengths = torch.tensor([len(row) for row in rows])

@@ -1,4 +1,4 @@
-"""What the arrays of an ELMo file mean in the network: every parameter as the part of an array it is stored in."""
+"""Maps the arrays of an official ELMo file to the parameters of the network."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,25 +6,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...interop.allennlp import Options, cell_name
+from ...interop.allennlp import ElmoOptions, cell_name
 from ..language.stack import Stack
 from .characters import CharacterEncoder
 
-#: a file's key, a part of that array, and the parameter that lies there, seen in the file's layout
+#: key of an array in the file, a slice of it, and the parameter stored there, as a view in the file's layout
 Place = tuple[str, Any, Tensor]
 ALL = slice(None)
-#: the file's order i, j, f, o; j is the candidate
+#: gates in the file's order i, j, f, o; j is the candidate
 GATES = ("i", "g", "f", "o")
 
 
 @torch.no_grad()
 def load_arrays(encoder: CharacterEncoder, ways: list[Stack], arrays: Mapping[str, Tensor]) -> None:
+    """Copy the arrays of a file into the network."""
     for key, part, parameter in _places(encoder, ways):
         parameter.copy_(arrays[key][part])
 
 
 @torch.no_grad()
-def to_arrays(encoder: CharacterEncoder, ways: list[Stack], options: Options) -> dict[str, Tensor]:
+def to_arrays(encoder: CharacterEncoder, ways: list[Stack], options: ElmoOptions) -> dict[str, Tensor]:
+    """The arrays of a file from the network."""
     arrays = {key: torch.zeros(shape) for key, shape in options.shapes().items()}
     for key, part, parameter in _places(encoder, ways):
         arrays[key][part] = parameter.float().cpu()
@@ -44,12 +46,12 @@ def _places(encoder: CharacterEncoder, ways: list[Stack]) -> Iterator[Place]:
         yield "CNN_proj/W_proj", ALL, encoder.projection.weight.T
         yield "CNN_proj/b_proj", ALL, encoder.projection.bias
     for direction, stack in enumerate(ways):
-        for number, layer in enumerate(stack.sheets):
+        for number, layer in enumerate(stack.layer_list):
             yield from _cell(cell_name(direction, number), layer.cell_list[0])
 
 
 def _cell(name: str, cell: Any) -> Iterator[Place]:
-    """W_0 holds the input's rows above the state's, and the four gates side by side."""
+    """The arrays of one LSTM: W_0 has the rows of the input above those of the state, the gates as columns."""
     hidden, width = cell.i.U.shape
     for number, gate in enumerate(GATES):
         affine, columns = getattr(cell, gate), slice(number * hidden, (number + 1) * hidden)

@@ -1,34 +1,34 @@
-"""Language models: vocabularies, stacks of any cell, softmaxes, and what is read out of them."""
+"""Language models: vocabularies, stacks of any cell, softmaxes, mixture densities, and word vectors from them."""
 
+from .frozen_vectors import LanguageModelVectors
 from .inputs import Embedding, TokenEncoder
 from .mixture import MixtureDensity, NextFrame, SequenceDensity
 from .model import IGNORE, LanguageModel, NextToken
-from .output import AdaptiveSoftmax, Output, SampledSoftmax, Softmax, TiedSoftmax
+from .softmaxes import AdaptiveSoftmax, FullSoftmax, OutputLayer, SampledSoftmax, TiedSoftmax
 from .stack import Stack
 from .streams import TwoWayStreams
-from .vectors import LanguageModelVectors
-from .vocabulary import Characters, Subwords, TextError, Vocabulary, Words
+from .vocabulary import Characters, Subwords, TextError, TokenVocabulary, Words
 
 __all__ = [
     "IGNORE",
     "AdaptiveSoftmax",
     "Characters",
     "Embedding",
+    "FullSoftmax",
     "LanguageModel",
     "LanguageModelVectors",
     "MixtureDensity",
     "NextFrame",
     "NextToken",
-    "Output",
+    "OutputLayer",
     "SampledSoftmax",
     "SequenceDensity",
-    "Softmax",
     "Stack",
     "Subwords",
     "TextError",
     "TiedSoftmax",
     "TokenEncoder",
+    "TokenVocabulary",
     "TwoWayStreams",
-    "Vocabulary",
     "Words",
 ]

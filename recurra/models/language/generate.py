@@ -1,4 +1,4 @@
-"""Texts drawn from a language model, one token after the other."""
+"""Sampling of text from a language model."""
 
 from typing import TYPE_CHECKING
 
@@ -23,24 +23,24 @@ def generate(
 ) -> str:
     """See `LanguageModel.generate`."""
     if model.direction == "both":
-        raise OptionError("generate", "a model of both directions", "one that reads in one; the other end is not known")
+        raise OptionError("generate", "a bidirectional model", "a model with direction 'forward' or 'backward'")
     if not isinstance(length, int) or length < 0:
         raise InputError("length", length, "a whole number of tokens")
     device = next(model.parameters()).device
-    random = own_random(seed, device)
+    random = make_generator(seed, device)
     tokens = _prompt(model, prompt)
     written = _continue(model, tokens.to(device), length, (temperature, top_k, top_p), random)
     whole = torch.cat([tokens if prompt else tokens[:0], written.cpu()])
     return model.vocabulary.decode(whole.flip(0) if model.direction == "backward" else whole)
 
 
-def own_random(seed: int | None, device: torch.device) -> torch.Generator:
-    """A generator of its own; without a seed it follows torch's, so that `torch.manual_seed` repeats it too."""
+def make_generator(seed: int | None, device: torch.device) -> torch.Generator:
+    """A generator with this seed; without one, seeded from torch's global generator."""
     return torch.Generator(device).manual_seed(int(torch.randint(2**62, ())) if seed is None else seed)
 
 
 def _prompt(model: "LanguageModel", prompt: str) -> Tensor:
-    """In reading order; where nothing is given, the end of a line, after which anything may begin."""
+    """The tokens of the prompt in reading order; without a prompt, a line break."""
     if prompt:
         tokens = model.vocabulary.encode(prompt)
         return tokens.flip(0) if model.direction == "backward" else tokens
@@ -59,7 +59,7 @@ def _continue(
     try:
         log_probs, state = model(tokens[:, None])
         for _ in range(length):
-            token = choose(log_probs[-1], choice[0], choice[1], choice[2], random)  # (1,)
+            token = sample_token(log_probs[-1], choice[0], choice[1], choice[2], random)  # (1,)
             written.append(token)
             log_probs, state = model(token[None], state)
     finally:
@@ -67,24 +67,24 @@ def _continue(
     return torch.cat(written) if written else tokens[:0]
 
 
-def choose(
+def sample_token(
     log_probs: Tensor,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     random: torch.Generator | None = None,
 ) -> Tensor:
-    """(B, V) → one token a row, drawn from the allowed ones."""
+    """Log-probabilities (B, V) → one sampled token per row, (B,)."""
     if not temperature >= 0:
         raise InputError("temperature", temperature, "a number of at least 0")
     if temperature == 0:
         return log_probs.argmax(dim=-1)
-    allowed = allow(log_probs / temperature, top_k, top_p)
+    allowed = filter_logits(log_probs / temperature, top_k, top_p)
     return torch.multinomial(allowed.softmax(dim=-1), 1, generator=random)[:, 0]
 
 
-def allow(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:
-    """The logits with -inf for tokens that are not among the k likeliest, or not among the fewest that make up p."""
+def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:
+    """Logits with -inf outside the `top_k` likeliest tokens and outside the smallest set of probability `top_p`."""
     if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
         raise InputError("top_k", top_k, "a positive whole number")
     if top_p is not None and not 0 < top_p <= 1:
@@ -94,6 +94,6 @@ def allow(logits: Tensor, top_k: int | None = None, top_p: float | None = None) 
     if top_k is not None:
         kept[..., top_k:] = False
     if top_p is not None:
-        chances = ordered.masked_fill(~kept, -torch.inf).softmax(dim=-1)
-        kept &= chances.cumsum(dim=-1) - chances < top_p  # what comes before it does not yet make up p
+        probabilities = ordered.masked_fill(~kept, -torch.inf).softmax(dim=-1)
+        kept &= probabilities.cumsum(dim=-1) - probabilities < top_p  # the likelier tokens sum to less than p
     return logits.masked_fill(~torch.zeros_like(kept).scatter(-1, order, kept), -torch.inf)

@@ -1,10 +1,10 @@
-"""From tokens to vectors."""
+"""Token encoders: the first layer of a language model, from tokens to vectors."""
 
 from torch import Tensor, nn
 
 
 class TokenEncoder(nn.Module):
-    """What a language model reads with: (…,) tokens from 0 to `input_size` - 1 → (…, `output_size`)."""
+    """The first layer of a language model: tokens (…,) from 0 to `input_size` - 1 → vectors (…, `output_size`)."""
 
     def __init__(self, input_size: int, output_size: int):
         super().__init__()
@@ -12,7 +12,7 @@ class TokenEncoder(nn.Module):
 
 
 class Embedding(TokenEncoder):
-    """A vector for each token."""
+    """A learned vector for every token."""
 
     def __init__(self, tokens: int, width: int):
         super().__init__(tokens, width)

@@ -1,4 +1,4 @@
-"""Real-valued sequences as a language: the next frame as a mixture of Gaussians (Graves 2013, arXiv:1308.0850)."""
+"""Mixture density networks: the next frame of a real-valued sequence as a mixture of Gaussians (Graves 2013)."""
 
 import math
 from typing import Any
@@ -10,16 +10,29 @@ from torch import Tensor, nn
 from ...cell import Cell, positive_int
 from ...errors import InputError, ShapeError
 from ...layers import Recurrent
-from .generate import own_random
+from .generate import make_generator
 
 LOG_2PI = math.log(2 * math.pi)
 
 
 class MixtureDensity(nn.Module):
-    """From states to a density over frames of `size` numbers and `binary` yes-or-no numbers after them.
+    """A mixture density output: states to a density over frames of real and binary numbers (Graves 2013).
 
-    Frames are mixtures of `components` Gaussians: with their correlation where size is 2, as for the offsets of a pen,
-    and without it otherwise. Each binary number is a Bernoulli of its own, such as the end of a stroke.
+    **Arguments**
+
+    - `input_size`: d, the size of a state.
+    - `size`: real numbers in a frame. They are a mixture of Gaussians with diagonal covariance; with `size` 2, such as
+      the offsets of a pen, with full covariance.
+    - `components`: Gaussians in the mixture.
+    - `binary`: binary numbers after the real ones, such as the end of a stroke; independent Bernoulli variables.
+
+    **Example**
+
+        >>> density = rc.models.MixtureDensity(16, 2, components=5, binary=1)
+        >>> h = torch.randn(10, 3, 16)
+        >>> frames = density.sample(h)
+        >>> frames.shape, density.log_prob(h, frames).shape
+        (torch.Size([10, 3, 3]), torch.Size([10, 3]))
     """
 
     def __init__(self, input_size: int, size: int, components: int = 20, binary: int = 0):
@@ -41,7 +54,7 @@ class MixtureDensity(nn.Module):
         return raw[0].log_softmax(-1), means, spreads, raw[3].tanh() if self.correlated else None, raw[4]
 
     def log_prob(self, h: Tensor, frames: Tensor) -> Tensor:
-        """States (…, d) and frames (…, size + binary) → (…)."""
+        """Log-density: states (…, d) and frames (…, size + binary) → (…)."""
         if frames.shape != (*h.shape[:-1], self.output_size):
             raise ShapeError("frames", f"shape {tuple(frames.shape)}", f"{(*h.shape[:-1], self.output_size)}")
         weights, means, spreads, rho, logits = self.parts(h)
@@ -57,12 +70,12 @@ class MixtureDensity(nn.Module):
         return density - F.binary_cross_entropy_with_logits(logits, yes, reduction="none").sum(-1)
 
     def mean(self, h: Tensor) -> Tensor:
-        """The expected frame; of a binary number, its probability."""
+        """The expected frame, (…, size + binary); for a binary number its probability."""
         weights, means, _, _, logits = self.parts(h)
         return torch.cat([(weights.exp()[..., None] * means).sum(-2), torch.sigmoid(logits)], dim=-1)
 
     def sample(self, h: Tensor, bias: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
-        """A frame drawn for every state. A positive `bias` draws nearer to what is likeliest: neater handwriting."""
+        """A sampled frame for every state. A positive `bias` sharpens the distribution: neater handwriting."""
         if not bias >= 0:
             raise InputError("bias", bias, "a number of at least 0")
         weights, means, spreads, rho, logits = self.parts(h)
@@ -83,10 +96,25 @@ class MixtureDensity(nn.Module):
 
 
 class SequenceDensity(nn.Module):
-    """p(frame | those before it): layers of any cell under a mixture of Gaussians.
+    """An autoregressive model of real-valued sequences: p(frame | previous frames) as a mixture density (Graves 2013).
 
-    With `depth="graves"` the input reaches every layer and every layer the mixture, as in the paper. Other options are
-    those of `Recurrent` and of the cell.
+    **Arguments**
+
+    - `size`, `components`, `binary`: as in `MixtureDensity`.
+    - `hidden_size`, `num_layers`, `cell`: of the recurrent layers.
+    - `**options`: of `rc.Recurrent` and of the cell; `depth="graves"` connects the input to every layer and every layer
+      to the mixture, as in the paper.
+
+    **Returns**
+
+    `model(frames, state)`: frames (T, B, size + binary) → states (T, B, d) for `model.density`, and the layers' state.
+    Train it with `rc.models.NextFrame()`; `generate` samples sequences.
+
+    **Example**
+
+        >>> model = rc.models.SequenceDensity(2, hidden_size=8, components=3, binary=1)
+        >>> model.generate(20, seed=0).shape
+        torch.Size([20, 3])
     """
 
     def __init__(
@@ -107,23 +135,23 @@ class SequenceDensity(nn.Module):
     def forward(
         self, frames: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """(T, B, size + binary) → states (T, B, d) that `density` reads, and the layers' own."""
+        """(T, B, size + binary) → states (T, B, d) for `density`, and the state of the layers."""
         return self.layers(frames, state, lengths=lengths, resets=resets)
 
     @torch.no_grad()
     def generate(
         self, length: int, start: Tensor | None = None, *, bias: float = 0.0, seed: int | None = None
     ) -> Tensor:
-        """`length` frames, (length, size + binary), that may follow `start` (T, size + binary), or a frame of zeros."""
+        """Sample `length` frames, (length, size + binary), after `start` (T, size + binary) or a frame of zeros."""
         if not isinstance(length, int) or length < 1:
             raise InputError("length", length, "a positive whole number of frames")
         weight = self.density.linear.weight
-        random = own_random(seed, weight.device)
-        begin = weight.new_zeros(1, self.density.output_size) if start is None else start
+        random = make_generator(seed, weight.device)
+        prefix = weight.new_zeros(1, self.density.output_size) if start is None else start
         training, drawn = self.training, []
         self.eval()
         try:
-            h, state = self(begin[:, None])
+            h, state = self(prefix[:, None])
             for _ in range(length):
                 frame = self.density.sample(h[-1], bias, random)  # (1, size + binary)
                 drawn.append(frame)
@@ -134,7 +162,7 @@ class SequenceDensity(nn.Module):
 
 
 class NextFrame:
-    """What `fit` minimises: the mean negative log-density of the next frame, in nats."""
+    """The loss of a `SequenceDensity` for `rc.train.fit`: the mean negative log-density of the next frame, in nats."""
 
     def count(self, batch: Any) -> int:
         return int(batch.mask.sum())

@@ -1,4 +1,4 @@
-"""Layers of a cell, one upon the other, whose outputs are all kept; and texts read in one direction or in both."""
+"""A stack of unidirectional layers that returns the outputs of every layer."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from ...cell import Cell, positive_int
 from ...errors import OptionError, ShapeError
 from ...layers import Recurrent
 
-Outputs = tuple[Tensor, ...]  # (T, B, d), one a layer
+LayerOutputs = tuple[Tensor, ...]  # (T, B, d) of every layer
 
 
 class Stack(nn.Module):
-    """`num_layers` layers of any cell; with `residual` each layer above the first adds its input to its output.
+    """`num_layers` unidirectional layers of any cell; `residual` adds a layer's input to its output above the first.
 
-    `dropout` acts between layers. Other options are those of `Recurrent` and of the cell.
+    `dropout` acts between layers. Other options are those of `rc.Recurrent` and of the cell.
     """
 
     def __init__(
@@ -37,26 +37,26 @@ class Stack(nn.Module):
             built.append(Recurrent(cell, below, hidden_size, **options))
         self.layers = nn.ModuleList(built)
         if built[0].bidirectional or built[0].num_layers > 1 or built[0].batch_first:
-            raise OptionError("options", sorted(options), "layers that read in one direction, time first, one by one")
+            raise OptionError("options", sorted(options), "neither bidirectional, nor num_layers, nor batch_first")
         self.input_size, self.output_size = input_size, built[-1].output_size
 
     @property
-    def sheets(self) -> list[Recurrent]:
-        """The layers, typed."""
+    def layer_list(self) -> list[Recurrent]:
+        """The layers as a list of `Recurrent`."""
         return [layer for layer in self.layers if isinstance(layer, Recurrent)]
 
     def forward(
         self, x: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Outputs, tuple[Any, ...]]:
-        """(T, B, D) → the outputs of every layer, and a state for each."""
+    ) -> tuple[LayerOutputs, tuple[Any, ...]]:
+        """(T, B, D) → the outputs of every layer, and the state of every layer."""
         if state is not None and len(state) != len(self.layers):
-            raise ShapeError("state", f"{len(state)} states", f"{len(self.layers)}, one a layer")
+            raise ShapeError("state", f"{len(state)} states", f"{len(self.layers)}, one for each layer")
         outputs: list[Tensor] = []
         states = []
         below = x
         for number, layer in enumerate(self.layers):
-            seen = F.dropout(below, self.dropout, self.training) if self.dropout and number else below
-            y, after = layer(seen, None if state is None else state[number], lengths=lengths, resets=resets)
+            inputs = F.dropout(below, self.dropout, self.training) if self.dropout and number else below
+            y, after = layer(inputs, None if state is None else state[number], lengths=lengths, resets=resets)
             below = y + below if self.residual and number else y
             outputs.append(below)
             states.append(after)

@@ -1,29 +1,26 @@
-"""A text for a model of both directions: one tape as written, one from its end, read side by side."""
+"""Batches for a bidirectional language model: a text and its reverse, side by side."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ...data.batching import Streams
+from ...data.sequences import Batch, SequenceSet
 from ...errors import InputError
-
-if TYPE_CHECKING:
-    from ...data.sequences import Batch, SequenceSet
 
 
 class TwoWayStreams:
-    """`Streams` of a text and of the same text from its end; batches are (T, B, 2).
+    """`rc.data.Streams` of a text and of its reverse; batches are (T, B, 2).
 
-    `sequences`: tokens (T,), or a set whose sequences are to be predicted one step ahead, such as sentences: then each
-    is turned around by itself, and the states start anew at each, unless `carry_state` lets them go on. The other
-    options are those of `Streams`.
+    `sequences`: tokens (T,), or a set of the task "language", such as sentences: then each sequence is reversed by
+    itself and states are reset at each, unless `carry_state` keeps them. Other options: see `rc.data.Streams`.
     """
 
     def __init__(
         self,
-        sequences: "SequenceSet | Tensor",
+        sequences: SequenceSet | Tensor,
         batch_size: int,
         chunk: int,
         seed: int = 0,
@@ -32,28 +29,27 @@ class TwoWayStreams:
         world_size: int = 1,
         carry_state: bool = False,
     ):
-        from ...data.batching import Streams  # a convenience around what the room of data makes
-
         self.sequences, self.batch_size, self.chunk, self.seed = sequences, batch_size, chunk, seed
         self.shuffle, self.rank, self.world_size, self.carry_state = shuffle, rank, world_size, carry_state
         shared = (batch_size, chunk, seed, shuffle, rank, world_size)
-        self.onward, self.back = Streams(sequences, *shared), Streams(turned(sequences), *shared)
+        self.forward, self.backward = Streams(sequences, *shared), Streams(reverse_sequences(sequences), *shared)
 
     def __len__(self) -> int:
-        return len(self.onward)
+        return len(self.forward)
 
-    def epoch(self, epoch: int, start: int = 0) -> "Iterator[Batch]":
-        for onward, back in zip(self.onward.epoch(epoch, start), self.back.epoch(epoch, start), strict=True):
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        pairs = zip(self.forward.epoch(epoch, start), self.backward.epoch(epoch, start), strict=True)
+        for forward, backward in pairs:
             yield replace(
-                onward,
-                inputs=torch.stack([onward.inputs, back.inputs], dim=-1),
-                targets=torch.stack([onward.targets, back.targets], dim=-1),
-                resets=None if self.carry_state else onward.resets,
+                forward,
+                inputs=torch.stack([forward.inputs, backward.inputs], dim=-1),
+                targets=torch.stack([forward.targets, backward.targets], dim=-1),
+                resets=None if self.carry_state else forward.resets,
             )
 
 
-def turned(sequences: "SequenceSet | Tensor") -> "SequenceSet | Tensor":
-    """Every sequence from its end."""
+def reverse_sequences(sequences: SequenceSet | Tensor) -> SequenceSet | Tensor:
+    """Every sequence reversed in time."""
     if isinstance(sequences, Tensor):
         return sequences.flip(0)
     if sequences.task != "language" or sequences.series is None:

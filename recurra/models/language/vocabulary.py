@@ -1,7 +1,7 @@
-"""From text to numbers and back: characters, words, or pieces of words.
+"""Vocabularies of language models: text to tokens and back, by characters, words or subwords.
 
-A vocabulary is a list of tokens, the most frequent first, since the softmaxes for large vocabularies count on that.
-Sentences are divided by the boundary token, the end of a line.
+Tokens are ordered by frequency, which the adaptive and the sampled softmax require. The boundary token, a line break,
+separates sentences.
 """
 
 import json
@@ -25,11 +25,11 @@ Level = Literal["character", "word", "subword"]
 
 
 class TextError(InputError):
-    """A text holds something the model cannot read."""
+    """A text contains something the model cannot read."""
 
 
-class Vocabulary(ABC):
-    """What every level shares; `Characters`, `Words` and `Subwords` say how a text is cut and joined."""
+class TokenVocabulary(ABC):
+    """The interface of `Characters`, `Words` and `Subwords`."""
 
     level: Level
     tokens: tuple[str, ...]
@@ -41,11 +41,11 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> Tensor:
-        """(T,) int64."""
+        """The tokens of a text: (T,) int64."""
 
     @abstractmethod
     def decode(self, numbers: Sequence[int] | Tensor) -> str:
-        """The text of some tokens."""
+        """The text of a sequence of tokens."""
 
     @abstractmethod
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
@@ -53,10 +53,10 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def to_config(self) -> dict[str, Any]:
-        """What `vocabulary_from` needs to make it again."""
+        """Plain JSON from which `vocabulary_from` builds the vocabulary again."""
 
     def line(self, sentences: Iterable[Sequence[str]]) -> Tensor:
-        """Sentences, given as words, as one text with a boundary before, between and after them: (T,) int64."""
+        """Sentences as one sequence of tokens with boundaries before, between and after them: (T,) int64."""
         edge = [self.boundary_number()]
         numbers = list(edge)
         for words in sentences:
@@ -66,13 +66,14 @@ class Vocabulary(ABC):
         return torch.tensor(numbers, dtype=torch.int64)
 
     def boundary_number(self) -> int:
+        """The number of the boundary token; an error if there is none."""
         if self.boundary is None:
             raise TextError("vocabulary", "no token for the end of a line", "one built from text that has lines")
         return self.boundary
 
 
-class Listed(Vocabulary):
-    """A vocabulary that is a plain list of tokens."""
+class TokenList(TokenVocabulary):
+    """A vocabulary given by a list of tokens."""
 
     def __init__(self, tokens: Sequence[str]):
         self.tokens = tuple(tokens)
@@ -93,14 +94,25 @@ class Listed(Vocabulary):
         return number
 
 
-class Characters(Listed):
-    """One token a character; with `<unk>` among them every text can be read."""
+class Characters(TokenList):
+    """A vocabulary of characters; with `<unk>` among the tokens every text can be encoded.
+
+    **Arguments**
+
+    - `tokens`: different characters, most frequent first; `Characters.from_text` collects them.
+
+    **Example**
+
+        >>> characters = rc.models.Characters.from_text("hello")
+        >>> characters.decode(characters.encode("hole"))
+        'hole'
+    """
 
     level = "character"
 
     @classmethod
     def from_text(cls, text: str, *, least: int = 1, unknown: bool = False) -> "Characters":
-        """Characters seen at least `least` times; `unknown` adds a token for all others."""
+        """The characters that occur at least `least` times; `unknown` adds `<unk>` for all others."""
         return cls(_frequent(Counter(_text(text)), least, None, unknown or least > 1))
 
     def encode(self, text: str) -> Tensor:
@@ -113,21 +125,34 @@ class Characters(Listed):
         return [[self._number(c, k) for k, c in enumerate(w + " ")] for w in words]
 
 
-class Words(Listed):
-    """One token a word, divided by white space, and one for the end of a line."""
+class Words(TokenList):
+    """A vocabulary of words, separated by white space, and of the line break.
+
+    **Arguments**
+
+    - `tokens`: different words, most frequent first; `Words.from_text` and `Words.from_sentences` collect them.
+
+    **Example**
+
+        >>> words = rc.models.Words.from_text("a b a")
+        >>> words.tokens
+        ('a', '<unk>', '\\n', 'b')
+        >>> words.encode("b c")
+        tensor([3, 1])
+    """
 
     level = "word"
 
     @classmethod
     def from_text(cls, text: str, *, least: int = 1, size: int | None = None) -> "Words":
-        """Words seen at least `least` times, at most `size` of them; `<unk>` stands for all others."""
+        """The words that occur at least `least` times, at most `size` tokens; `<unk>` replaces all others."""
         return cls.from_sentences((line.split() for line in _text(text).splitlines()), least=least, size=size)
 
     @classmethod
     def from_sentences(
         cls, sentences: Iterable[Sequence[str]], *, least: int = 1, size: int | None = None, boundary: bool = True
     ) -> "Words":
-        """The same from sentences that are cut already; without `boundary` there is no token for the end of a line."""
+        """The same from lists of words; without `boundary` there is no token for the line break."""
         counts: Counter[str] = Counter()
         for words in sentences:
             counts.update(words)
@@ -135,8 +160,8 @@ class Words(Listed):
         return cls(_frequent(+counts, least, size, True))
 
     def encode(self, text: str) -> Tensor:
-        cut = re.findall(r"\S+|\n", _text(text))
-        return torch.tensor([self._number(token, k) for k, token in enumerate(cut)], dtype=torch.int64)
+        pieces = re.findall(r"\S+|\n", _text(text))
+        return torch.tensor([self._number(token, k) for k, token in enumerate(pieces)], dtype=torch.int64)
 
     def decode(self, numbers: Sequence[int] | Tensor) -> str:
         lines = " ".join(self.tokens[k] for k in _list(numbers)).split(BOUNDARY)
@@ -146,8 +171,13 @@ class Words(Listed):
         return [[self._number(word, k)] for k, word in enumerate(words)]
 
 
-class Subwords(Vocabulary):
-    """Pieces of words, by a tokenizer of the `tokenizers` package (the extra `text`)."""
+class Subwords(TokenVocabulary):
+    """A vocabulary of subwords, by a tokenizer of the `tokenizers` package (extra `text`).
+
+    **Arguments**
+
+    - `tokenizer`: a `tokenizers.Tokenizer`; `Subwords.train` and `Subwords.from_file` make one.
+    """
 
     level = "subword"
 
@@ -161,10 +191,10 @@ class Subwords(Vocabulary):
 
     @classmethod
     def train(cls, texts: Iterable[str] | str, size: int = 4096) -> "Subwords":
-        """Byte-pair encoding, learned from texts. It starts from bytes, so nothing is ever unknown."""
+        """Train a byte-level byte-pair encoding of `size` tokens; it encodes every text."""
         tokenizers = _tokenizers()
         if not isinstance(size, int) or size < 257:
-            raise InputError("size", size, "at least 257: the bytes, and something to learn")
+            raise InputError("size", size, "at least 257: the bytes and one merge")
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -175,7 +205,7 @@ class Subwords(Vocabulary):
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Subwords":
-        """A `tokenizer.json`, such as comes with many models."""
+        """Read a `tokenizer.json`."""
         if not Path(path).is_file():
             raise InputError("path", path, "a file tokenizer.json")
         return cls._parsed(Path(path).read_bytes(), str(path))
@@ -204,8 +234,8 @@ class Subwords(Vocabulary):
         return {"level": self.level, "tokenizer": self.tokenizer.to_str()}
 
 
-def vocabulary_from(config: dict[str, Any]) -> Vocabulary:
-    """The vocabulary `to_config` described."""
+def vocabulary_from(config: dict[str, Any]) -> TokenVocabulary:
+    """The vocabulary that `to_config` describes."""
     levels = {"character": Characters, "word": Words}
     level = config.get("level")
     if level == "subword":
@@ -215,8 +245,8 @@ def vocabulary_from(config: dict[str, Any]) -> Vocabulary:
     return levels[level](config.get("tokens", ()))
 
 
-def build_vocabulary(level: Level, text: str, **options: Any) -> Vocabulary:
-    """A vocabulary of a text, by the name of its level."""
+def build_vocabulary(level: Level, text: str, **options: Any) -> TokenVocabulary:
+    """The vocabulary of a text at a level: "character", "word" or "subword"."""
     if level == "character":
         return Characters.from_text(text, **options)
     if level == "word":
@@ -227,7 +257,7 @@ def build_vocabulary(level: Level, text: str, **options: Any) -> Vocabulary:
 
 
 def _frequent(counts: Counter[str], least: int, size: int | None, unknown: bool) -> list[str]:
-    """Most frequent first; ties by the alphabet, so that the order of the text does not matter."""
+    """Tokens by decreasing frequency; ties in alphabetical order, so that the order of the text does not matter."""
     kept = sorted((t for t, n in counts.items() if n >= least and t != UNKNOWN), key=lambda t: (-counts[t], t))
     if unknown:
         kept.insert(min(len(kept), 1), UNKNOWN)
@@ -239,7 +269,7 @@ def _frequent(counts: Counter[str], least: int, size: int | None, unknown: bool)
 
 
 def _text(text: Any) -> str:
-    """A string that can be written as UTF-8; half a surrogate pair cannot."""
+    """Check that the text is a string that UTF-8 can encode; lone surrogates cannot be."""
     if not isinstance(text, str):
         raise TextError("text", type(text).__name__, "a string; bytes are decoded first, as UTF-8")
     try:

@@ -1,13 +1,13 @@
-"""Tags for every step: chains of them (CRF, HMM), entities made of them, and networks that give them."""
+"""Sequence tagging: CRF and HMM chains, tagging schemes and their scores, and the Tagger network."""
 
 from .crf import CRF, START, STOP
 from .features import TokenVectors
 from .hmm import HMM, ergodic, left_right
 from .markov import HybridHMM
+from .pretrained_vectors import TextVectors, read_vectors
 from .scores import EntityScores, accuracy, entity_scores
 from .tagger import Tagger
-from .vectors import TextVectors, read_vectors
-from .vocabulary import Vocabulary
+from .tagger_vocabulary import Vocabulary
 
 __all__ = [
     "CRF",

@@ -1,8 +1,8 @@
-"""Linear chains, as loops over time anyone can read: the definition of correct.
+"""Linear chains as plain loops over time: the reference implementation.
 
 A path y_1 … y_L scores start[y_1] + Σ_t f[t, y_t] + Σ_{t>1} A[y_{t-1}, y_t] + end[y_L]. A conditional random field and
-a hidden Markov model are both this chain; they differ in where the numbers come from. Everything here runs on any
-device, under any transform, and can be differentiated as often as wanted.
+a hidden Markov model are both this chain; they differ in where the scores come from. These functions run on any device
+and under any transform, and are differentiable to any order.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-IGNORE = -100  # stands for a tag in padding, as in torch's cross-entropy
+IGNORE = -100  # the tag of padding, as in torch's cross-entropy
 
 
 class Chain(NamedTuple):
@@ -29,7 +29,7 @@ class Chain(NamedTuple):
 
 
 def forward_scores(chain: Chain) -> Tensor:
-    """α_t(k) = log Σ over the beginnings y_1 … y_t = k; carried on unchanged past the end: (T, B, K)."""
+    """α_t(k), the log-sum over all prefixes y_1 … y_t = k; constant past the end of a sequence: (T, B, K)."""
     alpha = chain.start + chain.emissions[0]
     alphas = [alpha]
     for emission, inside in zip(chain.emissions[1:], chain.mask[1:], strict=True):
@@ -40,18 +40,18 @@ def forward_scores(chain: Chain) -> Tensor:
 
 
 def log_partition(chain: Chain) -> Tensor:
-    """log Σ over all paths: (B,)."""
+    """The log-sum over all paths: (B,)."""
     return torch.logsumexp(forward_scores(chain)[-1] + chain.end, dim=-1)
 
 
 def path_score(chain: Chain, tags: Tensor) -> Tensor:
-    """The score of one path a sequence, (T, B): (B,)."""
+    """The score of one path (T, B) per sequence: (B,)."""
     mask = chain.mask
     tags = tags.masked_fill(~mask, 0)
     emitted = chain.emissions.gather(2, tags[..., None]).squeeze(2)
-    passed = chain.transitions[tags[:-1], tags[1:]]
+    moved = chain.transitions[tags[:-1], tags[1:]]
     last = tags.gather(0, chain.lengths[None] - 1).squeeze(0)
-    inner = emitted.masked_fill(~mask, 0.0).sum(dim=0) + passed.masked_fill(~mask[1:], 0.0).sum(dim=0)
+    inner = emitted.masked_fill(~mask, 0.0).sum(dim=0) + moved.masked_fill(~mask[1:], 0.0).sum(dim=0)
     return chain.start[tags[0]] + inner + chain.end[last]
 
 
@@ -72,9 +72,9 @@ def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
 
 
 def draw_paths(chain: Chain, alphas: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """One path a sequence, drawn from the distribution over paths, `IGNORE` past its end: (T, B).
+    """One sample per sequence from the distribution over paths, `IGNORE` past its end: (T, B).
 
-    From the last state back: given y_{t+1}, the beginnings before it weigh α_t(y_t) + A[y_t, y_{t+1}].
+    Sampled backwards: given y_{t+1}, the score of y_t is α_t(y_t) + A[y_t, y_{t+1}].
     """
 
     def draw(scores: Tensor) -> Tensor:

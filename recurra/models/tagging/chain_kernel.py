@@ -1,10 +1,11 @@
-"""Linear chains on CPUs: the loops of `chain.py` as one operation of torch, compiled where there is a compiler.
+"""Compiled linear chains for CPUs: the loops of `chain.py` as one torch operation with its derivative.
 
-`recurra::chain` gives log Σ over all paths, less the score of one path where tags are given: then it is minus the
-log-likelihood of those tags. Its derivative is compiled too; the derivative of that runs on the plain loops.
+`recurra::chain` returns the log-sum over all paths, minus the score of one path if tags are given: the negative
+log-likelihood of those tags. Its derivative is compiled too; second derivatives run on the loops of `chain.py`. Without
+a compiler, everything does.
 
-An accelerator spends a chain's time on starting a handful of small operations at every step. Unless the batch is large,
-the processor is done with all of it sooner (16 times, at B = 32, T = 64, K = 20 beside an H200), so it goes there.
+On a GPU a chain is a handful of small kernels per step, and launching them dominates. Unless the batch is large,
+tensors are copied to the CPU: 16 times faster at B = 32, T = 64, K = 20 than on an H200.
 """
 
 import ctypes
@@ -18,18 +19,18 @@ from torch import Tensor
 from ...engine.backend import backend
 from ...engine.cpu.compiler import BuildError, find_compiler, load
 from ...engine.torch_modes import is_transformed
-from . import chain as plain
+from . import chain as reference
 from .chain import IGNORE, Chain
 
 SOURCE = Path(__file__).with_name("chain.cpp")
 REALS = {torch.float32: "float", torch.float64: "double"}
-PAD = 16  # as in the source
-WORTH_THREADS = 200_000  # multiplications below which waking threads takes longer than what they would share
-WORTH_STAYING = 200_000  # multiplications a step, B K², from which an accelerator's own loop is as quick
-_HOME = os.getpid()  # a forked child has none of the threads its OpenMP would wait for
+PAD = 16  # as in chain.cpp
+WORTH_THREADS = 200_000  # multiplications from which several threads pay off
+WORTH_STAYING = 200_000  # multiplications per step, B K², from which the loop on the GPU is as fast
+_HOME = os.getpid()  # a forked child lacks OpenMP's threads and runs on one
 
 
-class _Chain(ctypes.Structure):
+class _ChainArguments(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("steps", "batch", "states", "threads")),
         *((name, ctypes.c_void_p) for name in ("emissions", "transitions", "start", "end", "lengths")),
@@ -46,13 +47,13 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
         return None
     for name, pointers in (("chain_forward", 3), ("chain_backward", 7), ("chain_best", 2)):
         function = getattr(library, name)
-        function.argtypes = [ctypes.POINTER(_Chain), *[ctypes.c_void_p] * pointers]
+        function.argtypes = [ctypes.POINTER(_ChainArguments), *[ctypes.c_void_p] * pointers]
         function.restype = None
     return library
 
 
-def suits(chain: Chain) -> bool:
-    """Whether the compiled loops take this chain."""
+def is_supported(chain: Chain) -> bool:
+    """Whether the compiled loops can run this chain."""
     if backend() == "reference" or 0 in chain.emissions.shape:
         return False
     _, batch, states = chain.emissions.shape
@@ -75,13 +76,13 @@ def _available(dtype: torch.dtype) -> bool:
 _available._dynamo_marked_constant = True  # pyrefly: ignore  (what assume_constant_result sets, without importing dynamo)
 
 
-def _call(chain: Chain) -> tuple[_Chain, tuple[Tensor, ...]]:
-    """The chain as the library sees it, and the tensors that must outlive the call."""
+def _arguments(chain: Chain) -> tuple[_ChainArguments, tuple[Tensor, ...]]:
+    """The argument block of the C call, and the tensors that must outlive it."""
     steps, batch, states = chain.emissions.shape
     held = tuple(part.detach().contiguous() for part in chain)
     heavy = steps * batch * states * states >= WORTH_THREADS and os.getpid() == _HOME
     threads = min(torch.get_num_threads(), batch) if heavy else 1
-    return _Chain(steps, batch, states, threads, *(part.data_ptr() for part in held)), held
+    return _ChainArguments(steps, batch, states, threads, *(part.data_ptr() for part in held)), held
 
 
 def _pointer(tensor: Tensor | None) -> int | None:
@@ -98,9 +99,9 @@ torch.library.define("recurra::chain_best", f"({_INPUTS.rpartition(',')[0]}) -> 
 
 @torch.library.impl("recurra::chain", "cpu")
 def _forward(emissions, transitions, start, end, lengths, tags):
-    """log Σ over all paths (less the score of the given one), (B,); and α, (T, B, K rounded up)."""
+    """The log-sum over all paths (minus the score of the given one), (B,); and α, (T, B, K rounded up)."""
     steps, batch, states = emissions.shape
-    call, _held = _call(Chain(emissions, transitions, start, end, lengths))
+    call, _held = _arguments(Chain(emissions, transitions, start, end, lengths))
     alphas = emissions.new_zeros(steps, batch, -(-states // PAD) * PAD)
     values, tags = emissions.new_empty(batch), None if tags is None else tags.contiguous()
     library = _library(emissions.dtype)
@@ -117,7 +118,7 @@ def _(emissions, transitions, start, end, lengths, tags):
 
 @torch.library.impl("recurra::chain_backward", "cpu")
 def _backward(g, alphas, emissions, transitions, start, end, lengths, tags):
-    call, _held = _call(Chain(emissions, transitions, start, end, lengths))
+    call, _held = _arguments(Chain(emissions, transitions, start, end, lengths))
     found = [emissions.new_zeros(emissions.shape), *(part.new_empty(part.shape) for part in (transitions, start, end))]
     g, tags = g.contiguous(), None if tags is None else tags.contiguous()
     library = _library(emissions.dtype)
@@ -133,7 +134,7 @@ def _(g, alphas, emissions, transitions, start, end, lengths, tags):
 
 @torch.library.impl("recurra::chain_best", "cpu")
 def _best(emissions, transitions, start, end, lengths):
-    call, _held = _call(Chain(emissions, transitions, start, end, lengths))
+    call, _held = _arguments(Chain(emissions, transitions, start, end, lengths))
     paths = torch.full(emissions.shape[:2], IGNORE, dtype=torch.int64)
     values = emissions.new_empty(emissions.shape[1])
     library = _library(emissions.dtype)
@@ -147,7 +148,7 @@ def _(emissions, transitions, start, end, lengths):
     return emissions.new_empty(emissions.shape[:2], dtype=torch.int64), emissions.new_empty(emissions.shape[1])
 
 
-def _save(ctx, inputs, output) -> None:
+def _save_for_backward(ctx, inputs, output) -> None:
     *parts, tags = inputs
     ctx.tagged = tags is not None
     ctx.mark_non_differentiable(output[1])
@@ -155,45 +156,46 @@ def _save(ctx, inputs, output) -> None:
     ctx.save_for_backward(output[1], *parts, *([tags] if ctx.tagged else []))
 
 
-def _pull(ctx, g, _):
+def _chain_autograd(ctx, g, _):
     if g is None:
         return (None,) * 6
     alphas, *inputs = ctx.saved_tensors
     tags = inputs.pop() if ctx.tagged else None
-    if torch.is_grad_enabled():  # somebody will differentiate this derivative: plain operations, which can be
-        wanted = [part for part in inputs[:4] if part.requires_grad]
-        value = plain_value(Chain(*inputs), tags)
-        grads = iter(torch.autograd.grad(value, wanted, g, create_graph=True, allow_unused=True))
+    if torch.is_grad_enabled():  # with create_graph: torch operations, which are differentiable
+        differentiable = [part for part in inputs[:4] if part.requires_grad]
+        value = reference_value(Chain(*inputs), tags)
+        grads = iter(torch.autograd.grad(value, differentiable, g, create_graph=True, allow_unused=True))
         found = [next(grads) if part.requires_grad else None for part in inputs[:4]]
     else:
         found = torch.ops.recurra.chain_backward(g, alphas, *inputs, tags)
     return *found, None, None
 
 
-torch.library.register_autograd("recurra::chain", _pull, setup_context=_save)
+torch.library.register_autograd("recurra::chain", _chain_autograd, setup_context=_save_for_backward)
 
 
-# ---------------------------------------------------------------------------------------------------- entries
+# ---------------------------------------------------------------------------------------------------- functions
 
 
-def plain_value(chain: Chain, tags: Tensor | None) -> Tensor:
-    value = plain.log_partition(chain)
-    return value if tags is None else value - plain.path_score(chain, tags)
+def reference_value(chain: Chain, tags: Tensor | None) -> Tensor:
+    """`log_partition` on the loops of `chain.py`."""
+    value = reference.log_partition(chain)
+    return value if tags is None else value - reference.path_score(chain, tags)
 
 
 def log_partition(chain: Chain, tags: Tensor | None = None) -> Tensor:
-    """log Σ over all paths; with tags, less the score of theirs: minus their log-likelihood. (B,)"""
-    if not suits(chain):
-        return plain_value(chain, tags)
+    """The log-sum over all paths; with tags, their negative log-likelihood: (B,)."""
+    if not is_supported(chain):
+        return reference_value(chain, tags)
     value, _ = torch.ops.recurra.chain(*_on_host(chain), None if tags is None else tags.cpu())
     return value.to(chain.emissions.device)
 
 
 def forward_scores(chain: Chain) -> Tensor:
-    """α without a derivative, each step up to a constant: (T, B, K); past a sequence's end it means nothing."""
+    """α without a derivative, each step up to a constant: (T, B, K); undefined past the end of a sequence."""
     chain = Chain(*(part.detach() for part in chain))
-    if not suits(chain):
-        return plain.forward_scores(chain)
+    if not is_supported(chain):
+        return reference.forward_scores(chain)
     alphas = torch.ops.recurra.chain(*_on_host(chain), None)[1][..., : chain.start.shape[0]]
     return alphas.to(chain.emissions.device)
 
@@ -201,8 +203,8 @@ def forward_scores(chain: Chain) -> Tensor:
 def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
     """The best path of every sequence, `IGNORE` past its end, and its score."""
     chain = Chain(*(part.detach() for part in chain))
-    if not suits(chain):
-        return plain.best_path(chain)
+    if not is_supported(chain):
+        return reference.best_path(chain)
     paths, values = torch.ops.recurra.chain_best(*_on_host(chain))
     return paths.to(chain.emissions.device), values.to(chain.emissions.device)
 

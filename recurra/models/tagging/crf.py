@@ -1,7 +1,7 @@
-"""The conditional random field over a chain of tags (Lafferty, McCallum & Pereira 2001; Huang, Xu & Yu 2015).
+"""The linear-chain conditional random field (Lafferty, McCallum & Pereira 2001; Huang, Xu & Yu 2015).
 
 A path of tags y_1 … y_L scores A[START, y_1] + Σ_t f[t, y_t] + Σ_{t>1} A[y_{t-1}, y_t] + A[y_L, STOP]; its probability
-is the exponential of that over the sum for all paths. f comes from a network, A is learned here.
+is proportional to the exponential of the score. f comes from a network; A is a parameter of the CRF.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,20 +13,41 @@ from torch import Tensor, nn
 from ...cell import positive_int
 from ...errors import DeviceError, DtypeError, InputError, OptionError, ShapeError
 from ...ragged import check_lengths
-from . import chain_kernel as fast
+from . import chain_kernel
 from .chain import IGNORE, Chain, draw_paths
-from .schemes import Rules, rules
+from .schemes import AllowedTransitions, allowed_transitions
 
 START, STOP = "START", "STOP"
-FORBIDDEN = -1e4  # the score of a step that is not allowed: its exponential is nothing, and its derivative is finite
+FORBIDDEN = -1e4  # the score of a forbidden transition: finite, and its exponential is zero
 
 
 class CRF(nn.Module):
-    """`crf(emissions, tags, lengths)` gives the log-likelihood of every sequence, (B,).
+    """A linear-chain conditional random field, the output layer of taggers (Lafferty et al. 2001).
 
-    `tags` is how many there are, or their names; with names, `scheme` ("bio", "iob1", "bioes") forbids the transitions
-    it does not know. `forbidden` lists further pairs (from, to), by number or name, START and STOP among them.
-    Emissions are (T, B, K) scores, or (B, T, K) with batch_first; a tag that is not known, -100, is summed over.
+    `decode` and `viterbi` find the best path, `marginals` gives the probability of every tag, `sample` draws paths.
+    State dicts of pytorch-crf load.
+
+    **Arguments**
+
+    - `tags`: K, the number of tags, or their names.
+    - `scheme`: with names, `"bio"`, `"iob1"` or `"bioes"`: forbids the transitions that the scheme does not allow.
+    - `forbidden`: further pairs (from, to) of tags, by number or name; `START` as the first or `STOP` as the second
+      of a pair forbids a tag at the begin or the end.
+    - `batch_first`: emissions are (B, T, K) and tags (B, T) instead of (T, B, K) and (T, B).
+
+    **Returns**
+
+    `crf(emissions, tags, lengths)`: scores (T, B, K) and tags (T, B) → the log-likelihood of every sequence, (B,). A
+    tag of -100 is unknown: the likelihood is summed over it.
+
+    **Example**
+
+        >>> crf = rc.CRF(["O", "B-X", "I-X"], "bio")
+        >>> emissions, tags = torch.randn(4, 2, 3), torch.zeros(4, 2, dtype=torch.long)
+        >>> loss = -crf(emissions, tags, lengths=[4, 3]).mean()
+        >>> loss.backward()
+        >>> [len(path) for path in crf.decode(emissions, lengths=[4, 3])]
+        [4, 3]
     """
 
     def __init__(
@@ -51,7 +72,7 @@ class CRF(nn.Module):
         for name, each in allowed._asdict().items():
             self.register_buffer(f"{name}_penalty", (~each).to(self.start.dtype) * FORBIDDEN, persistent=False)
         self.restricted = not all(bool(each.all()) for each in allowed)
-        self.register_load_state_dict_pre_hook(_their_names)
+        self.register_load_state_dict_pre_hook(_accept_pytorch_crf_names)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -61,14 +82,16 @@ class CRF(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.tags}" + (f", scheme={self.scheme!r}" if self.scheme else "")
 
-    # ------------------------------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------------------------------ forbidden transitions
 
-    def _allowed(self, forbidden: Iterable[tuple[int | str, int | str]]) -> Rules:
+    def _allowed(self, forbidden: Iterable[tuple[int | str, int | str]]) -> AllowedTransitions:
         count = self.tags
         if self.scheme is not None and self.names is not None:
-            allowed = rules(self.names, self.scheme)
+            allowed = allowed_transitions(self.names, self.scheme)
         else:
-            allowed = Rules(*(torch.ones(shape, dtype=torch.bool) for shape in ((count, count), count, count)))
+            allowed = AllowedTransitions(
+                *(torch.ones(shape, dtype=torch.bool) for shape in ((count, count), count, count))
+            )
         for before, after in forbidden:
             if before == START:
                 allowed.start[self._number(after)] = False
@@ -88,7 +111,7 @@ class CRF(nn.Module):
         raise InputError("forbidden", repr(tag), f"a number below {self.tags}, the name of a tag, or {ends}")
 
     def allows(self, tags: Sequence[int]) -> bool:
-        """Whether a path uses allowed transitions alone."""
+        """Whether a path contains no forbidden transition."""
         path = torch.as_tensor(tags, dtype=torch.int64, device=self.start.device)
         inner = self.get_buffer("transitions_penalty")[path[:-1], path[1:]].sum()
         ends = self.get_buffer("start_penalty")[path[0]] + self.get_buffer("end_penalty")[path[-1]]
@@ -97,7 +120,7 @@ class CRF(nn.Module):
     # ------------------------------------------------------------------------------------------ the chain
 
     def chain(self, emissions: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Chain:
-        """The numbers of a batch, checked, time first."""
+        """The checked scores of a batch, time first."""
         if not isinstance(emissions, Tensor) or emissions.dim() != 3 or emissions.shape[-1] != self.tags:
             got = f"shape {tuple(emissions.shape)}" if isinstance(emissions, Tensor) else type(emissions).__name__
             raise ShapeError("emissions", got, f"({'B, T' if self.batch_first else 'T, B'}, {self.tags})")
@@ -113,13 +136,13 @@ class CRF(nn.Module):
             sizes = torch.full((batch,), steps, dtype=torch.int64, device=emissions.device)
         else:
             sizes = check_lengths(lengths, steps, batch, emissions.device)
-        # In the wider of the two dtypes, and never in half precision: sums of many probabilities need their digits.
+        # In the wider of the two dtypes, at least float32: log-sums over many paths lose too much in half precision.
         dtype = torch.promote_types(torch.promote_types(emissions.dtype, self.start.dtype), torch.float32)
         transitions, start, end = (part.to(dtype) for part in self.scores())
         return Chain(emissions.to(dtype), transitions, start, end, sizes)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, start and end as the chain uses them: with what is forbidden."""
+        """Transitions, start and end, with the penalties of forbidden transitions."""
         learned = self.transitions, self.start, self.end
         if not self.restricted:
             return learned
@@ -128,7 +151,7 @@ class CRF(nn.Module):
         return transitions, start, end
 
     def _paths(self, tags: Tensor, chain: Chain) -> tuple[Tensor, bool]:
-        """Tags, time first, and whether some of them are unknown."""
+        """Tags, time first, and whether some of them may be unknown."""
         if not isinstance(tags, Tensor) or tags.is_floating_point() or tags.dtype == torch.bool:
             raise DtypeError("tags", tags.dtype if isinstance(tags, Tensor) else type(tags).__name__, "int64 numbers")
         tags = tags.transpose(0, 1) if self.batch_first else tags
@@ -136,51 +159,51 @@ class CRF(nn.Module):
             raise ShapeError("tags", tuple(tags.shape), f"{tuple(chain.emissions.shape[:2])}, as the emissions")
         inside = tags.masked_fill(~chain.mask, 0).to(chain.emissions.device, torch.int64)
         if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(inside):
-            return inside, True  # nobody may look at the values, so the general form it is
+            return inside, True  # values cannot be inspected: use the general form
         low, high = int(inside.min()), int(inside.max())
         if high >= self.tags or (low < 0 and bool(((inside < 0) & (inside != IGNORE)).any())):
             raise InputError("tags", high if high >= self.tags else low, f"0 to {self.tags - 1}, or {IGNORE}: unknown")
         return inside, low < 0
 
-    # ------------------------------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------------------------------ inference
 
     def forward(self, emissions: Tensor, tags: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """The log-likelihood of the tags of every sequence; of all paths that agree where some are unknown: (B,)."""
+        """The log-likelihood of the tags, (B,); unknown tags (-100) are summed over."""
         chain = self.chain(emissions, lengths)
-        paths, partly = self._paths(tags, chain)
-        if not partly:
-            return -fast.log_partition(chain, paths)
+        paths, has_unknown = self._paths(tags, chain)
+        if not has_unknown:
+            return -chain_kernel.log_partition(chain, paths)
         other = torch.arange(self.tags, device=paths.device) != paths[..., None]
         excluded = other & (paths != IGNORE)[..., None]
         kept = chain._replace(emissions=chain.emissions.masked_fill(excluded, FORBIDDEN))
-        return fast.log_partition(kept) - fast.log_partition(chain)
+        return chain_kernel.log_partition(kept) - chain_kernel.log_partition(chain)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """log Σ over all paths: (B,)."""
-        return fast.log_partition(self.chain(emissions, lengths))
+        """The log-sum over all paths: (B,)."""
+        return chain_kernel.log_partition(self.chain(emissions, lengths))
 
     @torch.no_grad()
     def viterbi(self, emissions: Tensor, lengths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
-        """The best path of every sequence, laid out like tags with -100 past its end, and its score."""
-        paths, scores = fast.best_path(self.chain(emissions, lengths))
+        """The best path of every sequence, (T, B) with -100 past its end, and its score, (B,)."""
+        paths, scores = chain_kernel.best_path(self.chain(emissions, lengths))
         return (paths.T if self.batch_first else paths), scores
 
     def decode(self, emissions: Tensor, lengths: Tensor | Sequence[int] | None = None) -> list[list[int]]:
-        """The best path of every sequence, as long as it is."""
+        """The best path of every sequence, as a list of its own length."""
         chain = self.chain(emissions, lengths)
-        paths = fast.best_path(chain)[0].T.tolist()
+        paths = chain_kernel.best_path(chain)[0].T.tolist()
         return [path[:length] for path, length in zip(paths, chain.lengths.tolist(), strict=True)]
 
     def marginals(self, emissions: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """p(y_t = k | x), laid out like the emissions, zero past the end: the derivative of the log-partition."""
-        wanted = torch.is_grad_enabled() and (emissions.requires_grad or self.start.requires_grad)
+        """p(y_t = k | x), (T, B, K), zero past the end: the derivative of the log-partition by the emissions."""
+        needs_grad = torch.is_grad_enabled() and (emissions.requires_grad or self.start.requires_grad)
         with torch.enable_grad():
             chain = self.chain(emissions, lengths)
-            if not wanted:
+            if not needs_grad:
                 chain = Chain(*(part.detach() for part in chain))
             seen = chain.emissions if chain.emissions.requires_grad else chain.emissions.requires_grad_()
-            total = fast.log_partition(chain._replace(emissions=seen)).sum()
-            (found,) = torch.autograd.grad(total, seen, create_graph=wanted)
+            total = chain_kernel.log_partition(chain._replace(emissions=seen)).sum()
+            (found,) = torch.autograd.grad(total, seen, create_graph=needs_grad)
         return found.transpose(0, 1) if self.batch_first else found
 
     @torch.no_grad()
@@ -191,16 +214,16 @@ class CRF(nn.Module):
         count: int = 1,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Paths drawn by their probability, each laid out like tags with -100 past its end: (count, T, B)."""
+        """`count` samples of paths per sequence, -100 past the end: (count, T, B)."""
         positive_int("count", count)
         chain = self.chain(emissions, lengths)
-        alphas = fast.forward_scores(chain)
+        alphas = chain_kernel.forward_scores(chain)
         drawn = torch.stack([draw_paths(chain, alphas, generator) for _ in range(count)])
         return drawn.transpose(1, 2) if self.batch_first else drawn
 
 
-def _their_names(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """The names pytorch-crf gives the same numbers are read too."""
+def _accept_pytorch_crf_names(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Rename the parameters of pytorch-crf's CRF to ours."""
     for ours in ("start", "end"):
         theirs = f"{prefix}{ours}_transitions"
         if theirs in state_dict and f"{prefix}{ours}" not in state_dict:

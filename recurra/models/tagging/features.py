@@ -1,4 +1,4 @@
-"""From a word's numbers to a vector: the word itself, its spelling, its columns."""
+"""The input features of a tagger: word embedding, further columns, and spelling."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 from ...cell import Cell
 from ...layers import Recurrent
-from .vocabulary import PADDING, RESERVED, UNKNOWN, Vocabulary
+from .tagger_vocabulary import PADDING, RESERVED, UNKNOWN, Vocabulary
 
 
 class TokenVectors(Protocol):
-    """A module that gives every word of a sentence a vector: a pretrained language model, ELMo, a table."""
+    """The interface of a module that gives every word of a sentence a vector, such as a language model or ELMo."""
 
     output_size: int
 
     def encode(self, words: Sequence[str]) -> Tensor:
-        """What the module needs of a sentence, as whole numbers: (T, width) int64, the same width for all."""
+        """A sentence as numbers for the call: (T, width) int64, with a constant width."""
         ...
 
     def __call__(self, encoded: Tensor, lengths: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ class TokenVectors(Protocol):
 
 
 def embedding(count: int, size: int) -> nn.Embedding:
-    """Vectors of a length of about one, U(±√(3 / size)), as Ma & Hovy (2016) draw them; that of padding is zero."""
+    """An embedding initialised as U(±√(3 / size)), about unit length (Ma & Hovy 2016); padding is zero."""
     table = nn.Embedding(RESERVED + count, size, padding_idx=PADDING)
     bound = (3.0 / size) ** 0.5
     with torch.no_grad():
@@ -36,7 +36,7 @@ def embedding(count: int, size: int) -> nn.Embedding:
 
 
 class CharCNN(nn.Module):
-    """Convolutions over the letters of a word, and the maximum of each over the word (Ma & Hovy 2016)."""
+    """Convolution over the characters of a word, and the maximum over the word (Ma & Hovy 2016)."""
 
     def __init__(self, characters: int, char_size: int, output_size: int, width: int = 3):
         super().__init__()
@@ -44,13 +44,13 @@ class CharCNN(nn.Module):
         self.convolution = nn.Conv1d(char_size, output_size, width, padding="same")
 
     def forward(self, letters: Tensor) -> Tensor:
-        """(N, C) → (N, output_size). Zero vectors stand beyond the word; a word's own steps alone are compared."""
+        """(N, C) → (N, output_size). Padding is zero in the convolution and excluded from the maximum."""
         seen = self.convolution(self.embedding(letters).transpose(1, 2))  # (N, features, C)
         return seen.masked_fill((letters == PADDING)[:, None], float("-inf")).amax(dim=2)
 
 
 class CharRNN(nn.Module):
-    """Any cell over the letters of a word, in both directions: the two last states (Lample et al. 2016)."""
+    """A bidirectional layer over the characters of a word: the final states (Lample et al. 2016)."""
 
     def __init__(
         self, characters: int, char_size: int, output_size: int, cell: str | type[Cell] = "lstm", **options: Any
@@ -71,7 +71,7 @@ class CharRNN(nn.Module):
 class WordFeatures(nn.Module):
     """[word; columns; spelling] of every word of a batch, (T, B, width) → (T, B, output_size).
 
-    In training a word that was seen once is unknown half of the time, so that the unknown word is learned too.
+    In training, words that occur once are replaced by the unknown word with probability 0.5, so that it is trained.
     """
 
     def __init__(self, vocabulary: Vocabulary, word_size: int, column_size: int, spelling: CharCNN | CharRNN | None):
@@ -88,18 +88,18 @@ class WordFeatures(nn.Module):
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:
         words = x[..., 0]
         if self.training:
-            forgotten = (words >= self.first_rare) & (torch.rand(words.shape, device=x.device) < 0.5)
-            words = words.masked_fill(forgotten, UNKNOWN)
+            dropped = (words >= self.first_rare) & (torch.rand(words.shape, device=x.device) < 0.5)
+            words = words.masked_fill(dropped, UNKNOWN)
         parts = [self.word(words), *(table(x[..., 1 + k]) for k, table in enumerate(self.column))]
         if self.spelling is not None:
-            parts.append(self._spelled(x[..., 1 + self.columns :], inside))
+            parts.append(self._encode_spelling(x[..., 1 + self.columns :], inside))
         return torch.cat(parts, dim=-1)
 
-    def _spelled(self, letters: Tensor, inside: Tensor) -> Tensor:
-        """The spelling of the words that are there, each of them read once, up to the longest; zero in padding."""
+    def _encode_spelling(self, letters: Tensor, inside: Tensor) -> Tensor:
+        """The spelling of all words, zero in padding; equal words are computed once."""
         assert self.spelling is not None
-        there = letters[inside]  # (N, C)
-        longest = int((there != PADDING).any(dim=0).sum())
-        different, which = torch.unique(there[:, :longest], dim=0, return_inverse=True)
-        found = self.spelling(different)[which]
+        words = letters[inside]  # (N, C)
+        longest = int((words != PADDING).any(dim=0).sum())
+        distinct, index = torch.unique(words[:, :longest], dim=0, return_inverse=True)
+        found = self.spelling(distinct)[index]
         return found.new_zeros(*inside.shape, found.shape[-1]).masked_scatter(inside[..., None], found)

@@ -1,7 +1,7 @@
-"""The hidden Markov model on its own, learned by Baum and Welch's expectation maximisation (Rabiner 1989).
+"""Hidden Markov models, trained by Baum-Welch expectation maximisation (Rabiner 1989).
 
-The model is a chain: emissions log p(x_t | s), transitions log p(s' | s). The counts that re-estimation needs are
-derivatives of the log-likelihood: by log p(s' | s) that of the expected transitions, by log p(x_t | s) the posterior.
+The model is a chain with emissions log p(x_t | s) and transitions log p(s' | s). The expected counts of an EM step are
+derivatives of the log-likelihood: by log p(s' | s) the expected transitions, by log p(x_t | s) the posteriors.
 """
 
 from collections.abc import Sequence
@@ -12,35 +12,35 @@ from torch import Tensor, nn
 from ...cell import positive_int
 from ...errors import DtypeError, InputError, OptionError, ShapeError, UnknownNameError
 from ...ragged import check_lengths
-from . import chain_kernel as fast
+from . import chain_kernel
 from .chain import Chain
-from .markov import IMPOSSIBLE, NEVER, posteriors, safe_log
-from .schemes import Rules
+from .markov import IMPOSSIBLE, NEVER, log_or_never, posteriors
+from .schemes import AllowedTransitions
 
 
-def left_right(states: int, jump: int = 1) -> Rules:
-    """From the first state to the last: a state stays, or goes on by up to `jump`."""
+def left_right(states: int, jump: int = 1) -> AllowedTransitions:
+    """A topology from the first state to the last: a state stays, or moves on by up to `jump` states."""
     places = torch.arange(positive_int("states", states))
     ahead = places - places[:, None]
-    return Rules((ahead >= 0) & (ahead <= positive_int("jump", jump)), places == 0, places == states - 1)
+    return AllowedTransitions((ahead >= 0) & (ahead <= positive_int("jump", jump)), places == 0, places == states - 1)
 
 
-def ergodic(states: int) -> Rules:
-    """Every state may follow every other, begin and end."""
+def ergodic(states: int) -> AllowedTransitions:
+    """A topology in which every state may follow every state, begin and end."""
     count = positive_int("states", states)
-    return Rules(*(torch.ones(shape, dtype=torch.bool) for shape in ((count, count), count, count)))
+    return AllowedTransitions(*(torch.ones(shape, dtype=torch.bool) for shape in ((count, count), count, count)))
 
 
 TOPOLOGIES = {"ergodic": ergodic, "left_right": left_right}
 
 
 class Symbols(nn.Module):
-    """One of `count` symbols at every step, (T, B) int64: p(x | s) is a table."""
+    """Emissions of `count` discrete symbols, (T, B) int64: p(x | s) is a table."""
 
     def __init__(self, states: int, count: int):
         super().__init__()
         self.count = positive_int("symbols", count)
-        self.register_buffer("logs", safe_log(_normalised(torch.rand(states, count) + 0.5)))
+        self.register_buffer("logs", log_or_never(_normalize_rows(torch.rand(states, count) + 0.5)))
 
     def check(self, x: Tensor) -> Tensor:
         if not isinstance(x, Tensor) or x.dim() != 2:
@@ -56,19 +56,19 @@ class Symbols(nn.Module):
 
     def log_likelihood(self, x: Tensor) -> Tensor:
         """(T, B) → (T, B, S)."""
-        return self.get_buffer("logs").T[x.clamp(0, self.count - 1)]  # padding may hold anything
+        return self.get_buffer("logs").T[x.clamp(0, self.count - 1)]  # padding may hold any number
 
     def begin(self, x: Tensor, generator: torch.Generator | None) -> None:
-        """Tables that differ, so that there is something to tell the states apart by."""
+        """Random tables, to break the symmetry of the states."""
         logs = self.get_buffer("logs")
         noise = torch.rand(logs.shape, generator=generator, dtype=logs.dtype).to(logs.device)
-        logs.copy_(safe_log(_normalised(noise + 0.5)))
+        logs.copy_(log_or_never(_normalize_rows(noise + 0.5)))
 
     def update(self, x: Tensor, weights: Tensor) -> None:
-        """The table from symbols (N,) and how much each belongs to each state, (N, S)."""
+        """Estimate the table from symbols (N,) and the posteriors of their states, (N, S)."""
         counts = weights.new_zeros(self.count, weights.shape[-1]).index_add_(0, x, weights).T
         logs = self.get_buffer("logs")
-        logs.copy_(torch.where(counts.sum(1, keepdim=True) > 0, safe_log(_normalised(counts)), logs))
+        logs.copy_(torch.where(counts.sum(1, keepdim=True) > 0, log_or_never(_normalize_rows(counts)), logs))
 
     def draw(self, states: Tensor, generator: torch.Generator | None) -> Tensor:
         rows = self.get_buffer("logs")[states].exp()
@@ -76,7 +76,7 @@ class Symbols(nn.Module):
 
 
 class Gaussians(nn.Module):
-    """Vectors of `size` numbers, (T, B, size): p(x | s) is a Gaussian with its own mean and diagonal variance."""
+    """Emissions of vectors, (T, B, size): p(x | s) is a Gaussian with diagonal covariance."""
 
     def __init__(self, states: int, size: int, floor: float = 1e-4):
         super().__init__()
@@ -100,7 +100,7 @@ class Gaussians(nn.Module):
         return -0.5 * (squares + variance.log() + 1.8378770664093453).sum(dim=-1)  # log 2π
 
     def begin(self, x: Tensor, generator: torch.Generator | None) -> None:
-        """Every state at a frame of its own, as broad as all the data."""
+        """Means at random frames, variances of all the data."""
         states = len(self.get_buffer("mean"))
         chosen = torch.randperm(len(x), generator=generator)[:states].to(x.device)
         self.get_buffer("mean").copy_(x[chosen.repeat(-(-states // len(chosen)))[:states]])
@@ -123,10 +123,33 @@ class Gaussians(nn.Module):
 
 
 class HMM(nn.Module):
-    """`hmm(x, lengths)` gives log p(x) of every sequence, (B,); `hmm.fit(x, lengths)` learns by Baum-Welch.
+    """A hidden Markov model with discrete or Gaussian emissions, trained by Baum-Welch (`fit`).
 
-    Either `symbols`, how many different ones there are, or `features`, the width of real-valued frames. `topology` is
-    "ergodic", "left_right", or rules of your own (`left_right(states, jump=2)`): what they forbid stays impossible.
+    `viterbi` finds the best states, `posteriors` their probabilities, `sample` draws sequences.
+
+    **Arguments**
+
+    - `states`: S, the number of hidden states.
+    - `symbols`: for discrete observations, the number of different symbols.
+    - `features`: for real-valued observations, the number of features; each state has a Gaussian with diagonal
+      covariance. Give either `symbols` or `features`.
+    - `topology`: `"ergodic"`, `"left_right"`, or the result of `rc.models.left_right(states, jump=2)` and the like.
+      Transitions that it forbids stay impossible.
+
+    **Returns**
+
+    `hmm(x, lengths)`: symbols (T, B) or vectors (T, B, features) → log p(x) of every sequence, (B,).
+
+    **Example**
+
+        >>> hmm = rc.HMM(2, symbols=3)
+        >>> x = torch.randint(0, 3, (20, 4))
+        >>> history = hmm.fit(x, iterations=5)
+        >>> history == sorted(history)  # the likelihood never falls
+        True
+        >>> states, log_p = hmm.viterbi(x)
+        >>> states.shape, log_p.shape
+        (torch.Size([20, 4]), torch.Size([4]))
     """
 
     def __init__(
@@ -135,7 +158,7 @@ class HMM(nn.Module):
         *,
         symbols: int | None = None,
         features: int | None = None,
-        topology: str | Rules = "ergodic",
+        topology: str | AllowedTransitions = "ergodic",
     ):
         super().__init__()
         self.states = positive_int("states", states)
@@ -150,14 +173,14 @@ class HMM(nn.Module):
         self.emission = Symbols(states, symbols) if symbols is not None else Gaussians(states, features or 0)
         for name in ("transitions", "start"):
             allowed = getattr(topology, name)
-            self.register_buffer(name, safe_log(_normalised(allowed * (1 + 0.2 * torch.rand(allowed.shape)))))
-        # No sequence ends because of its state, but it may have to end in one.
+            self.register_buffer(name, log_or_never(_normalize_rows(allowed * (1 + 0.2 * torch.rand(allowed.shape)))))
+        # Ends are not scored; the topology only forbids some states as the last.
         self.register_buffer("end", torch.where(topology.end, 0.0, NEVER))
 
-    # ------------------------------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------------------------------ inference
 
     def chain(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Chain:
-        """The numbers of a batch, checked."""
+        """The checked scores of a batch."""
         x = self.emission.check(x)
         steps, batch = x.shape[:2]
         if steps == 0:
@@ -171,14 +194,14 @@ class HMM(nn.Module):
         return Chain(emissions, transitions, start, end, sizes)
 
     def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """log p(x), -inf for a sequence no path can give: (B,)."""
-        value = fast.log_partition(self.chain(x, lengths))
+        """log p(x), -inf for a sequence that no path can emit: (B,)."""
+        value = chain_kernel.log_partition(self.chain(x, lengths))
         return torch.where(value < IMPOSSIBLE, float("-inf"), value)
 
     @torch.no_grad()
     def viterbi(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """The most probable states, (T, B) with -100 past the end, and log p(x, states), (B,)."""
-        path, value = fast.best_path(self.chain(x, lengths))
+        path, value = chain_kernel.best_path(self.chain(x, lengths))
         return path, torch.where(value < IMPOSSIBLE, float("-inf"), value)
 
     def posteriors(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
@@ -187,12 +210,12 @@ class HMM(nn.Module):
 
     @torch.no_grad()
     def sample(self, steps: int, count: int = 1, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """`count` sequences of `steps` observations, (T, B, …), and the states behind them, (T, B).
+        """`count` sampled sequences of `steps` observations, (T, B, …), and their states, (T, B).
 
-        Paths are drawn among those that end where the topology lets them.
+        Only paths that end in a final state of the topology are sampled.
         """
         transitions, start, end = (self.get_buffer(name) for name in ("transitions", "start", "end"))
-        ahead = [end]  # log p(a good end | s), from the last step to the first
+        ahead = [end]  # log p(a valid end | s), from the last step to the first
         for _ in range(positive_int("steps", steps) - 1):
             ahead.append(torch.logsumexp(transitions + ahead[-1], dim=1))
         states, scores = [], start.expand(positive_int("count", count), -1)
@@ -214,9 +237,10 @@ class HMM(nn.Module):
         fresh: bool = True,
         generator: torch.Generator | None = None,
     ) -> list[float]:
-        """Baum-Welch, until log p(x) a step grows by less than `tolerance`; gives log p(x) before every iteration.
+        """Train by Baum-Welch until log p(x) per step grows by less than `tolerance`.
 
-        `fresh` draws the emissions anew from the data first; without it, learning goes on from where it is.
+        `fresh` initialises the emissions from the data first; with False, training continues from the present ones.
+        Returns log p(x) before every iteration.
         """
         chain = self.chain(x, lengths)
         x, inside = self.emission.check(x), chain.mask
@@ -233,24 +257,24 @@ class HMM(nn.Module):
             for name, counts in (("transitions", moves), ("start", starts)):
                 table = self.get_buffer(name)
                 known = counts.sum(-1, keepdim=True) > 0
-                table.copy_(torch.where(known, safe_log(_normalised(counts)), table))
+                table.copy_(torch.where(known, log_or_never(_normalize_rows(counts)), table))
         return history
 
     def _expected(self, chain: Chain) -> tuple[float, Tensor, Tensor, Tensor]:
-        """log p(x), and the expected counts of states at steps, of transitions, and of first states."""
+        """log p(x), and the expected counts of states per step, of transitions, and of first states."""
         with torch.enable_grad():
             emissions, transitions, start = (part.detach().clone().requires_grad_() for part in chain[:3])
-            values = fast.log_partition(Chain(emissions, transitions, start, chain.end, chain.lengths))
+            values = chain_kernel.log_partition(Chain(emissions, transitions, start, chain.end, chain.lengths))
             impossible = (values < IMPOSSIBLE).nonzero().flatten().tolist()
             if impossible:
                 raise InputError(
                     "x", f"sequence {impossible[0]}, which no path of states can give", "sequences the topology allows"
                 )
-            wanted = emissions, transitions, start
-            states, moves, starts = torch.autograd.grad(values.sum(), wanted, materialize_grads=True)
+            inputs = emissions, transitions, start
+            states, moves, starts = torch.autograd.grad(values.sum(), inputs, materialize_grads=True)
         return float(values.sum()), states, moves, starts
 
 
-def _normalised(counts: Tensor) -> Tensor:
-    """Rows that sum to one; rows of zeros stay."""
+def _normalize_rows(counts: Tensor) -> Tensor:
+    """Scale rows to a sum of one; rows of zeros stay zero."""
     return counts / counts.sum(-1, keepdim=True).clamp(min=1e-30)

@@ -1,8 +1,8 @@
-"""A network's outputs as the emissions of a hidden Markov model (Graves, Fernández & Schmidhuber 2005).
+"""Hybrid hidden Markov models: a network's outputs as emissions (Graves, Fernández & Schmidhuber 2005).
 
-A network that was trained frame by frame gives p(s | x_t). By Bayes' rule p(x_t | s) is p(s | x_t) / p(s), up to a
-factor all states share; with log p(x_t | s) = log p(s | x_t) - κ log p(s) the states form a hidden Markov model whose
-other numbers are counted in the training data.
+A network trained frame by frame gives p(s | x_t). By Bayes' rule p(x_t | s) ∝ p(s | x_t) / p(s). With
+log p(x_t | s) = log p(s | x_t) - κ log p(s) the states form a hidden Markov model whose transitions and priors are
+counted in the training data.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from ...cell import positive_int
 from ...errors import InputError, LengthsError, ShapeError
 from ...ragged import check_lengths
-from . import chain_kernel as fast
+from . import chain_kernel
 from .chain import Chain
-from .schemes import Rules
+from .schemes import AllowedTransitions
 
-NEVER = -1e30  # log 0, as a number that can be added up
+NEVER = -1e30  # log 0 as a finite number, so that sums stay defined
 IMPOSSIBLE = NEVER / 2
 
 
@@ -26,30 +26,34 @@ def posteriors(chain: Chain) -> Tensor:
     """p(s at t | x) by forward-backward, (T, B, S): the derivative of the log-likelihood by the emissions."""
     with torch.enable_grad():
         emissions = chain.emissions.detach().requires_grad_()
-        total = fast.log_partition(chain._replace(emissions=emissions)).sum()
+        total = chain_kernel.log_partition(chain._replace(emissions=emissions)).sum()
         return torch.autograd.grad(total, emissions)[0]
 
 
-class Markov(nn.Module):
-    """The states of a chain and how they follow each other, counted; `chain(scores, lengths)` reads a network's scores.
+class MarkovChain(nn.Module):
+    """Priors and transitions of states, counted in training data, to decode a network's scores.
 
-    `allowed` says which transitions, first and last states there may be at all. `scale` is κ; `smoothing` is added to
-    every count that is allowed.
+    `allowed`: the transitions, first and last states that are possible at all. `scale`: κ. `smoothing` is added to
+    every allowed count.
     """
 
-    def __init__(self, states: int, allowed: Rules | None = None, scale: float = 1.0, smoothing: float = 0.1):
+    def __init__(
+        self, states: int, allowed: AllowedTransitions | None = None, scale: float = 1.0, smoothing: float = 0.1
+    ):
         super().__init__()
         self.states, self.scale, self.smoothing = positive_int("states", states), scale, smoothing
         if allowed is None:
-            allowed = Rules(*(torch.ones(shape, dtype=torch.bool) for shape in ((states, states), states, states)))
+            allowed = AllowedTransitions(
+                *(torch.ones(shape, dtype=torch.bool) for shape in ((states, states), states, states))
+            )
         for name, table in allowed._asdict().items():
             self.register_buffer(f"{name}_allowed", table, persistent=False)
-            self.register_buffer(name, safe_log(table / table.sum(-1, keepdim=True).clamp(min=1)))
+            self.register_buffer(name, log_or_never(table / table.sum(-1, keepdim=True).clamp(min=1)))
         self.register_buffer("prior", torch.full((states,), -float(torch.tensor(states).log())))
 
     @torch.no_grad()
     def count(self, sequences: Sequence[Tensor]) -> None:
-        """Take log p(s), log p(s' | s), and those of first and last states from state sequences, each (T,)."""
+        """Estimate log p(s), log p(s' | s), and those of first and last states from state sequences, each (T,)."""
         if not len(sequences):
             raise InputError("sequences", "none", "at least one sequence of states")
         self._check(sequences)
@@ -64,7 +68,7 @@ class Markov(nn.Module):
         starts = self._smoothed("start", torch.bincount(firsts, minlength=states))
         tables = {"prior": seen / seen.sum(), "transitions": moves, "start": starts / starts.sum(), "end": ends}
         for name, table in tables.items():
-            self.get_buffer(name).copy_(safe_log(table))
+            self.get_buffer(name).copy_(log_or_never(table))
 
     def _smoothed(self, name: str, counts: Tensor) -> Tensor:
         allowed = self.get_buffer(f"{name}_allowed")
@@ -78,14 +82,14 @@ class Markov(nn.Module):
                 raise InputError(f"sequence {number}", got, f"states from 0 to {self.states - 1}")
 
     def chain(self, scores: Tensor, lengths: Tensor) -> Chain:
-        """A network's scores, (T, B, S), as a chain of scaled likelihoods."""
+        """The chain of scaled likelihoods for a network's scores, (T, B, S)."""
         likelihood = scores.log_softmax(dim=-1) - self.scale * self.get_buffer("prior")
         transitions, start, end = (self.get_buffer(name).to(likelihood) for name in ("transitions", "start", "end"))
         return Chain(likelihood, transitions, start, end, lengths)
 
     def decode(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """The best states: (T, B)."""
-        return fast.best_path(self.chain(scores, lengths))[0]
+        return chain_kernel.best_path(self.chain(scores, lengths))[0]
 
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """p(s at t | x): (T, B, S)."""
@@ -93,23 +97,41 @@ class Markov(nn.Module):
 
 
 class HybridHMM(nn.Module):
-    """A framewise network, `network(x, lengths=…)` → (T, B, S) scores, and the Markov chain of its S states.
+    """A framewise network combined with a Markov chain over its S states (Graves et al. 2005).
 
-    `hybrid(x, lengths)` gives the network's scores, to be trained with cross-entropy; `count` takes the chain from
-    states that are known, `decode` finds the best ones. Where only the order of the states of a recording is known,
-    `realign` finds when each of them came, counts anew, and gives targets for the next round of training.
+    Train the network's scores with cross-entropy, estimate the chain with `count` from known states, and find the best
+    states with `decode`. If only the order of the states of a recording is known, `realign` computes an alignment,
+    counts again, and returns targets for the next round of training.
+
+    **Arguments**
+
+    - `network`: a module; `network(x, lengths=…)` gives scores (T, B, S), or a tuple that starts with them.
+    - `states`: S.
+    - `allowed`: possible transitions, such as `rc.models.left_right(states)`; by default all.
+    - `scale`: κ, the exponent of the priors.
+
+    **Returns**
+
+    `hybrid(x, lengths)`: the network's scores, (T, B, S).
+
+    **Example**
+
+        >>> hybrid = rc.models.HybridHMM(rc.GRU(2, 3), states=3)
+        >>> hybrid.count(torch.tensor([[0], [0], [1], [2]]))  # (T, B)
+        >>> hybrid.decode(torch.randn(6, 1, 2)).shape
+        torch.Size([6, 1])
     """
 
-    def __init__(self, network: nn.Module, states: int, allowed: Rules | None = None, scale: float = 1.0):
+    def __init__(self, network: nn.Module, states: int, allowed: AllowedTransitions | None = None, scale: float = 1.0):
         super().__init__()
-        self.network, self.markov = network, Markov(states, allowed, scale)
+        self.network, self.markov = network, MarkovChain(states, allowed, scale)
 
     def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
         result: Any = self.network(x, lengths=self._lengths(x, lengths))
         scores = result[0] if isinstance(result, tuple) else result
         if scores.shape != (*x.shape[:2], self.markov.states):
-            wanted = (*x.shape[:2], self.markov.states)
-            raise ShapeError("network output", tuple(scores.shape), f"{wanted}, a score for every frame and state")
+            expected = (*x.shape[:2], self.markov.states)
+            raise ShapeError("network output", tuple(scores.shape), f"{expected}, a score for every frame and state")
         return scores
 
     def _lengths(self, x: Tensor, lengths: Tensor | Sequence[int] | None) -> Tensor:
@@ -137,29 +159,29 @@ class HybridHMM(nn.Module):
     def align(
         self, x: Tensor, orders: Sequence[Sequence[int]], lengths: Tensor | Sequence[int] | None = None
     ) -> Tensor:
-        """When each of the states that are known to come, in this order, came: (T, B), -100 past the end."""
+        """The best alignment of the frames to states in a known order: (T, B), -100 past the end."""
         sizes = self._lengths(x, lengths)
         chain = self.markov.chain(self(x, lengths), sizes)
         if len(orders) != x.shape[1]:
             raise InputError("orders", f"{len(orders)} of them", f"{x.shape[1]}, one a sequence")
         found = torch.full(x.shape[:2], -100, dtype=torch.int64, device=x.device)
         for b, (order, size) in enumerate(zip(orders, sizes.tolist(), strict=True)):
-            found[:size, b] = self._aligned(chain, b, size, order)
+            found[:size, b] = self._align_sequence(chain, b, size, order)
         return found
 
-    def _aligned(self, chain: Chain, b: int, size: int, order: Sequence[int]) -> Tensor:
-        """The best way of one sequence through its states: at each frame it stays or goes on to the next."""
+    def _align_sequence(self, chain: Chain, b: int, size: int, order: Sequence[int]) -> Tensor:
+        """The best alignment of one sequence: at each frame a state stays or moves on to the next."""
         states = torch.as_tensor(order, dtype=torch.int64, device=chain.emissions.device)
         self.markov._check([states])
         if len(states) > size:
             raise LengthsError(f"orders[{b}]", f"{len(states)} states", f"at most {size}, one a frame")
         places = torch.arange(len(states), device=states.device)
-        way = chain.transitions[states][:, states]
-        onward = (places[:, None] == places) | (places[:, None] + 1 == places)
-        path, _ = fast.best_path(
+        moves = chain.transitions[states][:, states]
+        is_next = (places[:, None] == places) | (places[:, None] + 1 == places)
+        path, _ = chain_kernel.best_path(
             Chain(
                 chain.emissions[:size, b : b + 1, states],
-                way.masked_fill(~onward, NEVER),
+                moves.masked_fill(~is_next, NEVER),
                 chain.start[states].masked_fill(places != 0, NEVER),
                 chain.end[states].masked_fill(places != len(states) - 1, NEVER),
                 chain.lengths.new_tensor([size]),
@@ -170,12 +192,12 @@ class HybridHMM(nn.Module):
     def realign(
         self, x: Tensor, orders: Sequence[Sequence[int]], lengths: Tensor | Sequence[int] | None = None
     ) -> Tensor:
-        """Align, count anew, and give the alignment as targets: embedded realignment, one round of it."""
+        """One round of embedded realignment: align, count again, and return the alignment as targets."""
         targets = self.align(x, orders, lengths)
         self.count(targets, lengths)
         return targets
 
 
-def safe_log(p: Tensor) -> Tensor:
-    """log p, and a large negative number where p is zero."""
+def log_or_never(p: Tensor) -> Tensor:
+    """log p, and `NEVER` where p is zero."""
     return torch.where(p > 0, p, 1.0).log().masked_fill(p <= 0, NEVER)

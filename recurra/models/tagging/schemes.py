@@ -1,7 +1,7 @@
-"""Entities as tags on words: what may follow what, which scheme a corpus keeps to, and which entities its tags say.
+"""Tagging schemes for entities: allowed transitions, detection of a corpus's scheme, and conversion to entities.
 
-"bio" (IOB2): B begins an entity, I goes on. "iob1": I begins one too, B only where it touches another of its kind.
-"bioes": B begins, I goes on, E ends, S is an entity of one word; L and U are read as other letters for E and S.
+"bio" (IOB2): B begins an entity, I continues it. "iob1": I begins an entity too; B only after another one of its kind.
+"bioes": B begins, I continues, E ends, S is an entity of one word; L and U are read as E and S.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,18 +17,18 @@ OUTSIDE = "O"
 PREFIXES = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
 
 
-class Mark(NamedTuple):
-    """A tag taken apart: "B-NP" is B of NP. Outside, and before and after the sentence, both are empty."""
+class ParsedTag(NamedTuple):
+    """Prefix and kind of a tag: "B-NP" is ("B", "NP"). Both are empty for "O" and outside the sentence."""
 
     prefix: str
     kind: str
 
 
-NOTHING = Mark("", "")
+NO_TAG = ParsedTag("", "")
 
 
 class Entity(NamedTuple):
-    """Words first … last of a sentence, both included."""
+    """An entity of words first … last, inclusive."""
 
     kind: str
     first: int
@@ -36,31 +36,31 @@ class Entity(NamedTuple):
 
 
 class SchemeError(InputError):
-    """Tags that no scheme allows, or that keep to two of them."""
+    """Tags that no scheme allows, or that mix two schemes."""
 
 
-def mark(tag: str) -> Mark:
-    """A tag taken apart; "B" alone is B of the nameless kind."""
+def parse_tag(tag: str) -> ParsedTag:
+    """Split a tag into prefix and kind; "B" alone has an empty kind."""
     if tag == OUTSIDE:
-        return NOTHING
+        return NO_TAG
     prefix, dash, kind = tag.partition("-")
     if prefix not in PREFIXES or (dash and not kind):
         raise SchemeError("tag", repr(tag), f"{OUTSIDE!r}, or a letter of {''.join(PREFIXES)}, a dash and a kind")
-    return Mark(PREFIXES[prefix], kind)
+    return ParsedTag(PREFIXES[prefix], kind)
 
 
-# ---------------------------------------------------------------------------------------------------- what may follow
+# ---------------------------------------------------------------------------------------------------- transitions
 
 
-def _bio(before: Mark, after: Mark) -> bool:
+def _bio(before: ParsedTag, after: ParsedTag) -> bool:
     return after.prefix != "I" or (before.prefix in ("B", "I") and before.kind == after.kind)
 
 
-def _iob1(before: Mark, after: Mark) -> bool:
+def _iob1(before: ParsedTag, after: ParsedTag) -> bool:
     return after.prefix != "B" or (before.prefix in ("B", "I") and before.kind == after.kind)
 
 
-def _bioes(before: Mark, after: Mark) -> bool:
+def _bioes(before: ParsedTag, after: ParsedTag) -> bool:
     if before.prefix in ("B", "I"):
         return after.prefix in ("I", "E") and before.kind == after.kind
     return after.prefix not in ("I", "E")
@@ -70,8 +70,8 @@ FOLLOWS = {"bio": _bio, "iob1": _iob1, "bioes": _bioes}
 LETTERS = {"bio": {"", "B", "I"}, "iob1": {"", "B", "I"}, "bioes": {"", "B", "I", "E", "S"}}
 
 
-class Rules(NamedTuple):
-    """True where a step is allowed."""
+class AllowedTransitions(NamedTuple):
+    """Masks of a topology or scheme: true where a transition, a first or a last state is allowed."""
 
     transitions: Tensor  # (K, K) from → to
     start: Tensor  # (K,)
@@ -84,41 +84,41 @@ def check_scheme_name(scheme: str) -> str:
     return scheme
 
 
-def rules(classes: Sequence[str], scheme: str) -> Rules:
-    """Which tag may follow which, begin a sentence and end it."""
-    follows, marks = FOLLOWS[check_scheme_name(scheme)], [mark(tag) for tag in classes]
-    strange = [tag for tag, each in zip(classes, marks, strict=True) if each.prefix not in LETTERS[scheme]]
-    if strange:
-        raise SchemeError("classes", repr(strange[0]), f"tags of the scheme {scheme!r}")
-    return Rules(
+def allowed_transitions(classes: Sequence[str], scheme: str) -> AllowedTransitions:
+    """Which tags may follow each other, begin a sentence, and end it."""
+    follows, marks = FOLLOWS[check_scheme_name(scheme)], [parse_tag(tag) for tag in classes]
+    foreign = [tag for tag, each in zip(classes, marks, strict=True) if each.prefix not in LETTERS[scheme]]
+    if foreign:
+        raise SchemeError("classes", repr(foreign[0]), f"tags of the scheme {scheme!r}")
+    return AllowedTransitions(
         torch.tensor([[follows(before, after) for after in marks] for before in marks]),
-        torch.tensor([follows(NOTHING, after) for after in marks]),
-        torch.tensor([follows(before, NOTHING) for before in marks]),
+        torch.tensor([follows(NO_TAG, after) for after in marks]),
+        torch.tensor([follows(before, NO_TAG) for before in marks]),
     )
 
 
-# ---------------------------------------------------------------------------------------------------- which scheme
+# ---------------------------------------------------------------------------------------------------- detection
 
 
 def looks_chunked(classes: Iterable[str]) -> bool:
-    """Whether these are tags of entities, rather than parts of speech and the like."""
+    """Whether the tags mark entities, unlike part-of-speech tags."""
     parts = [tag.partition("-") for tag in classes if tag != OUTSIDE]
     return bool(parts) and all(prefix in PREFIXES and kind for prefix, _, kind in parts)
 
 
 def violation(sentences: Iterable[Sequence[str]], scheme: str) -> tuple[int, int] | None:
-    """The first (sentence, word) whose tag breaks the scheme; a word past the end where the end does."""
+    """The first (sentence, word) whose tag breaks the scheme; the word is past the end if the end does."""
     follows, letters, known = FOLLOWS[check_scheme_name(scheme)], LETTERS[scheme], {}
     for number, tags in enumerate(sentences):
-        marks = [known.setdefault(tag, mark(tag)) for tag in tags]
-        for word, (before, after) in enumerate(pairwise([NOTHING, *marks, NOTHING])):
+        marks = [known.setdefault(tag, parse_tag(tag)) for tag in tags]
+        for word, (before, after) in enumerate(pairwise([NO_TAG, *marks, NO_TAG])):
             if after.prefix not in letters or not follows(before, after):
                 return number, word
     return None
 
 
 def detect(sentences: Sequence[Sequence[str]]) -> str:
-    """The scheme all sentences keep to, "bio" where several would do; mixed ones are an error that shows the place."""
+    """The scheme of all sentences, "bio" if several fit; an error names the place where none does."""
     broken = {scheme: violation(sentences, scheme) for scheme in FOLLOWS}
     for scheme, place in broken.items():
         if place is None:
@@ -131,14 +131,14 @@ def detect(sentences: Sequence[Sequence[str]]) -> str:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- the entities
+# ---------------------------------------------------------------------------------------------------- entities
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """What a sentence's tags say, read as generously as the shared tasks' own scorer does, whatever the scheme."""
+    """The entities of a sentence, by the lenient rules of the CoNLL scorer, for any scheme."""
     found: list[Entity] = []
-    before, first = NOTHING, 0
-    for word, after in enumerate([*(mark(tag) for tag in tags), NOTHING]):
+    before, first = NO_TAG, 0
+    for word, after in enumerate([*(parse_tag(tag) for tag in tags), NO_TAG]):
         if _ends(before, after):
             found.append(Entity(before.kind, first, word - 1))
         if _begins(before, after):
@@ -147,20 +147,20 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     return found
 
 
-def _ends(before: Mark, after: Mark) -> bool:
+def _ends(before: ParsedTag, after: ParsedTag) -> bool:
     if not before.prefix:
         return False
     return before.prefix in ("E", "S") or after.prefix in ("", "B", "S") or before.kind != after.kind
 
 
-def _begins(before: Mark, after: Mark) -> bool:
+def _begins(before: ParsedTag, after: ParsedTag) -> bool:
     if not after.prefix:
         return False
     return after.prefix in ("B", "S") or before.prefix in ("", "E", "S") or before.kind != after.kind
 
 
-def write(found: Iterable[Entity], length: int, scheme: str = "bio") -> list[str]:
-    """The tags of a sentence of `length` words with these entities, which do not overlap."""
+def entities_to_tags(found: Iterable[Entity], length: int, scheme: str = "bio") -> list[str]:
+    """The tags of a sentence of `length` words with the given, non-overlapping entities."""
     check_scheme_name(scheme)
     tags, touched = [OUTSIDE] * length, {}
     for kind, first, last in sorted(found, key=lambda entity: entity.first):
@@ -175,5 +175,5 @@ def write(found: Iterable[Entity], length: int, scheme: str = "bio") -> list[str
 
 
 def convert(tags: Sequence[str], scheme: str) -> list[str]:
-    """The same entities in another scheme."""
-    return write(entities(tags), len(tags), scheme)
+    """Tags of the same entities in another scheme."""
+    return entities_to_tags(entities(tags), len(tags), scheme)

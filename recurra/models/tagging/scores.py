@@ -1,4 +1,4 @@
-"""How many of the entities were found, and how many of those found are right: the scorer of the CoNLL shared tasks."""
+"""Entity-level precision, recall and F1, as the scorer of the CoNLL shared tasks computes them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from .schemes import entities
 
 @dataclass(frozen=True)
 class Counts:
-    """Entities that were there, that were found, and that were both: same words, same kind."""
+    """Numbers of true entities, of predicted ones, and of those in both: same words, same kind."""
 
     there: int
     found: int
@@ -31,7 +31,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class EntityScores(Counts):
-    """Over all kinds, for every kind, and how many words have the right tag."""
+    """Counts over all kinds and for every kind, and the accuracy of the tags."""
 
     accuracy: float = 0.0
     kinds: dict[str, Counts] = field(default_factory=dict)
@@ -47,7 +47,22 @@ class EntityScores(Counts):
 
 
 def entity_scores(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> EntityScores:
-    """Entity-level precision, recall and F1 of tags against the true ones, sentence by sentence."""
+    """Entity-level precision, recall and F1 of predicted tags.
+
+    **Arguments**
+
+    - `truth`, `found`: the true and the predicted tags, one list per sentence, in any scheme.
+
+    **Returns**
+
+    An `EntityScores` with `precision`, `recall`, `f1`, `accuracy`, and the counts of every kind in `kinds`.
+
+    **Example**
+
+        >>> scores = rc.models.entity_scores([["B-X", "I-X", "O"]], [["B-X", "O", "O"]])
+        >>> scores.f1, round(scores.accuracy, 2)
+        (0.0, 0.67)
+    """
     _same_lengths(truth, found)
     there, claimed, right = Counter[str](), Counter[str](), Counter[str]()
     for expected, predicted in zip(truth, found, strict=True):
@@ -60,7 +75,7 @@ def entity_scores(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]
 
 
 def accuracy(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
-    """The share of words with the right tag."""
+    """The share of words with the right tag, from 0 to 1."""
     _same_lengths(truth, found)
     pairs = [(a, b) for one, other in zip(truth, found, strict=True) for a, b in zip(one, other, strict=True)]
     return sum(a == b for a, b in pairs) / len(pairs) if pairs else 0.0

@@ -1,18 +1,19 @@
-"""A tag for every word: embeddings, any recurrent cells in both directions, and a softmax, a CRF or an HMM on top.
+"""The Tagger: word features, bidirectional layers of any cell, and a softmax, CRF or HMM output.
 
-With a CRF this is Huang, Xu & Yu (2015) and Ma & Hovy (2016); with `extra_inputs` of a language model above the first
-layer it is TagLM (Peters et al. 2017), with those of ELMo at the input Peters et al. (2018).
+With a CRF this is the network of Huang, Xu & Yu (2015) and Ma & Hovy (2016); with a language model as `extra_inputs` of
+the second layer TagLM (Peters et al. 2017), with ELMo at the input that of Peters et al. (2018).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...cell import Cell, positive_int
+from ...data.sequences import Batch, SequenceSet
 from ...engine.reference import valid_steps
 from ...errors import InputError, OptionError, ShapeError, UnknownNameError
 from ...layers import Recurrent
@@ -20,13 +21,10 @@ from ...ragged import check_lengths
 from ...readout import Readout
 from ...storage import FolderContents, cell_name, read_folder, write_folder
 from .features import CharCNN, CharRNN, TokenVectors, WordFeatures
-from .outputs import OUTPUTS, HiddenMarkov, output_of
+from .pretrained_vectors import TextVectors
 from .schemes import violation
-from .vectors import TextVectors
-from .vocabulary import RESERVED, Columns, Sentences, Vocabulary, check_sentences
-
-if TYPE_CHECKING:
-    from ...data.sequences import Batch, SequenceSet
+from .tag_outputs import OUTPUTS, HMMOutput, make_output
+from .tagger_vocabulary import RESERVED, Columns, Sentences, Vocabulary, check_sentences
 
 KIND = "Tagger"  # in config.json
 CHARS = ("cnn", "rnn", None)
@@ -34,18 +32,37 @@ PLACES = ("input", "hidden", "output")
 
 
 class Tagger(nn.Module):
-    """`Tagger.of(sentences, tags, columns)` knows the words of a corpus; `tagger.tag(sentences)` gives tags as strings.
+    """A sequence tagger: word features, bidirectional layers of any cell, and a softmax, CRF or HMM output.
 
-    To train it: `rc.train.fit(tagger, tagger.encode(sentences, tags), loss=tagger.objective())`.
+    `Tagger.of(sentences, tags)` builds one for a corpus; `rc.SequenceTagger` wraps it as an estimator.
 
-    chars          "cnn", "rnn" or None: how the spelling of a word is read
-    cell           any cell's name or class; `hidden_size` units a direction, `num_layers` of them
-    output         "softmax", "crf" or "hmm"
-    vectors        pretrained vectors (`read_vectors`) to start the word embeddings from; their width is the word_size
-    extra_inputs   a module that gives vectors to words (see `TokenVectors`), appended at `extra_at`: the "input", the
-                   "hidden" layer between the first and the second, or the "output" of the last
-    dropout        of the words' vectors, and of every layer's output
-    max_length     words a sentence may have
+    **Arguments**
+
+    - `vocabulary`: the words, characters, columns and tags, as `Vocabulary.of(sentences, tags)` collects them.
+    - `word_size`, `column_size`: sizes of the embeddings of words and of further columns, such as parts of speech.
+    - `chars`: `"cnn"`, `"rnn"` or None: the network over the characters of a word, with embeddings of `char_size` and
+      outputs of `char_features`.
+    - `cell`, `hidden_size`, `num_layers`: of the bidirectional layers; `hidden_size` is per direction.
+    - `output`: `"softmax"`, `"crf"` or `"hmm"`.
+    - `dropout`: on the features and on every layer's output.
+    - `vectors`: pretrained vectors (`rc.models.read_vectors`) to initialise the word embeddings; they set `word_size`.
+    - `extra_inputs`: a module that gives vectors to words (`rc.models.TokenVectors`), such as an `rc.ELMo`; appended at
+      `extra_at`: the `"input"`, the `"hidden"` layer after the first, or the `"output"` of the last.
+    - `max_length`: the most words a sentence may have.
+
+    **Returns**
+
+    `tagger(x, lengths)`: words (T, B, width), as `encode` gives them → scores of the tags, (T, B, K). `tagger.tag`
+    takes sentences and returns tags as strings.
+
+    **Example**
+
+        >>> sentences, tags = [["John", "sleeps"], ["Mary", "runs"]], [["B-PER", "O"], ["B-PER", "O"]]
+        >>> tagger = rc.models.Tagger.of(sentences, tags, hidden_size=8, word_size=8)
+        >>> batches = rc.data.Batches(tagger.encode(sentences, tags), 2)
+        >>> result = rc.train.fit(tagger, batches, loss=tagger.objective(), epochs=30, lr=0.05)
+        >>> tagger.tag([["Mary", "sleeps"]])
+        [['B-PER', 'O']]
     """
 
     def __init__(
@@ -92,13 +109,13 @@ class Tagger(nn.Module):
         if not 0 <= dropout < 1:
             raise InputError("dropout", dropout, "a share from 0 to below 1")
         self.vocabulary, self.dropout, self.max_length = vocabulary, dropout, positive_int("max_length", max_length)
-        spelling = _spelling(chars, len(vocabulary.characters), char_size, char_features)
+        spelling = _make_spelling(chars, len(vocabulary.characters), char_size, char_features)
         self.features = WordFeatures(vocabulary, self.options["word_size"], column_size, spelling)
         if vectors is not None:
-            self._start_from(vectors)
-        self.extra_inputs = extra_inputs if extra_inputs is None else _module(extra_inputs)
+            self._copy_pretrained(vectors)
+        self.extra_inputs = extra_inputs if extra_inputs is None else _check_extra_inputs(extra_inputs)
         self._build(cell, hidden_size, positive_int("num_layers", num_layers), extra_at)
-        self.output = output_of(output, vocabulary.classes, vocabulary.scheme)
+        self.output = make_output(output, vocabulary.classes, vocabulary.scheme)
 
     def _build(self, cell: str | type[Cell], hidden_size: int, num_layers: int, extra_at: str) -> None:
         place = {"input": 0, "hidden": 1, "output": num_layers}[extra_at]
@@ -127,31 +144,30 @@ class Tagger(nn.Module):
         word_length: int = 20,
         **options: Any,
     ) -> "Tagger":
-        """A tagger, not yet trained, for the words, columns and tags of a corpus.
+        """An untrained tagger for the words, columns and tags of a corpus.
 
-        Words seen fewer than `least` times are not known; of longer words than `word_length` the ends are spelled.
+        Words that occur fewer than `least` times are unknown. Of a word longer than `word_length`, only its first and
+        last characters are read. `options` are those of the constructor.
         """
         tagger = cls(Vocabulary.of(sentences, tags, columns, least, word_length), **options)
-        if isinstance(tagger.output, HiddenMarkov):
+        if isinstance(tagger.output, HMMOutput):
             tagger.output.markov.count([tagger.vocabulary.tag_numbers(row) for row in tags])
         return tagger
 
     @torch.no_grad()
-    def _start_from(self, vectors: TextVectors) -> None:
+    def _copy_pretrained(self, vectors: TextVectors) -> None:
         table = self.features.word.weight
         for number, word in enumerate(self.vocabulary.words):
             found = vectors.get(word)
             if found is not None:
                 table[RESERVED + number] = found
 
-    # ------------------------------------------------------------------------------------------ numbers
+    # ------------------------------------------------------------------------------------------ encoding
 
     def encode(
         self, sentences: Sentences, tags: Sentences | None = None, columns: Columns | None = None
-    ) -> "SequenceSet":
-        """Sentences as `rc.train.fit` takes them; without tags, to be tagged."""
-        from ...data.sequences import SequenceSet  # a room below this one, for what every trainer takes
-
+    ) -> SequenceSet:
+        """Sentences, with their tags for training, as a `SequenceSet` for `rc.data.Batches`."""
         given = self._columns(columns)
         check_sentences(sentences, given if tags is None else {**given, "tags": tags}, self.max_length)
         rows = [self._rows(s, [values[n] for values in given.values()]) for n, s in enumerate(sentences)]
@@ -194,23 +210,23 @@ class Tagger(nn.Module):
     # ------------------------------------------------------------------------------------------ the network
 
     def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """Numbers of words, (T, B, width), → scores of tags, (T, B, K)."""
+        """Words (T, B, width), as `encode` gives them → scores of the tags, (T, B, K)."""
         if not isinstance(x, Tensor) or x.dim() != 3 or x.is_floating_point():
             raise ShapeError("x", tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__, "what encode gives")
         steps, batch = x.shape[:2]
         sizes = torch.full((batch,), steps, device=x.device) if lengths is None else lengths
         sizes = check_lengths(sizes, steps, batch, x.device)
         width = self.vocabulary.width
-        y = self._drop(self.features(x[..., :width], valid_steps(sizes, steps)))
-        extra = None if self.extra_inputs is None else self._drop(self.extra_inputs(x[..., width:], sizes))
+        y = self._dropout(self.features(x[..., :width], valid_steps(sizes, steps)))
+        extra = None if self.extra_inputs is None else self._dropout(self.extra_inputs(x[..., width:], sizes))
         for number, layer in enumerate(self.layers):
-            y = self._drop(layer(self._joined(y, extra, number), lengths=sizes)[0])
-        return self.readout(self._joined(y, extra, len(self.layers)))
+            y = self._dropout(layer(self._concat_extra(y, extra, number), lengths=sizes)[0])
+        return self.readout(self._concat_extra(y, extra, len(self.layers)))
 
-    def _joined(self, y: Tensor, extra: Tensor | None, number: int) -> Tensor:
+    def _concat_extra(self, y: Tensor, extra: Tensor | None, number: int) -> Tensor:
         return torch.cat([y, extra.to(y.dtype)], dim=-1) if extra is not None and self.place == number else y
 
-    def _drop(self, y: Tensor) -> Tensor:
+    def _dropout(self, y: Tensor) -> Tensor:
         return F.dropout(y, self.dropout, self.training) if self.dropout else y
 
     def save(self, folder: str | Path) -> None:
@@ -233,24 +249,26 @@ class Tagger(nn.Module):
         return tagger.eval()
 
     def objective(self) -> "TaggerLoss":
-        """What `rc.train.fit` minimises: nats a word."""
+        """The loss for `rc.train.fit`: the negative log-likelihood, in nats per word."""
         return TaggerLoss()
 
     # ------------------------------------------------------------------------------------------ tagging
 
     def tag(self, sentences: Sentences, columns: Columns | None = None, batch_size: int = 64) -> list[list[str]]:
-        """The tags of every sentence."""
+        """The tags of every sentence, as strings."""
         classes = self.vocabulary.classes
-        paths = self._each(sentences, columns, batch_size, self.output.decode)
+        paths = self._map_sentences(sentences, columns, batch_size, self.output.decode)
         return [[classes[k] for k in path.tolist()] for path in paths]
 
     def probabilities(self, sentences: Sentences, columns: Columns | None = None, batch_size: int = 64) -> list[Tensor]:
-        """p(tag) of every word, the classes in the order of `vocabulary.classes`: one (T, K) a sentence."""
-        return self._each(sentences, columns, batch_size, self.output.marginals)
+        """p(tag) of every word: one (T, K) tensor per sentence, the tags in the order of `vocabulary.classes`."""
+        return self._map_sentences(sentences, columns, batch_size, self.output.marginals)
 
     @torch.no_grad()
-    def _each(self, sentences: Sentences, columns: Columns | None, batch_size: int, ask: Any) -> list[Tensor]:
-        """The answer for every sentence; those of about one length are asked together."""
+    def _map_sentences(
+        self, sentences: Sentences, columns: Columns | None, batch_size: int, apply: Any
+    ) -> list[Tensor]:
+        """Run `apply(scores, lengths)` for every sentence; sentences of similar length share a batch."""
         data, device, training = self.encode(sentences, None, columns), self.readout.V.device, self.training
         found: list[Tensor] = [torch.empty(0)] * len(sentences)
         self.eval()
@@ -258,7 +276,7 @@ class Tagger(nn.Module):
             for ids in data.lengths.argsort(stable=True).split(positive_int("batch_size", batch_size)):
                 lengths = data.lengths[ids].to(device)
                 x = nn.utils.rnn.pad_sequence([data.inputs[i] for i in ids.tolist()]).to(device)
-                answers = ask(self(x, lengths), lengths).cpu()
+                answers = apply(self(x, lengths), lengths).cpu()
                 for b, i in enumerate(ids.tolist()):
                     found[i] = answers[: int(data.lengths[i]), b]
         finally:
@@ -267,13 +285,13 @@ class Tagger(nn.Module):
 
 
 class TaggerLoss:
-    """The objective of a tagger for `rc.train.fit`; validation measures the share of right tags too."""
+    """The loss of a tagger for `rc.train.fit`; validation also measures the accuracy of the tags."""
 
-    def count(self, batch: "Batch") -> int:
+    def count(self, batch: Batch) -> int:
         return int(batch.lengths.sum())
 
-    def __call__(self, model: nn.Module, batch: "Batch", state: Any) -> tuple[dict[str, Tensor], Any]:
-        tagger: Any = getattr(model, "module", model)  # one of several processes wraps it
+    def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:
+        tagger: Any = getattr(model, "module", model)  # DistributedDataParallel wraps it
         scores = model(batch.inputs, lengths=batch.lengths)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         sums = {"loss": tagger.output.loss(scores, batch.targets, batch.lengths)}
@@ -282,15 +300,15 @@ class TaggerLoss:
         return sums, None
 
 
-def _spelling(chars: str | None, characters: int, size: int, features: int) -> CharCNN | CharRNN | None:
+def _make_spelling(chars: str | None, characters: int, size: int, features: int) -> CharCNN | CharRNN | None:
     if chars is None:
         return None
     return (CharCNN if chars == "cnn" else CharRNN)(characters, size, features)
 
 
-def _module(extra: TokenVectors) -> nn.Module:
-    lacking = [name for name in ("output_size", "encode", "forward") if not hasattr(extra, name)]
-    if lacking or not isinstance(extra, nn.Module):
-        missing = ", ".join(lacking) or "torch.nn.Module"
-        raise InputError("extra_inputs", f"{type(extra).__name__} without {missing}", "a module as TokenVectors says")
+def _check_extra_inputs(extra: TokenVectors) -> nn.Module:
+    missing = [name for name in ("output_size", "encode", "forward") if not hasattr(extra, name)]
+    if missing or not isinstance(extra, nn.Module):
+        parts = ", ".join(missing) or "torch.nn.Module"
+        raise InputError("extra_inputs", f"{type(extra).__name__} without {parts}", "a module like TokenVectors")
     return extra

@@ -1,4 +1,4 @@
-"""Pretrained word vectors as text: GloVe's files, and word2vec's, which begin with a line of two numbers."""
+"""Reads pretrained word vectors from text files of GloVe, and of word2vec, which start with a line of two numbers."""
 
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -7,19 +7,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recurra.numerals import is_number
-
+from ...data.readers.open_files import existing, lines
 from ...errors import InputError
-from .vocabulary import plain
+from ...numerals import is_number
+from .tagger_vocabulary import normalize_word
 
 
 class VectorsError(InputError):
-    """A file of word vectors that cannot be read; the message names the file and the line."""
+    """A malformed file of word vectors; the message names the file and the line."""
 
 
 @dataclass(frozen=True)
 class TextVectors:
-    """Words and their vectors, (N, width)."""
+    """Pretrained words and their vectors, (N, width)."""
 
     words: tuple[str, ...]
     vectors: Tensor
@@ -30,20 +30,28 @@ class TextVectors:
         return self.vectors.shape[1]
 
     def get(self, word: str) -> Tensor | None:
-        """The vector of a word, or of its plain form; None if there is none."""
-        for form in (word, word.lower(), plain(word)):
+        """The vector of a word, of its lower-case form, or with digits as 0; None if none is known."""
+        for form in (word, word.lower(), normalize_word(word)):
             if form in self.numbers:
                 return self.vectors[self.numbers[form]]
         return None
 
 
 def read_vectors(path: str | Path, words: Container[str] | None = None) -> TextVectors:
-    """A word and its numbers a line, divided by spaces; gzip is read too. With `words`, those alone are kept.
+    """Read word vectors from a text file: one word and its numbers per line, separated by spaces.
 
-    Words may hold spaces, as some do in GloVe's largest file. A word that comes twice keeps its first vector.
+    Gzip files are read too. Words may contain spaces, as in GloVe's largest file. A repeated word keeps its first
+    vector.
+
+    **Arguments**
+
+    - `path`: the file.
+    - `words`: keep only these words.
+
+    **Returns**
+
+    A `TextVectors`, which `rc.models.Tagger` takes as `vectors`.
     """
-    from ...data.readers.open_files import existing, lines  # a room below this one: how any file is opened
-
     path, width, header = existing(path), 0, False
     kept: dict[str, list[float]] = {}
     for line, text in lines(path):
@@ -54,17 +62,17 @@ def read_vectors(path: str | Path, words: Container[str] | None = None) -> TextV
         if not text.strip():
             continue
         width = width or len(fields) - 1
-        word, numbers = _parted(fields, width, path, line, header)
+        word, numbers = _split_line(fields, width, path, line, header)
         if word not in kept and (words is None or word in words):
             kept[word] = numbers
     if not kept:
-        raise VectorsError(str(path), "no vector", "at least one" + (" of the wanted words" if words else ""))
+        raise VectorsError(str(path), "no vector", "at least one" + (" of the requested words" if words else ""))
     names = tuple(kept)
     return TextVectors(names, torch.tensor(list(kept.values())), {name: k for k, name in enumerate(names)})
 
 
-def _parted(fields: list[str], width: int, path: Path, line: int, header: bool) -> tuple[str, list[float]]:
-    """The word and its numbers. More fields than the width belong to the word, unless they are numbers too."""
+def _split_line(fields: list[str], width: int, path: Path, line: int, header: bool) -> tuple[str, list[float]]:
+    """The word and its numbers. Additional fields belong to the word, unless they are numbers."""
     place, said = f"{path}, line {line}", "as the first line says" if header else "as above it"
     values = fields[-width:] if width else []
     more = len(fields) - 1 - width

@@ -1,4 +1,4 @@
-"""From scores to tags, three ways with one signature: every word for itself, a random field, a hidden Markov model."""
+"""Output layers of a tagger with one signature: softmax, conditional random field, hidden Markov model."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 from .chain import IGNORE
 from .crf import CRF
-from .markov import Markov
-from .schemes import rules
+from .markov import MarkovChain
+from .schemes import allowed_transitions
 
 
-class Softmax(nn.Module):
-    """Every word for itself."""
+class SoftmaxOutput(nn.Module):
+    """Independent tags: the best tag of every word."""
 
     def loss(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """The sum over the words of -log p(tag); (T, B, K) scores, (T, B) tags with -100 in padding."""
+        """The sum of -log p(tag) over all words; scores (T, B, K), tags (T, B) with -100 in padding."""
         return F.cross_entropy(scores.flatten(0, 1), tags.flatten(), ignore_index=IGNORE, reduction="sum")
 
     def decode(self, scores: Tensor, lengths: Tensor) -> Tensor:
@@ -27,8 +27,8 @@ class Softmax(nn.Module):
         return scores.softmax(dim=-1)
 
 
-class RandomField(nn.Module):
-    """The best sequence of tags; one that the scheme forbids has no chance."""
+class CRFOutput(nn.Module):
+    """A CRF: the best sequence of tags that the scheme allows."""
 
     def __init__(self, classes: Sequence[str], scheme: str | None):
         super().__init__()
@@ -44,12 +44,12 @@ class RandomField(nn.Module):
         return self.crf.marginals(scores, lengths)
 
 
-class HiddenMarkov(Softmax):
-    """Trained word by word, decoded with the tags as states of a hidden Markov model (Graves et al. 2005)."""
+class HMMOutput(SoftmaxOutput):
+    """Trained like a softmax, decoded with the tags as states of a hidden Markov model (Graves et al. 2005)."""
 
     def __init__(self, classes: Sequence[str], scheme: str | None):
         super().__init__()
-        self.markov = Markov(len(classes), None if scheme is None else rules(classes, scheme))
+        self.markov = MarkovChain(len(classes), None if scheme is None else allowed_transitions(classes, scheme))
 
     def decode(self, scores: Tensor, lengths: Tensor) -> Tensor:
         return self.markov.decode(scores, lengths)
@@ -61,7 +61,7 @@ class HiddenMarkov(Softmax):
 OUTPUTS = ("softmax", "crf", "hmm")
 
 
-def output_of(name: str, classes: Sequence[str], scheme: str | None) -> Softmax | RandomField:
+def make_output(name: str, classes: Sequence[str], scheme: str | None) -> SoftmaxOutput | CRFOutput:
     if name == "softmax":
-        return Softmax()
-    return RandomField(classes, scheme) if name == "crf" else HiddenMarkov(classes, scheme)
+        return SoftmaxOutput()
+    return CRFOutput(classes, scheme) if name == "crf" else HMMOutput(classes, scheme)

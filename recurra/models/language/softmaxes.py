@@ -1,7 +1,7 @@
-"""From a state to the next token: softmaxes that are full, tied to the embedding, adaptive or sampled.
+"""Output layers of a language model: full, tied, adaptive and sampled softmax.
 
-Each gives `nll(h, target)`, one number an item, to train with, and `log_probs(h)` over the whole vocabulary. Numbers of
-tokens are ranks: the adaptive and the sampled one count on frequent tokens having small numbers.
+Each has `nll(h, target)` for training and `log_probs(h)` over the whole vocabulary. The adaptive and the sampled
+softmax require tokens in the order of their frequency.
 """
 
 import math
@@ -16,19 +16,19 @@ from ...cell import positive_int
 from ...errors import InputError
 
 
-class Output(nn.Module, ABC):
-    """What a language model predicts with."""
+class OutputLayer(nn.Module, ABC):
+    """The output layer of a language model."""
 
     @abstractmethod
     def nll(self, h: Tensor, target: Tensor) -> Tensor:
-        """(N, d) states and (N,) tokens → (N,) negative log-likelihoods to train with."""
+        """States (N, d) and tokens (N,) → negative log-likelihoods (N,), for training."""
 
     @abstractmethod
     def log_probs(self, h: Tensor) -> Tensor:
-        """(…, d) → (…, V)."""
+        """States (…, d) → log-probabilities of all tokens, (…, V)."""
 
 
-class Softmax(Output):
+class FullSoftmax(OutputLayer):
     """p(k | h) ∝ exp(w_k · h + b_k)."""
 
     def __init__(self, input_size: int, tokens: int):
@@ -44,8 +44,8 @@ class Softmax(Output):
         return F.log_softmax(F.linear(h, self.weight, self.bias), dim=-1)
 
 
-class TiedSoftmax(Output):
-    """A softmax whose weights are those of the embedding; where sizes differ, a matrix stands between.
+class TiedSoftmax(OutputLayer):
+    """A softmax that shares the weights of the embedding; if sizes differ, a projection comes first.
 
     (Press & Wolf 2017; Inan, Khosravi & Socher 2017)
     """
@@ -64,8 +64,8 @@ class TiedSoftmax(Output):
         return F.log_softmax(F.linear(self.between(h), self.weight, self.bias), dim=-1)
 
 
-class AdaptiveSoftmax(Output):
-    """Frequent tokens in a head, rare ones in clusters of less and less width (Grave et al. 2017).
+class AdaptiveSoftmax(OutputLayer):
+    """Frequent tokens in a head, rare tokens in clusters of decreasing width (Grave et al. 2017).
 
     `cutoffs`: the first token of each cluster; by default a tenth and four tenths of the vocabulary.
     """
@@ -75,7 +75,7 @@ class AdaptiveSoftmax(Output):
         chosen = _cutoffs(positive_int("tokens", tokens), cutoffs)
         if not shrink >= 1 or input_size // shrink ** len(chosen) < 1:
             got = f"{shrink} for a state of {input_size} and {len(chosen)} clusters"
-            raise InputError("shrink", got, "at least 1, and so small that the last cluster has a width")
+            raise InputError("shrink", got, "at least 1, and small enough for the last cluster to have a width")
         self.classes = nn.AdaptiveLogSoftmaxWithLoss(input_size, tokens, chosen, div_value=shrink, head_bias=True)
 
     def nll(self, h: Tensor, target: Tensor) -> Tensor:
@@ -85,12 +85,12 @@ class AdaptiveSoftmax(Output):
         return self.classes.log_prob(h.flatten(0, -2)).unflatten(0, h.shape[:-1])
 
 
-class SampledSoftmax(Softmax):
-    """A full softmax that, in training, compares the target with some tokens drawn by rank (Jean et al. 2015).
+class SampledSoftmax(FullSoftmax):
+    """A softmax trained against a sample of the tokens (Jean et al. 2015).
 
-    The draw is log-uniform, P(k) = log((k + 2) / (k + 1)) / log(V + 1), without repetition, and the same for the whole
-    batch. A logit is corrected by the logarithm of how often its token is expected in such a draw; a drawn token that
-    is the target of an item does not count against it. In evaluation nothing is drawn.
+    Tokens are sampled log-uniformly by rank, P(k) = log((k + 2) / (k + 1)) / log(V + 1), without replacement, once for
+    the whole batch. Each logit is corrected by the log of its token's expected count in the sample. A sampled token
+    that is an item's target is masked for that item. In evaluation the softmax is full.
     """
 
     def __init__(self, input_size: int, tokens: int, samples: int = 8192):
@@ -114,7 +114,7 @@ class SampledSoftmax(Softmax):
 def draw_log_uniform(
     tokens: int, samples: int, device: torch.device | str = "cpu", generator: torch.Generator | None = None
 ) -> tuple[Tensor, int]:
-    """`samples` different tokens, and how many draws it took to find so many."""
+    """`samples` distinct tokens, and the number of draws until they were found."""
     found = torch.empty(0, dtype=torch.int64, device=device)
     while True:
         uniform = torch.rand(2 * samples, device=device, dtype=torch.float64, generator=generator)
@@ -125,7 +125,7 @@ def draw_log_uniform(
             continue
         first = torch.full_like(distinct, len(found))
         order = torch.arange(len(found), device=device)
-        first = first.scatter_reduce(0, place, order, "amin").sort().values[:samples]  # where each was first seen
+        first = first.scatter_reduce(0, place, order, "amin").sort().values[:samples]  # first draw of each token
         return found[first], int(first[-1]) + 1
 
 
@@ -139,7 +139,7 @@ def log_expected_count(tokens: Tensor, tries: int, size: int) -> Tensor:
 def _cutoffs(tokens: int, cutoffs: Sequence[int] | None) -> list[int]:
     if cutoffs is None:
         if tokens < 10:
-            raise InputError("tokens", tokens, "at least 10 for an adaptive softmax; a full one serves as well")
+            raise InputError("tokens", tokens, "at least 10 for an adaptive softmax; use a full one")
         return sorted({max(1, tokens // 10), max(2, 4 * tokens // 10)})
     chosen = list(cutoffs)
     if not chosen or chosen != sorted(set(chosen)) or chosen[0] < 1 or chosen[-1] >= tokens:

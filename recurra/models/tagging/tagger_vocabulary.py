@@ -1,7 +1,6 @@
-"""Words, characters, further columns and tags as numbers; and what is wrong with a sentence, by its place.
+"""The vocabulary of a tagger: words, characters, further columns and tags as numbers; and checks of sentences.
 
-A sentence becomes rows of whole numbers, one a word: the word, the columns, its characters. 0 is padding and 1 stands
-for whatever was not seen in training.
+A word becomes a row of numbers: the word, its columns, its characters. 0 is padding, 1 is unknown.
 """
 
 import re
@@ -28,25 +27,25 @@ class LabelError(UnknownNameError):
     """A tag that was not seen in training."""
 
 
-def plain(word: str) -> str:
-    """A word as it is looked up: small letters, every digit a 0."""
+def normalize_word(word: str) -> str:
+    """The form in which a word is looked up: lower case, every digit a 0."""
     return _DIGIT.sub("0", word.lower())
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All a tagger knows by name, most frequent first; plain data, so that it can be written to a file."""
+    """Words, characters, columns and tags that a tagger knows, most frequent first."""
 
     words: tuple[str, ...]
     characters: tuple[str, ...]
     classes: tuple[str, ...]
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     scheme: str | None = None
-    once: int = 0  # so many of the words, the last ones, were seen a single time
-    word_length: int = 20  # characters of a word that are looked at: the first and the last ones
+    once: int = 0  # number of words, the last ones, that occur once
+    word_length: int = 20  # characters read of a word; of a longer one, the first and the last
     _numbers: list[dict[str, int]] = field(init=False, repr=False, compare=False)  # of words, characters, columns
     _tags: dict[str, int] = field(init=False, repr=False, compare=False)
-    _spelled: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # words met so far
+    _spelled: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # cache: word → characters
 
     def __post_init__(self):
         for name in ("words", "characters", "classes"):
@@ -67,32 +66,33 @@ class Vocabulary:
         least: int = 1,
         word_length: int = 20,
     ) -> "Vocabulary":
-        """What these sentences hold; words seen fewer than `least` times are left out."""
+        """The vocabulary of a corpus; words that occur fewer than `least` times are left out."""
         columns = columns or {}
         check_sentences(sentences, {**columns, "tags": tags})
-        counts = Counter(plain(word) for sentence in sentences for word in sentence)
-        words = [word for word, count in _ranked(counts) if count >= least]
+        counts = Counter(normalize_word(word) for sentence in sentences for word in sentence)
+        words = [word for word, count in _most_frequent_first(counts) if count >= least]
         characters = Counter(letter for sentence in sentences for word in sentence for letter in word)
         classes = tuple(sorted({tag for sentence in tags for tag in sentence}))
         more = {name: Counter(v for row in values for v in row) for name, values in columns.items()}
         return cls(
             tuple(words),
-            tuple(letter for letter, _ in _ranked(characters)),
+            tuple(letter for letter, _ in _most_frequent_first(characters)),
             classes,
-            {name: tuple(value for value, _ in _ranked(counted)) for name, counted in more.items()},
+            {name: tuple(value for value, _ in _most_frequent_first(counted)) for name, counted in more.items()},
             detect(tags) if looks_chunked(classes) else None,
             sum(counts[word] == 1 for word in words),
             word_length,
         )
 
     def to_json(self) -> dict[str, Any]:
+        """The constructor arguments."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
     # ------------------------------------------------------------------------------------------ numbers
 
     @property
     def width(self) -> int:
-        """Numbers a word becomes."""
+        """The number of integers that encode a word."""
         return 1 + len(self.columns) + self.word_length
 
     def rows(self, sentence: Sequence[str], columns: Sequence[Sequence[str]] = ()) -> Tensor:
@@ -101,7 +101,7 @@ class Vocabulary:
         named = [[numbers.get(v, UNKNOWN) for v in values] for numbers, values in zip(others, columns, strict=True)]
         return torch.tensor(
             [
-                [words.get(plain(word), UNKNOWN), *(values[t] for values in named), *self._letters(word)]
+                [words.get(normalize_word(word), UNKNOWN), *(values[t] for values in named), *self._letters(word)]
                 for t, word in enumerate(sentence)
             ],
             dtype=torch.int64,
@@ -115,7 +115,7 @@ class Vocabulary:
         return self._spelled[word]
 
     def tag_numbers(self, tags: Sequence[str], place: str = "tags") -> Tensor:
-        """(T,) int64; a tag that was not seen in training is an error."""
+        """Tags as (T,) int64; a tag not seen in training is an error."""
         for word, tag in enumerate(tags):
             if tag not in self._tags:
                 raise LabelError(
@@ -124,15 +124,15 @@ class Vocabulary:
         return torch.tensor([self._tags[tag] for tag in tags], dtype=torch.int64)
 
 
-def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+def _most_frequent_first(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-# ---------------------------------------------------------------------------------------------------- what may come
+# ---------------------------------------------------------------------------------------------------- checks
 
 
 def check_sentences(sentences: Sentences, parallel: Columns, limit: int | None = None) -> None:
-    """Sentences of words that are text, none empty, none too long, and whatever is parallel to them of their shape."""
+    """Check that sentences are non-empty lists of strings, at most `limit` long, and `parallel` has their shape."""
     if isinstance(sentences, str) or not len(sentences):
         raise InputError("sentences", repr(sentences)[:40], "a list of sentences, each a list of words")
     for name, rows in parallel.items():

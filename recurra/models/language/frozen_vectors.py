@@ -1,4 +1,4 @@
-"""Vectors for the words of a sentence from language models that stay as they are (TagLM; Peters et al. 2017)."""
+"""Contextual word vectors from frozen language models (TagLM; Peters et al. 2017)."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,27 @@ from .sentences import check_sentences
 
 
 class LanguageModelVectors(nn.Module):
-    """Words of sentences → (T, B, output_size): the top states of frozen language models, zero past the end.
+    """Contextual word vectors: the top states of frozen language models (TagLM; Peters et al. 2017).
 
-    One model of both directions, or several, such as a forward and a backward one trained apart. The forward state of a
-    word is the one after its last token, the backward state the one after its first: each has read the whole word, of
-    which at most `longest` tokens are read. `encode` and the call are what a tagger's `extra_inputs` needs; `embed`
-    does both.
+    The forward state of a word is taken after its last token, the backward state after its first. Can be the
+    `extra_inputs` of a `rc.models.Tagger`.
+
+    **Arguments**
+
+    - `*models`: one bidirectional language model, or several, such as a forward and a backward one.
+    - `longest`: the most tokens read of a word.
+
+    **Returns**
+
+    `vectors(encoded, lengths)`: sentences (T, B, width), as `encode` gives them → (T, B, output_size), zero past the
+    end of a sentence. `embed` takes sentences as lists of words.
+
+    **Example**
+
+        >>> words = rc.models.Words.from_text("the cat sat\\non the mat\\n")
+        >>> vectors = rc.models.LanguageModelVectors(rc.models.LanguageModel(words, 8, direction="both"))
+        >>> vectors.embed([["the", "cat"], ["mat"]]).shape
+        torch.Size([2, 2, 16])
     """
 
     def __init__(self, *models: LanguageModel, longest: int = 32):
@@ -30,13 +45,13 @@ class LanguageModelVectors(nn.Module):
         self.widths = [1 if model.vocabulary.level == "word" else longest for model in models]
 
     def train(self, mode: bool = True) -> "LanguageModelVectors":
-        """The models never train: their dropout would change the vectors."""
+        """The models stay in evaluation mode, so that dropout does not change the vectors."""
         super().train(mode)
         self.models.eval()
         return self
 
     def encode(self, words: Sequence[str]) -> Tensor:
-        """A sentence as numbers, (T, width): each word's tokens plus one, model by model, filled up with zeros."""
+        """A sentence as numbers, (T, width): the tokens of each word plus one, for every model, padded with zeros."""
         check_sentences([words])
         columns = []
         for model, width in zip(self._language_models(), self.widths, strict=True):
@@ -66,7 +81,7 @@ class LanguageModelVectors(nn.Module):
 
 
 def _vectors(model: LanguageModel, encoded: Tensor, lengths: Tensor) -> Tensor:
-    """(T, B, directions · d) of one model. A boundary stands before and after every sentence."""
+    """The vectors (T, B, directions · d) of one model, which reads a boundary before and after every sentence."""
     edge = encoded.new_tensor([model.vocabulary.boundary_number()])
     rows, firsts, lasts = [], [], []
     for row, length in enumerate(lengths.tolist()):
