@@ -41,10 +41,7 @@ EXAMPLES = find_examples()
 CREATED_BY_RECURRA = ("Problem", "Trace")  # the user reads these objects and does not construct them
 
 #: names whose docstring still lacks a section; only ever shorter
-INCOMPLETE = [
-    "DynamicalSystem",
-    "EchoStateNetwork",
-]
+INCOMPLETE = []
 
 
 def required_parts(name: str, thing: Any) -> list[str]:

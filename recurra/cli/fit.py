@@ -102,7 +102,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.errors import RecurraError
     from recurra.problem import infer_problem, save_problem
     from recurra.train.checkpoint import Checkpoints
-    from recurra.train.fit_context import surrounded
+    from recurra.train.fit_context import fit_context
     from recurra.train.fit_errors import Interrupted
 
     console = printing.stderr_console()
@@ -117,7 +117,7 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     progress = TrainingProgress(console)
     logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # interruptions are reported below
     try:
-        with surrounded(Checkpoints(run / "checkpoints", apart=CHECKPOINT_SECONDS), [progress]):
+        with fit_context(Checkpoints(run / "checkpoints", apart=CHECKPOINT_SECONDS), [progress]):
             estimator.fit(*problem.train)
     except Interrupted as stopped:
         console.print(f"\nInterrupted {progress.where}.", soft_wrap=True)

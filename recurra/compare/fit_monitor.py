@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from recurra.train.fit_context import surrounded
+from recurra.train.fit_context import fit_context
 from recurra.train.run import Event, Run
 
 ReportProgress = Callable[[float, str], None]  # fraction done, and a short note
@@ -80,7 +80,7 @@ def time_one_epoch(fit: Callable[[], Any]) -> tuple[float, int]:
     """Seconds and number of training runs of `fit`, which fits an estimator for one epoch."""
     monitor = FitMonitor(lambda fraction, note: None)
     started = time.perf_counter()
-    with surrounded(callbacks=[monitor]):
+    with fit_context(callbacks=[monitor]):
         fit()
     # An epoch of one step has no counted seconds: the first step is left out.
     return monitor.seconds or time.perf_counter() - started, monitor.fits

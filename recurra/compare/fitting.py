@@ -14,7 +14,7 @@ from recurra.compare.run_folder import Row, RunFolder, read_json, write_json
 from recurra.compare.worker import WorkerSetup
 from recurra.problem import Problem, infer_problem, save_problem
 from recurra.problem.problem import fitted_network
-from recurra.train.fit_context import surrounded
+from recurra.train.fit_context import fit_context
 
 
 class FitRunner:
@@ -107,6 +107,6 @@ class FitRunner:
         self, item: WorkItem, settings: dict[str, Any], monitor: FitMonitor, checkpoints: Path | None
     ) -> tuple[Any, FitMonitor]:
         estimator: Any = self.problem.estimator(item.name, **settings, random_state=item.seed)
-        with surrounded(checkpoints, [monitor]):
+        with fit_context(checkpoints, [monitor]):
             estimator.fit(*self.problem.train)
         return estimator, monitor

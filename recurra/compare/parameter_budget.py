@@ -40,7 +40,7 @@ class NetworkFactory:
     def network(self, cell: str, hidden_size: int, **settings: Any) -> nn.Module:
         """The network the estimator would build; the random state is left as it was."""
         made = self.prepared.set_params(**{**self.params, "cell": cell, "hidden_size": hidden_size, **settings})
-        with randomness.undisturbed():
+        with randomness.preserve_rng():
             if hasattr(made, "tagger_"):
                 return Tagger(made.tagger_.vocabulary, **made._options())
             if hasattr(made, "model_"):

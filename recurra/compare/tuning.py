@@ -17,7 +17,7 @@ from recurra.errors import InputError
 from recurra.problem import Problem
 from recurra.problem.holdout import random_split
 from recurra.problem.series import series_starts
-from recurra.train.fit_context import surrounded
+from recurra.train.fit_context import fit_context
 from recurra.train.fit_errors import NonFiniteError
 
 VALIDATION_FRACTION, VALIDATION_TEXT_FRACTION = 0.25, 0.1
@@ -95,7 +95,7 @@ def _trial_score(
     estimator: Any = inner.estimator(cell, **{**epochs, **config.settings, **settings, "random_state": 0})
     monitor = FitMonitor(report, config.seconds if config.budget == "time" else None)
     try:
-        with surrounded(callbacks=[monitor]):
+        with fit_context(callbacks=[monitor]):
             estimator.fit(*inner.train)
         return inner.score(estimator)
     except NonFiniteError:

@@ -1,7 +1,6 @@
-"""Dynamical systems, and what is measured on them: orbits, fixed points, exponents, echoes, memory.
+"""Dynamical systems and their analysis: orbits, fixed points, Lyapunov exponents, echo-state test, memory capacity.
 
-`DynamicalSystem` is h_t = f(h_{t-1}) or h_t = f(h_{t-1}, x_t); cells, reservoirs and flows all become one. The
-measurements of this room serve every other one.
+`DynamicalSystem` is h_t = f(h_{t-1}) or h_t = f(h_{t-1}, x_t). Cells, layers and differential equations convert to it.
 """
 
 from .catalogue import henon, logistic, lorenz

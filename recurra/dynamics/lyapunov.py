@@ -1,7 +1,7 @@
-"""Lyapunov exponents: how fast neighbouring orbits part, in every direction (Benettin et al. 1980, by QR).
+"""Lyapunov exponents: growth rates of perturbations along an orbit (Benettin et al. 1980, by QR).
 
-A frame Q of directions is pushed along the orbit, J_t Q = Q' R; the logarithms of R's diagonal, averaged, are the
-exponents. The frame starts at random, so a `transient` is let pass in which orbit and frame both settle.
+An orthonormal frame Q is propagated along the orbit, J_t Q = Q' R; the mean logarithms of R's diagonal are the
+exponents. The frame starts at random, so a `transient` lets orbit and frame settle.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from .system import check_points
 if TYPE_CHECKING:
     from .system import DynamicalSystem
 
-CHUNK = 1 << 16  # Jacobians held at a time
+CHUNK = 1 << 16  # entries of Jacobians in memory at a time
 
 
 def lyapunov(
@@ -28,11 +28,26 @@ def lyapunov(
     count: int | None = None,
     every: int = 1,
 ) -> Tensor:
-    """The `count` largest exponents (all of them by default), largest first, per unit of time.
+    """Lyapunov spectrum of a system, largest exponent first, per unit of time.
 
-    Several starts (n, p) give the mean over their orbits. A driven system is measured along its `inputs` (T, d), which
-    all orbits share: its exponents are conditional on them. `every` so many steps the frame is made orthogonal again:
-    rarely is faster, and safe while nothing overflows in between.
+    **Arguments**
+
+    - `system`: a `DynamicalSystem`.
+    - `start`: a state (p,), or states (n, p), whose orbits are averaged.
+    - `steps`: of an autonomous system, after the transient.
+    - `inputs`: (T, d) of a driven system, shared by all orbits; its exponents are conditional on them.
+    - `transient`: first steps that do not count.
+    - `count`: how many of the largest exponents; all by default.
+    - `every`: steps between two QR decompositions. Larger is faster, and safe while nothing overflows in between.
+
+    **Returns** (count,) exponents. A positive one means chaos.
+
+    **Example**
+
+    >>> start = torch.tensor([0.3], dtype=torch.float64)
+    >>> exponent = rc.dynamics.lyapunov(rc.dynamics.logistic(4.0), start, 5000)  # ln 2
+    >>> round(exponent.item(), 2)
+    0.69
     """
     points = check_points("start", start)
     size = points.shape[1]
@@ -52,20 +67,20 @@ def lyapunov(
         length = min(total - first, max(1, CHUNK // (len(points) * size * size)) * every)
         length = min(length, transient - first) if first < transient else length
         driven = inputs[first : first + length] if inputs is not None else None
-        points, jacobians = _along(system, points, length, driven)
-        frame, grown = _push(frame, jacobians, every)
+        points, jacobians = _orbit_jacobians(system, points, length, driven)
+        frame, grown = _push_frame(frame, jacobians, every)
         if not bool(torch.isfinite(grown).all()):
-            raise InputError(
-                "start", "an orbit or a product that leaves the numbers", "a bounded orbit, or a smaller every"
-            )
+            raise InputError("start", "an orbit or a product that overflows", "a bounded orbit, or a smaller every")
         sums = sums + grown if first >= transient else sums
         first += length
     spectrum = sums.mean(dim=0) / ((total - transient) * system.dt)
     return spectrum.sort(descending=True).values
 
 
-def _along(system: "DynamicalSystem", points: Tensor, length: int, inputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The points after `length` steps, and all Jacobians on the way: (length, n, p, p)."""
+def _orbit_jacobians(
+    system: "DynamicalSystem", points: Tensor, length: int, inputs: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The points after `length` steps, and the Jacobians of all steps, (length, n, p, p)."""
     shared = None if inputs is None else inputs[:, None].expand(-1, len(points), -1)
     with torch.no_grad():
         orbit = system.simulate(points, None if system.driven else length, shared)
@@ -74,8 +89,8 @@ def _along(system: "DynamicalSystem", points: Tensor, length: int, inputs: Tenso
     return orbit[-1], jacobians.view(length, *points.shape, -1)
 
 
-def _push(frame: Tensor, jacobians: Tensor, every: int) -> tuple[Tensor, Tensor]:
-    """The frame at the end, and the logarithm of how far each direction was stretched: (n, count)."""
+def _push_frame(frame: Tensor, jacobians: Tensor, every: int) -> tuple[Tensor, Tensor]:
+    """The final frame, and the log growth of each direction, (n, count)."""
     grown = frame.new_zeros(frame.shape[0], frame.shape[2])
     for block in jacobians.split(every):
         for jacobian in block:

@@ -1,4 +1,4 @@
-"""Where orbits end: fixed points, and how attractors change with a parameter."""
+"""Fixed points by Newton's method, and bifurcation diagrams."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from .system import DynamicalSystem, check_points
 
 @dataclass(frozen=True)
 class FixedPoints:
-    """The different h with h = f(h) that were found, and the eigenvalues of f's Jacobian there."""
+    """Distinct fixed points h = f(h), and the eigenvalues of the Jacobian at each."""
 
     points: Tensor  # (n, p)
     eigenvalues: Tensor  # (n, p) complex, largest modulus first
 
     @property
     def stable(self) -> Tensor:
-        """(n,) whether nearby orbits are drawn in: every eigenvalue inside the unit circle."""
+        """(n,) whether each point attracts nearby orbits: all eigenvalues inside the unit circle."""
         return self.eigenvalues.abs().amax(dim=-1) < 1
 
     def __len__(self) -> int:
@@ -29,10 +29,27 @@ class FixedPoints:
 def fixed_points(
     system: DynamicalSystem, starts: Tensor, tolerance: float = 1e-9, iterations: int = 100
 ) -> FixedPoints:
-    """Newton's method on f(h) - h from every start (n, p) at once; a step that makes things worse is halved."""
+    """Find fixed points by damped Newton iterations on f(h) - h, from many starts at once.
+
+    **Arguments**
+
+    - `system`: an autonomous system; `system.frozen(x)` fixes the input of a driven one.
+    - `starts`: (n, p). `tolerance`: the largest |f(h) - h| of a fixed point.
+    - `iterations`: the most Newton steps; a step that increases the residual is halved.
+
+    **Returns** `FixedPoints`: `points` (m, p), `eigenvalues` (m, p), `stable` (m,). Starts that do not converge are
+    left out, duplicates count once.
+
+    **Example**
+
+    >>> starts = torch.linspace(0.1, 0.9, 5, dtype=torch.float64)[:, None]
+    >>> found = rc.dynamics.fixed_points(rc.dynamics.logistic(2.0), starts)  # 0 and 1/2
+    >>> sorted(round(h, 3) for h in found.points.abs().flatten().tolist())
+    [0.0, 0.5]
+    """
     points = check_points("starts", starts).detach().clone()
     if system.driven:
-        raise InputError("system", "a driven system", "an autonomous one; `frozen(x)` holds the input")
+        raise InputError("system", "a driven system", "an autonomous one; system.frozen(x) fixes the input")
     eye = torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
     for _ in range(iterations):
         residual = _residual(system, points)
@@ -41,7 +58,7 @@ def fixed_points(
         direction = -torch.linalg.pinv(system.jacobians(points) - eye) @ residual[..., None]
         points = _damped(system, points, direction.squeeze(-1), residual)
     found = points[_residual(system, points).norm(dim=-1) <= tolerance]
-    found = _different(found, max(1e-6, 10 * tolerance))
+    found = _distinct(found, max(1e-6, 10 * tolerance))
     eigenvalues = torch.linalg.eigvals(system.jacobians(found)) if len(found) else found.to(torch.complex128)
     order = eigenvalues.abs().argsort(dim=-1, descending=True)
     return FixedPoints(found, eigenvalues.gather(-1, order))
@@ -63,7 +80,7 @@ def _damped(system: DynamicalSystem, points: Tensor, direction: Tensor, residual
     return points + length * direction
 
 
-def _different(points: Tensor, distance: float) -> Tensor:
+def _distinct(points: Tensor, distance: float) -> Tensor:
     kept: list[Tensor] = []
     for point in points:
         if all(bool((point - other).norm() > distance * (1 + point.norm())) for other in kept):
@@ -73,13 +90,13 @@ def _different(points: Tensor, distance: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Bifurcation:
-    """What the orbit visits, for every value of a parameter."""
+    """Points visited after the transient, for every value of a parameter."""
 
     values: Tensor  # (n,)
     points: Tensor  # (n, keep, p)
 
     def periods(self, tolerance: float = 1e-6) -> Tensor:
-        """(n,) the smallest period of what was visited, 0 where there is none: chaos, or a longer one."""
+        """(n,) the smallest period of the visited points; 0 for chaos or a longer period."""
         keep = self.points.shape[1]
         found = torch.zeros(len(self.values), dtype=torch.int64)
         for period in range(keep // 2, 0, -1):
@@ -91,7 +108,22 @@ class Bifurcation:
 def bifurcation(
     family: Callable[[float], DynamicalSystem], values: Tensor, start: Tensor, transient: int = 500, keep: int = 64
 ) -> Bifurcation:
-    """Sweep a parameter: `family(value)` is an autonomous system; its first `transient` steps are let pass."""
+    """Bifurcation diagram: the attractor of `family(value)` for every value of a parameter.
+
+    **Arguments**
+
+    - `family`: a function from a parameter value to an autonomous system.
+    - `values`: (n,). `start`: a state (p,).
+    - `transient`: first steps that are discarded. `keep`: points to record after them.
+
+    **Returns** a `Bifurcation`: `values` (n,), `points` (n, keep, p), `periods()` (n,).
+
+    **Example**
+
+    >>> start = torch.tensor([0.3], dtype=torch.float64)
+    >>> rc.dynamics.bifurcation(rc.dynamics.logistic, torch.tensor([2.8, 3.2, 3.5]), start).periods()
+    tensor([1, 2, 4])
+    """
     values = torch.as_tensor(values, dtype=torch.float64)
     if values.dim() != 1 or not len(values) or keep < 1 or transient < 0:
         raise InputError(

@@ -1,7 +1,7 @@
-"""A dynamical system: one function, applied again and again (survey section 2.1).
+"""`DynamicalSystem`: iteration of one function (survey section 2.1).
 
-Autonomous, h_t = f(h_{t-1}), or driven, h_t = f(h_{t-1}, x_t): the same f at every step. f acts on the last axis of
-`(…, p)`, so a batch of states is simulated as one.
+Autonomous, h_t = f(h_{t-1}), or driven, h_t = f(h_{t-1}, x_t). f acts on the last axis of `(…, p)`, so it simulates a
+batch of states at once.
 """
 
 import inspect
@@ -23,22 +23,36 @@ if TYPE_CHECKING:
 
 
 class DynamicalSystem:
-    """h_t = f(h_{t-1}) or h_t = f(h_{t-1}, x_t), for any callable f.
+    """A discrete dynamical system h_t = f(h_{t-1}), or driven h_t = f(h_{t-1}, x_t).
 
-    `driven` says which; without it the number of f's positional arguments does. `dt` is the time one step takes, the
-    unit exponents are given in. `DynamicalSystem.linear`, `.neural`, `.of` (a cell or a layer) and `.flow` (a
-    differential equation) make the usual ones.
+    `DynamicalSystem.linear`, `.neural`, `.of` (a cell or a layer) and `.flow` (a differential equation) construct
+    common systems. Methods simulate it, unfold it, linearise it, and find fixed points and Lyapunov exponents.
+
+    **Arguments**
+
+    - `step`: f, a function of a state (…, p), or of a state and an input (…, d).
+    - `driven`: whether f takes an input; by default from the number of its positional arguments.
+    - `dt`: time per step; Lyapunov exponents are per unit of time.
+
+    **Example**
+
+    >>> system = rc.DynamicalSystem(lambda h: 0.5 * h + 1)
+    >>> system.simulate(torch.tensor([0.0]), 3).flatten().tolist()
+    [0.0, 1.0, 1.5, 1.75]
+    >>> layer = rc.GRU(2, 3)
+    >>> rc.DynamicalSystem.of(layer).simulate(torch.zeros(3), inputs=torch.randn(10, 2)).shape
+    torch.Size([11, 3])
     """
 
     def __init__(self, step: Callable[..., Tensor], *, driven: bool | None = None, dt: float = 1.0):
         if not callable(step):
             raise InputError("step", type(step).__name__, "a function of the state, or of the state and the input")
         if not dt > 0:
-            raise InputError("dt", dt, "a positive time a step")
+            raise InputError("dt", dt, "a positive time per step")
         self.step, self.dt = step, dt
         self.driven = _arguments(step) == 2 if driven is None else driven
 
-    # ------------------------------------------------------------------------------------------ the usual ones
+    # ------------------------------------------------------------------------------------------ constructors
 
     @classmethod
     def linear(cls, W: Tensor, U: Tensor | None = None, b: Tensor | None = None) -> "DynamicalSystem":
@@ -61,9 +75,9 @@ class DynamicalSystem:
 
     @classmethod
     def of(cls, source: Cell | Recurrent) -> "DynamicalSystem":
-        """The driven system of a cell, or of a layer that is one cell: its carried states, flattened into one vector.
+        """The driven system of a cell, or of a layer with one cell. The state is all carried states in one vector.
 
-        A delayed state contributes all its values, so h_t = f(h_{t-1}, x_t) holds for every cell (companion form).
+        A delayed state contributes all its values (companion form), so h_t = f(h_{t-1}, x_t) holds for every cell.
         """
         cell = _one_cell(source)
         shapes = [spec.shape(1)[1:] for spec in cell.carried]
@@ -79,7 +93,7 @@ class DynamicalSystem:
 
     @classmethod
     def flow(cls, field: Callable[..., Tensor], dt: float = 0.01) -> "DynamicalSystem":
-        """dh/dt = field(h) or field(h, x), x held over a step: the classical Runge-Kutta step of order four."""
+        """dh/dt = field(h) or field(h, x), with x constant over a step; classical fourth-order Runge-Kutta."""
 
         def step(h: Tensor, *x: Tensor) -> Tensor:
             k1 = field(h, *x)
@@ -91,15 +105,15 @@ class DynamicalSystem:
         return cls(step, driven=_arguments(field) == 2, dt=dt)
 
     def frozen(self, x: Tensor) -> "DynamicalSystem":
-        """The autonomous system that a constant input makes of a driven one."""
+        """The autonomous system of a driven one with constant input x (d,)."""
         if not self.driven:
             raise OptionError("frozen", "an autonomous system", "a driven one")
         return DynamicalSystem(lambda h: self.step(h, x), driven=False, dt=self.dt)
 
-    # ------------------------------------------------------------------------------------------ running
+    # ------------------------------------------------------------------------------------------ simulation
 
     def simulate(self, start: Tensor, steps: int | None = None, inputs: Tensor | None = None) -> Tensor:
-        """The orbit from `start` (…, p): (steps + 1, …, p), the start first. A driven system takes inputs (T, …, d)."""
+        """The orbit from `start` (…, p): (steps + 1, …, p), start first. A driven system takes inputs (T, …, d)."""
         orbit = [_state(start)]
         for x in self.drive(steps, inputs):
             orbit.append(self.step(orbit[-1], *x))
@@ -110,7 +124,7 @@ class DynamicalSystem:
         return torch.stack(orbit)
 
     def drive(self, steps: int | None, inputs: Tensor | None) -> list[tuple[Tensor, ...]]:
-        """What f takes beside the state, step by step: nothing, or one input."""
+        """Arguments of f besides the state, for every step: `()` or `(x,)`."""
         if self.driven:
             if not isinstance(inputs, Tensor) or inputs.dim() < 2:
                 raise InputError("inputs", type(inputs).__name__, "a tensor (T, …, d): the system is driven")
@@ -120,11 +134,11 @@ class DynamicalSystem:
         if inputs is not None:
             raise OptionError("inputs", "inputs", "none: the system is autonomous")
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise InputError("steps", steps, "how often to apply an autonomous system, 0 or more")
+            raise InputError("steps", steps, "a number of steps, 0 or more: the system is autonomous")
         return [()] * steps
 
     def unfold(self, steps: int) -> Callable[..., Tensor]:
-        """The map of several steps as one function: h_0 ↦ f(f(…f(h_0))), or h_0, (x_1 … x_T) ↦ h_T."""
+        """Several steps as one function: h_0 ↦ f(f(…f(h_0))), or h_0, (x_1 … x_T) ↦ h_T."""
 
         def unfolded(start: Tensor, inputs: Tensor | None = None) -> Tensor:
             h = _state(start)
@@ -142,13 +156,13 @@ class DynamicalSystem:
         given = () if not self.driven else (inputs,)
         self.drive(steps, inputs)
         if inputs is not None and len(inputs) != len(orbit):
-            raise ShapeError("inputs", f"{len(inputs)} inputs", f"one a point, {len(orbit)}")
+            raise ShapeError("inputs", f"{len(inputs)} inputs", f"one per point, {len(orbit)}")
         return torch.func.vmap(torch.func.jacrev(self.step))(orbit, *given).detach()
 
-    # ------------------------------------------------------------------------------------------ measuring
+    # ------------------------------------------------------------------------------------------ analysis
 
     def fixed_points(self, starts: Tensor, inputs: Tensor | None = None, tolerance: float = 1e-9) -> "FixedPoints":
-        """h = f(h), found by Newton's method from many starts (n, p); a driven system takes the constant input (d,)."""
+        """Fixed points h = f(h) by Newton's method from starts (n, p); a driven system takes a constant input (d,)."""
         from .orbits import fixed_points
 
         return fixed_points(self if inputs is None else self.frozen(inputs), starts, tolerance)
@@ -161,7 +175,7 @@ class DynamicalSystem:
         transient: int = 500,
         keep: int = 64,
     ) -> "Bifurcation":
-        """What the orbits of `family(value)` visit once settled, for every value (`recurra.dynamics.bifurcation`)."""
+        """Bifurcation diagram of `family(value)` (see `rc.dynamics.bifurcation`)."""
         from .orbits import bifurcation
 
         return bifurcation(family, values, start, transient, keep)
@@ -176,7 +190,7 @@ class DynamicalSystem:
         count: int | None = None,
         every: int = 1,
     ) -> Tensor:
-        """The Lyapunov spectrum, largest first, per unit of time (`recurra.dynamics.lyapunov`)."""
+        """Lyapunov spectrum, largest first, per unit of time (see `rc.dynamics.lyapunov`)."""
         from .lyapunov import lyapunov
 
         return lyapunov(self, start, steps, inputs, transient=transient, count=count, every=every)
@@ -189,13 +203,13 @@ def _state(start: Tensor) -> Tensor:
 
 
 def _arguments(step: Callable) -> int:
-    """How many positional arguments without a default a function takes."""
+    """The number of positional arguments without a default."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(step).parameters.values()
-    wanted = sum(p.kind in kinds and p.default is p.empty for p in parameters)
-    if wanted not in (1, 2):
-        raise InputError("step", f"a function of {wanted} arguments", "f(h) or f(h, x), or driven=True or False")
-    return wanted
+    count = sum(p.kind in kinds and p.default is p.empty for p in parameters)
+    if count not in (1, 2):
+        raise InputError("step", f"a function of {count} arguments", "f(h) or f(h, x), or driven=True or False")
+    return count
 
 
 def _one_cell(source: Cell | Recurrent) -> Cell:
@@ -207,7 +221,7 @@ def _one_cell(source: Cell | Recurrent) -> Cell:
 
 
 def check_points(argument: str, points: Tensor | Sequence) -> Tensor:
-    """Points as (n, p)."""
+    """A state (p,) or states (n, p), as (n, p)."""
     if not isinstance(points, Tensor) or points.dim() not in (1, 2):
         raise ShapeError(argument, getattr(points, "shape", type(points).__name__), "a state (p,) or states (n, p)")
     return points if points.dim() == 2 else points[None]

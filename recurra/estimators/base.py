@@ -100,7 +100,7 @@ class SequenceEstimator(BaseEstimator, ABC):
         self.input_size_ = series[0].shape[1]
         self.input_scaling_ = Scaling.of(series) if self.scale else Scaling.none(self.input_size_)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with randomness.undisturbed():
+        with randomness.preserve_rng():
             torch.manual_seed(seed)
             self.network_ = self._build()
             self._train(self._to_sequence_set(series, targets), seed)

@@ -114,7 +114,7 @@ class Forecaster(BaseEstimator):
         self.windows_ = Windows.of(given, self._context(), to_int(self.season))
         everything, _ = self._split_origins(given, 0)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with randomness.undisturbed():
+        with randomness.preserve_rng():
             epochs, history = self._validate(given, seed)
             trained = self._learn(given, everything, [], epochs, seed)
         self.history_ = history or trained

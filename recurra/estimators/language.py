@@ -82,7 +82,7 @@ class LanguageModelEstimator(BaseEstimator):
             raise InputError("validation", self.validation, "a share from 0 to below 1")
         text = "\n".join(input_conversion.texts(X))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with randomness.undisturbed():
+        with randomness.preserve_rng():
             torch.manual_seed(seed)
             self.model_ = self._build(build_vocabulary(self.level, text))  # pyrefly: ignore  (it names unknown levels)
             self._train(self.model_.vocabulary.encode(text))

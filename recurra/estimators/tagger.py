@@ -83,7 +83,7 @@ class SequenceTagger(BaseEstimator):
         if y is None:
             raise InputError("y", "nothing", "the tags of every sentence, or a table that has them")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with randomness.undisturbed():
+        with randomness.preserve_rng():
             torch.manual_seed(seed)
             self.tagger_ = Tagger.of(X, y, **self._options())
             self._train(self.tagger_.encode(X, y), seed)

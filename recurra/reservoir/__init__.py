@@ -1,4 +1,4 @@
-"""Echo state networks: a fixed random recurrent network, and a readout that is all there is to learn."""
+"""Echo state networks (reservoir computing): a fixed random recurrent network and a trained linear readout."""
 
 from recurra.optional import optional_imports
 

@@ -1,4 +1,4 @@
-"""Reservoirs: something driven that has states. Sparse and leaky, or any cell of the library; one above the other."""
+"""Reservoirs: sparse leaky neurons or any cell, and stacks of them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -16,21 +16,21 @@ State = Any
 
 
 class Reservoir(Protocol):
-    """Driven by (T, B, m), it gives (T, B, units)."""
+    """Maps inputs (T, B, m) to states (T, B, units)."""
 
     units: int
 
     @property
     def effective_radius(self) -> float | None:
-        """ρ(αW + (1 - α) I), where there is such a thing."""
+        """ρ(αW + (1 - α) I), or None if not defined."""
 
     def initial(self, batch: int, random: np.random.Generator | None = None) -> State:
-        """Zero, or random on (-1, 1)."""
+        """Zero states, or uniform on (-1, 1)."""
 
     def run(
         self, drive: np.ndarray, state: State, noise: np.random.Generator | None = None
     ) -> tuple[np.ndarray, State]:
-        """The states at every step, and what to go on from."""
+        """The states at every step, and the final state."""
 
 
 class LeakyReservoir:
@@ -62,7 +62,7 @@ class LeakyReservoir:
 
 
 class CellReservoir:
-    """Any cell, its weights drawn once and left alone; recurrent matrices by Jaeger's recipe."""
+    """Any cell with fixed random weights; recurrent matrices scaled to the spectral radius."""
 
     effective_radius: float | None = None
 
@@ -95,7 +95,7 @@ class CellReservoir:
 
 
 class Stack:
-    """Reservoirs in depth: each is driven by the states of the one below, and the readout sees them all."""
+    """Reservoirs in depth: each reads the states of the one below; the readout reads all of them."""
 
     def __init__(self, layers: Sequence[Reservoir]):
         self.layers = tuple(layers)

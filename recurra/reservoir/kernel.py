@@ -1,7 +1,7 @@
-"""The loop over time, h ← (1 - α) h + α tanh(W h + drive_t), for a batch: compiled where there is a compiler.
+"""The loop over time, h ← (1 - α) h + α tanh(W h + drive_t), for a batch; compiled where there is a compiler.
 
-Arrays are (T, N, B): with the batch innermost, one weight meets a row of neighbouring numbers. `drive` is replaced by
-the states. Without a compiler the same loop runs on SciPy's sparse product; a matrix that is mostly full, on NumPy's.
+Arrays are (T, N, B), batch innermost, so that one weight multiplies contiguous numbers. `drive` is overwritten by the
+states. Without a compiler the loop uses SciPy's sparse product; a mostly dense matrix uses NumPy's.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from scipy import sparse
 
 from ..engine.cpu.compiler import BuildError, find_compiler, load
 
-MOSTLY_FULL = 0.5  # share of entries above which a plain matrix product is quicker
+MOSTLY_FULL = 0.5  # density above which a dense matrix product is faster
 
 SOURCE = r"""
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""Jaeger's recipe: a sparse random matrix, divided by its largest |eigenvalue|, times the radius that is wanted."""
+"""Random reservoir matrices: a sparse random matrix scaled to a given spectral radius (Jaeger 2001)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigs
 
 from ..errors import InputError, ShapeError
 
-DENSE_BELOW = 200  # units up to which all eigenvalues at once are quicker than the largest few
+DENSE_BELOW = 200  # units up to which a dense eigenvalue solver is faster
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Weights:
 
     @classmethod
     def given(cls, W: Any, U: Any, F: Any = None, b: ArrayLike = 0.0) -> "Weights":
-        """Matrices of one's own, dense or sparse."""
+        """Given matrices, dense or sparse."""
         W = sparse.csr_array(W, dtype=np.float64)
         units, columns = W.shape  # pyrefly: ignore
         if units != columns:
@@ -53,7 +53,7 @@ def draw(
     bias: float,
     random: np.random.Generator,
 ) -> Weights:
-    """All matrices of one reservoir, uniform on (-1, 1) before scaling."""
+    """Draw all matrices of one reservoir, uniform on (-1, 1) before scaling."""
     W = sparse_uniform(units, density, random)
     largest = spectral_radius(W)
     if not largest > 0:
@@ -66,7 +66,7 @@ def draw(
 
 
 def sparse_uniform(units: int, density: float, random: np.random.Generator) -> sparse.csr_array:
-    """(N, N) with the given share of entries, the same number in every row but for rounding."""
+    """(N, N) with the given density, and equally many entries in every row up to rounding."""
     per_row = np.full(units, int(density * units))
     per_row += random.random(units) < density * units - per_row
     columns = np.concatenate([np.sort(random.choice(units, count, replace=False)) for count in per_row])
@@ -76,10 +76,14 @@ def sparse_uniform(units: int, density: float, random: np.random.Generator) -> s
 
 
 def spectral_radius(matrix: Any) -> float:
-    """The largest |eigenvalue|, by Arnoldi's method where the matrix is large."""
+    """The largest |eigenvalue|, by Arnoldi iteration for large matrices.
+
+    >>> rc.reservoir.spectral_radius([[0.0, 2.0], [0.5, 0.0]])
+    1.0
+    """
     W: Any = sparse.csr_array(matrix, dtype=np.float64)
     if W.shape[0] > DENSE_BELOW:
-        try:  # the edge of a random spectrum is crowded: several eigenvalues at a time converge much sooner than one
+        try:  # random spectra are dense at the edge: several eigenvalues converge much sooner than one
             found = eigs(W, k=6, ncv=64, which="LM", v0=np.ones(W.shape[0]), return_eigenvectors=False, tol=1e-10)
             return float(np.abs(found).max())
         except ArpackNoConvergence:
@@ -88,7 +92,7 @@ def spectral_radius(matrix: Any) -> float:
 
 
 def effective_radius(W: Any, leak: float) -> float:
-    """ρ(αW + (1 - α) I): above 1 the reservoir does not forget even without input (Jaeger 2007)."""
+    """ρ(αW + (1 - α) I); above 1 the reservoir does not forget even without input (Jaeger 2007)."""
     if leak == 1.0:
         return spectral_radius(W)
     return spectral_radius(leak * W + (1 - leak) * sparse.eye_array(W.shape[0]))

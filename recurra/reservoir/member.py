@@ -1,4 +1,4 @@
-"""One member of an ensemble: a stack of fixed reservoirs and the readout learned for it."""
+"""One member of an ensemble: a stack of fixed reservoirs and its trained readout."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,13 +16,13 @@ Rows = Iterable[tuple[np.ndarray, np.ndarray]]
 
 
 class Member:
-    """A reservoir drawn from its own random numbers; `fit` learns the readout from passes over feature rows."""
+    """A reservoir with its own seed; `fit` trains the readout from passes over feature rows."""
 
     def __init__(self, options: dict[str, Any], inputs: int, outputs: int, seed: np.random.SeedSequence):
         drawing, self.noise_seed = seed.spawn(2)
         self.options = options
         self.reservoir = Stack(_layers(options, inputs, outputs, drawing))
-        self.state: Any = None  # after the last series that was learned
+        self.state: Any = None  # after the last training series
         self.readout: Any = None
         self.penalty: float | None = None
 
@@ -40,7 +40,7 @@ class Member:
         return np.concatenate(parts, axis=-1)
 
     def at_support_times(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """One row a series: [h; x] at evenly spaced times up to its end, side by side (Jaeger et al. 2007)."""
+        """One row per series: [h; x] at evenly spaced times up to its end, concatenated (Jaeger et al. 2007)."""
         points, rows = self.options["support"], []
         for first in range(0, len(inputs), 256):
             padded, lengths = pad(inputs[first : first + 256])
@@ -74,10 +74,10 @@ class Member:
             solver.add(S, D)
         self.penalty = candidates[0]
         if len(candidates) > 1:
-            judge = solver.leave_one_out(candidates)
+            errors = solver.leave_one_out(candidates)
             for S, D in rows():
-                judge.add(S, D)
-            self.penalty = judge.best
+                errors.add(S, D)
+            self.penalty = errors.best
         self.readout = solver.weights(self.penalty)
 
     def learn_online(self, S: np.ndarray, D: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The echo state network as an estimator for series, in scikit-learn's manner (survey section 3.4)."""
+"""`EchoStateNetwork`, a scikit-learn estimator for series (survey section 3.4)."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from ..cell import Cell
-from ..dynamics.echo import judge
+from ..dynamics.echo import verdict
 from ..errors import InputError, OptionError, ShapeError
 from . import options
 from .matrices import Weights
@@ -19,26 +19,45 @@ from .member import Member
 from .reservoir_warnings import EchoStateWarning
 from .series import as_array, check_length, check_targets, delayed, is_one, series, warn_constant_inputs
 
-WATCHED = 600  # steps of the input on which the echo property is tested
+ECHO_TEST_STEPS = 600  # steps of the input on which the echo-state property is tested
 
 
 class EchoStateNetwork(BaseEstimator):
-    """A fixed random reservoir and a learned readout, for one series (T, d) or a list of them.
+    """Echo state network: a fixed random reservoir and a trained readout, as a scikit-learn estimator for series.
 
-    h_t = (1 - leak) h_{t-1} + leak tanh(W h_{t-1} + U x_t + F y_{t-1} + b + noise),   y_t = g(V [h_t; x_t; 1])
+        h_t = (1 - leak) h_{t-1} + leak tanh(W h_{t-1} + U x_t + F y_{t-1} + b + noise),   y_t = g(V [h_t; x_t; 1])
 
-    `fit(X, y)` learns y_t from x_1 … x_t; `fit(X)` learns the next value of X; `fit(None, y)` learns to generate y from
-    its own past through `feedback`. One label a series, `fit([X_1, …], [c_1, …])`, is classification from the states at
-    `support` evenly spaced times. `generate` runs on by itself.
+    A series is (T, d); `X` and `y` are one series or a list of them. The arguments of `fit` choose the task:
 
-    units: neurons; a list stacks reservoirs in depth. spectral_radius, density, input_scaling (a number, or one a
-    column), feedback, bias, noise: of the drawn matrices and signals. ridge: the penalty, several, or "loo": the best
-    by leave-one-out. readout: "ridge", "rls" (online, `forgetting`; `partial_fit`), or a scikit-learn estimator.
-    washout: steps at the start of a series that are not learned. ensemble: networks whose outputs are averaged. cell:
-    any rc.Cell, or its name, instead of leaky neurons. weights: matrices of one's own (`recurra.reservoir.Weights`).
-    chunk: steps held in memory at a time.
+    - `fit(X, y)` learns y_t from x_1 … x_t.
+    - `fit(X)` learns the next value of X; `generate` continues it.
+    - `fit(None, y)` learns to generate y from its own past, with `feedback` > 0.
+    - `fit([X_1, …], [c_1, …])`, one label per series, classifies from the states at `support` evenly spaced times.
 
-    Fitted: `effective_spectral_radius_`, ρ(αW + (1-α) I); `ridge_`, the penalties chosen; `members_`.
+    **Arguments**
+
+    - `units`: neurons; a list stacks reservoirs in depth.
+    - `spectral_radius`, `density`: of the random matrix W. `leak`: leaking rate α in (0, 1].
+    - `input_scaling`: of U, a number or one per column. `feedback`, `bias`, `noise`: scales of F, b and the noise.
+    - `ridge`: the penalty of the readout, several to choose from, or "loo": the best by leave-one-out.
+    - `washout`: first steps of a series that are not learned from.
+    - `random_state`: seed. `ensemble`: networks whose outputs are averaged.
+    - `output_activation`: g, "identity", "tanh" or "logistic".
+    - `readout`: "ridge", "rls" (recursive least squares with `forgetting`, for `partial_fit`), or a scikit-learn
+      estimator. `direct`, `intercept`: whether it reads x_t and a constant.
+    - `cell`: any `rc.Cell` or its name instead of leaky neurons. `weights`: given matrices (`rc.reservoir.Weights`).
+    - `chunk`: steps in memory at a time.
+
+    **Fitted attributes**: `effective_spectral_radius_`, ρ(αW + (1-α) I); `ridge_`, the chosen penalties; `members_`.
+
+    **Example**
+
+    >>> wave = torch.sin(0.2 * torch.arange(1001.0))[:, None].numpy()  # (T, 1)
+    >>> network = rc.EchoStateNetwork(units=50, random_state=0).fit(wave[:1000])
+    >>> network.generate(1).shape
+    (1, 1)
+    >>> bool(abs(network.generate(1) - wave[1000:]).max() < 1e-3)
+    True
     """
 
     _parameter_constraints: ClassVar[dict] = {}
@@ -77,13 +96,13 @@ class EchoStateNetwork(BaseEstimator):
     # ------------------------------------------------------------------------------------------ learning
 
     def fit(self, X: Any = None, y: Any = None) -> "EchoStateNetwork":
-        """Learn the readout: y_t from x_1 … x_t, the next value of X, y from itself, or one label a series."""
+        """Train the readout; see the class for the tasks."""
         self._start(X, y)
         if self.mode_ == "sequence":
-            inputs, wanted = series("X", X), self._encode(y)
+            inputs, expected = series("X", X), self._encode(y)
             for member in self.members_:
                 S = member.at_support_times(inputs)
-                member.fit(lambda S=S: [(S, wanted)])
+                member.fit(lambda S=S: [(S, expected)])
         else:
             inputs, targets = self._pairs(X, y)
             check_length("y" if X is None else "X", [len(x) for x in inputs], self.washout)
@@ -97,14 +116,14 @@ class EchoStateNetwork(BaseEstimator):
         return self
 
     def partial_fit(self, X: Any = None, y: Any = None) -> "EchoStateNetwork":
-        """Go on learning online, from where the last call ended; wants readout="rls"."""
+        """Continue training online from the end of the last call; needs readout="rls"."""
         if self.readout != "rls":
             raise OptionError("partial_fit", f"readout={self.readout!r}", 'readout="rls", which learns online')
         fresh = not hasattr(self, "members_")
         if fresh:
             self._start(X, y)
         if self.mode_ == "sequence":
-            raise OptionError("partial_fit", "one label a series", "targets at every step")
+            raise OptionError("partial_fit", "one label per series", "targets at every step")
         inputs, targets = self._pairs(X, y)
         for x, d in zip(inputs, targets, strict=True):
             for member in self.members_:
@@ -114,7 +133,7 @@ class EchoStateNetwork(BaseEstimator):
         return self
 
     def _start(self, X: Any, y: Any) -> None:
-        """Check the options, find out what is asked, and draw the reservoirs."""
+        """Check the options, determine the task, and draw the reservoirs."""
         given = self.get_params(deep=False)
         options.check(given)
         self.mode_, self.classes_ = self._mode(X, y), None
@@ -138,12 +157,12 @@ class EchoStateNetwork(BaseEstimator):
 
     @property
     def effective_spectral_radius_(self) -> float | None:
-        """The largest ρ(αW + (1-α) I) of the first member's reservoirs; None where they are cells."""
+        """The largest ρ(αW + (1-α) I) of the first member's reservoirs; None for cells."""
         radii = [layer.effective_radius for layer in self.members_[0].reservoir.layers]
         return max((radius for radius in radii if radius is not None), default=None)
 
     def _mode(self, X: Any, y: Any) -> str:
-        """What is asked: "feedback", "next", "sequence" or "transduction"."""
+        """The task: "feedback", "next", "sequence" or "transduction"."""
         if X is None:
             if y is None or not self.feedback:
                 got = "nothing" if y is None else "no X, and feedback=0"
@@ -157,7 +176,7 @@ class EchoStateNetwork(BaseEstimator):
             if len(X) != len(y):
                 raise ShapeError("y", f"{len(y)} labels", f"one for each of {len(X)} series")
             if self.readout == "rls" or self.feedback:
-                raise OptionError("readout", "rls or feedback with one label a series", "ridge or an estimator")
+                raise OptionError("readout", "rls or feedback with one label per series", "ridge or an estimator")
             return "sequence"
         return "transduction"
 
@@ -184,7 +203,7 @@ class EchoStateNetwork(BaseEstimator):
         state: Any = None,
         before: np.ndarray | None = None,
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """One pass with the teacher heard: feature rows and what V s should be, chunk by chunk."""
+        """One pass with teacher forcing: feature rows s and the targets of V s, chunk by chunk."""
         noise, invert = member.noise(), options.output_activation(self.output_activation).invert
         washout = 0 if state is not None else self.washout
         for x, d in zip(inputs, targets, strict=True):
@@ -199,9 +218,9 @@ class EchoStateNetwork(BaseEstimator):
             member.state = now
 
     def _check_echo(self, x: np.ndarray, d: np.ndarray) -> None:
-        """Two starts, driven alike, must meet; otherwise the states tell of the start and not of the input."""
+        """Warn if two starts do not converge under the same input: the states then depend on the start."""
         reservoir = self.members_[0].reservoir
-        drive = (np.hstack([x, delayed(d)]) if self.feedback else x)[:WATCHED]
+        drive = (np.hstack([x, delayed(d)]) if self.feedback else x)[:ECHO_TEST_STEPS]
         pair = np.repeat(drive[:, None], 2, axis=1)
         start = reservoir.initial(2, np.random.default_rng(0))
         states, _ = reservoir.run(pair, start)
@@ -212,7 +231,7 @@ class EchoStateNetwork(BaseEstimator):
         distances = torch.from_numpy(np.linalg.norm(states[:, 0] - states[:, 1], axis=1))
         if len(distances) < 10 or not float(distances[0]) > 0:
             return
-        found = judge(distances)
+        found = verdict(distances)
         if not found.holds:
             radius = self.effective_spectral_radius_
             text = (
@@ -239,8 +258,8 @@ class EchoStateNetwork(BaseEstimator):
             inputs = [np.zeros((len(d), 0)) for d in series("teacher", teacher, self.n_outputs_)]
         else:
             inputs = series("X", X, self.n_features_in_)
-        heard = series("teacher", teacher, self.n_outputs_) if teacher is not None else [None] * len(inputs)
-        found = [self._predict_one(x, d) for x, d in zip(inputs, heard, strict=True)]
+        given_warmups = series("teacher", teacher, self.n_outputs_) if teacher is not None else [None] * len(inputs)
+        found = [self._predict_one(x, d) for x, d in zip(inputs, given_warmups, strict=True)]
         return found[0] if is_one(teacher if X is None else X) else found
 
     def _predict_one(self, x: np.ndarray, teacher: np.ndarray | None) -> np.ndarray:
@@ -261,31 +280,36 @@ class EchoStateNetwork(BaseEstimator):
 
     def _answer(self, member: Member, states: np.ndarray, x: np.ndarray) -> np.ndarray:
         found = member.predict(member.features(states, x))
-        if self.classes_ is not None:  # one vote a member
+        if self.classes_ is not None:  # one vote per member
             return np.eye(len(self.classes_))[found[:, 0].astype(int)]
         return options.output_activation(self.output_activation).apply(found)
 
     def generate(self, steps: int, X: Any = None, warmup: Any = None, warmup_X: Any = None) -> np.ndarray:
-        """Run on alone: (steps, q), each output heard as the next step's past.
+        """Closed-loop generation: each output is fed back as the input or feedback of the next step.
 
-        It goes on from the end of the training series, or from a `warmup` series it first hears (with feedback: the
-        outputs so far, and beside them their inputs `warmup_X`). Several warmups of one length give (n, steps, q). A
-        network with inputs and feedback needs its future inputs `X` (steps, d).
+        **Arguments**
+
+        - `steps`: how many.
+        - `X`: (steps, d), the future inputs of a network with inputs and feedback.
+        - `warmup`: a series to start from instead of the end of the training series; several of one length give several
+          continuations. `warmup_X`: their inputs, for a network with inputs and feedback.
+
+        **Returns** (steps, q), or (n, steps, q) for several warmups.
         """
         check_is_fitted(self, "members_")
         if self.mode_ == "sequence" or not (self.mode_ == "next" or self.feedback):
-            raise OptionError("generate", "a network that does not hear its outputs", "feedback > 0, or fit(X) alone")
+            raise OptionError("generate", "a network without feedback of its outputs", "feedback > 0, or fit(X) alone")
         future = None
         if self.mode_ == "transduction":
             future = series("X", X, self.n_features_in_)[0][:, None]
             if len(future) != steps:
-                raise ShapeError("X", f"{len(future)} steps", f"{steps}, as many as are to be generated")
+                raise ShapeError("X", f"{len(future)} steps", f"{steps}, as many as `steps`")
         if warmup is None:
             return self._run_free([m.state for m in self.members_], self._last, future, steps)[:, 0]
-        heard = series("warmup", warmup, self.n_outputs_)
-        if len({len(one) for one in heard}) > 1:
-            raise ShapeError("warmup", f"lengths {sorted({len(one) for one in heard})}", "series of one length")
-        past = np.stack(heard, axis=1)  # (T, B, q)
+        given_warmups = series("warmup", warmup, self.n_outputs_)
+        if len({len(one) for one in given_warmups}) > 1:
+            raise ShapeError("warmup", f"lengths {sorted({len(one) for one in given_warmups})}", "series of one length")
+        past = np.stack(given_warmups, axis=1)  # (T, B, q)
         states = self._warm(past, warmup_X)
         if future is not None:
             future = np.repeat(future, past.shape[1], axis=1)
@@ -293,8 +317,8 @@ class EchoStateNetwork(BaseEstimator):
         return found[0] if is_one(warmup) else found
 
     def _warm(self, past: np.ndarray, warmup_X: Any) -> list[Any]:
-        """The states that hearing (T, B, q) leaves behind."""
-        drive = past[:-1]  # the last value is heard by the first step that is generated
+        """The states after teacher forcing with past outputs (T, B, q)."""
+        drive = past[:-1]  # the last value is the input of the first generated step
         if self.mode_ != "next":
             drive = delayed(past)
         if self.mode_ == "transduction":
@@ -313,7 +337,7 @@ class EchoStateNetwork(BaseEstimator):
     def _run_free(
         self, states: list[Any], last: np.ndarray, future: np.ndarray | None, steps: int | None = None
     ) -> np.ndarray:
-        """Closed loop from `last` (B, q): (steps, B, q). The members hear their common mean."""
+        """Closed loop from `last` (B, q): (steps, B, q). All members are fed the mean output."""
         states, found = list(states), []
         for t in range(len(future) if steps is None and future is not None else steps or 0):
             x = future[t] if future is not None else last if self.mode_ == "next" else last[:, :0]
@@ -326,10 +350,10 @@ class EchoStateNetwork(BaseEstimator):
             found.append(last)
         return np.stack(found) if found else np.zeros((0, *last.shape))
 
-    # ------------------------------------------------------------------------------------------ one label a series
+    # ------------------------------------------------------------------------------------------ one label per series
 
     def _encode(self, y: Any, learn: bool = False) -> np.ndarray:
-        """One row a series: a one in its class's column, or the number itself."""
+        """One row per series: one-hot class, or the number itself."""
         labels = as_array(y)
         if learn:
             self.classes_ = None if labels.dtype.kind == "f" else np.unique(labels)
@@ -342,10 +366,10 @@ class EchoStateNetwork(BaseEstimator):
         return numbers[:, None] if own else np.eye(len(self.classes_))[numbers]
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n, classes): how much speaks for each class, the mean over the ensemble."""
+        """(n, classes): scores of the classes, averaged over the ensemble."""
         check_is_fitted(self, "members_")
         if self.mode_ != "sequence":
-            raise OptionError("decision_function", f"a network for {self.mode_}", "one fitted to one label a series")
+            raise OptionError("decision_function", f"a network for {self.mode_}", "one fitted to one label per series")
         inputs = series("X", X, self.n_features_in_)
         votes = [member.predict(member.at_support_times(inputs)) for member in self.members_]
         if self.classes_ is not None and not isinstance(self.readout, str):
@@ -356,7 +380,7 @@ class EchoStateNetwork(BaseEstimator):
         return votes[:, 0] if self.classes_ is None else self.classes_[votes.argmax(axis=1)]
 
     def score(self, X: Any = None, y: Any = None) -> float:
-        """Accuracy for labels; else R² of the steps after the washout, one step ahead where there is feedback."""
+        """Accuracy for labels, else R² over the steps after the washout; one step ahead with feedback."""
         check_is_fitted(self, "members_")
         if self.mode_ == "sequence":
             found = self.predict(X)
@@ -370,17 +394,17 @@ class EchoStateNetwork(BaseEstimator):
         inputs, targets = self._pairs(X, y)
         check_length("X", [len(x) for x in inputs], self.washout)
         pairs = [(self._predict_one(x, d), d) for x, d in zip(inputs, targets, strict=True)]
-        answers, wanted = (np.concatenate([pair[k][self.washout :] for pair in pairs]) for k in (0, 1))
-        return _r2(wanted, answers)
+        answers, expected = (np.concatenate([pair[k][self.washout :] for pair in pairs]) for k in (0, 1))
+        return _r2(expected, answers)
 
 
-def _r2(wanted: np.ndarray, answers: np.ndarray) -> float:
-    """The share of the variance that is explained, the mean over the columns."""
-    missed, spread = ((wanted - answers) ** 2).sum(axis=0), ((wanted - wanted.mean(axis=0)) ** 2).sum(axis=0)
+def _r2(expected: np.ndarray, answers: np.ndarray) -> float:
+    """Coefficient of determination, averaged over the columns."""
+    missed, spread = ((expected - answers) ** 2).sum(axis=0), ((expected - expected.mean(axis=0)) ** 2).sum(axis=0)
     return float(np.mean(1 - missed / spread))
 
 
 def _each(y: Any) -> list[Any]:
-    """Labels of every step, series by series."""
+    """Labels of every step, per series."""
     one = np.ndim(y[0]) == 0
     return [y] if one else list(y)

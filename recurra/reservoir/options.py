@@ -1,4 +1,4 @@
-"""What an echo state network may be told, checked when it is fitted."""
+"""Validation of the options of an echo state network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def output_activation(name: str, targets: Sequence[np.ndarray] = ()) -> OutputAc
 
 
 def check(options: dict[str, Any]) -> None:
-    """Every number in its range."""
+    """Check the range of every option."""
     _range("spectral_radius", options["spectral_radius"], "a positive number", lambda v: v > 0)
     _range("leak", options["leak"], "a rate in (0, 1]", lambda v: 0 < v <= 1)
     _range("density", options["density"], "a share of connections in (0, 1]", lambda v: 0 < v <= 1)
@@ -64,7 +64,7 @@ def depth(units: int | Sequence[int]) -> list[int]:
 
 
 def penalties(ridge: float | str | Sequence[float]) -> list[float]:
-    """The penalties to choose from: one, those given, or a scale of them for "loo"."""
+    """Candidate penalties: one, those given, or a logarithmic grid for "loo"."""
     from .readout import PENALTIES
 
     if isinstance(ridge, str) and ridge != "loo":

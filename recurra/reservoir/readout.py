@@ -1,8 +1,8 @@
 """Readouts, D ≈ S V: ridge regression over a stream of chunks, and recursive least squares.
 
-Ridge keeps no states, but the triangular factor R of everything seen, [S D] = Q R. R has the conditioning of S, where
-S'S has its square; closed-loop generation lives on the small singular values. While the penalty drowns the rounding of
-S'S, as it often does, S'S is kept instead: it is quicker.
+Ridge stores no states, only the triangular factor R of [S D] = Q R. R has the condition number of S, S'S its square;
+closed-loop generation depends on the small singular values. Where the penalty is much larger than the rounding of S'S,
+S'S is stored instead, which is faster.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch
 
 from ..errors import InputError
 
-DROWNED = 1e3 * np.finfo(np.float64).eps  # times |S|²: from this penalty on, rounding of S'S does not matter
+DROWNED = 1e3 * np.finfo(np.float64).eps  # times |S|²: above this penalty, rounding of S'S does not matter
 PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unless others are given
 
 
@@ -20,13 +20,13 @@ class Ridge:
     """V = argmin |D - S V|² + β |V|², with S arriving in chunks of any size."""
 
     def __init__(self, smallest: float = 0.0) -> None:
-        """`smallest`: the least penalty that will be asked for."""
+        """`smallest`: the smallest penalty that `weights` will be called with."""
         self.smallest = smallest
         self.gram: torch.Tensor | None = None  # [S D]'[S D], while that is accurate enough
         self.R: torch.Tensor | None = None
 
     def add(self, S: np.ndarray, D: np.ndarray) -> None:
-        """Rows (n, features) and their targets (n, q)."""
+        """Add rows (n, features) and their targets (n, q)."""
         new = torch.from_numpy(np.hstack([S, D]))
         self.features = S.shape[1]
         if self.R is None:
@@ -46,7 +46,7 @@ class Ridge:
         return torch.linalg.qr(values.clamp_min(0.0).sqrt()[:, None] * vectors.T, mode="r").R
 
     def weights(self, penalty: float) -> np.ndarray:
-        """V (features, q). With penalty 0 it is the smallest of the best ones."""
+        """V (features, q); with penalty 0 the minimum-norm solution."""
         if self.gram is not None and penalty >= self.smallest > 0:
             product = self.gram[: self.features] + penalty * torch.eye(self.features, self.gram.shape[1]).to(self.gram)
             factor = torch.linalg.cholesky(product[:, : self.features])
@@ -60,7 +60,7 @@ class Ridge:
         return torch.linalg.lstsq(left, right, driver="gelsd").solution.numpy()
 
     def leave_one_out(self, penalties: Sequence[float]) -> "LeaveOneOut":
-        """Start the second pass over the same rows that finds the best of several penalties."""
+        """Accumulator for a second pass over the same rows that finds the best of several penalties."""
         left, right = self._parts()
         u, sigma, vt = torch.linalg.svd(left, full_matrices=False)
         return LeaveOneOut(vt.T.numpy(), sigma.numpy(), (u.T @ right).numpy(), tuple(penalties))
@@ -73,7 +73,7 @@ class Ridge:
 
 
 class LeaveOneOut:
-    """Σ of the squared errors each row would have had, had it been left out: residual / (1 - leverage), exactly."""
+    """Exact leave-one-out squared errors for each penalty: residual / (1 - leverage)."""
 
     def __init__(self, V: np.ndarray, sigma: np.ndarray, projected: np.ndarray, penalties: tuple[float, ...]):
         self.V, self.sigma, self.projected, self.penalties = V, sigma, projected, penalties
@@ -84,7 +84,7 @@ class LeaveOneOut:
         for k, penalty in enumerate(self.penalties):
             shrunk = 1 / (self.sigma**2 + penalty)
             residual = D - Z @ ((self.sigma * shrunk)[:, None] * self.projected)
-            kept = np.maximum(1 - (Z**2) @ shrunk, np.finfo(np.float64).eps)  # a row that fits itself has kept nothing
+            kept = np.maximum(1 - (Z**2) @ shrunk, np.finfo(np.float64).eps)  # 0 for a row that determines its own fit
             self.errors[k] += float(((residual / kept[:, None]) ** 2).sum())
 
     @property
@@ -93,9 +93,9 @@ class LeaveOneOut:
 
 
 class RecursiveLeastSquares:
-    """Online: one row at a time, older rows forgotten by the factor `forgetting` a step.
+    """Recursive least squares: one row at a time, older rows discounted by `forgetting` per step.
 
-    With forgetting 1 it is ridge with penalty `delta` after every row (Jaeger & Haas 2004 use it for adaptation).
+    With forgetting 1 it equals ridge with penalty `delta` after every row (Jaeger & Haas 2004 use it for adaptation).
     """
 
     def __init__(self, features: int, outputs: int, delta: float, forgetting: float = 1.0):
@@ -106,7 +106,7 @@ class RecursiveLeastSquares:
         self.forgetting = forgetting
 
     def add(self, S: np.ndarray, D: np.ndarray) -> None:
-        """Learn rows (n, features) in their order."""
+        """Update from rows (n, features) in order."""
         from scipy.linalg.blas import dger  # pyrefly: ignore
 
         for s, d in zip(S, D, strict=True):

@@ -55,7 +55,7 @@ def _check(name: str, one: np.ndarray) -> np.ndarray:
 
 
 def check_targets(argument: str, targets: Sequence[np.ndarray]) -> None:
-    """A target that never changes teaches nothing."""
+    """Refuse constant targets."""
     for column in range(targets[0].shape[1]):
         values = np.concatenate([one[:, column] for one in targets])
         if np.ptp(values) == 0:
@@ -66,11 +66,11 @@ def warn_constant_inputs(inputs: Sequence[np.ndarray]) -> None:
     first = inputs[0][0]
     if all((one == first).all() for one in inputs):
         text = ", ".join(f"{value:g}" for value in first[:5])
-        warnings.warn(f"X: constant ({text}), so it drives the reservoir with nothing", SeriesWarning, stacklevel=4)
+        warnings.warn(f"X: constant ({text}), so it does not drive the reservoir", SeriesWarning, stacklevel=4)
 
 
 def check_length(argument: str, lengths: Sequence[int], washout: int) -> None:
-    """Every series must reach past the washout."""
+    """Every series must be longer than the washout."""
     for index, length in enumerate(lengths):
         if length <= washout:
             name = _name(argument, index, len(lengths))
@@ -87,6 +87,6 @@ def pad(inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def delayed(y: np.ndarray, first: np.ndarray | None = None) -> np.ndarray:
-    """y_{t-1} for every t: what feedback sees while the teacher is heard."""
+    """y_{t-1} for every t: the feedback under teacher forcing."""
     before = np.zeros_like(y[:1]) if first is None else first.reshape(y[:1].shape)
     return np.concatenate([before, y[:-1]])

@@ -1,4 +1,4 @@
-"""Backpropagation through time, whole or truncated, with the tricks of Bengio et al. 2013."""
+"""Backpropagation through time, full or truncated (TBPTT), with the options of Bengio et al. 2013."""
 
 from typing import Any
 
@@ -8,20 +8,38 @@ from torch import Tensor, nn
 from recurra.cell import positive_int
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
-from recurra.train.learner import Learner, Optimizer, Wanted, positive, resolve_optimizer, wanted
+from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
 from recurra.train.objective import Loss
 from recurra.train.objective import _parameters as accepted_by
 from recurra.train.tensor_trees import detach_tree
 
 
 class BPTT(Learner):
-    """Gradients through the unrolled network.
+    """Backpropagation through time, full or truncated: TBPTT(k1, k2) of Williams & Peng 1990.
 
-    `k2` is how many steps a gradient travels back at most, `k1` how many steps lie between two backward passes, each
-    of the losses of those k1 steps: TBPTT(k1, k2) of Williams & Peng. Only the gradient is cut; the state runs on.
-    Without them all of a call is one pass. `update` is when weights change: after each pass ("window") or once a call.
-    `carry` starts a call where the previous one ended. `clip` bounds the joint norm of all gradients, `l1` is the
-    weight of Σ|h| over the outputs of every recurrent layer, which with rectifiers makes activity sparse.
+    **Arguments**
+
+    - `model`: a module that maps (T, B, D) to an output or `(output, state)`, such as `rc.train.Predictor`. Windows and
+      `carry` need the state.
+    - `loss`: a name ("auto", "cross_entropy", "mse", "mae", "binary_cross_entropy") or a function of (output, target).
+    - `optimizer`, `rate`: a name ("adam", "sgd", "rmsprop", "nesterov") with its learning rate, or a function from
+      parameters to an optimizer.
+    - `k1`: steps between two backward passes; each pass takes the losses of those k1 steps. None: one pass per call.
+    - `k2`: steps a gradient travels back, at least k1. Only gradients are truncated; the state runs on.
+    - `update`: when weights change, after each pass ("window") or once per call ("call").
+    - `carry`: start each call from the final state of the previous one.
+    - `clip`: the largest joint norm of all gradients.
+    - `l1`: the weight of Σ|h| over the outputs of all recurrent layers, for sparse activity.
+
+    **Returns** from `step(x, target, mask=None)` the mean loss before the update.
+
+    **Example**
+
+    >>> learner = rc.train.BPTT(rc.train.Predictor(rc.LSTM(2, 8), 1), "mse", rate=0.01, k1=5, k2=10)
+    >>> x = torch.randn(20, 4, 2)
+    >>> losses = [learner.step(x, x.sum(2, keepdim=True)) for _ in range(30)]
+    >>> losses[-1] < losses[0]
+    True
     """
 
     def __init__(
@@ -45,22 +63,22 @@ class BPTT(Learner):
         self.k1 = None if k1 is None else positive_int("k1", k1)
         self.k2 = self.k1 if k2 is None else positive_int("k2", k2)
         if self.k1 is not None and self.k2 is not None and self.k2 < self.k1:
-            raise InputError("k2", k2, f"at least k1 = {k1}: every loss is to reach its own step")
+            raise InputError("k2", k2, f"at least k1 = {k1}, so that every loss reaches its own step")
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
         self.update, self.carry, self.l1 = update, carry, l1
         self.clip = None if clip is None else positive("clip", clip)
         self.state: Any = None
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
-        asked = wanted(x, target, mask)
-        steps, count = len(x), max(asked.total, 1)
+        targets = step_targets(x, target, mask)
+        steps, count = len(x), max(targets.total, 1)
         k1, k2 = self.k1 or steps, self.k2 or steps
-        known = {0: self.state if self.carry else None}  # states before a step, without a graph
+        known = {0: self.state if self.carry else None}  # detached states before a step
         total = 0.0
         self.optimizer.zero_grad(set_to_none=True)
-        for new in range(0, steps, k1):  # the losses of steps new..end have not been learned from yet
+        for new in range(0, steps, k1):  # the losses of steps new..end are new in this pass
             end, begin = min(new + k1, steps), max(new + k1 - k2, 0)
-            loss, known[end] = self._window(x, asked, known, begin, new, end)
+            loss, known[end] = self._window(x, targets, known, begin, new, end)
             total += loss / count
             if self.update == "window":
                 self._apply()
@@ -73,37 +91,37 @@ class BPTT(Learner):
         return total
 
     def _window(
-        self, x: Tensor, asked: Wanted, known: dict[int, Any], begin: int, new: int, end: int
+        self, x: Tensor, targets: StepTargets, known: dict[int, Any], begin: int, new: int, end: int
     ) -> tuple[float, Any]:
-        """Backward through steps begin..end from the losses of new..end: the loss, and the state after."""
+        """Backward pass over steps begin..end from the losses of new..end: the loss, and the final state."""
         nearest = max(t for t in known if t <= begin)
         state = known[nearest]
         if nearest < begin:
             with torch.no_grad():
-                state = self._run(x[nearest:begin], asked, state)[1]
+                state = self._run(x[nearest:begin], targets, state)[1]
         if begin < new:
-            state = self._run(x[begin:new], asked, state)[1]
+            state = self._run(x[begin:new], targets, state)[1]
         hidden: list[Tensor] = []
         hooks = self._watch(hidden) if self.l1 else []
-        output, after = self._run(x[new:end], asked, state)
+        output, after = self._run(x[new:end], targets, state)
         for hook in hooks:
             hook.remove()
         if after is None and (end - new < len(x) or self.carry):
-            raise OptionError("model", "a model without a state", "(output, state), to be cut into windows or carried")
-        loss = self._loss(output, asked, new)
+            raise OptionError("model", "a model that returns no state", "(output, state), for windows or carry")
+        loss = self._loss(output, targets, new)
         penalty = sum((h.abs().sum() for h in hidden), loss.new_zeros(()))
-        ((loss + self.l1 * penalty) / max(asked.total, 1)).backward()
+        ((loss + self.l1 * penalty) / max(targets.total, 1)).backward()
         return float(loss.detach()), detach_tree(after)
 
-    def _loss(self, output: Tensor, asked: Wanted, start: int) -> Tensor:
-        if output.shape[:2] != asked.counts[start:][: len(output)].shape:  # the model gives one answer a sequence
-            ends = asked.counts.any(0)
-            return self.loss(output[ends], asked.target[-1][ends]).mean() * int(ends.sum())
-        return asked.loss_sum(self.loss, output, start)
+    def _loss(self, output: Tensor, targets: StepTargets, start: int) -> Tensor:
+        if output.shape[:2] != targets.counts[start:][: len(output)].shape:  # one output per sequence
+            ends = targets.counts.any(0)
+            return self.loss(output[ends], targets.target[-1][ends]).mean() * int(ends.sum())
+        return targets.loss_sum(self.loss, output, start)
 
-    def _run(self, x: Tensor, asked: Wanted, state: Any) -> tuple[Tensor, Any]:
+    def _run(self, x: Tensor, targets: StepTargets, state: Any) -> tuple[Tensor, Any]:
         accepted = accepted_by(self.model)
-        named = {"state": state, "hx": state, "lengths": asked.lengths if len(x) == len(asked.counts) else None}
+        named = {"state": state, "hx": state, "lengths": targets.lengths if len(x) == len(targets.counts) else None}
         given = {name: value for name, value in named.items() if name in accepted and value is not None}
         result = self.model(x, **given)
         return (result[0], result[1]) if isinstance(result, tuple) else (result, None)
@@ -127,9 +145,17 @@ class BPTT(Learner):
 
 
 def leaks(hidden_size: int, low: float = 0.02, high: float = 0.2, generator: torch.Generator | None = None) -> Tensor:
-    """Time constants for `rc.LeakyRNN(…, tau=leaks(H))`: each unit keeps a fixed random share α of its past.
+    """Random time constants for `rc.LeakyRNN(…, tau=leaks(H))`, one per unit.
 
-    h = α h + (1 - α) F(h, x), so τ = 1 / (1 - α). The range is that of the 2013 paper as later work reports it.
+    h = α h + (1 - α) F(h, x) with α uniform on (low, high), so τ = 1 / (1 - α). The default range is that of Bengio et
+    al. 2013 as later work reports it.
+
+    **Returns** τ, (hidden_size,) float64.
+
+    **Example**
+
+    >>> rc.train.leaks(4).shape
+    torch.Size([4])
     """
     if not 0 <= low <= high < 1:
         raise InputError("low, high", (low, high), "0 ≤ low ≤ high < 1")

@@ -1,8 +1,7 @@
-"""Backpropagation through time as the survey derives it (its section 2.3), corrected, line by line.
+"""Backpropagation through time written out by hand, as the survey derives it in section 2.3, with its errata fixed.
 
-Time runs forward, T is the last step; gradients are columns, so the chain rule reads dL/db = (da/db)ᵀ dL/da. Rows of
-a tensor are sequences: `δ W` below is the survey's Wᵀ δ for all of them at once. Sums over t are also sums over the
-batch.
+Time runs forward, T is the last step. Gradients are columns, so the chain rule is dL/db = (da/db)ᵀ dL/da. Rows of a
+tensor are sequences: `δ W` below is the survey's Wᵀ δ for all sequences. Sums over t are also sums over the batch.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ StepLoss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass
 class HandGradients:
-    """dL with respect to everything, L = Σ_t L_t."""
+    """Gradients of L = Σ_t L_t by outputs, states, inputs, weights and initial states."""
 
     loss: Tensor
     y: Tensor  # g_t = dL/dy_t, (T, B, q)
@@ -36,7 +35,7 @@ class HandGradients:
     b_y: Tensor
     parameters: dict[str, Tensor]  # of the cell, by name: "a.W", "i.U", "p_f", …
     start: dict[str, Tensor]  # dL/dh_0, dL/dc_0: (B, p)
-    vec: dict[str, Tensor] = field(default_factory=dict)  # of an rnn: W, U by the vec/Kronecker form
+    vec: dict[str, Tensor] = field(default_factory=dict)  # for rnn: W, U by the vec/Kronecker form
 
     @property
     def W(self) -> Tensor:
@@ -58,10 +57,27 @@ class HandGradients:
 def gradients_by_hand(
     layer: Recurrent, head: Readout, x: Tensor, target: Tensor, loss: str | StepLoss = "squared"
 ) -> HandGradients:
-    """Every gradient of section 2.3, for `rnn`, the LSTM with and without peepholes, and the survey's GRU.
+    """All gradients of the survey's section 2.3, computed by its formulas instead of autograd.
 
-    `loss` is "squared" (½‖y - d‖²), "cross_entropy" of the softmax (classes as targets), or any function of the outputs
-    and targets of one step, (B, q) → a number; with `head.softmax` it is given the softmax's probabilities.
+    **Arguments**
+
+    - `layer`: one layer, one direction, of rnn, lstm, vanilla_lstm or gru (reset before the product), no modifiers.
+    - `head`: an `rc.Readout`, y = V h + b.
+    - `x`: (T, B, d). `target`: (T, B, q) numbers, or (T, B) classes for "cross_entropy".
+    - `loss`: "squared" (½‖y - d‖²), "cross_entropy" of the softmax, or a function of the outputs (B, q) and targets of
+      one step that returns a number; with `head.softmax` it gets the probabilities.
+
+    **Returns** a `HandGradients`: `loss`, gradients by `y`, `h`, `x`, `V`, `b_y`, `parameters` by name, `start`.
+
+    **Example**
+
+    >>> layer = rc.RNN(3, 4)
+    >>> head = rc.Readout(layer, 2)
+    >>> x, target = torch.randn(5, 2, 3), torch.randn(5, 2, 2)
+    >>> found = rc.train.gradients_by_hand(layer, head, x, target)
+    >>> (0.5 * (head(layer(x)[0]) - target).square().sum()).backward()
+    >>> torch.allclose(found.V, head.V.grad, atol=1e-4)
+    True
     """
     cell = _check(layer, head, x)
     with torch.no_grad():
@@ -71,7 +87,7 @@ def gradients_by_hand(
         tape, hs = PASSES[kind][0](cell, weights, x, *states)
     total, g = output_gradients(head, hs, target, loss)
     with torch.no_grad():
-        r = g @ head.V  # Vᵀ g_t: what reaches h_t from its own output
+        r = g @ head.V  # Vᵀ g_t, the gradient of h_t from its own output
         delta, by_x, parameters, start, vec = PASSES[kind][1](weights, tape, r)
         V = torch.einsum("tbq,tbp->qp", g, hs)  # dL/dV = Σ g_t h_tᵀ
         return HandGradients(total, g, delta, by_x, V, g.sum((0, 1)), parameters, start, vec)

@@ -1,18 +1,18 @@
-"""Saying what an algorithm would cost before it starts."""
+"""Memory estimate of a learning algorithm, checked before it starts."""
 
 import torch
 
 from recurra.errors import InputError
 
-FLOPS = 5e9  # a second, of one core on small tensors: an order of magnitude is what a warning needs
+FLOPS = 5e9  # per second, one core on small tensors; the estimate is an order of magnitude
 
 
 class CostError(InputError):
-    """The algorithm would take more memory than allowed; the message says how much, and what to use instead."""
+    """An algorithm needs more memory than `memory_limit`; the message says how much, and what to use instead."""
 
 
 def check_cost(algorithm: str, what: str, numbers: float, flops: float, dtype: torch.dtype, limit: int, instead: str):
-    """Refuse what does not fit: `numbers` to hold, `flops` a time step."""
+    """Raise `CostError` if `numbers` of this dtype exceed `limit` bytes. `flops` per step give the time estimate."""
     size = numbers * dtype.itemsize
     if size > limit:
         raise CostError(

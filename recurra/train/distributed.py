@@ -1,8 +1,8 @@
-"""One run over several processes, as `torchrun` starts them: what they agree on, and what each sums up.
+"""A run over several processes, as `torchrun` starts them: collectives for gradients, counts and stop requests.
 
 Gradients are summed in one flat message after the backward pass. In a recurrent network the gradient of a weight is
-complete only when the loop over time has ended, so there is little to overlap with; in return a process may take its
-batch in smaller parts, or leave a parameter unused, without the others noticing.
+complete only when the loop over time has ended, so there is little to overlap with. In return a process may split its
+batch, or leave a parameter unused, independently of the others.
 """
 
 import atexit
@@ -22,7 +22,7 @@ Source = TypeVar("Source")
 
 
 class Processes:
-    """The processes of this run; alone, every operation is the identity."""
+    """The process group of this run. With one process every operation is the identity."""
 
     def __init__(self, device: torch.device):
         self.rank, self.size, self._control = 0, 1, None
@@ -30,15 +30,15 @@ class Processes:
             return
         if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", 1)) > 1:
             dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-            atexit.register(_leave)  # not before: the next call of fit or evaluate meets the same processes
+            atexit.register(_destroy_process_group)  # only at exit: the next fit or evaluate uses the same group
         if dist.is_initialized():
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
-            # Small agreements travel between the hosts, so that no process waits for its GPU to be asked to stop.
+            # Counts and stop requests go over gloo: they must not wait for GPU work.
             self._control = dist.group.WORLD if "gloo" in dist.get_backend_config() else dist.new_group(backend="gloo")
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes and speaks for all."""
+        """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -54,8 +54,8 @@ class Processes:
         self._collective(dist.all_reduce, message, operation, group=self._control)
         return message.tolist()
 
-    def start_alike(self, model: nn.Module) -> None:
-        """Everyone takes the first process's weights and buffers, and draws random numbers of its own."""
+    def broadcast_model(self, model: nn.Module) -> None:
+        """Copy weights and buffers from rank 0 to all ranks, and seed each rank differently."""
         if self.size == 1:
             return
         for tensor in [*model.parameters(), *model.buffers()]:
@@ -63,7 +63,7 @@ class Processes:
         torch.manual_seed(torch.initial_seed() + self.rank)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], loss: Tensor) -> Tensor:
-        """Sum every gradient, and the loss, over the processes; where a parameter was not used, it counts as zero."""
+        """Sum every gradient and the loss over the processes. An unused parameter counts as zero."""
         if self.size == 1:
             return loss
         trained = [p for p in parameters if p.requires_grad]
@@ -85,10 +85,12 @@ class Processes:
         try:
             operation(*arguments, **options)
         except RuntimeError as error:  # what every backend raises when a connection closes or times out
-            raise RankError(f"process {self.rank} of {self.size} lost another one: {_first_line(error)}") from error
+            raise RankError(
+                f"process {self.rank} of {self.size} lost the connection to another one: {_first_line(error)}"
+            ) from error
 
-    def share(self, source: Source, argument: str) -> Source:
-        """This process's share of a source of batches, which is rebuilt with its own arguments and this rank."""
+    def shard(self, source: Source, argument: str) -> Source:
+        """This rank's shard: the source rebuilt with its own arguments, `rank` and `world_size`."""
         if self.size == 1 or getattr(source, "world_size", None) == self.size:
             return source
         names = inspect.signature(type(source)).parameters
@@ -99,7 +101,7 @@ class Processes:
         return type(source)(**options)
 
 
-def _leave() -> None:
+def _destroy_process_group() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -1,6 +1,6 @@
-"""The survey's mathematical slips as numbers: what is printed, what is right, and the error the printed form makes.
+"""Mathematical errata of the survey, demonstrated numerically: printed form, correct form, and the error.
 
-Lines are those of the survey's LaTeX source. Each demonstration computes both forms on one small random network.
+Lines refer to the survey's LaTeX source. Each demonstration computes both forms on one small random network.
 """
 
 import math
@@ -13,20 +13,20 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Erratum:
-    """One slip. `error` is how far the printed form is from the right one: 0 would mean that it does no harm."""
+    """One erratum. `error` is the distance between the printed and the correct form; 0 would mean they agree."""
 
     number: str
     lines: str
     printed: str
     right: str
-    measured: str  # what the numbers are of
+    measured: str  # the quantity that is compared
     printed_value: float
     right_value: float
     error: float
 
 
 class Errata(Sequence[Erratum]):
-    """All of them; prints as a table."""
+    """All errata; prints as a table."""
 
     def __init__(self, items: Sequence[Erratum]):
         self.items = tuple(items)
@@ -48,13 +48,24 @@ class Errata(Sequence[Erratum]):
 
 
 def errata(seed: int = 0) -> Errata:
-    """Every mathematical erratum of the survey, computed."""
+    """All mathematical errata of the survey, computed on a random network.
+
+    **Arguments**: `seed` of the network.
+
+    **Returns** a sequence of `Erratum`; `print(rc.train.errata())` shows a table.
+
+    **Example**
+
+    >>> found = rc.train.errata()
+    >>> found[0].number, found[0].printed
+    ('E1', 'exp(y_1) / Σ exp(y_j)')
+    """
     net = Network(seed)
     return Errata([make(net) for make in DEMONSTRATIONS])
 
 
 class Network:
-    """A small RNN with a readout and one run of it, forwards and (rightly) backwards."""
+    """A small RNN with a readout, one forward pass, and its correct gradient."""
 
     def __init__(self, seed: int, p: int = 5, d: int = 3, q: int = 2, steps: int = 6):
         self.random = torch.Generator().manual_seed(seed)
@@ -83,7 +94,7 @@ class Network:
         back: Callable[[int], Tensor] | None = None,
         last: Callable[[], Tensor] | None = None,
     ) -> Tensor:
-        """Σ_t D_t δ_t h_{t-1}ᵀ with δ_t = Vᵀ g_t + back(t) δ_{t+1}; the arguments put a printed form in place."""
+        """Σ_t D_t δ_t h_{t-1}ᵀ with δ_t = Vᵀ g_t + back(t) δ_{t+1}; the arguments substitute a printed form."""
         D = D or self.D
         back = back or (lambda t: (D(t + 1) @ self.W).T)
         total = torch.zeros_like(self.W)

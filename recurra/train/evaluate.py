@@ -11,13 +11,13 @@ from torch import nn
 from recurra.data.batching import BatchSource
 from recurra.data.sequences import Batch, SequenceSet
 from recurra.train.distributed import Processes
-from recurra.train.finite_checks import culprit
-from recurra.train.fit_arguments import source_of
+from recurra.train.finite_checks import first_non_finite
+from recurra.train.fit_arguments import as_batch_source
 from recurra.train.fit_errors import NonFiniteError
-from recurra.train.micro_batches import MicroBatches, joined
+from recurra.train.micro_batches import MicroBatches, concat_states
 from recurra.train.objective import Loss, Objective, objective, with_next
 from recurra.train.precision import Precision, choose_device
-from recurra.train.randomness import undisturbed
+from recurra.train.randomness import preserve_rng
 
 
 def evaluate(
@@ -30,12 +30,26 @@ def evaluate(
     device: str | torch.device = "auto",
     precision: str = "auto",
 ) -> dict[str, float]:
-    """Loss and metrics over all items of `data`: `{"loss": …, "accuracy": …}`."""
+    """Mean loss and metrics over all items of `data`; an item is a step where targets are per step, else a sequence.
+
+    **Arguments** are those of `fit`: `data` is a `SequenceSet` or a source of batches, `metrics` are functions of
+    `(output, target)` by name.
+
+    **Returns** `{"loss": …}` and one value per metric. The model keeps its mode, and no random numbers are consumed.
+
+    **Example**
+
+    >>> inputs = [torch.randn(n, 2) for n in (3, 5, 4)]
+    >>> data = rc.data.SequenceSet.from_arrays(inputs, [x.sum(1).long() * 0 for x in inputs], "tagging")
+    >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+    >>> sorted(rc.train.evaluate(model, data, metrics={"accuracy": lambda y, d: (y.argmax(1) == d).float()}))
+    ['accuracy', 'loss']
+    """
     chosen = choose_device(model, device)
-    source = source_of(data, "data", batch_size, shuffle=False)
+    source = as_batch_source(data, "data", batch_size, shuffle=False)
     model.to(chosen)
     processes, numbers = Processes(chosen), Precision(precision, chosen, model)
-    return means(model, processes.share(source, "data"), objective(loss, metrics), numbers, processes, MicroBatches())
+    return means(model, processes.shard(source, "data"), objective(loss, metrics), numbers, processes, MicroBatches())
 
 
 @torch.no_grad()
@@ -49,18 +63,18 @@ def means(
     check: Callable[[], Any] = lambda: None,
     step: int = 0,
 ) -> dict[str, float]:
-    """The loop of an evaluation; `check` runs before every batch and may end it by an exception."""
+    """The evaluation loop. `check` runs before every batch and may raise to end it."""
     training, totals, count, state = model.training, {}, 0, None
     model.eval()
     try:
-        with undisturbed():
+        with preserve_rng():
             for batch, goes_on in with_next(source.epoch(0)):
                 check()
                 count += goal.count(batch)
                 measure = partial(
                     _measure, model, batch, state if batch.carried else None, goes_on, goal, precision, micro
                 )
-                sums, after = micro.fitting(measure, len(batch))
+                sums, after = micro.run_in_memory(measure, len(batch))
                 if not math.isfinite(sums["loss"]):
                     raise _not_finite(model, goal, batch.to(precision.device), state if batch.carried else None, step)
                 totals = {name: totals.get(name, 0.0) + value for name, value in sums.items()}
@@ -80,16 +94,16 @@ def _measure(
     precision: Precision,
     micro: MicroBatches,
 ) -> tuple[dict[str, float], Any]:
-    """Sums over the items of one batch, taken in parts, and its state where the next batch needs it."""
+    """Sums over the items of one batch, in micro-batches, and its state if the next batch continues from it."""
     parts, totals, after = micro.split(batch, state), {}, []
     for part, part_state in parts:
         with precision.autocast():
             sums, part_state = goal(model, part.to(precision.device), part_state)
         totals = {name: totals.get(name, 0.0) + float(value) for name, value in sums.items()}
         after.append(part_state if goes_on else None)
-    return totals, joined(after, [len(part) for part, _ in parts])
+    return totals, concat_states(after, [len(part) for part, _ in parts])
 
 
 def _not_finite(model: nn.Module, goal: Objective, batch: Batch, state: Any, step: int) -> NonFiniteError:
-    layer = culprit(model, goal, batch, state)[0] or "the loss function"
+    layer = first_non_finite(model, goal, batch, state)[0] or "the loss function"
     return NonFiniteError(step, "loss in evaluation", layer, batch.ids.tolist())

@@ -1,7 +1,7 @@
-"""Evolino (Schmidhuber, Wierstra, Gagliolo & Gomez 2007): evolved recurrence, read out by a pseudo-inverse.
+"""Evolino (Schmidhuber, Wierstra, Gagliolo & Gomez 2007): evolved recurrent weights, least-squares readout.
 
-A network is fitted in two phases: it reads the sequence, and the linear readout that fits the targets best is computed,
-W_out = D Φ⁺; then it runs on alone, fed with its own outputs, and how far it strays is what evolution judges.
+A network is evaluated in two phases. It reads the sequence, and the best linear readout is computed, W_out = D Φ⁺. Then
+it runs freely on its own outputs; the error of this forecast is its fitness.
 """
 
 import math
@@ -20,7 +20,7 @@ from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.readout import Readout
 from recurra.train.learner import Learner, Predictor, positive
 from recurra.train.searches import CMA, Search, SubPopulations
-from recurra.train.step_function import Machine
+from recurra.train.step_function import StepFunction
 
 
 class EvolinoCell(Cell):
@@ -44,13 +44,35 @@ class EvolinoCell(Cell):
 
 
 class Evolino(Learner):
-    """A step is one generation; it returns the best error so far.
+    """Evolution of recurrent weights with a least-squares readout; one call of `step` is one generation.
 
-    `model` is a `Predictor` whose head is linear: the layer evolves, the head is computed. Targets are the inputs one
-    step later, `x[t + 1]`, so that the network can run on its own outputs; with `closed_loop=False` any targets do, and
-    the error is that of the fit on the steps kept for it. Of a sequence the first `washout` steps only set the state,
-    the last `horizon` are the judge, and the readout is fitted between them, with `ridge` on its weights where it is
-    not zero. `search` is "esp", enforced sub-populations with one population a memory cell, or "cma" over all weights.
+    **Arguments**
+
+    - `model`: a `rc.train.Predictor` with a linear head. The layer evolves, the head is computed.
+    - `washout`: first steps, which only set the state.
+    - `horizon`: last steps, which measure the error. The readout is fitted between washout and horizon.
+    - `closed_loop`: targets are the inputs one step later, and over the horizon the network runs on its own outputs.
+      With False any targets do, and the horizon is read normally.
+    - `search`: "esp", enforced sub-populations with one population per memory cell, or "cma" over all weights
+      (needs the extra `evo`).
+    - `population`, `trials`, `mutation`, `burst`, `spread`: settings of the search.
+    - `ridge`: regularisation of the readout.
+    - `scale`: factor on the inputs.
+    - `seed`: of the search.
+
+    **Returns** from `step(x, target)`, both (T, B, ·), the smallest error so far. `generate(x, n)` runs freely after
+    reading x.
+
+    **Example**
+
+    >>> wave = torch.sin(0.3 * torch.arange(80.0))[:, None, None]  # (T, 1, 1)
+    >>> model = rc.train.Predictor(rc.Recurrent(rc.train.EvolinoCell, 1, 4), 1)
+    >>> learner = rc.train.Evolino(model, washout=10, horizon=10, population=6)
+    >>> errors = [learner.step(wave[:-1], wave[1:]) for _ in range(3)]
+    >>> errors[-1] <= errors[0]
+    True
+    >>> learner.generate(wave, 5).shape
+    torch.Size([5, 1, 1])
     """
 
     def __init__(
@@ -73,14 +95,14 @@ class Evolino(Learner):
         super().__init__(model, loss)
         if not isinstance(model, Predictor) or not isinstance(model.head, Readout) or model.head.softmax:
             raise InputError("model", type(model).__name__, "rc.train.Predictor(layer, outputs), with a linear head")
-        self.machine = Machine(model)
+        self.step_fn = StepFunction(model)
         self.washout, self.horizon = positive_int("washout", washout), positive_int("horizon", horizon)
         self.closed_loop, self.ridge, self.scale = closed_loop, ridge, positive("scale", scale)
         searches: dict[str, Callable[..., Search]] = {"esp": SubPopulations, "cma": CMA}
         if search not in searches:
             raise UnknownNameError("search", search, searches)
         settings = {"population": population, "trials": trials, "mutation": mutation, "burst": burst, "spread": spread}
-        self.search = searches[search](self.machine, seed, **settings)
+        self.search = searches[search](self.step_fn, seed, **settings)
         self.best = math.inf
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
@@ -93,7 +115,7 @@ class Evolino(Learner):
         winner = int(errors.argmin())
         if float(errors[winner]) < self.best:
             self.best = float(errors[winner])
-            self._install(genomes[winner], readouts[winner])
+            self._set_weights(genomes[winner], readouts[winner])
         self.steps += 1
         return self.best
 
@@ -101,7 +123,7 @@ class Evolino(Learner):
         if not isinstance(x, Tensor) or x.dim() != 3 or len(x) <= self.washout + self.horizon:
             raise ShapeError("x", tuple(getattr(x, "shape", ())), f"(T, B, D), T > {self.washout + self.horizon}")
         if target.shape[:2] != x.shape[:2] or target.dim() != 3:
-            raise ShapeError("target", tuple(target.shape), f"{tuple(x.shape[:2])} and the numbers wanted at each step")
+            raise ShapeError("target", tuple(target.shape), f"{tuple(x.shape[:2])} and the target numbers at each step")
         if self.closed_loop and not torch.equal(target[:-1], x[1:]):
             raise InputError(
                 "target", "something else than x one step later", "target[t] = x[t + 1], or closed_loop=False"
@@ -109,29 +131,29 @@ class Evolino(Learner):
 
     @torch.no_grad()
     def evaluate(self, genomes: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Errors (N,) of networks and their readouts (N, q, H + 1)."""
+        """Errors (N,) of networks with flat weights (N, P), and their readouts (N, q, H + 1)."""
         fitted = len(x) - self.horizon
         states, state = self._run(genomes, x if not self.closed_loop else x[:fitted])  # (N, T', B, H)
         kept = states[:, self.washout : fitted].flatten(1, 2)
         readouts = fit_readout(kept, target[self.washout : fitted].flatten(0, 1), self.ridge)
         if self.closed_loop:
-            outputs = self._run_on(genomes, readouts, states[:, -1], state, self.horizon)
+            outputs = self._free_run(genomes, readouts, states[:, -1], state, self.horizon)
         else:
             outputs = read(states[:, fitted:].flatten(1, 2), readouts).unflatten(1, (self.horizon, -1))
-        wanted = target[fitted:]  # (horizon, B, q): the first is what the last fitted step's successor shows
+        expected = target[fitted:]  # (horizon, B, q)
         if self.closed_loop:
-            wanted = target[fitted - 1 : fitted - 1 + self.horizon]
-        errors = (outputs - wanted).square().mean(dim=(1, 2, 3))
+            expected = target[fitted - 1 : fitted - 1 + self.horizon]
+        errors = (outputs - expected).square().mean(dim=(1, 2, 3))
         return errors.nan_to_num(math.inf, math.inf), readouts
 
     def _step(self, genomes: Tensor) -> Callable:
-        """(h, state) of one step of all networks, from states (N, B, n) and x (N, B, D)."""
-        plain = Machine(self.model.layer)  # pyrefly: ignore
+        """A function from states (N, B, n) and x (N, B, D) to (h, state) of one step of all networks."""
+        plain = StepFunction(self.model.layer)  # pyrefly: ignore
         plain.prepare()
         nothing, scale = genomes.new_zeros(0), self.scale
-        together = side_by_side(plain, genomes)
-        if together is not None:
-            return lambda state, x: together(state, scale * x)
+        batched = batched_step(plain, genomes)
+        if batched is not None:
+            return lambda state, x: batched(state, scale * x)
 
         def one(genome: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
             return plain.step(genome, nothing, state, scale * x)
@@ -140,17 +162,17 @@ class Evolino(Learner):
         return lambda state, x: many(genomes, state, x)
 
     def _run(self, genomes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states (N, T, B, H) of reading x, and the state after."""
+        """Hidden states (N, T, B, H) while reading x, and the final state."""
         count = len(genomes)
-        state = torch.stack([self.machine.start(genome, x.shape[1]) for genome in genomes])
+        state = torch.stack([self.step_fn.start(genome, x.shape[1]) for genome in genomes])
         step, states = self._step(genomes), []
         for x_t in x:
             h, state = step(state, x_t.expand(count, *x_t.shape))
             states.append(h)
         return torch.stack(states, 1), state
 
-    def _run_on(self, genomes: Tensor, readouts: Tensor, h: Tensor, state: Tensor, steps: int) -> Tensor:
-        """(N, steps, B, q): each output is the next input."""
+    def _free_run(self, genomes: Tensor, readouts: Tensor, h: Tensor, state: Tensor, steps: int) -> Tensor:
+        """Outputs (N, steps, B, q) where each output is the next input."""
         step, outputs = self._step(genomes), []
         for _ in range(steps):
             y = read(h, readouts)
@@ -160,10 +182,10 @@ class Evolino(Learner):
 
     @torch.no_grad()
     def generate(self, x: Tensor, steps: int) -> Tensor:
-        """Read x (T, B, D), then go on alone: (steps, B, q), with the readout the model holds now."""
-        genome = self.machine.flat()[0][None]
+        """Read x (T, B, D), then run freely on the outputs: (steps, B, q), with the current readout."""
+        genome = self.step_fn.flat()[0][None]
         states, state = self._run(genome, x)
-        return self._run_on(genome, self._readout()[None], states[:, -1], state, steps)[0]
+        return self._free_run(genome, self._readout()[None], states[:, -1], state, steps)[0]
 
     def _readout(self) -> Tensor:
         head: Any = self.model.head
@@ -172,16 +194,16 @@ class Evolino(Learner):
 
     @torch.no_grad()
     def refit(self, x: Tensor, target: Tensor) -> None:
-        """The readout anew, from all steps after the washout: once evolution is over, none need be kept back."""
-        genome = self.machine.flat()[0][None]
+        """Refit the readout to all steps after the washout, without a held-out horizon."""
+        genome = self.step_fn.flat()[0][None]
         states = self._run(genome, x)[0][:, self.washout :].flatten(1, 2)
-        self._install(genome[0], fit_readout(states, target[self.washout :].flatten(0, 1), self.ridge)[0])
+        self._set_weights(genome[0], fit_readout(states, target[self.washout :].flatten(0, 1), self.ridge)[0])
 
     @torch.no_grad()
-    def _install(self, genome: Tensor, readout: Tensor) -> None:
+    def _set_weights(self, genome: Tensor, readout: Tensor) -> None:
         head: Any = self.model.head
-        parts = genome.split([p.numel() for p in self.machine.recurrent.values()])
-        for parameter, part in zip(self.machine.recurrent.values(), parts, strict=True):
+        parts = genome.split([p.numel() for p in self.step_fn.recurrent.values()])
+        for parameter, part in zip(self.step_fn.recurrent.values(), parts, strict=True):
             parameter.copy_(part.view(parameter.shape))
         head.V.copy_(readout[:, :-1])
         if head.b is not None:
@@ -209,17 +231,17 @@ def read(states: Tensor, readouts: Tensor) -> Tensor:
     return states @ readouts[..., :-1].mT + readouts[:, None, :, -1]
 
 
-def side_by_side(machine: Machine, genomes: Tensor) -> Callable | None:
-    """The traced step with a weight axis in front, where products and element-wise operations are all it has.
+def batched_step(step_fn: StepFunction, genomes: Tensor) -> Callable | None:
+    """The traced step with a leading network axis, if it has only products and element-wise operations, else None.
 
-    vmap does this for any cell, at several times the cost a step.
+    `vmap` does the same for any cell, at several times the cost per step.
     """
-    cell, aten = machine.cells[0], torch.ops.aten
+    cell, aten = step_fn.cells[0], torch.ops.aten
     step = trace(cell)
     calls = [node for node in step.graph.nodes if node.op == "call_function"]
     simple = all(n.target is aten.linear.default or _elementwise(n) for n in calls)
     plain = all(s.delays is None and s.name != TIME for s in cell.carried) and not cell.derived() and not cell.masks
-    if len(machine.cells) != 1 or not (simple and plain) or set(step.weights) - set(dict(cell.named_parameters())):
+    if len(step_fn.cells) != 1 or not (simple and plain) or set(step.weights) - set(dict(cell.named_parameters())):
         return None
     graph = fx.Graph()
     graph.output(graph.graph_copy(step.graph, {}))
@@ -227,18 +249,18 @@ def side_by_side(machine: Machine, genomes: Tensor) -> Callable | None:
         if node.target is aten.linear.default:
             node.target = _products
     function = fx.GraphModule(nn.Module(), graph).forward
-    parts = genomes.split([p.numel() for p in machine.recurrent.values()], 1)
+    parts = genomes.split([p.numel() for p in step_fn.recurrent.values()], 1)
     named = {
         name.removeprefix("0."): part.view(len(genomes), *p.shape) if p.dim() > 1 else part[:, None]
-        for (name, p), part in zip(machine.recurrent.items(), parts, strict=True)
+        for (name, p), part in zip(step_fn.recurrent.items(), parts, strict=True)
     }
     weights = [named[name] for name in step.weights]
 
-    def together(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        h, *new = function(x, *state.split(machine.sizes, -1), *weights)[: len(step.outputs)]
+    def batched(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        h, *new = function(x, *state.split(step_fn.sizes, -1), *weights)[: len(step.outputs)]
         return h, torch.cat(new, -1)
 
-    return together
+    return batched
 
 
 def _products(values: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:

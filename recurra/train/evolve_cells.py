@@ -1,7 +1,7 @@
 """Evolving the structure of memory cells (Bayer, Wierstra, Togelius & Schmidhuber 2009).
 
-Evolution changes graphs, gradients train weights: a cell is as good as what a network of it learns of several formal
-languages in a fixed number of steps, with a fixed number of weights.
+Evolution changes the graph of a cell; gradients train its weights. The fitness of a cell is the error of a network of
+it on several formal languages after a fixed number of steps, with a fixed number of weights.
 """
 
 import math
@@ -28,7 +28,7 @@ from recurra.train.progress import show_progress
 
 @dataclass(frozen=True)
 class Language:
-    """What is learned, and what is asked afterwards: strings longer than those learned from."""
+    """A task to train on, and one to test on: longer strings of the same language."""
 
     name: str
     train: CanonicalTask
@@ -36,7 +36,7 @@ class Language:
 
 
 def languages() -> list[Language]:
-    """aⁿbⁿ and aⁿbⁿcⁿ, learned up to n = 6 and asked up to n = 12."""
+    """aⁿbⁿ and aⁿbⁿcⁿ, trained up to n = 6 and tested up to n = 12."""
     return [
         Language("anbn", AnBn(1, 6), AnBn(1, 12)),
         Language("anbncn", AnBnCn(1, 6), AnBnCn(1, 12)),
@@ -45,7 +45,7 @@ def languages() -> list[Language]:
 
 @dataclass(frozen=True)
 class Trial:
-    """How a cell is tried: `weights` bounds the network, the rest is its training."""
+    """How a cell is evaluated: `weights` bounds the size of the network, the rest configures its training."""
 
     weights: int = 400
     steps: int = 150
@@ -56,7 +56,7 @@ class Trial:
 
 
 def width(genome: Genome, language: Language, weights: int) -> int:
-    """The widest cell that, with its readout, has at most that many weights."""
+    """The largest hidden size at which cell and readout have at most that many weights."""
     task = language.train
 
     def total(size: int) -> int:
@@ -69,8 +69,8 @@ def width(genome: Genome, language: Language, weights: int) -> int:
 
 
 def try_cell(genome: Genome, language: Language, trial: Trial, seed: int) -> tuple[float, float]:
-    """Cross-entropy on longer strings after training, and the share of them predicted without a fault."""
-    with torch.random.fork_rng(devices=[]), set_backend("reference"):  # compiling costs more than so short a training
+    """Cross-entropy on longer strings after training, and the share of strings predicted without an error."""
+    with torch.random.fork_rng(devices=[]), set_backend("reference"):  # compiling takes longer than this training
         torch.manual_seed(seed)
         task = language.train
         layer = Recurrent(genome.cell_class(), task.input_size, width(genome, language, trial.weights))
@@ -79,11 +79,11 @@ def try_cell(genome: Genome, language: Language, trial: Trial, seed: int) -> tup
         for batch in task.batches(trial.batch, trial.steps, seed=seed).epoch(0):
             if not math.isfinite(learner.step(batch.inputs, batch.targets, batch.mask)):
                 return math.inf, 0.0
-        return _judge(model, language, seed)
+        return _test_cell(model, language, seed)
 
 
 @torch.no_grad()
-def _judge(model: Predictor, language: Language, seed: int) -> tuple[float, float]:
+def _test_cell(model: Predictor, language: Language, seed: int) -> tuple[float, float]:
     batch = next(language.test.batches(64, 1, seed=1_000_000 + seed).epoch(0))
     outputs = model(batch.inputs)[0]
     loss = torch.nn.functional.cross_entropy(outputs[batch.mask], batch.targets[batch.mask])
@@ -92,17 +92,20 @@ def _judge(model: Predictor, language: Language, seed: int) -> tuple[float, floa
 
 @dataclass
 class Individual:
+    """A genome with its measured objectives."""
+
     genome: Genome
-    objectives: list[float]  # one a language, to be made small
+    objectives: list[float]  # one per language, minimised
     parent: str = ""
     born: int = 0
 
 
 @dataclass
 class Evolution:
-    """NSGA-II over cells. `generation()` makes as many children as there are parents and keeps the better half of both.
+    """NSGA-II over cell graphs.
 
-    The start is the LSTM, the original LSTM and the plain RNN, filled up with mutants of them.
+    `generation()` makes `population` children and keeps the better half of parents and children. The first population
+    is `start` (the LSTM, the original LSTM and the plain RNN), filled up with mutants.
     """
 
     languages: Sequence[Language] = field(default_factory=languages)
@@ -110,7 +113,7 @@ class Evolution:
     trial: Trial = field(default_factory=Trial)
     seed: int = 0
     start: Sequence[Genome] = field(default_factory=lambda: [lstm_genome(), lstm_genome(forget=False), rnn_genome()])
-    judge: Callable[[Genome, Language, Trial, int], tuple[float, float]] = try_cell
+    evaluate: Callable[[Genome, Language, Trial, int], tuple[float, float]] = try_cell
 
     def __post_init__(self):
         positive_int("population", self.population)
@@ -118,7 +121,7 @@ class Evolution:
             raise InputError("languages", "none", "at least one")
         if not self.start:
             raise InputError("start", "no genome", "at least one to begin with")
-        self.chance = random.Random(self.seed)
+        self.rng = random.Random(self.seed)
         self.members: list[Individual] = []
         self.founders: list[Individual] = []
         self.known: dict[str, list[float]] = {}
@@ -127,7 +130,7 @@ class Evolution:
     def begin(self) -> None:
         genomes = list(self.start)[: self.population]
         while len(genomes) < self.population:
-            genomes.append(mutate(self.chance.choice(list(self.start)), self.chance))
+            genomes.append(mutate(self.rng.choice(list(self.start)), self.rng))
         self.members = [Individual(g, self.measure(g)) for g in genomes]
         self.founders = list(self.members)
 
@@ -139,22 +142,22 @@ class Evolution:
         children = []
         for _ in range(self.population):
             parent = self._tournament()
-            child = mutate(parent.genome, self.chance)
+            child = mutate(parent.genome, self.rng)
             children.append(Individual(child, self.measure(child), parent.genome.digest, self.generations))
-        everyone = {m.genome.digest: m for m in (*children, *self.members)}  # twins count once
+        everyone = {m.genome.digest: m for m in (*children, *self.members)}  # duplicates count once
         pool = list(everyone.values())
         self.members = [pool[i] for i in select([m.objectives for m in pool], self.population)]
 
     def _tournament(self) -> Individual:
-        """The better placed of two: members are kept best first."""
-        places = [self.chance.randrange(len(self.members)) for _ in range(2)]
+        """The better of two random members; members are sorted best first."""
+        places = [self.rng.randrange(len(self.members)) for _ in range(2)]
         return self.members[min(places)]
 
     def measure(self, genome: Genome) -> list[float]:
-        """The mean over seeds of the error in each language; a genome is measured once."""
+        """Mean error over seeds in each language, cached by genome."""
         if genome.digest not in self.known:
             self.known[genome.digest] = [
-                sum(self.judge(genome, language, self.trial, seed)[0] for seed in self.trial.seeds)
+                sum(self.evaluate(genome, language, self.trial, seed)[0] for seed in self.trial.seeds)
                 / len(self.trial.seeds)
                 for language in self.languages
             ]
@@ -162,15 +165,15 @@ class Evolution:
 
     @property
     def front(self) -> list[Individual]:
-        """The cells nobody beats in all languages."""
+        """The Pareto front: members that no other beats in all languages."""
         return [self.members[i] for i in fronts([m.objectives for m in self.members])[0]]
 
     def best(self, language: int = 0) -> Individual:
         return min(self.members, key=lambda m: m.objectives[language])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything an exact resume needs, as plain data."""
-        version, internal, gauss = self.chance.getstate()
+        """All an exact resume needs, as plain data."""
+        version, internal, gauss = self.rng.getstate()
         kept = {name: [_plain(m) for m in getattr(self, name)] for name in ("members", "founders")}
         random_state = [version, list(internal), gauss]
         return {**kept, "known": dict(self.known), "generations": self.generations, "random": random_state}
@@ -181,7 +184,7 @@ class Evolution:
         self.known = {digest: list(objectives) for digest, objectives in state["known"].items()}
         self.generations = int(state["generations"])
         version, internal, gauss = state["random"]
-        self.chance.setstate((version, tuple(internal), gauss))
+        self.rng.setstate((version, tuple(internal), gauss))
 
 
 def _plain(member: Individual) -> list[Any]:
@@ -189,7 +192,22 @@ def _plain(member: Individual) -> list[Any]:
 
 
 def evolve_cells(generations: int = 10, **settings: Any) -> Evolution:
-    """Run `Evolution(**settings)` for so many generations, with a bar where someone is watching."""
+    """Evolve the structure of memory cells with NSGA-II (Bayer et al. 2009).
+
+    **Arguments**
+
+    - `generations`: how many, after the first population.
+    - `settings`: of `Evolution`: `languages`, `population`, `trial` (a `Trial`: how each cell is trained), `seed`,
+      `start` (genomes), `evaluate`.
+
+    **Returns** the `Evolution`: `front` has the best cells; `front[0].genome.cell_class()` works in `rc.Recurrent`.
+
+    **Example**
+
+    >>> trial = rc.train.Trial(weights=60, steps=2, batch=2)
+    >>> evolution = rc.train.evolve_cells(1, population=2, trial=trial)
+    >>> layer = rc.Recurrent(evolution.front[0].genome.cell_class(), 3, 8)
+    """
     evolution = Evolution(**settings)
     for _ in show_progress(range(positive_int("generations", generations) + 1), "evolving cells", generations + 1):
         evolution.generation()

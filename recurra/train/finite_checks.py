@@ -1,4 +1,4 @@
-"""Where a number stopped being finite."""
+"""Finding the first weight, input, layer output or gradient that is not finite."""
 
 from typing import Any
 
@@ -9,34 +9,35 @@ from recurra.data.sequences import Batch
 from recurra.train.objective import Objective
 
 
-def finite(*tensors: Tensor) -> bool:
+def all_finite(*tensors: Tensor) -> bool:
+    """Whether every floating or complex tensor has only finite values."""
     return all(
         bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()
     )
 
 
-def culprit(model: nn.Module, objective: Objective, batch: Batch, state: Any) -> tuple[str | None, Any]:
-    """The first thing not finite on the way from the weights and the batch to the loss; and the state after it."""
+def first_non_finite(model: nn.Module, objective: Objective, batch: Batch, state: Any) -> tuple[str | None, Any]:
+    """Name the first non-finite value between the weights, the batch and the loss; and the state after the batch."""
     for name, parameter in model.named_parameters():
-        if not finite(parameter):
+        if not all_finite(parameter):
             return f"the weights {name}", None
-    if not finite(batch.inputs):
+    if not all_finite(batch.inputs):
         return "the inputs of the batch", None
-    if not finite(batch.targets):
+    if not all_finite(batch.targets):
         return "the targets of the batch", None
     found, loss, state = _rerun(model, objective, batch, state)
     if found:
         return f"the output of layer {found[0]}", state
-    return None if finite(loss) else "the loss function", state
+    return None if all_finite(loss) else "the loss function", state
 
 
 def _rerun(model: nn.Module, objective: Objective, batch: Batch, state: Any) -> tuple[list[str], Tensor, Any]:
-    """The modules, innermost first, that put out something not finite when the batch runs once more."""
+    """Run the batch again; the names of modules with non-finite outputs, in call order."""
     found: list[str] = []
 
     def hook(name: str):
         def look(module: nn.Module, arguments: Any, output: Any) -> None:
-            if not finite(*_tensors(output)):
+            if not all_finite(*_tensors(output)):
                 found.append(name or type(model).__name__)
 
         return look
@@ -51,9 +52,10 @@ def _rerun(model: nn.Module, objective: Objective, batch: Batch, state: Any) -> 
     return found, sums["loss"], state
 
 
-def bad_gradient(model: nn.Module) -> str | None:
+def non_finite_gradient(model: nn.Module) -> str | None:
+    """The first parameter whose gradient is not finite."""
     for name, parameter in model.named_parameters():
-        if parameter.grad is not None and not finite(parameter.grad):
+        if parameter.grad is not None and not all_finite(parameter.grad):
             return f"the gradient of {name}"
     return None
 

@@ -1,4 +1,4 @@
-"""`fit`: from what a user gives to a loop that runs."""
+"""`fit`, the public training function: checks arguments and starts the loop."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,15 +12,15 @@ from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError, OptionError
 from recurra.train.checkpoint import Checkpoints
 from recurra.train.distributed import Processes
-from recurra.train.fit_arguments import OptimizerLike, optimizer_of, source_of
-from recurra.train.fit_context import surroundings
+from recurra.train.fit_arguments import OptimizerLike, as_batch_source, build_optimizer
+from recurra.train.fit_context import current_context
 from recurra.train.interrupt import Interrupt
 from recurra.train.loop import Loop
 from recurra.train.objective import Loss, Objective, objective
 from recurra.train.precision import Precision, choose_device
 from recurra.train.run import Callback, FitResult, Progress, Run
 from recurra.train.run_log import JsonLines, progress_callback, stderr_is_terminal
-from recurra.train.schedule import Schedule, pace
+from recurra.train.schedule import Schedule, rate_controller
 
 
 def fit(
@@ -45,50 +45,79 @@ def fit(
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> FitResult:
-    """Train `model`, in place.
+    """Train a model in place, with checkpoints, validation, early stopping, mixed precision and several processes.
 
-    The model is called as `model(inputs, lengths=…, state=…)`, with those of the names its `forward` has, and returns
-    an output or `(output, state)`. Outputs are time-first where targets are, `(T, B, …)`, and `(B, …)` where a sequence
-    has one target. With `Streams` the state is carried on, detached: truncated backpropagation through time.
+    The model is called as `model(inputs, lengths=…, state=…)`, with those names that its `forward` has, and returns an
+    output or `(output, state)`. Outputs are (T, B, …) for targets per step, (B, …) for one target per sequence. With
+    `Streams` the state is carried between batches, detached: truncated backpropagation through time.
 
-    train, valid   a `SequenceSet`, taken in batches of `batch_size` (32), or `Batches`, `Streams`, or alike.
-    loss           a name ("auto", "cross_entropy", "mse", "mae", "binary_cross_entropy"), a function of (output,
-                   target) over the real items, (N, …) each, as torch's losses are, or an `Objective`.
-    metrics        functions of the same kind by name, measured in validation.
-    optimizer, lr  a name with a rate, an optimizer of torch, or a function from parameters to one.
-    schedule       a factor of the rate as a function of (step, total), see `schedule`, or a scheduler of torch.
-    accumulate     batches to one step; the gradient is that of one big batch.
-    clip           the largest norm of the gradient.
-    patience       stop after so many epochs without a better validation loss, and restore the best weights.
-    precision      "float32", "bfloat16" or "float16" for products; "auto" is bfloat16 on GPUs that have it.
-    checkpoints    a folder, or `Checkpoints(folder, every=steps)`. If the folder holds a run, this call continues it.
-    log            a file for one JSON line an event; with checkpoints, by default `log.jsonl` in their folder.
-    progress       a bar on the terminal; by default where there is one.
+    **Arguments**
 
-    SIGTERM and Ctrl-C save a checkpoint and raise `Interrupted`, a `SystemExit` with code 143 or 130 (the latter is a
-    `KeyboardInterrupt` as well). Under `torchrun` the same call trains in all its processes together.
+    - `train`, `valid`: a `SequenceSet`, taken in batches of `batch_size` (default 32), or a source of batches such as
+      `Batches` or `Streams`.
+    - `loss`: a name ("auto", "cross_entropy", "mse", "mae", "binary_cross_entropy"), a function of (output, target)
+      over the real items, (N, …) each, or an `Objective`. "auto" is cross-entropy for classes, else squared error.
+    - `metrics`: functions of (output, target) by name, measured in validation.
+    - `optimizer`, `lr`: a name with a learning rate (default "adam", 1e-3), a torch optimizer, or a function from
+      parameters to one.
+    - `schedule`: a learning-rate factor as a function of (step, total), e.g. `rc.train.cosine(warmup=100)`, or a torch
+      scheduler.
+    - `accumulate`: batches per update; the gradient is that of one large batch.
+    - `clip`: the largest gradient norm.
+    - `patience`: stop after this many epochs without a better validation loss, and restore the best weights.
+    - `device`: "auto" keeps the model's device, or moves it from the CPU to a GPU if there is one.
+    - `precision`: "float32", "bfloat16" or "float16" for products; "auto" is bfloat16 on GPUs that support it.
+    - `checkpoints`: a folder or `Checkpoints(folder, every=steps)`. If the folder holds a run, this call resumes it.
+    - `log`: a file with one JSON line per event; with checkpoints by default `log.jsonl` in their folder.
+    - `progress`: show progress on standard error; by default if it is a terminal.
+    - `callbacks`: called with an event name and the `Run`.
+
+    **Returns** a `FitResult`: `history`, `steps`, `stopped`, `best_epoch`, `best_loss`, `checkpoint`.
+
+    SIGTERM and Ctrl-C save a checkpoint and raise `Interrupted`, a `SystemExit` with code 143 or 130 (the latter is
+    also a `KeyboardInterrupt`). Under `torchrun` the same call trains in all processes together. A batch that does not
+    fit in memory is split into micro-batches with the same gradient.
+
+    **Example**
+
+    >>> inputs = [torch.randn(n, 2) for n in (5, 3, 6, 4)]
+    >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+    >>> model = rc.train.Predictor(rc.LSTM(2, 8), 2)
+    >>> result = rc.train.fit(model, data, valid=data, epochs=3, lr=0.01, progress=False)
+    >>> [record["epoch"] for record in result.history]
+    [0, 1, 2]
     """
     _check(valid, epochs=epochs, accumulate=accumulate, clip=clip, patience=patience)
     if batch_size is not None and not any(isinstance(data, SequenceSet) for data in (train, valid)):
-        raise OptionError("batch_size", batch_size, f"none beside {type(train).__name__}, which has its own")
-    around = surroundings()
-    checkpoints = around.place() if checkpoints is None else checkpoints
+        raise OptionError("batch_size", batch_size, f"no batch_size: {type(train).__name__} has its own")
+    context = current_context()
+    checkpoints = context.next_checkpoints() if checkpoints is None else checkpoints
     if not isinstance(checkpoints, Checkpoints | None):
         checkpoints = Checkpoints(checkpoints)
     goal, chosen = objective(loss, metrics), choose_device(model, device)
     model.to(chosen)
-    numbers, built = Precision(precision, chosen, model), optimizer_of(optimizer, model, lr)
-    training = source_of(train, "train", batch_size, shuffle=True)
-    held_out = None if valid is None else source_of(valid, "valid", batch_size, shuffle=False)
+    numeric, built = Precision(precision, chosen, model), build_optimizer(optimizer, model, lr)
+    training = as_batch_source(train, "train", batch_size, shuffle=True)
+    held_out = None if valid is None else as_batch_source(valid, "valid", batch_size, shuffle=False)
     with Interrupt() as interrupt:
         processes = Processes(chosen)
-        training = processes.share(training, "train")
-        held_out = None if held_out is None else processes.share(held_out, "valid")
+        training = processes.shard(training, "train")
+        held_out = None if held_out is None else processes.shard(held_out, "valid")
         steps = -(-len(training) // accumulate)
-        run = Run(model, built, Progress(), chosen, numbers.name, processes.rank, processes.size, epochs, steps)
-        speakers = _speakers(checkpoints, log, progress) if processes.first else []
-        heard = [*speakers, *callbacks, *around.callbacks]
-        plan = goal, training, held_out, pace(built, schedule), numbers, processes, interrupt, checkpoints, heard
+        run = Run(model, built, Progress(), chosen, numeric.name, processes.rank, processes.size, epochs, steps)
+        reporters = _reporters(checkpoints, log, progress) if processes.first else []
+        listeners = [*reporters, *callbacks, *context.callbacks]
+        plan = (
+            goal,
+            training,
+            held_out,
+            rate_controller(built, schedule),
+            numeric,
+            processes,
+            interrupt,
+            checkpoints,
+            listeners,
+        )
         return Loop(run, *plan, accumulate, clip, patience).result()
 
 
@@ -99,10 +128,10 @@ def _check(valid: object, epochs: int, accumulate: int, clip: float | None, pati
     if clip is not None and not clip > 0:
         raise InputError("clip", clip, "a positive norm")
     if patience is not None and valid is None:
-        raise InputError("patience", patience, "validation data to be patient about")
+        raise InputError("patience", patience, "validation data (valid=…)")
 
 
-def _speakers(checkpoints: Checkpoints | None, log: str | Path | None, progress: bool | None) -> list[Callback]:
+def _reporters(checkpoints: Checkpoints | None, log: str | Path | None, progress: bool | None) -> list[Callback]:
     path = Path(checkpoints.folder) / "log.jsonl" if log is None and checkpoints is not None else log
     lines: list[Callback] = [] if path is None else [JsonLines(path)]
     shown = stderr_is_terminal() if progress is None else progress

@@ -1,4 +1,4 @@
-"""What may be given as data and as optimizer, in the form the loop wants."""
+"""Conversion of what `fit` accepts as data and optimizer into what the loop uses."""
 
 from collections.abc import Callable, Iterable
 
@@ -24,8 +24,10 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 OptimizerLike = str | Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
-def source_of(data: BatchSource | SequenceSet, argument: str, batch_size: int | None, shuffle: bool) -> BatchSource:
-    """A source of batches as it is, or whole sequences in batches."""
+def as_batch_source(
+    data: BatchSource | SequenceSet, argument: str, batch_size: int | None, shuffle: bool
+) -> BatchSource:
+    """A source of batches unchanged; a `SequenceSet` wrapped in `Batches`."""
     if isinstance(data, SequenceSet):
         return Batches(data, batch_size or BATCH_SIZE, shuffle=shuffle)
     if not (hasattr(data, "epoch") and hasattr(data, "__len__")):
@@ -35,8 +37,8 @@ def source_of(data: BatchSource | SequenceSet, argument: str, batch_size: int | 
     return data
 
 
-def optimizer_of(optimizer: OptimizerLike, model: nn.Module, rate: float | None) -> Optimizer:
-    """An optimizer by name, from a function of the parameters, or as it is."""
+def build_optimizer(optimizer: OptimizerLike, model: nn.Module, rate: float | None) -> Optimizer:
+    """An optimizer from its name, from a function of the parameters, or as given."""
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", optimizer, OPTIMIZERS)
@@ -44,7 +46,7 @@ def optimizer_of(optimizer: OptimizerLike, model: nn.Module, rate: float | None)
             [p for p in model.parameters() if p.requires_grad], lr=RATE if rate is None else rate
         )
     if rate is not None:
-        raise OptionError("lr", rate, "none beside an optimizer of your own, which has its own")
+        raise OptionError("lr", rate, "no lr: the given optimizer already has one")
     built = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
     if not isinstance(built, Optimizer):
         raise InputError(

@@ -1,4 +1,4 @@
-"""What surrounds a fit that someone else calls: a folder for its checkpoints, and those who listen to it."""
+"""Checkpoints and callbacks for calls of `fit` that other code makes, such as an estimator's."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,43 +11,43 @@ from recurra.train.run import Callback
 
 
 @dataclass
-class Surroundings:
-    """Where checkpoints go, who listens, and how many fits there have been."""
+class FitContext:
+    """Checkpoints and callbacks that `fit` uses beside its own arguments, and the number of fits so far."""
 
     checkpoints: Checkpoints | None = None
     callbacks: tuple[Callback, ...] = ()
     fits: int = 0
 
-    def place(self) -> Checkpoints | None:
-        """A folder for each fit: in the same order, they find theirs again."""
+    def next_checkpoints(self) -> Checkpoints | None:
+        """The folder of the next fit: `fit-1`, `fit-2`, …. The same sequence of fits finds its folders again."""
         if self.checkpoints is None:
             return None
         self.fits += 1
         return replace(self.checkpoints, folder=Path(self.checkpoints.folder) / f"fit-{self.fits}")
 
 
-_CURRENT: ContextVar[Surroundings | None] = ContextVar("recurra.train.fit_context", default=None)
+_CURRENT: ContextVar[FitContext | None] = ContextVar("recurra.train.fit_context", default=None)
 
 
 @contextmanager
-def surrounded(
+def fit_context(
     checkpoints: Checkpoints | str | Path | None = None, callbacks: Sequence[Callback] = ()
 ) -> Iterator[None]:
-    """Inside, `fit` keeps checkpoints here, unless it is given a place of its own, and tells these callbacks as well.
+    """Give every `fit` inside the block checkpoints and additional callbacks.
 
-    Every call of `fit` has a folder of its own below this one. An estimator's `fit` inside goes on where an interrupted
-    one stopped:
+    A `fit` with its own `checkpoints` keeps them. Each call gets a subfolder, so an interrupted estimator resumes when
+    the same block runs again:
 
-    >>> with surrounded("runs/vowels"):
-    ...     classifier.fit(X, y)
+        with fit_context("runs/vowels"):
+            classifier.fit(X, y)
     """
-    kept = checkpoints if isinstance(checkpoints, Checkpoints | None) else Checkpoints(checkpoints)
-    token = _CURRENT.set(Surroundings(kept, tuple(callbacks)))
+    given = checkpoints if isinstance(checkpoints, Checkpoints | None) else Checkpoints(checkpoints)
+    token = _CURRENT.set(FitContext(given, tuple(callbacks)))
     try:
         yield
     finally:
         _CURRENT.reset(token)
 
 
-def surroundings() -> Surroundings:
-    return _CURRENT.get() or Surroundings()
+def current_context() -> FitContext:
+    return _CURRENT.get() or FitContext()

@@ -1,4 +1,4 @@
-"""What ends a training run early: each says where the run stood, and what is left to resume from."""
+"""Errors and warnings of training runs; each says at which step, and what to resume from."""
 
 import signal
 from pathlib import Path
@@ -7,7 +7,7 @@ from recurra.errors import RecurraError
 
 
 class CheckpointError(RecurraError):
-    """A checkpoint cannot be written, or what lies in its place is not one."""
+    """A checkpoint cannot be written, or a folder is not a valid checkpoint."""
 
     def __init__(self, path: str | Path, problem: str):
         super().__init__(f"{path}: {problem}")
@@ -18,19 +18,19 @@ class CheckpointError(RecurraError):
 
 
 class MismatchError(CheckpointError):
-    """A checkpoint is whole, but of another model, optimizer or number of processes."""
+    """A valid checkpoint of another model, optimizer or number of processes."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written or read; an older one is still there."""
+    """A checkpoint could not be written or read; an older one remains."""
 
 
 class LogWarning(UserWarning):
-    """The log cannot be written; lines are missing from here on."""
+    """The log file cannot be written; later lines are missing."""
 
 
 class NonFiniteError(RecurraError, ArithmeticError):
-    """The loss or a gradient is not a finite number; the weights are those before this step."""
+    """The loss or a gradient is not finite. The weights are those before this step."""
 
     def __init__(self, step: int, quantity: str, layer: str, ids: list[int]):
         shown = ", ".join(map(str, ids[:32])) + (", …" if len(ids) > 32 else "")
@@ -46,11 +46,11 @@ class OutOfMemoryError(RecurraError, MemoryError):
 
 
 class RankError(RecurraError, RuntimeError):
-    """Another process of this run is gone."""
+    """Another process of this run has ended or does not answer."""
 
 
 class Interrupted(SystemExit):
-    """SIGTERM arrived: what could be saved is saved. Left alone, it ends the script with exit code 128 + the signal."""
+    """SIGTERM arrived, and a checkpoint was saved if possible. Uncaught, the script exits with 128 + the signal."""
 
     def __init__(self, signum: int, step: int, checkpoint: Path | None):
         super().__init__(128 + signum)

@@ -1,7 +1,7 @@
-"""A memory cell as a graph that can be changed: nodes, what they read, and what is remembered.
+"""A memory cell as a mutable graph: nodes, their inputs, and the memories.
 
 A genome builds into an ordinary `rc.Cell`: its nodes become the lines of a `step`, so it traces, compiles and prints
-its equations like a cell somebody wrote. It is plain data, and saved as JSON.
+equations like a hand-written cell. It is plain data and is saved as JSON.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ OPERATIONS: dict[str, tuple[int, int, Callable[[str, list[str]], str]]] = {
     "multiply": (2, 4, lambda name, inputs: " * ".join(inputs)),
 }
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
-NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # names become Python: nothing else may pass
+NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # names become Python source: nothing else is allowed
 RESERVED = {"self", "torch", "x", "h", "t"}
 LARGEST = 60
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `bias` is where the bias of an affine node starts."""
+    """One operation. `bias` is the initial bias of an affine node."""
 
     operation: str
     inputs: tuple[str, ...]
@@ -44,10 +44,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Genome:
-    """Nodes in an order in which each reads only x, states, and nodes before it.
+    """The graph of a cell: nodes in topological order, each reading only x, states and earlier nodes.
 
-    States are `h`, the output of the step before, and the memories; `memories[c]` is the node that c takes its next
-    value from, and `output` the node that h does. Cycles exist only through states.
+    States are `h`, the previous output, and the memories. `memories[c]` is the node whose value becomes c, `output` the
+    node whose value becomes h. Cycles exist only through states.
+
+    **Example**
+
+    >>> cell = rc.train.lstm_genome().cell_class()
+    >>> y, state = rc.Recurrent(cell, 3, 4)(torch.randn(5, 2, 3))
     """
 
     nodes: dict[str, Node]
@@ -84,7 +89,7 @@ class Genome:
     # ------------------------------------------------------------------------------------------ as a cell
 
     def source(self) -> str:
-        """The step as Python text."""
+        """The step as Python source."""
         lines = [f"def step(self, {', '.join(('x', 'h', *self.memories))}):"]
         for name, node in self.nodes.items():
             lines.append(f"    {name} = {OPERATIONS[node.operation][2](name, list(node.inputs))}")
@@ -96,14 +101,14 @@ class Genome:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:10]
 
     def cell_class(self) -> type[Cell]:
-        """The genome as a class of cells."""
+        """The genome as a `Cell` class."""
         space: dict[str, Any] = {"torch": torch}
         exec(compile(self.source(), f"<evolved cell {self.digest}>", "exec"), space)
         body = {"states": ("h", *self.memories), "step": space["step"], "genome": self, "__doc__": "An evolved cell."}
         return type(f"Evolved_{self.digest}", (GraphCell,), body)
 
     def register(self, name: str) -> type[Cell]:
-        """Make the cell known as `name`, so that `rc.layer(name, …)` builds it."""
+        """Register the cell as `name`, for `rc.layer(name, …)`."""
         return register(name)(self.cell_class())
 
     def equations(self) -> str:
@@ -111,7 +116,7 @@ class Genome:
         return self.cell_class().equations()
 
     def weights(self, input_size: int, hidden_size: int) -> int:
-        """How many weights a cell of this size has."""
+        """The number of weights of a cell of this size."""
         affine = [node.inputs for node in self.nodes.values() if node.operation == "affine"]
         return sum(hidden_size * (sum(input_size if i == "x" else hidden_size for i in ins) + 1) for ins in affine)
 
@@ -148,7 +153,7 @@ class Genome:
 
 
 class GraphCell(Cell):
-    """What cells built from genomes share: their weights."""
+    """Base class of cells built from genomes; makes their weights."""
 
     genome: Genome
 

@@ -1,18 +1,18 @@
-"""SIGTERM and Ctrl-C, noticed at once and answered at the next safe point."""
+"""SIGTERM and Ctrl-C: recorded when they arrive, handled by the loop between two steps."""
 
 import signal
 import threading
 import time
 from types import FrameType
 
-PATIENCE = 1.0  # seconds; a launcher passes on the signal its whole group has already received
+PATIENCE = 1.0  # seconds; a launcher repeats the signal that its whole process group has already received
 
 
 class Interrupt:
     """Inside `with`, `signum` is the signal that asked this process to stop, or 0.
 
-    A second Ctrl-C more than a second after the first does not wait for the safe point. In a thread other than the main
-    one, where Python allows no handlers, signals do what they did before.
+    A second Ctrl-C more than a second after the first raises `KeyboardInterrupt` at once. Outside the main thread,
+    where Python allows no handlers, nothing changes.
     """
 
     def __init__(self):

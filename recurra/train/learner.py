@@ -1,7 +1,7 @@
-"""What all learning algorithms share: `learner.step(x, target, mask) -> loss`, exact resume, and how a loss is counted.
+"""Base class of learning algorithms: `learner.step(x, target, mask) -> loss`, exact resume, targets and masks.
 
-Targets are per step, `(T, B, q)` numbers or `(T, B)` classes, or one a sequence, `(B, q)` numbers or `(B,)` classes;
-the latter are asked for at the last step the mask keeps. `mask` (T, B) is true where a step counts.
+Targets are per step, `(T, B, q)` numbers or `(T, B)` classes, or per sequence, `(B, q)` numbers or `(B,)` classes. A
+target per sequence applies to the last step that the mask keeps. `mask` (T, B) is true where a step counts.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,23 @@ Optimizer = str | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 class Predictor(nn.Module):
-    """A recurrent layer and what reads it: `(head(h), state)` at every step."""
+    """A recurrent layer and a head that reads its output at every step: the model all learners accept.
+
+    **Arguments**
+
+    - `layer`: an `rc.Recurrent` (any layer class) with `batch_first=False`.
+    - `head`: a module applied to the outputs (T, B, H), a number of outputs for a linear `rc.Readout`, or None for the
+      layer's own output.
+
+    **Returns** from a call with x (T, B, D): `(output, state)`, output (T, B, q). Accepts `state` and `lengths`.
+
+    **Example**
+
+    >>> model = rc.train.Predictor(rc.LSTM(3, 8), 2)
+    >>> output, state = model(torch.randn(5, 4, 3))
+    >>> output.shape
+    torch.Size([5, 4, 2])
+    """
 
     def __init__(self, layer: Recurrent, head: nn.Module | int | None = None):
         super().__init__()
@@ -40,7 +56,10 @@ class Predictor(nn.Module):
 
 
 class Learner(ABC):
-    """One algorithm at work on one model. Subclasses say what a step does and what else must be saved."""
+    """Abstract base of learning algorithms: one algorithm that trains one model in place.
+
+    Subclasses define `step`, `extra_state` and `load_extra_state`. `state_dict` holds all an exact resume needs.
+    """
 
     def __init__(self, model: nn.Module, loss: str | Loss = "auto"):
         if not isinstance(model, nn.Module):
@@ -50,18 +69,24 @@ class Learner(ABC):
 
     @abstractmethod
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
-        """Learn from one batch of sequences (T, B, D); the mean loss over what counts, before learning from it."""
+        """Learn from one batch.
+
+        **Arguments**: `x` (T, B, D); `target` per step, (T, B, q) numbers or (T, B) classes, or per sequence, (B, q) or
+        (B,); `mask` (T, B), true where a step counts.
+
+        **Returns** the mean loss over the steps that count, before the update.
+        """
 
     @abstractmethod
     def extra_state(self) -> dict[str, Any]:
-        """What a resumed run needs besides weights and counter."""
+        """What a resumed run needs besides weights and step counter."""
 
     @abstractmethod
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        """The reverse of `extra_state`."""
+        """Restore what `extra_state` returned."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything an exact resume needs."""
+        """Weights, step counter and algorithm state, for an exact resume."""
         return {"model": self.model.state_dict(), "steps": self.steps, "extra": self.extra_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -71,27 +96,27 @@ class Learner(ABC):
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A target for every step, and which of them count."""
+class StepTargets:
+    """A target for every step, and a mask of the steps that count."""
 
     target: Tensor  # (T, B, …)
     counts: Tensor  # (T, B) bool
-    lengths: Tensor | None = None  # (B,), where the mask says no more than how long sequences are
+    lengths: Tensor | None = None  # (B,), if the mask is a prefix of every sequence
 
     @property
     def total(self) -> int:
         return int(self.counts.sum())
 
     def loss_sum(self, loss: Loss, output: Tensor, start: int = 0) -> Tensor:
-        """Σ of the loss over what counts, for outputs (n, B, q) of the steps from `start` on."""
+        """Sum of the loss over the steps that count, for outputs (n, B, q) of the steps from `start` on."""
         counts = self.counts[start : start + len(output)]
         if not bool(counts.any()):
             return output.sum() * 0.0
         return loss(output[counts], self.target[start : start + len(output)][counts]).mean() * int(counts.sum())
 
 
-def wanted(x: Tensor, target: Tensor, mask: Tensor | None) -> Wanted:
-    """Check a batch, and spread its targets over the steps."""
+def step_targets(x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
+    """Check a batch, and expand its targets to every step."""
     if not isinstance(x, Tensor) or x.dim() != 3:
         raise ShapeError("x", _shape(x), "sequences (T, B, D)")
     if not isinstance(target, Tensor):
@@ -101,14 +126,14 @@ def wanted(x: Tensor, target: Tensor, mask: Tensor | None) -> Wanted:
     numbers, lengths = target.is_floating_point(), None if mask is None else _lengths(counts)
     if tuple(target.shape[:2]) == (steps, batch) and target.dim() == 2 + numbers:
         counts = counts if numbers else counts & (target != IGNORE)
-        return Wanted(target, counts, lengths)
+        return StepTargets(target, counts, lengths)
     if target.dim() != 1 + numbers or target.shape[0] != batch:
         each = "numbers (T, B, q) or (B, q)" if numbers else "classes (T, B) or (B,)"
         raise ShapeError("target", _shape(target), f"{each} with T = {steps}, B = {batch}")
     last = steps - 1 - counts.flip(0).int().argmax(0)  # (B,)
     ends = torch.zeros_like(counts)
     ends[last, torch.arange(batch, device=x.device)] = True
-    return Wanted(target.expand(steps, *target.shape), ends & counts, lengths)
+    return StepTargets(target.expand(steps, *target.shape), ends & counts, lengths)
 
 
 def _mask(mask: Tensor, x: Tensor) -> Tensor:
@@ -118,7 +143,7 @@ def _mask(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def _lengths(counts: Tensor) -> Tensor | None:
-    """How long sequences are, if all that does not count comes after what does."""
+    """Sequence lengths, if the mask is a prefix of every sequence, else None."""
     ends = counts.int().diff(dim=0)
     return counts.sum(0) if bool((ends <= 0).all()) and bool(counts[0].all()) else None
 
@@ -128,7 +153,7 @@ def _shape(value: object) -> str:
 
 
 def resolve_loss(loss: str | Loss) -> Loss:
-    """A loss by name, or itself: a function of outputs (N, q) and targets (N, …)."""
+    """A loss from its name or unchanged: a function of outputs (N, q) and targets (N, …)."""
     if callable(loss):
         return loss
     if loss not in LOSSES:
@@ -137,7 +162,7 @@ def resolve_loss(loss: str | Loss) -> Loss:
 
 
 def resolve_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-    """An optimizer by name, or from a function of the parameters."""
+    """An optimizer from its name or from a function of the parameters."""
     from recurra.train.nesterov import Nesterov
 
     parameters = [p for p in parameters if p.requires_grad]

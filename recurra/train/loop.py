@@ -1,7 +1,7 @@
-"""The way through the data, step by step.
+"""The training loop: epochs, steps, validation, checkpoints, stop requests.
 
-An epoch is a row of steps; a step takes `accumulate` batches, each perhaps in parts, to one gradient, one clipping and
-one update. Between two steps all that a run consists of is at rest: there it can be saved, asked to stop, and resumed.
+A step takes `accumulate` batches, each possibly split into micro-batches, to one gradient, one clipping and one update.
+A run is saved, stopped and resumed only between two steps, where its state is consistent.
 """
 
 import logging
@@ -25,7 +25,7 @@ from recurra.train import checkpoint, randomness
 from recurra.train.checkpoint import Checkpoints, Snapshot
 from recurra.train.distributed import Processes
 from recurra.train.evaluate import means
-from recurra.train.finite_checks import bad_gradient, culprit, finite
+from recurra.train.finite_checks import all_finite, first_non_finite, non_finite_gradient
 from recurra.train.fit_errors import (
     CheckpointError,
     CheckpointWarning,
@@ -36,19 +36,19 @@ from recurra.train.fit_errors import (
     RankError,
 )
 from recurra.train.interrupt import Interrupt
-from recurra.train.micro_batches import MicroBatches, joined
+from recurra.train.micro_batches import MicroBatches, concat_states
 from recurra.train.objective import Objective, with_next
 from recurra.train.precision import Precision
 from recurra.train.run import Callback, Event, FitResult, Progress, Run, restore_states, states_of
-from recurra.train.schedule import Pace
+from recurra.train.schedule import RateController
 from recurra.train.tensor_trees import detach_tree
 
 logger = logging.getLogger("recurra.train")
 Group = list[tuple[Batch, bool]]  # batches, each with whether the next one carries its state on
 
 
-class _Asked(BaseException):
-    """Someone asked the run to stop; raised only between steps, so that what is saved is whole."""
+class _StopRequested(BaseException):
+    """A signal asked the run to stop. Raised only between steps, where the state is consistent."""
 
     def __init__(self, signum: int):
         super().__init__(signum)
@@ -57,13 +57,13 @@ class _Asked(BaseException):
 
 @dataclass
 class Loop:
-    """One call of `fit`: what it was given, and what changes from step to step."""
+    """One call of `fit`: its arguments, and the state that changes from step to step."""
 
     run: Run
     goal: Objective
     train: BatchSource
     valid: BatchSource | None
-    pace: Pace
+    rates: RateController
     precision: Precision
     processes: Processes
     interrupt: Interrupt
@@ -73,31 +73,31 @@ class Loop:
     clip: float | None = None
     patience: int | None = None
     micro: MicroBatches = field(default_factory=MicroBatches)
-    carried: Any = None  # the hidden state the next batch goes on from
+    carried: Any = None  # hidden state carried into the next batch
     best: dict[str, Tensor] | None = None  # the weights of the best validation so far
-    newest: Path | None = None  # the last checkpoint that was written
-    saved_at: float = 0.0  # when that was
+    newest: Path | None = None  # path of the last checkpoint written
+    saved_at: float = 0.0  # time of that checkpoint
 
     def __post_init__(self):
         self.parameters = [p for group in self.run.optimizer.param_groups for p in group["params"]]
 
     def result(self) -> FitResult:
-        """Run to the end, whichever it is; the callbacks hear of it in any case."""
+        """Run until finished, stopped or interrupted. Callbacks get "end" in every case."""
         run, training = self.run, self.run.model.training
-        self.processes.start_alike(run.model)
+        self.processes.broadcast_model(run.model)
         resumed = self._resume()
         if not resumed:
             self._save(first=True)
-        self._tell("start")
+        self._notify("start")
         try:
             self._epochs()
-        except _Asked as asked:
-            raise self._interrupted(asked.signum) from None
+        except _StopRequested as request:
+            raise self._interrupted(request.signum) from None
         except RankError as error:
-            error.add_note(f"The run stood at step {run.progress.step}; " + self._remains())
+            error.add_note(f"The run was at step {run.progress.step}; " + self._resume_hint())
             raise
         finally:
-            self._tell("end")
+            self._notify("end")
             run.model.train(training)
         if self.patience is not None and self.best is not None:
             run.model.load_state_dict(self.best)
@@ -106,40 +106,40 @@ class Loop:
         where = str(run.device), run.precision
         return FitResult(p.history, p.step, stopped, p.best_epoch, p.best_loss, *where, self.newest)
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         for callback in self.callbacks:
             callback(event, self.run)
 
-    # The way through the data
+    # Epochs
 
     def _epochs(self) -> None:
         progress = self.run.progress
         while progress.epoch < self.run.epochs and progress.stopped is None:
             self.run.model.train()
             for group in self._groups():
-                count = self._agree(sum(self.goal.count(batch) for batch, _ in group))
+                count = self._sync_stop(sum(self.goal.count(batch) for batch, _ in group))
                 if self.run.stop:
                     break
                 self._step(group, count)
             self._end_epoch(self._validate())
             if self._worth_saving():
                 self._save()
-        self._agree()  # a signal that came during the last save is not forgotten
+        self._sync_stop()  # a signal may have arrived during the last save
 
     def _groups(self) -> Iterator[Group]:
-        """The batches of the rest of this epoch, as many together as make one step."""
+        """The remaining batches of this epoch, grouped by `accumulate`."""
         progress = self.run.progress
         batches = with_next(self.train.epoch(progress.epoch, start=progress.index))
         while group := list(islice(batches, self.accumulate)):
             yield group
 
-    def _agree(self, count: int = 0) -> int:
-        """The count over all processes; if any of them was asked to stop, all do."""
+    def _sync_stop(self, count: int = 0) -> int:
+        """Sum a count over all processes. If one of them was asked to stop, all raise or stop."""
         signum = self.interrupt.signum
         votes = [count, signum == signal.SIGTERM, signum == signal.SIGINT, self.run.stop]
         total, terminate, keyboard, stop = self.processes.sum([float(vote) for vote in votes])
         if terminate or keyboard:
-            raise _Asked(signal.SIGTERM if terminate else signal.SIGINT)
+            raise _StopRequested(signal.SIGTERM if terminate else signal.SIGINT)
         self.run.stop = bool(stop)
         return int(total)
 
@@ -149,7 +149,7 @@ class Loop:
         run = self.run
         micro = MicroBatches(self.micro.parts)
         return means(
-            run.model, self.valid, self.goal, self.precision, self.processes, micro, self._agree, run.progress.step
+            run.model, self.valid, self.goal, self.precision, self.processes, micro, self._sync_stop, run.progress.step
         )
 
     def _end_epoch(self, measured: dict[str, float]) -> None:
@@ -164,13 +164,13 @@ class Loop:
         }
         p.history.append(record)
         if measured:
-            self.pace.after_validation(measured["loss"])
+            self.rates.after_validation(measured["loss"])
             if p.best_loss is None or p.best_epoch is None or measured["loss"] < p.best_loss:
                 p.best_loss, p.best_epoch = measured["loss"], p.epoch
                 self.best = {name: tensor.detach().cpu().clone() for name, tensor in run.model.state_dict().items()}
             if self.patience is not None and p.epoch - p.best_epoch >= self.patience:
                 p.stopped = "early"
-        self._tell("epoch")
+        self._notify("epoch")
         if run.stop and p.stopped is None:
             p.stopped = "callback"
         p.epoch, p.index, p.loss_sum, p.items, self.carried = p.epoch + 1, 0, 0.0, 0.0, None
@@ -181,28 +181,28 @@ class Loop:
         run, p = self.run, self.run.progress
         before = randomness.capture()
         size = max(len(batch) for batch, _ in group)
-        loss_sum, carried = self.micro.fitting(lambda: self._gradients(group, count), size)
+        loss_sum, carried = self.micro.run_in_memory(lambda: self._gradients(group, count), size)
         loss_sum = self.processes.sum_gradients(self.parameters, loss_sum)
         self.precision.unscale(run.optimizer)
         norm = get_total_norm([q.grad for q in self.parameters if q.grad is not None])
-        if not finite(loss_sum) or not (finite(norm) or self.precision.scaled):
+        if not all_finite(loss_sum) or not (all_finite(norm) or self.precision.scaled):
             randomness.restore(before)
             raise self._not_finite(group, loss_sum)
         if self.clip is not None:
             clip_grads_with_norm_(self.parameters, self.clip, norm)
-        self.pace.before_step(p.step, run.total_steps)
+        self.rates.before_step(p.step, run.total_steps)
         self.precision.step(run.optimizer)
-        self.pace.after_step()
+        self.rates.after_step()
         self.carried = carried
         run.loss, run.norm = float(loss_sum) / max(count, 1), float(norm)
         p.step, p.index, p.parts = p.step + 1, p.index + len(group), self.micro.parts
         p.loss_sum, p.items = p.loss_sum + float(loss_sum), p.items + count
-        self._tell("step")
+        self._notify("step")
         if self.checkpoints is not None and self.checkpoints.due(p.step):
             self._save()
 
     def _gradients(self, group: Group, count: int) -> tuple[Tensor, Any]:
-        """The sum of the losses, with the gradient of their mean over all processes; and the state carried on."""
+        """Loss sum and carried state; leaves in `.grad` the gradient of the mean over all processes."""
         self.run.optimizer.zero_grad(set_to_none=True)
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.run.device)
         state = self.carried
@@ -215,40 +215,38 @@ class Loop:
                 self.precision.backward(sums["loss"] / max(count, 1))
                 loss_sum += sums["loss"].detach()
                 after.append(detach_tree(part_state) if goes_on else None)
-            state = joined(after, [len(part) for part, _ in parts])
+            state = concat_states(after, [len(part) for part, _ in parts])
             if goes_on and state is None:
-                raise InputError(
-                    "model", "an output alone", "(output, state), since the next batch carries the state on"
-                )
+                raise InputError("model", "an output alone", "(output, state): the next batch continues from the state")
         return loss_sum, state
 
     def _state_for(self, batch: Batch, state: Any) -> Any:
         if batch.carried and state is None:
-            raise InputError(
-                "train", "a first batch that carries a state on", "a source that begins with a fresh state"
-            )
+            raise InputError("train", "a first batch with carried=True", "a first batch that starts from a fresh state")
         return state if batch.carried else None
 
     def _not_finite(self, group: Group, loss_sum: Tensor) -> NonFiniteError:
         step, state = self.run.progress.step + 1, self.carried
-        gradient = bad_gradient(self.run.model)
+        gradient = non_finite_gradient(self.run.model)
         for batch, _ in group:
-            layer, state = culprit(self.run.model, self.goal, batch.to(self.run.device), self._state_for(batch, state))
+            layer, state = first_non_finite(
+                self.run.model, self.goal, batch.to(self.run.device), self._state_for(batch, state)
+            )
             if layer is not None:
                 return NonFiniteError(step, "loss", layer, batch.ids.tolist())
         ids = [number for batch, _ in group for number in batch.ids.tolist()]
-        if finite(loss_sum):
+        if all_finite(loss_sum):
             return NonFiniteError(step, "gradient", gradient or "no layer", ids)
         return NonFiniteError(step, "loss", "another process" if self.processes.size > 1 else "the loss function", ids)
 
-    # Saving and going on
+    # Saving and resuming
 
     def _snapshot(self) -> Snapshot:
         run = self.run
         shared = {
             "optimizer": run.optimizer.state_dict(),
             "kind": type(run.optimizer).__name__,
-            "schedule": self.pace.state_dict(),
+            "schedule": self.rates.state_dict(),
             "scaler": self.precision.state_dict(),
         }
         own = {"random": randomness.capture(), "carried": self.carried, "callbacks": states_of(self.callbacks)}
@@ -273,12 +271,12 @@ class Loop:
         except CheckpointError as error:
             if first:
                 raise
-            self.run.message = f"{error}; the run is at step {self.run.progress.step}, " + self._remains()
+            self.run.message = f"{error}; the run is at step {self.run.progress.step}, " + self._resume_hint()
             warnings.warn(self.run.message, CheckpointWarning, stacklevel=2)
-            self._tell("save failed")
+            self._notify("save failed")
             return False
 
-    def _remains(self) -> str:
+    def _resume_hint(self) -> str:
         return f"{self.newest} is kept and the same call resumes there" if self.newest else "there is no checkpoint"
 
     def _resume(self) -> bool:
@@ -293,7 +291,7 @@ class Loop:
                 raise MismatchError(self.newest, f"written with {shared['kind']}, not {type(run.optimizer).__name__}")
             run.model.load_state_dict(snapshot.weights)
             run.optimizer.load_state_dict(shared["optimizer"])
-            self.pace.load_state_dict(shared["schedule"])
+            self.rates.load_state_dict(shared["schedule"])
             self.precision.load_state_dict(shared["scaler"])
             self.best, self.carried = snapshot.best, own["carried"]
             restore_states(self.callbacks, own["callbacks"])

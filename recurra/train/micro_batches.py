@@ -1,4 +1,4 @@
-"""A batch that does not fit is taken in halves, quarters, at most sixteenths; the gradient stays that of the whole."""
+"""Micro-batches: a batch that does not fit in memory is split into 2 to 16 parts with the same total gradient."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ logger = logging.getLogger("recurra.train")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Both allocators of torch, and Python's own."""
+    """Whether this is an allocation failure of torch (CPU or GPU) or of Python."""
     if isinstance(error, OutOfMemoryError):
         return False
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
@@ -29,13 +29,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class MicroBatches:
-    """Into how many parts batches are cut; it only ever grows, so a run pays for a lesson once."""
+    """The number of parts per batch. It only grows, so a run fails on memory once per size."""
 
     def __init__(self, parts: int = 1):
         self.parts = parts
 
-    def fitting(self, action: Callable[[], Result], batch_size: int) -> Result:
-        """What `action` gives, tried again with smaller parts, and the same random numbers, until it fits."""
+    def run_in_memory(self, action: Callable[[], Result], batch_size: int) -> Result:
+        """Call `action`; after an allocation failure, double `parts`, restore the RNG and call it again."""
         before = randomness.capture()
         while True:
             try:
@@ -43,13 +43,13 @@ class MicroBatches:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                problem = error.with_traceback(None)  # whose frames hold the tensors that did not fit
+                problem = error.with_traceback(None)  # its frames hold the tensors that did not fit
             self.halve(batch_size, problem)
             logger.warning("out of memory; batches of %d are now taken in %d parts", batch_size, self.parts)
             randomness.restore(before)
 
     def halve(self, batch_size: int, error: BaseException) -> None:
-        """Twice as many parts, or the end of the means."""
+        """Double the number of parts, or raise `OutOfMemoryError` at the limit."""
         if self.parts >= min(2**HALVINGS, batch_size):
             raise OutOfMemoryError(
                 f"a batch of {batch_size} sequences does not fit into memory, not even in {self.parts} parts: {error}; "
@@ -61,7 +61,7 @@ class MicroBatches:
             torch.cuda.empty_cache()
 
     def split(self, batch: Batch, state: Any) -> list[tuple[Batch, Any]]:
-        """Parts of a batch along its sequences, each with its part of the state."""
+        """Split a batch along its sequences, with the matching slice of the state."""
         size = len(batch)
         if self.parts == 1:
             return [(batch, state)]
@@ -70,8 +70,8 @@ class MicroBatches:
         return [(_part(batch, a, b), _state_part(state, size, a, b)) for a, b in spans]
 
 
-def joined(states: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """The state of the whole batch from those of its parts."""
+def concat_states(states: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Concatenate the states of the parts into the state of the whole batch."""
     if len(states) == 1 or states[0] is None:
         return states[0]
     leaves = [_leaves(state) for state in states]

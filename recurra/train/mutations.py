@@ -1,4 +1,4 @@
-"""Changes to a memory cell's graph (after Bayer, Wierstra, Togelius & Schmidhuber 2009; the list is our reading)."""
+"""Mutations of a memory cell's graph (after Bayer, Wierstra, Togelius & Schmidhuber 2009; the list is our reading)."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Edge = tuple[str, int]  # a node, and which of its inputs
 
 
 class Draft:
-    """A genome on the table: the same data, free to be changed until `finish` checks it."""
+    """A mutable copy of a genome; `finish` checks it and makes a new genome."""
 
     def __init__(self, genome: Genome):
         self.nodes, self.output, self.memories = dict(genome.nodes), genome.output, dict(genome.memories)
@@ -24,7 +24,7 @@ class Draft:
         return next(f"{stem}{k}" for k in range(10_000) if f"{stem}{k}" not in taken)
 
     def before(self, name: str) -> list[str]:
-        """What a node may read: states and the nodes before it."""
+        """Names a node may read: states and earlier nodes."""
         order = list(self.nodes)
         return ["h", *self.memories, *order[: order.index(name)]]
 
@@ -40,7 +40,7 @@ class Draft:
         self.nodes[name] = Node(node.operation, tuple(inputs), node.bias)
 
     def replace(self, old: str, new: str) -> None:
-        """Whatever read `old` reads `new`."""
+        """Redirect all readers of `old` to `new`."""
         for name, node in self.nodes.items():
             inputs = tuple(new if source == old else source for source in node.inputs)
             inputs = tuple(dict.fromkeys(inputs)) if node.operation == "affine" else inputs
@@ -49,13 +49,13 @@ class Draft:
         self.output = new if self.output == old else self.output
 
     def edges(self, operations: tuple[str, ...] | None = None) -> list[Edge]:
-        """Edges that carry a value of the cell's own size; x only enters through weights."""
+        """Edges with a value of the hidden size; x enters only through weights."""
         found = ((n, k) for n, node in self.nodes.items() for k in range(len(node.inputs)))
         wanted = [e for e in found if self.nodes[e[0]].inputs[e[1]] != "x"]
         return [e for e in wanted if operations is None or self.nodes[e[0]].operation in operations]
 
     def _prune(self) -> None:
-        """Drop what neither the output nor a memory that is read depends on."""
+        """Remove nodes that neither the output nor a memory that is read depends on."""
         live, stack = set(), [self.output]
         while stack:
             name = stack.pop()
@@ -103,7 +103,7 @@ def add_gate(draft: Draft, chance: random.Random) -> None:
 
 
 def add_memory(draft: Draft, chance: random.Random) -> None:
-    """An edge carries the sum of all it ever carried: a loop with weight one."""
+    """Replace an edge by the running sum of its values: a self-loop with weight one."""
     edge = _one_of([e for e in draft.edges() if draft.nodes[e[0]].inputs[e[1]] in draft.nodes], chance)
     state, total = draft.fresh("c"), draft.fresh("k")
     draft.insert(edge[0], total, Node("add", (state, draft.nodes[edge[0]].inputs[edge[1]])))
@@ -112,7 +112,7 @@ def add_memory(draft: Draft, chance: random.Random) -> None:
 
 
 def remove_memory(draft: Draft, chance: random.Random) -> None:
-    """What was remembered is read from the last output instead."""
+    """Remove a memory; its readers read the last output instead."""
     state = _one_of(list(draft.memories), chance)
     del draft.memories[state]
     draft.replace(state, "h")
@@ -133,7 +133,7 @@ def change_bias(draft: Draft, chance: random.Random) -> None:
 
 
 def duplicate(draft: Draft, chance: random.Random) -> None:
-    """A node and the affine nodes it reads, twice, with weights of their own, added up."""
+    """Duplicate a node and the affine nodes it reads, with separate weights, and add the two."""
     edge = _one_of([e for e in draft.edges() if draft.nodes[e[0]].inputs[e[1]] in draft.nodes], chance)
     original = draft.nodes[edge[0]].inputs[edge[1]]
     inputs = []
@@ -152,7 +152,7 @@ def duplicate(draft: Draft, chance: random.Random) -> None:
 
 
 def delete(draft: Draft, chance: random.Random) -> None:
-    """A node goes; its readers read one of its inputs, and what only it needed goes with it."""
+    """Remove a node; its readers read one of its inputs, and nodes that only it read are removed."""
     name = _pick(draft, chance, lambda node: any(source in draft.nodes for source in node.inputs))
     source = _one_of([s for s in draft.nodes[name].inputs if s in draft.nodes], chance)
     draft.replace(name, source)
@@ -176,11 +176,11 @@ MUTATIONS: dict[str, Callable[[Draft, random.Random], None]] = {
 
 
 class _Impossible(Exception):
-    """This change has no place in this genome."""
+    """A mutation does not apply to this genome."""
 
 
 def mutate(genome: Genome, chance: random.Random, tries: int = 100) -> Genome:
-    """One change drawn at random that gives another valid genome which still reads x and its own past."""
+    """Apply one random mutation that gives another valid genome which still depends on x and on its past."""
     for _ in range(tries):
         draft = Draft(genome)
         try:

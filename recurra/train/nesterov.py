@@ -1,4 +1,4 @@
-"""Nesterov's momentum without evaluating the gradient elsewhere (Bengio, Boulanger-Lewandowski & Pascanu 2013)."""
+"""Nesterov momentum in the form of Bengio, Boulanger-Lewandowski & Pascanu 2013."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,11 +9,19 @@ from recurra.errors import InputError
 
 
 class Nesterov(torch.optim.Optimizer):
-    """The parameters hold Θ = θ + μ v, the point where Nesterov's gradient is taken:
+    """Nesterov momentum with scheduled μ_t. The parameters hold Θ = θ + μ v, the point where the gradient is taken:
 
-    v ← μ_{t-1} v - ε ∇f(Θ);   Θ ← Θ + μ_t μ_{t-1} v_{t-1} - (1 + μ_t) ε ∇f(Θ).
+        v ← μ_{t-1} v - ε ∇f(Θ);   Θ ← Θ + μ_t μ_{t-1} v_{t-1} - (1 + μ_t) ε ∇f(Θ)
 
-    `momentum` is a number, or μ_t as a function of the step t = 0, 1, …
+    **Arguments**
+
+    - `params`, `lr`: as for any torch optimizer.
+    - `momentum`: a number, or μ_t as a function of the step t = 0, 1, ….
+
+    **Example**
+
+    >>> layer = rc.RNN(2, 3)
+    >>> optimizer = rc.train.Nesterov(layer.parameters(), lr=0.01, momentum=lambda t: 1 - 1 / (t + 2))
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""From a model and a batch to a loss: padding never reaches it, and every real item weighs the same.
+"""Losses over batches: padding is excluded, and every real item has the same weight.
 
-An item is a step where targets are per step, and a sequence otherwise. Sums and counts are kept apart, so that parts of
-a batch, batches of an accumulated step and processes of a run add up to exactly the mean over all their items.
+An item is a step where targets are per step, else a sequence. Objectives return sums, not means, so that micro-batches,
+accumulated batches and processes add up to the exact mean over all their items.
 """
 
 import inspect
@@ -22,10 +22,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @runtime_checkable
 class Objective(Protocol):
-    """The general form, for losses that need more than outputs and targets (a CRF, a regulariser)."""
+    """Protocol for losses that need more than outputs and targets, such as a CRF or a regulariser."""
 
     def count(self, batch: Batch) -> int:
-        """How many items the batch holds, known before the model runs."""
+        """The number of items in the batch, before the model runs."""
         ...
 
     def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:
@@ -71,7 +71,7 @@ LOSSES: dict[str, Loss] = {
 
 
 class MeanLoss:
-    """An objective from a loss of torch's kind, with metrics of the same kind that are measured in evaluation."""
+    """Objective from a loss `(output, target) -> mean`. `metrics` have the same form and run in evaluation only."""
 
     def __init__(self, loss: Loss, metrics: Mapping[str, Loss] | None = None):
         self.loss, self.metrics = loss, dict(metrics or {})
@@ -83,7 +83,7 @@ class MeanLoss:
         output, state = run_model(model, batch, state)
         output, target = items(output, batch)
         measured = {"loss": self.loss} if model.training else {"loss": self.loss, **self.metrics}
-        # No items: an empty sum that still hangs on the graph, where a mean would be 0 / 0.
+        # Without items: an empty sum that is still part of the graph; a mean would be 0 / 0.
         sums = {
             name: f(output, target).mean() * len(target) if len(target) else output.sum()
             for name, f in measured.items()
@@ -92,16 +92,14 @@ class MeanLoss:
 
 
 def objective(loss: str | Loss | Objective, metrics: Mapping[str, Loss] | None = None) -> Objective:
-    """What `fit` takes as `loss`, in the general form."""
+    """The `Objective` for what `fit` accepts as `loss`."""
     if isinstance(loss, str):
         if loss not in LOSSES:
             raise UnknownNameError("loss", loss, LOSSES)
         return MeanLoss(LOSSES[loss], metrics)
     if isinstance(loss, Objective):
         if metrics:
-            raise InputError(
-                "metrics", sorted(metrics), "none beside an objective of your own, which returns its own sums"
-            )
+            raise InputError("metrics", sorted(metrics), "no metrics: the given objective returns its own sums")
         return loss
     if not callable(loss):
         raise InputError("loss", type(loss).__name__, "a name, a function of (output, target), or an Objective")
@@ -114,7 +112,7 @@ def per_step(batch: Batch) -> bool:
 
 
 def real_items(batch: Batch) -> Tensor:
-    """True where there is an item: (T * B,) where targets are per step, else (B,)."""
+    """Mask of real items: (T * B,) where targets are per step, else (B,)."""
     real = batch.mask if per_step(batch) else torch.ones_like(batch.lengths, dtype=torch.bool)
     if not batch.targets.is_floating_point():
         real = real & (batch.targets == IGNORE).logical_not()
@@ -122,7 +120,7 @@ def real_items(batch: Batch) -> Tensor:
 
 
 def items(output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Outputs and targets of the items alone: (N, …) each."""
+    """Outputs and targets of real items: (N, …) each."""
     leading = batch.targets.shape[:2] if per_step(batch) else batch.targets.shape[:1]
     if output.shape[: len(leading)] != leading:
         raise ShapeError("model output", tuple(output.shape), f"({', '.join(map(str, leading))}, …), as the targets")
@@ -134,7 +132,7 @@ def items(output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def run_model(model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-    """Output and state of the model over a batch, the state starting anew wherever `batch.resets` says so."""
+    """Output and state of the model over a batch. States are reset where `batch.resets` is true."""
     accepted = _parameters(model)
     if batch.resets is None or "resets" in accepted:
         return _call(model, batch, state, accepted)
@@ -148,23 +146,23 @@ def run_model(model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
 
 def _call(model: nn.Module, batch: Batch, state: Any, accepted: Mapping[str, Any]) -> tuple[Tensor, Any]:
     named = {"state": state, "hx": state, "lengths": batch.lengths, "resets": batch.resets}
-    wanted = {name: value for name, value in named.items() if name in accepted and value is not None}
-    if state is not None and not wanted.keys() & {"state", "hx"}:
+    given = {name: value for name, value in named.items() if name in accepted and value is not None}
+    if state is not None and not given.keys() & {"state", "hx"}:
         raise InputError(
-            "model", f"forward({', '.join(accepted)})", "an argument `state` to carry on from the previous batch"
+            "model", f"forward({', '.join(accepted)})", "an argument `state` for the state of the previous batch"
         )
-    result = model(batch.inputs, **wanted)
+    result = model(batch.inputs, **given)
     return (result[0], result[1]) if isinstance(result, tuple) and len(result) > 1 else (result, None)
 
 
 def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
-    """What the model can be told by name; torch.nn.LSTM and its kind call the state `hx`."""
+    """Parameters of `forward`. torch.nn.LSTM and similar modules call the state `hx`."""
     plain = getattr(model, "_orig_mod", model)  # a compiled module hides the signature of its original
     return inspect.signature(plain.forward).parameters
 
 
 def _stretches(resets: Tensor) -> list[tuple[int, int]]:
-    """The chunk cut before every step at which some lane starts anew: [(0, t1), (t1, t2), …, (tn, T)]."""
+    """Split the steps before every reset of any sequence: [(0, t1), (t1, t2), …, (tn, T)]."""
     cuts = [t for t in resets.any(dim=1).nonzero().flatten().tolist() if t > 0]
     return list(zip([0, *cuts], [*cuts, len(resets)], strict=True))
 
@@ -175,7 +173,7 @@ def _steps(batch: Batch, start: int, stop: int) -> Batch:
 
 
 def _fresh_where(state: Any, lanes: Tensor) -> Any:
-    """The state with zeros in the lanes that start anew."""
+    """The state with zeros for the sequences that are reset."""
 
     def clear(tensor: Tensor) -> Tensor:
         dim = lane_dimension(tensor, len(lanes))
@@ -195,7 +193,7 @@ def lane_dimension(tensor: Tensor, lanes: int) -> int:
 
 
 def with_next(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
-    """Every batch, and whether the one after it carries its state on."""
+    """Every batch, and whether the next one continues from its state."""
     iterator = iter(batches)
     for batch in iterator:
         for following in iterator:

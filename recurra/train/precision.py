@@ -1,4 +1,4 @@
-"""Device and number format: chosen for the user, said aloud, and overruled by a word."""
+"""Choice of device, and mixed precision with loss scaling."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +14,7 @@ PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
 def choose_device(model: nn.Module, device: str | torch.device = "auto") -> torch.device:
-    """The device asked for; else where the model is, if someone moved it; else a GPU; else the CPU."""
+    """The given device. "auto": the model's device if it is not the CPU, else a GPU if there is one, else the CPU."""
     if device != "auto":
         try:
             return torch.device(device)
@@ -29,7 +29,7 @@ def choose_device(model: nn.Module, device: str | torch.device = "auto") -> torc
 
 
 class Precision:
-    """Mixed precision: weights stay as they are, products run in the narrow format where that is asked for or pays."""
+    """Mixed precision: weights keep their dtype, products run in the narrow dtype under autocast."""
 
     def __init__(self, name: str, device: torch.device, model: nn.Module):
         if name not in PRECISIONS:

@@ -1,4 +1,4 @@
-"""Every random generator a training step may draw from, as plain numbers and tensors."""
+"""Saving and restoring the state of all global random generators: torch, CUDA, Python, NumPy."""
 
 import random
 import sys
@@ -10,7 +10,7 @@ import torch
 
 
 def capture() -> dict[str, Any]:
-    """The state of torch's generators, Python's, and NumPy's where NumPy is in use."""
+    """The state of torch's, Python's and, where it is imported, NumPy's generators, as plain values and tensors."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
@@ -25,7 +25,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Back to a captured state; generators that are not in it stay as they are."""
+    """Restore a captured state. Generators that are not in it are left alone."""
     torch.set_rng_state(state["torch"])
     random.setstate(state["python"])
     if "cuda" in state and torch.cuda.is_available():
@@ -38,8 +38,8 @@ def restore(state: dict[str, Any]) -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Whatever is drawn inside leaves no trace outside, so that how often one validates does not change training."""
+def preserve_rng() -> Iterator[None]:
+    """Restore all generators at the end of the block, so that validation does not change training."""
     state = capture()
     try:
         yield

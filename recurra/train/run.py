@@ -1,4 +1,4 @@
-"""What a run knows about itself: the part that is saved, the part callbacks see, and the result."""
+"""State of a run: saved progress, what callbacks see, and the result."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -17,7 +17,7 @@ Event = Literal["start", "step", "epoch", "save failed", "end"]
 
 @dataclass
 class Progress:
-    """Where the run stands; the next batch is the `index`-th of `epoch`."""
+    """Position and history of a run, saved in checkpoints. The next batch is number `index` of `epoch`."""
 
     step: int = 0
     epoch: int = 0
@@ -27,7 +27,7 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
     best_loss: float | None = None
     best_epoch: int | None = None
-    parts: int = 1  # a batch is taken in so many micro-batches
+    parts: int = 1  # micro-batches per batch
     stopped: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -42,12 +42,12 @@ class Progress:
                 raise ValueError("a negative position")
             return progress
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise CheckpointError(path, f"its progress is not that of a run ({error!r})") from error
+            raise CheckpointError(path, f"invalid progress ({error!r})") from error
 
 
 @dataclass
 class Run:
-    """A run as a callback sees it. Setting `stop` ends the run after this step, in every process."""
+    """A run as callbacks see it. Setting `stop` ends the run after this step, in all processes."""
 
     model: nn.Module
     optimizer: Optimizer
@@ -60,7 +60,7 @@ class Run:
     steps_per_epoch: int
     loss: float = float("nan")  # of the last step
     norm: float = float("nan")  # of the last gradient, before clipping
-    message: str = ""  # what failed, at "save failed"
+    message: str = ""  # the reason, at "save failed"
     stop: bool = False
 
     @property
@@ -100,7 +100,7 @@ def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What came out. `history` has one record an epoch; `stopped` is "finished", "early" or "callback"."""
+    """Result of `fit`. `history` has one record per epoch; `stopped` is "finished", "early" or "callback"."""
 
     history: list[dict[str, Any]]
     steps: int

@@ -1,7 +1,7 @@
-"""Learning rates over a run. A schedule is a plain function `factor(step, total) -> float`, so it needs no memory.
+"""Learning-rate schedules. A schedule is a stateless function `factor(step, total) -> float`.
 
-`fit(..., schedule=cosine(warmup=100))` multiplies the optimizer's own rate by the factor. A scheduler of torch is taken
-too, and stepped after every step; `ReduceLROnPlateau` after every validation.
+`fit(..., schedule=cosine(warmup=100))` multiplies the optimizer's own rate by the factor. torch schedulers work too:
+they are stepped after every step, `ReduceLROnPlateau` after every validation.
 """
 
 import math
@@ -17,20 +17,32 @@ Schedule = Callable[[int, int], float]
 
 
 def constant(warmup: int = 0) -> Schedule:
-    """A linear rise over `warmup` steps, then 1."""
-    return lambda step, total: _rise(step, warmup)
+    """Linear warm-up over `warmup` steps, then 1.
+
+    >>> [rc.train.constant(warmup=3)(step, 10) for step in range(5)]
+    [0.25, 0.5, 0.75, 1.0, 1.0]
+    """
+    return lambda step, total: _warmup_factor(step, warmup)
 
 
 def linear(warmup: int = 0, floor: float = 0.0) -> Schedule:
-    """A rise, then a straight line down to `floor` at the end."""
-    return lambda step, total: _rise(step, warmup) * (1 - (1 - floor) * _elapsed(step, warmup, total))
+    """Linear warm-up, then linear decay to `floor` at the last step.
+
+    >>> [rc.train.linear()(step, 4) for step in range(5)]
+    [1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+    return lambda step, total: _warmup_factor(step, warmup) * (1 - (1 - floor) * _elapsed(step, warmup, total))
 
 
 def cosine(warmup: int = 0, floor: float = 0.0) -> Schedule:
-    """A rise, then half a cosine down to `floor` (Loshchilov & Hutter 2017, without restarts)."""
+    """Linear warm-up, then cosine decay to `floor` (Loshchilov & Hutter 2017, without restarts).
+
+    >>> [round(rc.train.cosine()(step, 4), 2) for step in range(5)]
+    [1.0, 0.85, 0.5, 0.15, 0.0]
+    """
 
     def factor(step: int, total: int) -> float:
-        return _rise(step, warmup) * (
+        return _warmup_factor(step, warmup) * (
             floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * _elapsed(step, warmup, total)))
         )
 
@@ -38,23 +50,27 @@ def cosine(warmup: int = 0, floor: float = 0.0) -> Schedule:
 
 
 def exponential(half_life: int, warmup: int = 0) -> Schedule:
-    """A rise, then half as much every `half_life` steps."""
+    """Linear warm-up, then halved every `half_life` steps.
+
+    >>> [rc.train.exponential(half_life=2)(step, 8) for step in (0, 2, 4)]
+    [1.0, 0.5, 0.25]
+    """
     if half_life < 1:
         raise InputError("half_life", half_life, "a positive number of steps")
-    return lambda step, total: _rise(step, warmup) * 0.5 ** (max(0, step - warmup) / half_life)
+    return lambda step, total: _warmup_factor(step, warmup) * 0.5 ** (max(0, step - warmup) / half_life)
 
 
-def _rise(step: int, warmup: int) -> float:
+def _warmup_factor(step: int, warmup: int) -> float:
     return min(1.0, (step + 1) / (warmup + 1))
 
 
 def _elapsed(step: int, warmup: int, total: int) -> float:
-    """The part of the way from the end of the rise to the end of the run."""
+    """The elapsed fraction between the end of the warm-up and the end of the run."""
     return min(1.0, max(0, step - warmup) / max(1, total - warmup))
 
 
-class Pace(Protocol):
-    """How the loop drives whatever schedule it was given."""
+class RateController(Protocol):
+    """What the loop calls to set learning rates, for any kind of schedule."""
 
     def before_step(self, step: int, total: int) -> None: ...
 
@@ -67,8 +83,8 @@ class Pace(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class FactorPace:
-    """The optimizer's own rates times `schedule(step, total)`, or untouched without one; nothing to remember."""
+class FactorController:
+    """Sets the optimizer's initial rates times `schedule(step, total)`; without a schedule, changes nothing."""
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule | None):
         self.optimizer, self.schedule = optimizer, schedule
@@ -95,8 +111,8 @@ class FactorPace:
         pass
 
 
-class TorchPace:
-    """A scheduler of torch, which keeps its own count."""
+class SchedulerController:
+    """Steps a torch scheduler."""
 
     def __init__(self, scheduler: LRScheduler):
         self.scheduler = scheduler
@@ -119,11 +135,12 @@ class TorchPace:
         self.scheduler.load_state_dict(state)
 
 
-def pace(optimizer: Optimizer, schedule: Schedule | LRScheduler | None) -> Pace:
+def rate_controller(optimizer: Optimizer, schedule: Schedule | LRScheduler | None) -> RateController:
+    """The controller for what `fit` got as `schedule`."""
     if isinstance(schedule, LRScheduler):
         if schedule.optimizer is not optimizer:
             raise InputError("schedule", "a scheduler of another optimizer", "one built on the optimizer given to fit")
-        return TorchPace(schedule)
+        return SchedulerController(schedule)
     if schedule is not None and not callable(schedule):
         raise InputError("schedule", type(schedule).__name__, "a function of (step, total) or a scheduler of torch")
-    return FactorPace(optimizer, schedule)
+    return FactorController(optimizer, schedule)

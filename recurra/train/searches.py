@@ -1,4 +1,4 @@
-"""How Evolino looks for weights: enforced sub-populations (Gomez & Miikkulainen 1997), or CMA-ES over all of them."""
+"""Search methods of Evolino: enforced sub-populations (Gomez & Miikkulainen 1997) and CMA-ES."""
 
 import math
 import warnings
@@ -10,11 +10,11 @@ from torch import Tensor
 from recurra.cell import positive_int
 from recurra.optional import require
 from recurra.train.learner import positive
-from recurra.train.step_function import Machine
+from recurra.train.step_function import StepFunction
 
 
 class Search(Protocol):
-    """Proposes networks as flat weights, and hears how far each strayed."""
+    """Proposes networks as flat weights (`ask`), and gets their errors (`tell`)."""
 
     def ask(self) -> Tensor: ...
 
@@ -26,16 +26,16 @@ class Search(Protocol):
 
 
 class SubPopulations:
-    """Enforced sub-populations: one a memory cell, its chromosomes all weights into that cell.
+    """Enforced sub-populations: one per memory cell; a chromosome is all weights into that cell.
 
-    A network draws one chromosome of each; a chromosome is as good as the best network it was in. The best quarter
-    mate, their offspring replace the worse half, and mutation is Cauchy noise. After `burst` generations without
-    progress all populations start again around the best network's chromosomes.
+    A network takes one chromosome from each population. The fitness of a chromosome is that of the best network it was
+    in. The best quarter mate, their offspring replace the worse half, with Cauchy mutation. After `burst` generations
+    without progress all populations restart around the best network.
     """
 
     def __init__(
         self,
-        machine: Machine,
+        step_fn: StepFunction,
         seed: int,
         population: int,
         trials: int,
@@ -46,14 +46,14 @@ class SubPopulations:
         self.random = torch.Generator().manual_seed(seed)
         self.size, self.trials = max(positive_int("population", population), 4), positive_int("trials", trials)
         self.mutation, self.burst = positive("mutation", mutation), positive_int("burst", burst)
-        self.places = chromosomes(machine)
-        self.count, self.like = machine.weight_count, machine.like
+        self.places = chromosomes(step_fn)
+        self.count, self.like = step_fn.weight_count, step_fn.like
         self.pools = [self._uniform(self.size, place.numel()) * 2 * spread - spread for place in self.places]
         self.best, self.champion, self.stagnant = math.inf, torch.empty(0), 0
         self.drawn = torch.empty(0)
 
     def ask(self) -> Tensor:
-        """(size · trials, P): in each trial every chromosome is in exactly one network."""
+        """Flat weights (size · trials, P); in each trial every chromosome is in exactly one network."""
         orders = [
             torch.stack([torch.randperm(self.size, generator=self.random) for _ in self.places])
             for _ in range(self.trials)
@@ -76,7 +76,7 @@ class SubPopulations:
         self.pools = [self._next(pool, drawn, errors) for pool, drawn in zip(self.pools, self.drawn, strict=True)]
 
     def _next(self, pool: Tensor, drawn: Tensor, errors: Tensor) -> Tensor:
-        """The better half, and as many offspring of the best quarter."""
+        """The next generation: the better half, and as many offspring of the best quarter."""
         worth = torch.full((self.size,), math.inf, dtype=torch.float64)
         worth.scatter_reduce_(0, drawn, errors.double().cpu(), "amin")
         ranked = pool[worth.argsort()]
@@ -110,12 +110,12 @@ class SubPopulations:
         self.random.set_state(state["random"])
 
 
-def chromosomes(machine: Machine) -> list[Tensor]:
-    """Places in the flat weights: the rows of each memory cell, and last what belongs to no single cell."""
-    units = machine.cells[0].hidden_size
+def chromosomes(step_fn: StepFunction) -> list[Tensor]:
+    """Indices into the flat weights: one tensor per memory cell, and last the weights shared by cells."""
+    units = step_fn.cells[0].hidden_size
     own: list[list[Tensor]] = [[] for _ in range(units)]
     shared, offset = [], 0
-    for parameter in machine.recurrent.values():
+    for parameter in step_fn.recurrent.values():
         place = offset + torch.arange(parameter.numel()).view(len(parameter) if parameter.dim() else 1, -1)
         if len(place) == units:
             for unit in range(units):
@@ -128,20 +128,20 @@ def chromosomes(machine: Machine) -> list[Tensor]:
 
 
 class CMA:
-    """Covariance matrix adaptation over all recurrent weights, by the package `cma`.
+    """CMA-ES over all recurrent weights, by the package `cma`.
 
-    Its own way to be saved is a pickle; here what it was told is kept instead, and told again.
+    The package saves itself as a pickle. Here the history of errors is saved and replayed instead.
     """
 
-    def __init__(self, machine: Machine, seed: int, population: int, spread: float, **_: Any):
+    def __init__(self, step_fn: StepFunction, seed: int, population: int, spread: float, **_: Any):
         self.size, self.spread, self.seed = positive_int("population", population), positive("spread", spread), seed
-        self.like, self.start = machine.like, machine.flat()[0].double().tolist()
+        self.like, self.start = step_fn.like, step_fn.flat()[0].double().tolist()
         self.strategy, self.asked, self.told = self._strategy(), [], []
 
     def _strategy(self) -> Any:
         import numpy
 
-        with warnings.catch_warnings():  # without matplotlib the package says so
+        with warnings.catch_warnings():  # the package warns when matplotlib is missing
             warnings.simplefilter("ignore")
             cma = require("cma", extra="evo", what="Evolino(search='cma')")
         own = numpy.random.default_rng(self.seed)  # the package would draw from numpy's global generator

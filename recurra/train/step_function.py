@@ -1,7 +1,7 @@
-"""A network as one function, (weights, state, x_t) → (y_t, state), and its derivatives, for what walks through time.
+"""A network as one function of flat vectors, (weights, state, x_t) → (y_t, state), and its Jacobians.
 
-The step runs as the cell's own traced operations and never as a compiled one, whose forward derivative is silently
-zero. States of all layers lie side by side in one vector, and so do the weights.
+RTRL, DEKF and Evolino are built on it. The step runs as the cell's traced operations, never compiled: the forward
+derivative of a compiled step would silently be zero. States of all layers are one vector, and so are the weights.
 """
 
 import math
@@ -21,11 +21,11 @@ from recurra.engine.traced_step import bind_step
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
 
-WRITE_DOWN = 12  # calls after which tracing has paid for itself
+TRACE_AFTER = 12  # calls after which tracing the batched function pays off
 
 
-class Machine:
-    """One step of a recurrent layer and its head; of a module without any recurrence, just the module."""
+class StepFunction:
+    """One step of a recurrent layer and its head; for a module without recurrence, the module itself."""
 
     def __init__(self, model: nn.Module):
         self.layer, self.head = _parts(model)
@@ -49,11 +49,11 @@ class Machine:
         return next(iter((*self.recurrent.values(), *self.readout.values())))
 
     def parameters(self) -> dict[str, Tensor]:
-        """Recurrent weights first, then those of the head: the order of every flat vector of weights."""
+        """Recurrent weights, then those of the head: the order in every flat vector of weights."""
         return {f"layer.{n}": p for n, p in self.recurrent.items()} | {f"head.{n}": p for n, p in self.readout.items()}
 
     def flat(self) -> tuple[Tensor, Tensor]:
-        """The weights now, as two vectors."""
+        """The current recurrent and head weights as two vectors."""
         return _flatten(self.recurrent, self.like), _flatten(self.readout, self.like)
 
     # ------------------------------------------------------------------------------------------ functions
@@ -86,19 +86,19 @@ class Machine:
     # ------------------------------------------------------------------------------------------ derivatives
 
     def prepare(self) -> None:
-        """Trace the cells now: inside a transform it would be too late."""
+        """Trace the cells now; tracing does not work inside a `torch.func` transform."""
         for cell in self.cells:
             _check_masks(cell)
             bind_step(cell)
 
     def function(self, name: str, one: Callable, *examples: Tensor) -> Callable:
-        """`one` for a batch of sequences; after some calls written down as a graph, which pays vmap's own cost once."""
+        """`one`, vectorised over sequences; after some calls traced to a graph, which removes the overhead of vmap."""
         self.prepare()
         modes = tuple(cell.training for cell in self.cells)
         key = (name, modes, *((tuple(e.shape), e.dtype, e.device) for e in examples))
         batched = vmap(one, in_dims=(None, None, 0, 0))
         self._calls[key] += 1
-        if self._calls[key] < WRITE_DOWN:
+        if self._calls[key] < TRACE_AFTER:
             return batched
         if key not in self._known:
             graph = make_fx(lambda *given: batched(*given))(*(e.detach() for e in examples))
@@ -108,7 +108,7 @@ class Machine:
         return self._known[key]
 
     def jacobians(self, weights: Tensor, readout: Tensor, state: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-        """y, s', and d[s'; y] with respect to weights, readout, s: (n + q, …), of one sequence."""
+        """y, s', and the Jacobians of [s'; y] by weights, readout and s, (n + q, …) each, for one sequence."""
 
         def both(w: Tensor, r: Tensor, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             y, new = self.step(w, r, s, x)
@@ -119,7 +119,7 @@ class Machine:
 
 
 def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
-    """The recurrent layer of a model and what reads it."""
+    """The recurrent layer of a model and its head."""
     layer = model if isinstance(model, Recurrent) else getattr(model, "layer", None)
     head = nn.Identity() if model is layer else getattr(model, "head", None)
     inside = [m for m in model.modules() if isinstance(m, (Recurrent, nn.RNNBase, nn.RNNCellBase))]
@@ -133,7 +133,9 @@ def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
             "rc.from_torch converts a layer of torch.nn",
         )
     if layer.directions != 1:
-        raise OptionError("model", "a bidirectional layer", "a layer that reads forwards; the future is not known yet")
+        raise OptionError(
+            "model", "a bidirectional layer", "a unidirectional layer: an online learner does not see the future"
+        )
     return layer, head
 
 
@@ -164,7 +166,7 @@ def _advance(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     with bind_weights(cell, weights):
         all_weights = cell.weights()
-    masks = cell.draw_masks(1, 1, x)  # all ones: a mask that drops something was refused
+    masks = cell.draw_masks(1, 1, x)  # all ones: active dropout was refused
     masks = {n: m[0] if cell.masks[n].each == "step" else m for n, m in masks.items()}
     y, new, _ = advance(cell, x, states, masks, bind_step(cell, all_weights))
     return y, new

@@ -155,7 +155,7 @@ def test_any_model_with_one_answer_a_sequence() -> None:
     x, target = torch.randn(5, 8, 3), torch.randint(0, 2, (8,))
     losses = [learner.step(x, target) for _ in range(40)]
     assert losses[-1] < losses[0] / 3
-    with pytest.raises(rc.RecurraError, match="without a state"):
+    with pytest.raises(rc.RecurraError, match="returns no state"):
         BPTT(model, k1=2, k2=2).step(x, target)
 
 

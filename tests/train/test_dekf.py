@@ -59,14 +59,14 @@ def test_groups_are_the_filter_with_other_blocks_zeroed(groups: str) -> None:
     for group in learner.groups:
         for row in group:
             blocks[row[:, None], row] = 1
-    flat = torch.cat(learner.machine.flat())
+    flat = torch.cat(learner.step_fn.flat())
     for _ in range(3):
         H, innovation = torch.randn(count, 2, dtype=torch.float64), torch.randn(2, dtype=torch.float64)
         change, P = filter_by_hand(P, H, innovation, *learner.noise())
         P = P * blocks
         flat = flat + change
         learner.correct(H, innovation)
-    assert_close(torch.cat(learner.machine.flat()), flat, 1e-10)
+    assert_close(torch.cat(learner.step_fn.flat()), flat, 1e-10)
     assert sum(len(g) for g in learner.groups) == (1 if groups == "global" else 18)
 
 
@@ -74,9 +74,9 @@ def test_a_node_holds_all_that_enters_a_unit() -> None:
     learner = DEKF(Predictor(Case("vanilla_lstm").layer(), 2))
     assert sorted(tuple(g.shape) for g in learner.groups) == [(2, 5), (4, 8), (12, 9)]
     sizes = {"g": 8, "i": 9, "f": 9, "o": 9}  # x, h, b, and a peephole where there is one
-    flat = torch.arange(sum(p.numel() for p in learner.machine.parameters().values()))
-    parts = flat.split([p.numel() for p in learner.machine.parameters().values()])
-    places = dict(zip(learner.machine.parameters(), parts, strict=True))
+    flat = torch.arange(sum(p.numel() for p in learner.step_fn.parameters().values()))
+    parts = flat.split([p.numel() for p in learner.step_fn.parameters().values()])
+    places = dict(zip(learner.step_fn.parameters(), parts, strict=True))
     for gate, size in sizes.items():
         first = int(places[f"layer.0.{gate}.b"][0])
         (row,) = (set(row.tolist()) for group in learner.groups for row in group if first in row)
@@ -95,7 +95,7 @@ def test_derivatives_of_bptt_and_rtrl_agree() -> None:
         torch.manual_seed(0)
         nn.init.normal_(model.head.V)
         learner = DEKF(model, "cross_entropy", derivatives=derivatives, window=5)
-        results.append((learner.step(x, target), torch.cat(learner.machine.flat())))
+        results.append((learner.step(x, target), torch.cat(learner.step_fn.flat())))
     assert results[0][0] == pytest.approx(results[1][0], abs=1e-12)
     assert_close(results[0][1], results[1][1], 1e-10)
 
@@ -112,7 +112,7 @@ def test_resume_is_exact(derivatives: str) -> None:
     first.step(x, target)
     second.load_state_dict(first.state_dict())
     second.step(x, target)
-    assert torch.equal(torch.cat(straight.machine.flat()), torch.cat(second.machine.flat()))
+    assert torch.equal(torch.cat(straight.step_fn.flat()), torch.cat(second.step_fn.flat()))
 
 
 def test_learns_a_recurrent_teacher() -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.train import Evolino, EvolinoCell, Predictor
-from recurra.train.evolino import fit_readout, read, side_by_side
+from recurra.train.evolino import batched_step, fit_readout, read
 from recurra.train.searches import SubPopulations, chromosomes
-from recurra.train.step_function import Machine
+from recurra.train.step_function import StepFunction
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_networks_side_by_side_are_the_networks_themselves() -> None:
         x = sines(30)[:-1]
         states = learner._run(genomes, x)[0]
         for k in (0, 3):
-            learner._install(genomes[k], learner._readout())
+            learner._set_weights(genomes[k], learner._readout())
             assert_close(states[k], model.layer(x)[0].detach(), 1e-12)
 
 
@@ -75,9 +75,9 @@ def test_cells_that_do_not_fit_side_by_side_still_run() -> None:
     model = Predictor(case.layer(), 1)
     learner = Evolino(model, **SETTINGS)
     genomes = learner.search.ask()
-    assert side_by_side(Machine(model.layer), genomes) is None
+    assert batched_step(StepFunction(model.layer), genomes) is None
     states = learner._run(genomes, sines(3)[:-1])[0]
-    learner._install(genomes[1], learner._readout())
+    learner._set_weights(genomes[1], learner._readout())
     assert_close(states[1], model.layer(sines(3)[:-1])[0].detach(), 1e-12)
 
 
@@ -104,15 +104,15 @@ def test_the_error_is_of_the_free_run() -> None:
 
 
 def test_a_chromosome_is_all_that_enters_a_cell() -> None:
-    machine = Machine(rc.Recurrent("vanilla_lstm", 2, 3))
-    places = chromosomes(machine)
+    step_fn = StepFunction(rc.Recurrent("vanilla_lstm", 2, 3))
+    places = chromosomes(step_fn)
     assert [len(p) for p in places] == [4 * (2 + 3 + 1) + 3] * 3
-    assert sorted(torch.cat(places).tolist()) == list(range(machine.weight_count))
+    assert sorted(torch.cat(places).tolist()) == list(range(step_fn.weight_count))
 
 
 def search(**settings) -> SubPopulations:
     given = {"population": 8, "trials": 1, "mutation": 0.01, "burst": 5, "spread": 0.1} | settings
-    return SubPopulations(Machine(rc.Recurrent(EvolinoCell, 1, 3)), seed=0, **given)
+    return SubPopulations(StepFunction(rc.Recurrent(EvolinoCell, 1, 3)), seed=0, **given)
 
 
 def test_every_chromosome_is_tried_and_the_better_half_stays() -> None:
@@ -203,5 +203,5 @@ def test_two_sines_are_generated() -> None:
     for _ in range(8):
         learner.step(train[:-1], train[1:])
     learner.refit(train[:-1], train[1:])
-    made, wanted = learner.generate(series[:400], 200), series[400:600]
-    assert float(((made - wanted).square().mean() / wanted.var()).sqrt()) < 0.1
+    made, step_targets = learner.generate(series[:400], 200), series[400:600]
+    assert float(((made - step_targets).square().mean() / step_targets.var()).sqrt()) < 0.1

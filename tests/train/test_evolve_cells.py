@@ -140,12 +140,12 @@ def by_size(genome: Genome, language: Language, trial: Trial, seed: int) -> tupl
 
 
 def test_evolution_goes_where_it_is_judged_and_resumes_exactly() -> None:
-    straight = Evolution(population=6, judge=by_size, seed=3)
+    straight = Evolution(population=6, evaluate=by_size, seed=3)
     for _ in range(6):
         straight.generation()
     assert straight.best(0).objectives[0] <= min(m.objectives[0] for m in straight.founders)
     assert straight.best(1).objectives[1] < min(m.objectives[1] for m in straight.founders)
-    first, second = (Evolution(population=6, judge=by_size, seed=3) for _ in range(2))
+    first, second = (Evolution(population=6, evaluate=by_size, seed=3) for _ in range(2))
     for _ in range(3):
         first.generation()
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))

@@ -7,7 +7,7 @@ import pytest
 
 import recurra as rc
 from recurra.train.checkpoint import Checkpoints, saved
-from recurra.train.fit_context import surrounded
+from recurra.train.fit_context import fit_context
 from recurra.train.fit_errors import Interrupted
 
 
@@ -34,11 +34,11 @@ def _classifier():
 def test_an_interrupted_estimator_goes_on_to_the_same_weights(tmp_path):
     X, y = _data()
     whole = _classifier().fit(X, y)
-    with surrounded(tmp_path / "run", [StopAt(5)]), pytest.raises(Interrupted) as stopped:
+    with fit_context(tmp_path / "run", [StopAt(5)]), pytest.raises(Interrupted) as stopped:
         _classifier().fit(X, y)
     assert stopped.value.checkpoint is not None
     steps = []
-    with surrounded(
+    with fit_context(
         tmp_path / "run", [lambda event, run: steps.append(run.progress.step) if event == "step" else None]
     ):
         resumed = _classifier().fit(X, y)
@@ -49,10 +49,10 @@ def test_an_interrupted_estimator_goes_on_to_the_same_weights(tmp_path):
 
 def test_outside_nothing_is_kept(tmp_path):
     X, y = _data()
-    with surrounded(tmp_path / "inside"):
+    with fit_context(tmp_path / "inside"):
         pass
     heard = []
-    with surrounded(None, [lambda event, run: heard.append(event)]):
+    with fit_context(None, [lambda event, run: heard.append(event)]):
         _classifier().fit(X, y)
     assert heard[0] == "start"
     assert heard[-1] == "end"
@@ -66,7 +66,7 @@ def test_two_fits_in_a_row_do_not_take_each_others_place(tmp_path):
     X, y = _data()
     whole = [_classifier().fit(X, y), _classifier().set_params(cell="lstm").fit(X, y)]
     for _ in range(2):  # the second time, both are found finished
-        with surrounded(tmp_path / "run"):
+        with fit_context(tmp_path / "run"):
             kept = [_classifier().fit(X, y), _classifier().set_params(cell="lstm").fit(X, y)]
         for one, other in zip(whole, kept, strict=True):
             np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
@@ -78,11 +78,11 @@ def test_short_epochs_are_not_all_saved_but_the_last_one_is(tmp_path):
     counts = []
     for apart in (0.0, 1000.0):
         kept = Checkpoints(tmp_path / f"{apart}", keep=100, apart=apart)
-        with surrounded(kept):
+        with fit_context(kept):
             whole = _classifier().fit(X, y)
         numbers = [path.name for path in saved(tmp_path / f"{apart}" / "fit-1")]
         counts.append(len(numbers))
-        with surrounded(kept, [lambda event, run: pytest.fail("a step again") if event == "step" else None]):
+        with fit_context(kept, [lambda event, run: pytest.fail("a step again") if event == "step" else None]):
             again = _classifier().fit(X, y)
         np.testing.assert_array_equal(whole.predict_proba(X), again.predict_proba(X))
     assert counts == [1 + 4, 1 + 1]  # one before the first step

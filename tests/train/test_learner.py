@@ -7,7 +7,7 @@ from cases import Case, draw_inputs
 import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.train import BPTT, DEKF, RTRL, OriginalLSTMRule, Predictor, learn
-from recurra.train.learner import wanted
+from recurra.train.learner import step_targets
 
 LEARNERS = [BPTT, RTRL, OriginalLSTMRule, DEKF]
 
@@ -31,13 +31,13 @@ def test_one_signature(learner) -> None:
 def test_targets_are_spread_over_the_steps() -> None:
     x = torch.zeros(4, 3, 2)
     mask = torch.arange(4)[:, None] < torch.tensor([4, 2, 1])
-    asked = wanted(x, torch.tensor([5, 6, 7]), mask)
+    asked = step_targets(x, torch.tensor([5, 6, 7]), mask)
     assert asked.counts.nonzero().tolist() == [[0, 2], [1, 1], [3, 0]]
     assert asked.target[asked.counts].tolist() == [7, 6, 5]
     assert asked.lengths.tolist() == [4, 2, 1]
-    ignored = wanted(x, torch.tensor([[1, -100, 2]] * 4), None)
+    ignored = step_targets(x, torch.tensor([[1, -100, 2]] * 4), None)
     assert ignored.counts.all(0).tolist() == [True, False, True]
-    holes = wanted(x, torch.zeros(4, 3, 1), ~mask)
+    holes = step_targets(x, torch.zeros(4, 3, 1), ~mask)
     assert holes.lengths is None
 
 

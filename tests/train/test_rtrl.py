@@ -9,7 +9,7 @@ import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.train import BPTT, RTRL, CostError, Predictor
 from recurra.train.sensitivity import Dense, Elementwise, Masked, Rows, exact, has_rows, is_elementwise, snap1
-from recurra.train.step_function import Machine
+from recurra.train.step_function import StepFunction
 
 LIMIT = 1 << 30
 
@@ -49,8 +49,8 @@ ELEMENTWISE = ("indrnn", "min_gru", "min_lstm", "focused_rnn")
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_cells_take_the_cheap_trace(name: str) -> None:
-    machine = Machine(predictor(Case(name)))
-    cheap, dense = exact(machine, 2, LIMIT), Dense(machine)
+    step_fn = StepFunction(predictor(Case(name)))
+    cheap, dense = exact(step_fn, 2, LIMIT), Dense(step_fn)
     assert type(cheap) is Elementwise
     _same_derivatives(cheap, dense, draw_inputs(Case(name)))
     assert cheap.influence.shape[1] == 1
@@ -59,21 +59,21 @@ def test_elementwise_cells_take_the_cheap_trace(name: str) -> None:
 
 def test_a_product_of_states_is_not_elementwise() -> None:
     for name in ("rnn", "lstm", "gru", "scrn", "unitary_rnn", "delay_rnn", "slstm"):
-        assert not is_elementwise(Machine(predictor(Case(name)))), name
+        assert not is_elementwise(StepFunction(predictor(Case(name)))), name
 
 
 @pytest.mark.parametrize("name", ["rnn", "lstm", "vanilla_lstm", "full_gate_lstm", "leaky_rnn", "cornn"])
 def test_snap1_in_rows_is_the_masked_whole(name: str) -> None:
-    machine = Machine(predictor(Case(name)))
-    assert has_rows(machine)
-    rows, masked = snap1(machine, 2, LIMIT), Masked(machine)
+    step_fn = StepFunction(predictor(Case(name)))
+    assert has_rows(step_fn)
+    rows, masked = snap1(step_fn, 2, LIMIT), Masked(step_fn)
     assert type(rows) is Rows
     _same_derivatives(rows, masked, draw_inputs(Case(name)))
 
 
 def test_snap1_of_a_cell_whose_gates_mix_units_is_masked() -> None:
-    machine = Machine(predictor(Case("gru")))
-    assert type(snap1(machine, 2, LIMIT)) is Masked
+    step_fn = StepFunction(predictor(Case("gru")))
+    assert type(snap1(step_fn, 2, LIMIT)) is Masked
 
 
 def test_snap1_is_an_approximation() -> None:
