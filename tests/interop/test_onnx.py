@@ -162,7 +162,7 @@ def test_a_file_that_differs_never_replaces_a_good_one(tmp_path: Path, monkeypat
 
 
 def test_a_file_that_forgets_lengths_and_states_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LayerGraph, "_given_or", lambda self, given, otherwise, batch, axis: otherwise)
+    monkeypatch.setattr(LayerGraph, "_given_or_default", lambda self, given, otherwise, batch, axis: otherwise)
     with pytest.raises(ExportError, match="the file differs from the model"):
         Case("gru").layer(dtype=torch.float32).export(tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
