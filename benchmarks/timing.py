@@ -67,15 +67,15 @@ def barrier_seconds(threads: int, rounds: int = 20_000) -> float:
     """How long threads that share the units of a layer take to meet."""
     body = (
         "static void step(const Call& c, int64_t, int64_t, int64_t, int64_t me, int64_t threads, real*)"
-        " { meet(c, me, threads); }"
+        " { barrier(c, me, threads); }"
     )
     library = compiler.load(Rendered(body, Tables()).source("float"))
     active, bounds, spans = torch.ones(rounds, dtype=torch.int64), torch.tensor([0, 1]), torch.tensor([0, rounds])
     known = {"steps": rounds, "threads": threads, "by_unit": 1, "parts": 1, "rows": 1, "rowsum_parts": 1}
     known |= {"active": active.data_ptr(), "bounds": bounds.data_ptr(), "spans": spans.data_ptr()}
 
-    def run(board: Tensor) -> None:
-        numbers = [0, 0, 0, active.data_ptr(), 0, board.data_ptr(), *(known.get(name, 0) for name in FIXED)]
+    def run(sync: Tensor) -> None:
+        numbers = [0, 0, 0, active.data_ptr(), 0, sync.data_ptr(), *(known.get(name, 0) for name in FIXED)]
         library.run(struct.pack(f"{len(numbers)}q", *numbers))
 
     times = [timed(lambda: run(torch.zeros(16 * threads, dtype=torch.int64))) for _ in range(6)]

@@ -73,7 +73,7 @@ def test_weights_that_outgrow_the_cache(name: str, ragged: bool, batch: int, thr
         given = sequences(cell, 4, batch, torch.float64, lengths=lengths)
         found, made = compare(cell, given), choose(cell, given).executor
         kernels = [made.forward_kernel, made.backward_kernel]
-        assert all(kernel.far(kernel.split(dense(4, batch), batch)) for kernel in kernels)
+        assert all(kernel.exceeds_cache(kernel.split(dense(4, batch), batch)) for kernel in kernels)
     finally:
         torch.set_num_threads(before)
     assert found.backend == "compiled"
@@ -112,7 +112,7 @@ def test_who_does_what_changes_no_bit(
     cell_class: type[Cell], batch: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Threads help each other out, more of them than there are processors; what they add up does not depend on it."""
-    monkeypatch.setattr("recurra.engine.cpu.kernel.WORTH_HELP", 1)
+    monkeypatch.setattr("recurra.engine.cpu.kernel.WORTH_STEALING", 1)
     cell = cell_class(40, 140)
     lengths = torch.randint(1, 150, (batch,))
     given = sequences(cell, 150, batch, torch.float32, lengths=lengths)

@@ -63,7 +63,9 @@ def kept(pool: OrderedDict) -> list[int]:
 
 
 def test_no_more_than_the_limit_is_kept(pool: OrderedDict, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(allocator, "LIMIT", 3 * allocator._rounded(4 * LARGE[0] + allocator.PLACES * allocator.APART))
+    monkeypatch.setattr(
+        allocator, "LIMIT", 3 * allocator._rounded(4 * LARGE[0] + allocator.OFFSETS * allocator.OFFSET_STEP)
+    )
     tensors = [allocator.empty(LARGE, torch.float32) for _ in range(6)]
     del tensors
     assert kept(pool) == [3]

@@ -1,8 +1,7 @@
-"""Memory that is used again: fresh pages cost more than the arithmetic that fills them.
+"""A pool of large CPU buffers: page faults of fresh memory cost more than the arithmetic that fills it.
 
-A lease is an ordinary tensor. When torch lets go of its storage (whoever held the last view of it), the memory goes
-back to the pool; so two forward passes before a backward pass can never share a buffer. No line of Python runs at that
-moment: an interrupt that fell into it would be lost.
+A buffer is an ordinary tensor. Its memory returns to the pool when torch frees the storage, so two forward passes
+before a backward pass never share a buffer. No Python code runs at that moment: an interrupt in it would be lost.
 """
 
 import ctypes
@@ -20,37 +19,39 @@ from math import prod
 import torch
 from torch import Tensor
 
-SMALL = 1 << 21  # below this the system's own allocator is as good, and quicker to ask
-LIMIT = 1 << 31  # bytes that come back to the pool at most, those on lease among them; what is beyond is let go of
-# Buffers whose rows lie the same way in their pages drive each other out of the first cache, and a processor takes a
-# load for one of the other's stores: each begins at another place of its page.
-PLACES, APART = 11, 320
+SMALL = 1 << 21  # bytes below which the system allocator is as good, and faster
+LIMIT = 1 << 31  # bytes of all regions of the pool, in use or free; further ones are unmapped when freed
+# Buffers with the same page offset evict each other from the L1 cache and suffer from 4K aliasing of loads and stores:
+# each starts at another offset in its page.
+OFFSETS, OFFSET_STEP = 11, 320
 
 
 class _Region(mmap.mmap):
-    """Pages. If they are to come back, `watch` looks after the lease they are on."""
+    """Mapped pages. `watch` is the weak reference that returns them to the pool."""
 
     watch: weakref.ref | None = None
 
 
 _lock = threading.Lock()
-_free: OrderedDict[int, dict[_Region, weakref.ref]] = OrderedDict()  # by size, that longest unused first
-_state = {"bytes": 0, "process": os.getpid()}  # of all regions that come back
-_turn = itertools.cycle(range(PLACES))
+_free: OrderedDict[int, dict[_Region, weakref.ref]] = (
+    OrderedDict()
+)  # size → free regions; least recently used size first
+_state = {"bytes": 0, "process": os.getpid()}  # of all regions of the pool
+_turn = itertools.cycle(range(OFFSETS))
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Like `torch.empty` on the CPU, in memory that is mapped already if possible."""
+    """Like `torch.empty` on the CPU, from the pool if possible."""
     count = prod(shape)
     if count * dtype.itemsize < SMALL:
         return torch.empty(tuple(shape), dtype=dtype)
-    size = _rounded(count * dtype.itemsize + PLACES * APART)
-    region, shelf = _taken(size)
-    lease = _bytes(size).from_buffer(region)
-    if shelf is not None:
-        region.watch = weakref.ref(lease, functools.partial(operator.setitem, shelf, region))
-    place = next(_turn) * APART
-    return torch.frombuffer(lease, dtype=dtype, count=count, offset=place).resize_(tuple(shape))  # not a view
+    size = _rounded(count * dtype.itemsize + OFFSETS * OFFSET_STEP)
+    region, free_list = _take_region(size)
+    buffer = _bytes(size).from_buffer(region)
+    if free_list is not None:
+        region.watch = weakref.ref(buffer, functools.partial(operator.setitem, free_list, region))
+    place = next(_turn) * OFFSET_STEP
+    return torch.frombuffer(buffer, dtype=dtype, count=count, offset=place).resize_(tuple(shape))  # not a view
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -59,32 +60,32 @@ def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 @functools.lru_cache(maxsize=256)
 def _bytes(size: int) -> type[ctypes.Array]:
-    return ctypes.c_char * size  # making a type takes longer than all the rest
+    return ctypes.c_char * size  # creating the type is the slowest part
 
 
 def _rounded(size: int) -> int:
-    """Eight sizes an octave, so that lengths that vary a little meet the same region."""
+    """Round up to one of eight sizes per octave, so that slightly different lengths share regions."""
     unit = 1 << max(12, size.bit_length() - 4)
     return -(-size // unit) * unit
 
 
-def _taken(size: int) -> tuple[_Region, dict[_Region, weakref.ref] | None]:
-    """A region, and where it goes when its lease ends; None: back to the system."""
+def _take_region(size: int) -> tuple[_Region, dict[_Region, weakref.ref] | None]:
+    """(region, free list it returns to; None: it is unmapped)."""
     with _lock:
-        if _state["process"] != os.getpid():  # a forked child: what its parent leased is not ours to hand out
+        if _state["process"] != os.getpid():  # a forked child: the parent's regions are not its own
             _free.clear()
             _state.update(bytes=0, process=os.getpid())
-        shelf = _free.setdefault(size, {})
+        free_list = _free.setdefault(size, {})
         _free.move_to_end(size)
-        if shelf:
-            return shelf.popitem()[0], shelf
-        region, comes_back = _mapped(size), _make_room(size)
-        if comes_back:
+        if free_list:
+            return free_list.popitem()[0], free_list
+        region, pooled = _map(size), _make_room(size)
+        if pooled:
             _state["bytes"] += size
-        return region, shelf if comes_back else None
+        return region, free_list if pooled else None
 
 
-def _mapped(size: int) -> _Region:
+def _map(size: int) -> _Region:
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows: anonymous memory by default
         return _Region(-1, size)
     region = _Region(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -94,9 +95,9 @@ def _mapped(size: int) -> _Region:
 
 
 def _make_room(size: int) -> bool:
-    """Let go of what has been unused for longest, until a region of this size may come back as well."""
-    for other, shelf in _free.items():
-        while shelf and _state["bytes"] + size > LIMIT:
-            shelf.popitem()
+    """Unmap least recently used regions until one of this size fits into LIMIT; whether it does."""
+    for other, free_list in _free.items():
+        while free_list and _state["bytes"] + size > LIMIT:
+            free_list.popitem()
             _state["bytes"] -= other
     return _state["bytes"] + size <= LIMIT

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from ..ir.buffers import BufferRef
-from .allocator import APART
+from .allocator import OFFSET_STEP
 
 LINE = 64  # bytes: where one buffer's last line ends, another's begins
 
 
 def room(numbers: Any, size: int) -> Any:
     """Numbers a buffer takes with what sets it apart from the next (of `size` bytes each)."""
-    return (-(-numbers * size // LINE) * LINE + APART) // size
+    return (-(-numbers * size // LINE) * LINE + OFFSET_STEP) // size
 
 
 Place = tuple[int, int]  # which of the addresses given to a call, and how many bytes further on

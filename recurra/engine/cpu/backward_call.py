@@ -11,7 +11,7 @@ from ..plan.program import Plan
 from . import allocator
 from .arena import Place, Shelf
 from .call import Ran
-from .call_template import WEIGHTS, ZEROS, Copy, Loop, addresses
+from .call_template import WEIGHTS, ZEROS, Copy, LoopCall, addresses
 from .launch_plan import Way
 from .layout import Layout
 from .weight_grads import OverTime, Summing
@@ -88,10 +88,10 @@ class PreparedBackward:
         past = [buffer for buffer in plan.backward.buffers if buffer.role is Role.PAST]
         where |= {buffer: where[buffer.memory] for buffer in past}
         early = {buffer: place[BufferRef.initial(buffer.name)] for buffer in past}
-        packed, patches = way.kernel.pack(weights, way.split), [*WEIGHTS, *addresses(way.binding, where, early)]
+        packed, relocations = way.kernel.pack(weights, way.split), [*WEIGHTS, *addresses(way.binding, where, early)]
         carries = [*self._carries(plan, layout, where, place)]
         count = shelf_at + 2
-        self.loop = Loop(way.kernel, packed, layout, way.binding, count, patches, before=carries)
+        self.loop = LoopCall(way.kernel, packed, layout, way.binding, count, relocations, before=carries)
         self.sums = Summing(sums, layout, where, early, count)
 
     def _carries(

@@ -16,7 +16,7 @@ from ..ir.buffers import BufferRef, X
 from ..plan.program import Plan
 from . import allocator
 from .arena import Place, Shelf
-from .call_template import WEIGHTS, Copy, Loop, addresses
+from .call_template import WEIGHTS, Copy, LoopCall, addresses
 from .launch_plan import Way
 from .layout import Layout, dense
 from .packing import Packed
@@ -65,14 +65,14 @@ class ForwardCall:
             source = _StateRows(state, layout, where[buffer], where[buffer][0] == arena, (early[buffer], 0), self.dtype)
             copies += source.final_copies(finals + i)
         count = finals + len(plan.states)
-        patches = [*WEIGHTS, *addresses(way.binding, where, early)]
+        relocations = [*WEIGHTS, *addresses(way.binding, where, early)]
         packed = way.kernel.pack(weights, way.split)
-        self.loop = Loop(way.kernel, packed, layout, way.binding, count, patches, after=copies)
+        self.loop = LoopCall(way.kernel, packed, layout, way.binding, count, relocations, after=copies)
         self.ahead = None
         if (first := way.ahead) is not None:
             packed, rows = first.kernel.pack(weights, first.split), dense(1, layout.total)
-            patches = [*WEIGHTS, *addresses(first.binding, where)]
-            self.ahead = Loop(first.kernel, packed, rows, first.binding, count, patches)
+            relocations = [*WEIGHTS, *addresses(first.binding, where)]
+            self.ahead = LoopCall(first.kernel, packed, rows, first.binding, count, relocations)
 
     def _templates(self) -> list[Tensor] | None:
         """Tensors like the outputs and arenas, of one number each; None if they come from the allocator's pool."""
@@ -125,7 +125,7 @@ class ForwardCall:
         return [allocator.empty(shape, self.dtype) for shape in self._shapes(numbers)]
 
 
-def _run(loop: Loop, packed: Packed, given: Sequence[int]) -> None:
+def _run(loop: LoopCall, packed: Packed, given: Sequence[int]) -> None:
     scratch = map(_ADDRESS, kept) if (kept := [*map(torch.zeros_like, loop.scratch)]) else ()
     loop.run(loop.pack(packed.vector_list[1], packed.pack_list[1], *given, *scratch))
 

@@ -1,6 +1,6 @@
-"""A call that is made again and again: all its words are kept, but for a few addresses.
+"""A prebuilt argument block for a C call; only pointers are patched per call.
 
-What is left for Python is to say these. Nothing is written into what is kept, so several threads may make the call.
+The block is copied before it is patched, so threads can share a template.
 """
 
 import ctypes
@@ -20,33 +20,33 @@ from .kernel import BEFORE, FIXED, Binding, Kernel
 from .layout import Layout
 from .packing import Packed
 
-VECTORS, PACKS, SUMS, ROWSUMS, BOARD, BUFFERS = 1, 2, 3, 4, 5, 6 + len(FIXED)  # words of `Call` in kernels/loop.h
-OWN = -1  # the address of the call itself, where one of its words points to another
-ZEROS = -1  # in place of what is copied
+VECTORS, PACKS, SUMS, ROWSUMS, SYNC, BUFFERS = 1, 2, 3, 4, 5, 6 + len(FIXED)  # words of `Call` in kernels/loop.h
+OWN = -1  # argument of a relocation: the block itself
+ZEROS = -1  # source of a copy: zeros
 
 
-class Patch(NamedTuple):
-    """A word that is an address: which of the given ones, or the call's own, and how many bytes further on."""
+class Relocation(NamedTuple):
+    """A word of the block that is an address: number of the argument (or OWN), and an offset in bytes."""
 
     word: int
     given: int
     offset: int = 0
 
 
-WEIGHTS = Patch(VECTORS, 0), Patch(PACKS, 1)  # where the lists of packed ones are given first
+WEIGHTS = Relocation(VECTORS, 0), Relocation(PACKS, 1)  # the lists of packed weights are the first two arguments
 
 
 def addresses(
     binding: Binding, where: Mapping[BufferRef, Place], before: Mapping[BufferRef, int] | None = None
-) -> list[Patch]:
-    """Of a kernel's buffers, and which of the given addresses is that of what was `before` the first step."""
+) -> list[Relocation]:
+    """Relocations of a kernel's buffers; `before`: the argument that holds a buffer's values before the first step."""
     words = {buffer: BUFFERS + binding.place(buffer) for buffer in binding.buffers if buffer not in binding.alike}
-    early = [Patch(words[buffer] + BEFORE, given) for buffer, given in (before or {}).items() if buffer in words]
-    return [*(Patch(word, *where[buffer]) for buffer, word in words.items()), *early]
+    early = [Relocation(words[buffer] + BEFORE, given) for buffer, given in (before or {}).items() if buffer in words]
+    return [*(Relocation(word, *where[buffer]) for buffer, word in words.items()), *early]
 
 
 class Copy(NamedTuple):
-    """Of so many bytes, from one of the given addresses and further on, to another; or that many zeros."""
+    """Copy `size` bytes between two arguments, at byte offsets; from ZEROS, clear them."""
 
     target: int
     to: int
@@ -55,10 +55,10 @@ class Copy(NamedTuple):
     size: int
 
 
-class Again:
-    """`run(pack(*addresses))`: as many as are `given`.
+class CallTemplate:
+    """A C call with relocations: `run(pack(*addresses))` with `given` addresses.
 
-    `function` takes the address of `call`, whose first word says where `rest` is: whatever else its words point to.
+    `function` takes a pointer to `call`, whose first word points to `rest`, the tables that other words point to.
     """
 
     def __init__(
@@ -67,22 +67,20 @@ class Again:
         call: Sequence[int],
         rest: Sequence[int],
         given: int,
-        patches: Sequence[Patch],
+        relocations: Sequence[Relocation],
         before: Sequence[Copy] = (),
         after: Sequence[Copy] = (),
     ):
         words = [*call, *rest]
-        counts = [_address(function), len(words), len(call), len(patches), len(before), len(after)]
-        kept = [*counts, *itertools.chain(*patches, *before, *after), *words]
-        self.run: Callable[[bytes], None] = functools.partial(_again(), struct.pack(f"{len(kept)}q", *kept))
+        counts = [_address(function), len(words), len(call), len(relocations), len(before), len(after)]
+        kept = [*counts, *itertools.chain(*relocations, *before, *after), *words]
+        self.run: Callable[[bytes], None] = functools.partial(_run_template(), struct.pack(f"{len(kept)}q", *kept))
         self.pack = struct.Struct(f"{given}q").pack
 
 
-class Loop(Again):
-    """A kernel's loop over time. After the addresses that are `given` come those of `scratch`: zeros that each call
-    needs for itself, first those for its sums over all rows if it has any.
-
-    Who makes the call keeps the packed weights, unless other ones are given.
+class LoopCall(CallTemplate):
+    """A kernel's loop over time. After the `given` addresses follow those of `scratch`: zeroed memory of each call,
+    first for its sums over all rows if it has any. The caller keeps the packed weights alive, unless it passes others.
     """
 
     def __init__(
@@ -92,24 +90,24 @@ class Loop(Again):
         layout: Layout,
         binding: Binding,
         given: int,
-        patches: Sequence[Patch],
+        relocations: Sequence[Relocation],
         before: Sequence[Copy] = (),
         after: Sequence[Copy] = (),
     ):
         fixed = kernel.fixed(packed, layout)
         needed = {SUMS: (fixed.sums, kernel.dtype), ROWSUMS: (fixed.rowsums, kernel.dtype)}
-        needed |= {BOARD: (fixed.board, torch.int64)}
+        needed |= {SYNC: (fixed.sync, torch.int64)}
         needed = {word: torch.zeros(count, dtype=dtype) for word, (count, dtype) in needed.items() if count}
         self.scratch = list(needed.values())
-        patches = [*patches, *(Patch(word, given + i) for i, word in enumerate(needed))]
+        relocations = [*relocations, *(Relocation(word, given + i) for i, word in enumerate(needed))]
         call = [0, packed.vector_list[1], packed.pack_list[1], 0, 0, 0, *memoryview(fixed.numbers).cast("q")]
-        super().__init__(kernel.library.run, call, binding.numbers, given + len(needed), patches, before, after)
-        self.alive = kernel, fixed, binding  # what the words point to
+        super().__init__(kernel.library.run, call, binding.numbers, given + len(needed), relocations, before, after)
+        self.alive = kernel, fixed, binding  # keeps alive what the words point to
 
 
 @functools.cache
-def _again() -> Callable[[bytes, bytes], None]:
-    function = compiler.load((KERNELS / "call_template.h").read_text(encoding="utf-8")).again
+def _run_template() -> Callable[[bytes, bytes], None]:
+    function = compiler.load((KERNELS / "call_template.h").read_text(encoding="utf-8")).run_template
     function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], None
     return function
 

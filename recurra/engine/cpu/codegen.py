@@ -1,5 +1,7 @@
-"""A schedule → C++: one function a group, one loop over the groups of a step. No size is written into the text, so one
-binary serves every batch, length and width; what a call must provide instead is listed in `Tables`."""
+"""Generate C++ from a schedule: one function per group, and a step function that calls them.
+
+The source contains no sizes, so one binary serves every batch, length and width. `Tables` lists what a call provides.
+"""
 
 import itertools
 from collections.abc import Hashable
@@ -17,7 +19,7 @@ LITERALS = {0.0: "0", 1.0: "1", -1.0: "-1", 2.0: "2", 0.5: "0.5"}
 
 @dataclass
 class Tables:
-    """What the generated code reads by number."""
+    """What the generated code addresses by index."""
 
     buffers: dict[BufferRef, int] = field(default_factory=dict)
     offsets: dict[Hashable, int] = field(default_factory=dict)
@@ -26,7 +28,7 @@ class Tables:
     packs: list[list[tuple[Matrix, ...]]] = field(default_factory=list)  # each: lanes × segments
     groups: list[Group] = field(default_factory=list)  # packs of group g: pack_group[i] == g
     pack_group: list[int] = field(default_factory=list)
-    lags: list[int] = field(default_factory=list)  # at which the batch may be smaller
+    lags: list[int] = field(default_factory=list)  # at which fewer rows may be active
 
 
 def number(table: dict, key: Any) -> int:
@@ -35,6 +37,8 @@ def number(table: dict, key: Any) -> int:
 
 @dataclass
 class Rendered:
+    """The generated functions of a program, and the tables they index."""
+
     body: str
     tables: Tables
 
@@ -43,7 +47,7 @@ class Rendered:
 
 
 def products_source(real: str) -> str:
-    """What all programs of a dtype share: the products, and the packing of weights for them."""
+    """Source of the library that all programs of a dtype share: matrix products and packing."""
     return _text(real, "products.h")
 
 
@@ -54,11 +58,11 @@ def _text(real: str, name: str) -> str:
 
 
 def render(schedule: Schedule, shrinking: bool) -> Rendered:
-    """`shrinking`: the program runs backward in time, where a sequence may have no row at the step before."""
+    """`shrinking`: the program runs backward in time, where fewer rows may be active at the step before."""
     tables = Tables(groups=schedule.groups)
     if shrinking:
         tables.lags = sorted({load.lag for load in _loads(schedule) if load.lag} | {1})
-    parts = [_Writer(group, i, schedule, tables, shrinking).function() for i, group in enumerate(schedule.groups)]
+    parts = [_GroupWriter(group, i, schedule, tables, shrinking).function() for i, group in enumerate(schedule.groups)]
     return Rendered("\n".join([*parts, _step(schedule, tables)]), tables)
 
 
@@ -68,7 +72,7 @@ def _loads(schedule: Schedule) -> list[Load]:
 
 
 def _step(schedule: Schedule, tables: Tables) -> str:
-    """All groups of one step; backward, rows are cut where sequences begin."""
+    """The function of one step; backward, the rows are split where the number of active rows changes."""
     lines = [
         "static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads,"
         " real* sums) {"
@@ -78,7 +82,7 @@ def _step(schedule: Schedule, tables: Tables) -> str:
     lines += [
         f"  if (c.active[s - {lag}] > (pieces ? cuts[pieces - 1] : low) && c.active[s - {lag}] < high)"
         f" cuts[pieces++] = c.active[s - {lag}];"
-        for lag in reversed(tables.lags)  # longer ago means later in the sequence: fewer rows
+        for lag in reversed(tables.lags)  # a larger lag is later in the sequence: fewer rows
     ]
     lines.append("  cuts[pieces++] = high;")
     index = 0
@@ -86,13 +90,13 @@ def _step(schedule: Schedule, tables: Tables) -> str:
         for _ in level:
             lines += _tiles(schedule.groups[index], index)
             index += 1
-        lines.append("  if (threads > 1) meet(c, me, threads);")
+        lines.append("  if (threads > 1) barrier(c, me, threads);")
     return "\n".join([*lines, "}"])
 
 
 def _tiles(group: Group, index: int) -> list[str]:
-    """All tiles of a group, or those that fall to a thread. Each is one thread's alone, but for the sums of rows: they
-    would depend on who added what."""
+    """Lines that run the tiles of a group: a thread's own, or by work stealing. Row sums exclude stealing, which would
+    change the order of additions."""
 
     def of(first: str, last: str) -> str:
         return (
@@ -109,9 +113,9 @@ def _tiles(group: Group, index: int) -> list[str]:
             [f"    {own}"]
             if group.rowsums
             else [
-                "    if (c.helping) {",
-                "      const Tiles dealt(c, tiles, me, threads, c.far && s & 1);",
-                f"      for (int64_t first, last; dealt.take(first, last);) {of('first', 'last')}",
+                "    if (c.work_stealing) {",
+                "      const TileScheduler scheduler(c, tiles, me, threads, c.exceeds_cache && s & 1);",
+                f"      for (int64_t first, last; scheduler.take(first, last);) {of('first', 'last')}",
                 "    } else {",
                 f"      {own}",
                 "    }",
@@ -121,18 +125,18 @@ def _tiles(group: Group, index: int) -> list[str]:
     ]
 
 
-class _Writer:
-    """The function of one group."""
+class _GroupWriter:
+    """Writes the function of one group."""
 
     def __init__(self, group: Group, index: int, schedule: Schedule, tables: Tables, shrinking: bool):
         self.group, self.index, self.schedule, self.tables, self.shrinking = group, index, schedule, tables, shrinking
         self.names: dict[Node, str] = {}
         self.counter = itertools.count()
         self.bases: dict[tuple[BufferRef, int, int], int] = {}
-        self.setup: list[str] = []  # before the loops
-        self.column: list[str] = []  # once a vector of columns
-        self.row: list[str] = []  # once a row
-        self.last: list[str] = []  # after the loops
+        self.setup: list[str] = []  # lines before the loops
+        self.column: list[str] = []  # lines per vector of columns
+        self.row: list[str] = []  # lines per row
+        self.last: list[str] = []  # lines after the loops
         self.touched: dict[int, None] = {}  # bases of the rows that the equations read or write
 
     def function(self) -> str:
@@ -149,14 +153,14 @@ class _Writer:
             head,
             f"  const int64_t width = c.widths[{g}], tile = c.tiles[{g}], vectors = (width + W - 1) / W;",
             *("  " + line for line in self.setup),
-            "  const bool back = c.far && s & 1;  // what the last step read last is still in the cache",
+            "  const bool reversed = c.exceeds_cache && s & 1;  // the weights read last are still in the cache",
             "  for (int64_t q = first; q < last; ++q) {",
-            "    const int64_t j = back ? first + last - 1 - q : q;",
+            "    const int64_t j = reversed ? first + last - 1 - q : q;",
             "    const int64_t wide = vectors - j * tile < tile ? vectors - j * tile : tile;",
-            "    for (int64_t lot = low, end; lot < high; lot = end) {",
-            "      end = lot + lot_of(c, high - lot);",
+            "    for (int64_t group = low, end; group < high; group = end) {",
+            "      end = group + row_group(c, high - group);",
             *("      " + line for line in products),
-            *("      " + line for line in self._block_by_block(self._equations())),
+            *("      " + line for line in self._loop_over_blocks(self._equations())),
             "    }",
             "  }",
             *("  " + line for line in self.last),
@@ -164,11 +168,11 @@ class _Writer:
         ]
         return "\n".join(lines)
 
-    def _block_by_block(self, lines: list[str]) -> list[str]:
-        """For each few rows of a lot: `i` and on, whose sums are `here`."""
+    def _loop_over_blocks(self, lines: list[str]) -> list[str]:
+        """A loop over the blocks of a row group: rows from `i` on, whose products are at `here`."""
         lanes = len(self.group.lanes)
         return [
-            "for (int64_t i = lot, turn = 0, rows; i < end; i += rows, ++turn) {",
+            "for (int64_t i = group, turn = 0, rows; i < end; i += rows, ++turn) {",
             "  rows = block(end - i);",
             *([f"  real* const here = sum + turn * {lanes} * wide * ROWS * W;"] if lanes else []),
             *("  " + line for line in lines),
@@ -182,31 +186,31 @@ class _Writer:
             "  const int count = width - column < W ? int(width - column) : W;",
             *("  " + line for line in self.column),
             "  for (int64_t r = 0; r < rows; ++r) {",
-            *("    " + line for line in self._asked_ahead()),
+            *("    " + line for line in self._prefetch_next_step()),
             *("    " + line for line in self.row),
             "  }",
             *("  " + line for line in self._flushes()),
             "}",
         ]
 
-    def _asked_for(self) -> list[str]:
-        """Where the rows lie that the equations will read and write: they come while the products are made."""
-        rows = [f"asked[asks++] = b{base} + (i + r) * d{base} + j * tile * W;" for base in self.touched]
+    def _prefetched_rows(self) -> list[str]:
+        """Collect the addresses of rows that the equations read and write; they are prefetched during the products."""
+        rows = [f"prefetched[prefetch_count++] = b{base} + (i + r) * d{base} + j * tile * W;" for base in self.touched]
         return [
-            f"const real* asked[{max(1, len(rows))} * ROWS];",
-            "int asks = 0;",
+            f"const real* prefetched[{max(1, len(rows))} * ROWS];",
+            "int prefetch_count = 0;",
             *(["for (int64_t r = 0; r < rows; ++r) {", *("  " + row for row in rows), "}"] if rows else []),
         ]
 
-    def _asked_ahead(self) -> list[str]:
-        """Without products to be made meanwhile: the same row of the next step."""
+    def _prefetch_next_step(self) -> list[str]:
+        """In a group without products: prefetch the same row of the next step."""
         bases = [] if self.group.lanes else self.touched
         return [f"__builtin_prefetch(b{base} + n{base} + (i + r) * d{base} + column);" for base in bases]
 
     # ------------------------------------------------------------------------------------------ products
 
     def _name_lanes(self) -> None:
-        """Where the sums of each lane will lie."""
+        """Assign each lane the expression of its product."""
         for at, lane in enumerate(lane for _, alike in self.group.classes() for lane in alike):
             self.names[lane] = f"*(const vec*)(here + (({at} * wide + u) * ROWS + r) * W)"
 
@@ -218,10 +222,10 @@ class _Writer:
             self.tables.pack_group.append(self.index)
             lines += self._class(pack, operands, len(lanes), at)
             at += len(lanes)
-        return [f"alignas(64) real sum[LOT * {at} * TILE * W];", *lines] if at else []
+        return [f"alignas(64) real sum[ROW_GROUP * {at} * TILE * W];", *lines] if at else []
 
     def _class(self, pack: int, operands: tuple[Node, ...], lanes: int, at: int) -> list[str]:
-        """Lanes of the same operands, span by span. While the last span is worked on, what the equations need comes."""
+        """Products of lanes with the same operands, span by span; the last span prefetches rows of the equations."""
         depth = f"depth_{pack}"
         segments, depths = [], []
         for q, operand in enumerate(operands):
@@ -234,17 +238,18 @@ class _Writer:
             segments.append(f"{{{rows}, d{base}, {length}}}")
             depths.append(length)
         self.setup.append(f"const int64_t {depth} = {' + '.join(depths)}, span_{pack} = span_of(c, {depth});")
-        asked = (
-            f"k + span_{pack} >= {depth} ? during(asked, asks, wide, span_{pack}) : Asked{{}}" if at == 0 else "Asked{}"
-        )
+        prefetched = "RowPrefetch{}"
+        if at == 0:
+            last_span = f"k + span_{pack} >= {depth}"
+            prefetched = f"{last_span} ? paced_prefetch(prefetched, prefetch_count, wide, span_{pack}) : {prefetched}"
         block = [
-            *(self._asked_for() if at == 0 else []),
+            *(self._prefetched_rows() if at == 0 else []),
             f"const Segment segments[] = {{{', '.join(segments)}}};",
             f"products(c, segments, {depth}, k, c.packs[{pack}], Tile{{j * tile, wide, width, {lanes}}}, int(rows),"
-            f" turn, back, {asked}, here + {at} * wide * ROWS * W);",
+            f" turn, reversed, {prefetched}, here + {at} * wide * ROWS * W);",
         ]
         every_span = f"for (int64_t k = 0; k < {depth}; k += span_{pack})"
-        return [every_span, *("  " + line for line in self._block_by_block(block))]
+        return [every_span, *("  " + line for line in self._loop_over_blocks(block))]
 
     def schedule_load(self, operand: Node) -> Node:
         """Where an earlier group stored the operand."""
@@ -338,19 +343,19 @@ class _Writer:
             self._row_sum(self.schedule.rowsums.index(node), self.names[node.args[0]], node.attr == "max")
 
     def _row_sum(self, slot: int, value: str, largest: bool) -> None:
-        """Of a row, the largest value; or its vectors added up, and at the end what is in the one that is left."""
+        """The maximum of a row; or the sum of its vectors, which is reduced to a number at the end."""
         address, every_row = (
             f"(c.rowsums + ({slot} * c.rowsum_parts + me) * c.rows)",
             "for (int64_t i = low; i < high; ++i)",
         )
         if largest:
             self.setup.append(f"{every_row} {address}[i] = -__builtin_inf();")
-            self.row.append(f"{address}[i + r] = larger({address}[i + r], largest({value}, count));")
+            self.row.append(f"{address}[i + r] = nan_max({address}[i + r], horizontal_max({value}, count));")
             return
         self.setup.append(f"real* const p{slot} = row_vectors(c, {len(self.schedule.rowsums)}, {slot}, me);")
         self.setup.append(f"{every_row} *(vec*)(p{slot} + i * W) = vec{{}};")
-        self.row.append(f"add_to(p{slot} + (i + r) * W, only({value}, count));")
-        self.last.append(f"{every_row} {address}[i] = across(*(const vec*)(p{slot} + i * W));")
+        self.row.append(f"add_to(p{slot} + (i + r) * W, zero_tail({value}, count));")
+        self.last.append(f"{every_row} {address}[i] = horizontal_sum(*(const vec*)(p{slot} + i * W));")
 
     def _flushes(self) -> list[str]:
         return [f"add_to(sums + c.sum_offsets[{q}] + column, total_{q});" for q, _ in self.group.sums]

@@ -1,8 +1,8 @@
-"""C++ text → a loaded library: compiled once, kept on disk under the hash of everything that went into it.
+"""Compile C++ source to a shared library, cached on disk under a hash of source, options, compiler and processor.
 
-The folder belongs to the user: `RECURRA_CACHE`, or the platform's place for caches. One that cannot be written, or
-that others may write, is not used; a private temporary folder takes its place. A library is loaded only if its bytes
-have the checksum that was written beside it; two processes that want the same one take turns.
+The cache folder is `RECURRA_CACHE`, or the platform's cache folder of the user. If it is not writable, or writable by
+other users, a private temporary folder is used. A library is loaded only if its bytes match the stored checksum;
+processes that need the same library compile it once, under a file lock.
 """
 
 import atexit
@@ -22,18 +22,18 @@ from ...errors import RecurraError
 from ...file_lock import exclusive_lock
 
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
-AS_WRITTEN = "-ffp-contract=off"  # what is written twice gives the same bits twice
+AS_WRITTEN = "-ffp-contract=off"  # no fused multiply-adds: the same expression gives the same bits
 NATIVE = ("-march=native",)
 THREADS = ("-fopenmp",)
 
 
 class BuildError(RecurraError):
-    """The system's compiler did not accept the generated code."""
+    """The C++ compiler did not accept the generated code."""
 
 
 @functools.cache
 def find_compiler() -> str | None:
-    """The C++ compiler of this machine: `CXX`, or the first of the usual names; None without one, and on Windows."""
+    """Path of the C++ compiler: `CXX`, else g++, clang++ or c++; None without one, and on Windows."""
     if sys.platform == "win32":  # the kernels are written for the options and extensions of GCC and Clang
         return None
     wanted = os.environ.get("CXX")
@@ -48,16 +48,16 @@ def why_no_compiler() -> str:
 
 
 def load(source: str, *options: str) -> ctypes.CDLL:
-    """The library of this source, compiled if it is not on disk yet."""
+    """Load the library of this source; compile it if it is not cached."""
     return _load(source, options, folder())
 
 
 @functools.lru_cache(maxsize=256)
 def _load(source: str, options: tuple[str, ...], where: Path) -> ctypes.CDLL:
     path = where / f"{_key(source, options, where)}.so"
-    if not _intact(path):
+    if not _is_intact(path):
         with exclusive_lock(path.with_suffix(".lock")):
-            if not _intact(path):
+            if not _is_intact(path):
                 _compile(source, options, path)
     return ctypes.CDLL(str(path))
 
@@ -71,26 +71,26 @@ def _key(source: str, options: tuple[str, ...], where: Path) -> str:
 
 @functools.cache
 def _target(where: Path) -> str:
-    """The compiler's version and the instructions it may use here. Asking takes a while, so the answer is kept."""
+    """A hash of the compiler's version and of the instruction set of this machine, cached in the folder."""
     path = find_compiler()
     if path is None:
         raise BuildError("no C++ compiler was found")
     about = os.stat(os.path.realpath(path))
-    asked = f"{os.path.realpath(path)} {about.st_mtime_ns} {about.st_size} {_processor()}"
-    note = where / f"target-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.txt"
+    identity = f"{os.path.realpath(path)} {about.st_mtime_ns} {about.st_size} {_processor()}"
+    note = where / f"target-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.txt"
     if note.exists():
         return note.read_text()
-    text = _ask(path, "--version") + _ask(path, *NATIVE, "-dM", "-E", "-x", "c++", os.devnull)
+    text = _output_of(path, "--version") + _output_of(path, *NATIVE, "-dM", "-E", "-x", "c++", os.devnull)
     _write(note, hashlib.sha256(text.encode()).hexdigest().encode())
     return note.read_text()
 
 
-def _ask(*command: str) -> str:
+def _output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _processor() -> str:
-    """What the processor can do, as the system tells it."""
+    """Model and instruction set of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -103,7 +103,7 @@ def _processor() -> str:
 
 
 def folder() -> Path:
-    """Where libraries are kept."""
+    """The folder of compiled libraries."""
     return _folder(os.environ.get("RECURRA_CACHE"), os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
 
 
@@ -117,11 +117,11 @@ def _folder(wanted: str | None, caches: str | None, home: str | None) -> Path:
         place = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "recurra"
     else:
         place = Path(caches) / "recurra" if caches else Path(home or "~").expanduser() / ".cache" / "recurra"
-    return place if _ours(place) else _temporary()
+    return place if _is_private(place) else _temporary()
 
 
-def _ours(place: Path) -> bool:
-    """Whether we can write there and nobody else can."""
+def _is_private(place: Path) -> bool:
+    """Whether the folder is writable for this user and for no other."""
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = place.stat()
@@ -140,7 +140,7 @@ def _temporary() -> Path:
     return place
 
 
-def _intact(path: Path) -> bool:
+def _is_intact(path: Path) -> bool:
     try:
         return path.with_suffix(".sum").read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -148,7 +148,7 @@ def _intact(path: Path) -> bool:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing."""
+    """Write a file atomically."""
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
@@ -162,15 +162,15 @@ def _compile(source: str, options: tuple[str, ...], path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as workplace:
         text, library = Path(workplace) / "program.cpp", Path(workplace) / "program.so"
         text.write_text(source, encoding="utf-8")
-        complaints = ""
-        for more in (NATIVE + THREADS, NATIVE, THREADS, ()):  # not every compiler knows every option
+        errors = ""
+        for more in (NATIVE + THREADS, NATIVE, THREADS, ()):  # some compilers lack some options
             command = [find_compiler() or "", *FLAGS, *options, *more, "-o", str(library), str(text)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 break
-            complaints = complaints or done.stderr
+            errors = errors or done.stderr
         else:
-            raise BuildError(f"{find_compiler()} failed:\n{complaints[-2000:]}")
+            raise BuildError(f"{find_compiler()} failed:\n{errors[-2000:]}")
         content = library.read_bytes()
         os.replace(library, path)
         _write(path.with_suffix(".sum"), hashlib.sha256(content).hexdigest().encode())

@@ -62,7 +62,7 @@ class CpuExecutor:
         split = self.forward_kernel.split(layout, layout.rows)
         if layout.steps == 1:
             return False  # every weight is read once either way
-        if not self.forward_kernel.far(split) and layout.rows > FEWEST_ROWS:
+        if not self.forward_kernel.exceeds_cache(split) and layout.rows > FEWEST_ROWS:
             return False
         readers = 1 if split.by_unit else split.threads
         return 16 * layout.total * self.hoisted.width < readers * layout.steps * self.hoisted.numbers

@@ -1,4 +1,4 @@
-"""One compiled program and how to call it: tables, packed weights, threads."""
+"""A compiled program: its tables, the split into threads, and the fixed part of its calls."""
 
 import ctypes
 import os
@@ -19,24 +19,24 @@ from .layout import Layout, Table
 from .packing import Packed, Packing, Split
 
 REALS = {torch.float32: "float", torch.float64: "double"}
-_HOME = os.getpid()  # the process whose threads exist; a forked child has none, and its OpenMP would wait for them
+_HOME = os.getpid()  # OpenMP threads exist in this process only; a forked child would wait for them
 
-# Below this much work a call, in multiply-adds, waking threads takes longer than what they would share.
+# Multiply-adds of a call below which waking threads takes longer than the work they would share.
 WORTH_THREADS = 400_000
-# Threads share the units, not the batch, when each would have fewer rows than this and the weights outgrow its cache.
+# Threads share the units, not the batch, if each would have fewer rows than this and the weights exceed its cache.
 FEW_ROWS, CACHE = 12, 1 << 20
-# Threads that share the units meet several times a step. With fewer multiply-adds in it that takes longest of all;
-# and where other processes want the cores too, a meeting may take as long as the system lets one of them run.
-WORTH_MEETING = 16_000
-# Parts of a batch for each thread, turns in which a part is done, blocks of rows in a part if weights fill the cache,
-# and multiply-adds a step without which a part, or that threads help each other out, is not worth while.
-PARTS, STRETCHES, FAR_BLOCKS, WORTH_HELP = 2, 16, 4, 300_000
-# A single row reads the weights where they are if they are as deep as this, and so many tiles of them are made one.
-DEEP, ALONE = 48, 2
+# Threads that share the units have several barriers per step. With fewer multiply-adds per step these dominate; and on
+# a busy machine a barrier can take as long as a time slice of another process.
+WORTH_BARRIERS = 16_000
+# Parts of the batch per thread, work items per part, blocks of rows per part if the weights fill the cache, and
+# multiply-adds per step from which on a part, or work stealing, pays.
+PARTS, ITEMS_PER_PART, BLOCKS_PER_PART, WORTH_STEALING = 2, 16, 4, 300_000
+# A single row reads unpacked weights if their depth is at least this; so many tiles are then merged into one.
+DEEP, SINGLE_ROW_TILES = 48, 2
 
 
 def threads_here() -> int:
-    """As many as torch uses; one in a forked child."""
+    """The number of threads of a call: torch's; one in a forked child."""
     return torch.get_num_threads() if os.getpid() == _HOME else 1
 
 
@@ -45,9 +45,9 @@ FIXED = (
     "steps",
     "threads",
     "by_unit",
-    "helping",
+    "work_stealing",
     "parts",
-    "stretch",
+    "steps_per_item",
     "bounds",
     "spans",
     "active",
@@ -59,17 +59,17 @@ FIXED = (
     "sum_offsets",
     "rowsum_parts",
     "rows",
-    "far",
+    "exceeds_cache",
     "multiplies",
     "in_place",
 )
 
 
 class Kernel:
-    """A program, compiled for one dtype. Nothing in it depends on the batch or the length."""
+    """A program compiled for one dtype, for any batch size and length."""
 
     def __init__(self, program: Program, dtype: torch.dtype, backward: bool, as_written: bool = False):
-        """`as_written`: what backward computes again from what forward kept must come out as it did there."""
+        """`as_written`: without contraction, so that values recomputed backward have the bits of the forward pass."""
         self.schedule: Schedule = schedule(program)
         self.rendered: Rendered = render(self.schedule, backward)
         self.dtype, self.backward = dtype, backward
@@ -86,7 +86,7 @@ class Kernel:
         self._fix_tables()
 
     def _fix_tables(self) -> None:
-        """What depends on the sizes of the cell alone."""
+        """Compute the tables that depend on the sizes of the cell alone."""
         tables, depths = self.tables, {}
         for i, lanes in enumerate(tables.packs):
             for q, matrix in enumerate(lanes[0]):
@@ -119,28 +119,28 @@ class Kernel:
         if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False, alone)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
-        if few and self.multiplications * rows < WORTH_MEETING:
+        if few and self.multiplications * rows < WORTH_BARRIERS:
             return Split(min(threads, rows), False, alone)
         return Split(threads, few, alone)
 
     def _parts(self, split: Split, rows: int) -> int:
-        """Into how many the batch is cut: a few more than there are threads, so that the faster ones do more of them;
-        but rows enough in each to make reading the weights worth while."""
+        """Parts of the batch: more than threads, so that faster threads run more of them, but with enough rows each to
+        amortise reading the weights."""
         if split.by_unit or split.threads == 1:
             return 1
-        blocks = FAR_BLOCKS if self.weight_bytes > CACHE // 2 else -(-WORTH_HELP // (self.work * self.rows))
+        blocks = BLOCKS_PER_PART if self.weight_bytes > CACHE // 2 else -(-WORTH_STEALING // (self.work * self.rows))
         fewest = self.rows * blocks
         each = -(-rows // (PARTS * split.threads * fewest)) * fewest
         return max(split.threads, -(-rows // each))
 
-    def far(self, split: Split) -> bool:
-        """Whether a thread's weights outgrow its cache."""
+    def exceeds_cache(self, split: Split) -> bool:
+        """Whether the weights of a thread exceed its cache."""
         return self.weight_bytes // (split.threads if split.by_unit else 1) > CACHE
 
     def _tiles(self, split: Split) -> list[int]:
-        """Vectors a tile of each group: few, so that the weights of one stay in cache while the rows pass by, but
-        enough to fill the registers. Where a single row passes by, more of them lie side by side; but if they outgrow
-        the cache, tiles are what is taken in turn from either end."""
+        """Vectors per tile of each group: few, so that the weights of a tile stay cached for all rows, but enough to
+        fill the registers. For a single row tiles are merged, unless the weights exceed the cache: tiles are then
+        visited in alternating order."""
         found = []
         for group in self.tables.groups:
             vectors, tile = -(-group.width // self.vector), 1
@@ -148,21 +148,21 @@ class Kernel:
                 tile *= 2
             tile = tile if group.lanes else self.tile
             if split.in_place:
-                tile = self.tile if self.far(split) else ALONE * self.tile
+                tile = self.tile if self.exceeds_cache(split) else SINGLE_ROW_TILES * self.tile
             found.append(min(tile, -(-vectors // split.threads) if split.by_unit else vectors))
         return found
 
     # ------------------------------------------------------------------------------------------ the call
 
     def totals(self, sums: Tensor | None) -> Tensor:
-        """The sums over all rows, one after the other as in `schedule.sums`, from what a call leaves of them."""
+        """The sums over all rows, concatenated as in `schedule.sums`, from the scratch memory of a call."""
         if sums is None:
             return self.constants[:0]
         totals = sums[self.sums_stride : 2 * self.sums_stride]
         return totals if self.dense_sums is None else totals[self.dense_sums]
 
     def fixed(self, packed: Packed, layout: Layout) -> "Fixed":
-        """What every call with this layout and these threads has in common."""
+        """Build the fixed part of calls with this layout and split."""
         split = packed.split
         parts = self._parts(split, layout.rows)
         bounds = layout.bounds(parts)
@@ -174,9 +174,9 @@ class Kernel:
             "steps": layout.steps,
             "threads": split.threads,
             "by_unit": int(split.by_unit),
-            "helping": int(split.by_unit and self.work * layout.rows > split.threads * WORTH_HELP),
+            "work_stealing": int(split.by_unit and self.work * layout.rows > split.threads * WORTH_STEALING),
             "parts": parts,
-            "stretch": -(-layout.steps // STRETCHES) if parts > 1 else layout.steps,
+            "steps_per_item": -(-layout.steps // ITEMS_PER_PART) if parts > 1 else layout.steps,
             "bounds": bounds.data_ptr(),
             "spans": spans.data_ptr(),
             "active": active.pointer,
@@ -188,7 +188,7 @@ class Kernel:
             "sum_offsets": self.sum_offsets.data_ptr(),
             "rowsum_parts": shares,
             "rows": layout.rows,
-            "far": int(self.far(split)),
+            "exceeds_cache": int(self.exceeds_cache(split)),
             "multiplies": self.multiplies,
             "in_place": self.in_place if split.in_place else 0,
         }
@@ -198,21 +198,21 @@ class Kernel:
             numbers,
             sums=parts * 2 * self.sums_stride,
             rowsums=self._padded(count) + count * self.vector,
-            board=0 if split.threads == 1 else 16 * split.threads if split.by_unit else 8 + 2 * parts,
+            sync=0 if split.threads == 1 else 16 * split.threads if split.by_unit else 8 + 2 * parts,
             alive=(bounds, spans, active, tiles),
         )
 
 
-FOUR, BEFORE = 4, 3  # numbers of a buffer, and which of them says where what was before the first step is
+FOUR, BEFORE = 4, 3  # numbers of a buffer; index of the address of the values before the first step
 
 
 class Binding:
-    """What a call says of a kernel's buffers but for their addresses: four numbers each."""
+    """The buffer table of a call without addresses: four numbers per buffer."""
 
     def __init__(
         self, kernel: Kernel, tables: Mapping[BufferRef, Table], alike: Mapping[BufferRef, Tensor] | None = None
     ):
-        """`alike`: buffers of one row that stands for all, which is always the same."""
+        """`alike`: constant buffers whose single row serves all rows."""
         self.numbers, self.buffers, self.tables = array("q"), list(kernel.tables.buffers), dict(tables)
         self.alike = alike or {}
         for buffer in self.buffers:
@@ -221,16 +221,16 @@ class Binding:
             self.numbers.extend((address, stride, tables[buffer].pointer, 0))
 
     def place(self, buffer: BufferRef) -> int:
-        """Where among the numbers the address of a buffer is."""
+        """Index of a buffer's address in `numbers`."""
         return FOUR * self.buffers.index(buffer)
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """What calls with one layout and one split have in common."""
+    """The fixed part of calls with one layout and one split."""
 
     numbers: bytes
-    sums: int  # how many numbers a call needs for each
+    sums: int  # elements of scratch memory per call
     rowsums: int
-    board: int
-    alive: tuple  # what the numbers point to
+    sync: int
+    alive: tuple  # keeps alive what the numbers point to

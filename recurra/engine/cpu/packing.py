@@ -1,9 +1,8 @@
-"""The weights as products read them: packed in the order they are needed in, or, for a single row, where they are.
+"""Pack the weights of a program in the order in which its products read them.
 
-Packed weights are kept, and used again as long as the weights hold the same numbers. That is seen from the numbers
-themselves: a tensor's version counter does not notice what is written through `.data` or an array that shares its
-memory. Looking at them all takes as long as a few steps of a single row, which reads them no oftener than that: it is
-given their places instead, and nothing of them is kept.
+Packed weights are cached under a hash of the weights' contents: a tensor's version counter does not notice writes
+through `.data` or through an array that shares its memory. Hashing takes as long as a few steps of a single row, so
+calls of a single row read the weights unpacked, by address.
 """
 
 import ctypes
@@ -21,8 +20,8 @@ from ..ir.nodes import Matrix, Vector
 from . import allocator
 from .codegen import Tables
 
-WORTH_THREADS = 1 << 18  # bytes that take longer to look at than it takes to wake a thread
-REMEMBERED, REMEMBERED_BYTES = 4, 1 << 25  # packed weights a kernel keeps: of so many calls, and no more than this
+WORTH_THREADS = 1 << 18  # bytes whose hash takes longer than waking a thread
+REMEMBERED, REMEMBERED_BYTES = 4, 1 << 25  # packed weights cached per kernel: entries, bytes
 _SHAPE = attrgetter("shape")
 
 
@@ -31,23 +30,25 @@ class Split(NamedTuple):
 
     threads: int
     by_unit: bool
-    in_place: bool = False  # a single row, whose products read the weights where they are
+    in_place: bool = False  # a single row, whose products read unpacked weights
 
 
 @dataclass(frozen=True)
 class Packed:
+    """Packed weights of a program, as lists of addresses."""
+
     split: Split
     tiles: list[int]
-    vector_list: tuple[bytes, int]  # addresses, and where those are
+    vector_list: tuple[bytes, int]  # addresses, and the address of the list
     pack_list: tuple[bytes, int]
-    alive: tuple  # what they point to, but for weights that are read where they are
+    alive: tuple  # keeps alive what they point to, except unpacked weights
 
 
 class Packing:
     """Packs the weights of one program, for one dtype."""
 
     def __init__(self, tables: Tables, common: ctypes.CDLL, dtype: torch.dtype, tiles: Callable[[Split], list[int]]):
-        """`common`: the library of products.h; `tiles`: vectors a tile of each group."""
+        """`common`: the library of products.h; `tiles`: vectors per tile of each group."""
         self.tables, self.common, self.dtype, self.tiles = tables, common, dtype, tiles
         matrices = [m for lanes in tables.packs for lane in lanes for m in lane]
         self.bytes = sum(m.wide * m.deep for m in matrices) * dtype.itemsize
@@ -55,11 +56,11 @@ class Packing:
         self.copied = tuple(dict.fromkeys(v.weight for v in tables.vectors if v.col is not None))  # always
         common.fingerprint.restype = ctypes.c_uint64
         common.fingerprint.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
-        self._shapes: dict[str, torch.Size] = {}  # of the weights, when they were first packed
+        self._shapes: dict[str, torch.Size] = {}  # of the weights, at the first packing
         self._kept: dict[Any, Packed] = {}
 
     def __call__(self, weights: Mapping[str, Tensor], split: Split) -> Packed:
-        """The weights as this program reads them; those of an earlier call if they are the same."""
+        """The packed weights, cached if an earlier call had the same contents."""
         used = [weights[name] for name in self.used]
         if not all(map(Tensor.is_contiguous, used)):
             return self._packed(weights, split)
@@ -79,7 +80,7 @@ class Packing:
         return found
 
     def _fingerprint(self, weights: Sequence[Tensor], threads: int) -> int:
-        """A number that tells the contents of weights that lie in one piece each apart."""
+        """A hash of the contents of contiguous weights."""
         words = self.dtype.itemsize // 4
         flat = [number for w in weights for number in (w.data_ptr(), w.numel() * words)]
         return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(weights), threads)
@@ -100,7 +101,7 @@ class Packing:
         return Packed(split, tiles, places, listed, (packs, vectors))
 
     def _check_shapes(self, weights: Mapping[str, Tensor]) -> None:
-        """`.data` may be set to something else; beyond its end there would be other people's numbers."""
+        """Refuse weights whose `.data` was replaced by another shape: kernels would read past their end."""
         for name, shape in self._shapes.items():
             if weights[name].shape != shape:
                 raise ShapeError(name, f"shape {tuple(weights[name].shape)}", f"{tuple(shape)}, as when it was planned")
@@ -146,7 +147,7 @@ class _Pack(ctypes.Structure):
 
 
 def _pieces(weights: Mapping[str, Tensor], lanes: Sequence[Sequence[Matrix]]) -> ctypes.Array:
-    """Where the matrices of all lanes are, segment by segment."""
+    """Addresses and strides of the matrices of all lanes, segment by segment."""
     return (_Piece * (len(lanes) * len(lanes[0])))(*(_piece(weights, m) for lane in lanes for m in lane))
 
 
@@ -158,7 +159,7 @@ def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, int, int
 
 
 def _copy(vector: Vector, weights: Mapping[str, Tensor]) -> Tensor | None:
-    """Of numbers that do not lie side by side."""
+    """A contiguous copy of a vector; None if it is contiguous already."""
     apart = vector.col is not None or not weights[vector.weight].is_contiguous()
     return vector.of(weights).contiguous() if apart else None
 

@@ -11,7 +11,7 @@ from ..ir.buffers import BufferRef
 from ..plan.program import Plan
 from . import allocator, compiler
 from .arena import Place
-from .call_template import OWN, Again, Patch
+from .call_template import OWN, CallTemplate, Relocation
 from .codegen import products_source
 from .kernel import REALS, WORTH_THREADS, threads_here
 from .layout import Layout
@@ -36,7 +36,7 @@ class OverTime:
             self.groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
 
 
-class Summing(Again):
+class Summing(CallTemplate):
     """All of them for one layout. After the addresses that are `given` come those of the results, and of room."""
 
     def __init__(
@@ -51,29 +51,32 @@ class Summing(Again):
         self.dtype, self.shapes = sums.dtype, sums.shapes
         self.alive: list[object] = [sums.library]  # what the words point to
         self.threads = threads_here() if sums.work * layout.total >= WORTH_THREADS else 1
-        gradients, targets, patches = [], [], []
+        gradients, targets, relocations = [], [], []
         first_target = HEAD + GRADIENT * len(sums.groups)
         for (buffer, low, high), members in sums.groups.items():
             word = HEAD + len(gradients)
-            patches += [self._patch(word, where[buffer], low)]
-            patches += [Patch(word + 4, OWN, (first_target + len(targets)) * WORD)]
+            relocations += [self._relocation(word, where[buffer], low)]
+            relocations += [Relocation(word + 4, OWN, (first_target + len(targets)) * WORD)]
             gradients += [0, sums.buffers[buffer].width, high - low, layout.total, 0, len(members)]
             for i in members:
                 word, product, deep = first_target + len(targets), sums.runs[i][0], sums.shapes[i][1]
                 load = product.operand
-                patches += [Patch(word, given + i), self._patch(word + 3, where[load.buffer], load.offset)]
+                relocations += [
+                    Relocation(word, given + i),
+                    self._relocation(word + 3, where[load.buffer], load.offset),
+                ]
                 if product.lag:
-                    patches += [self._patch(word + 4, (before[load.buffer], 0), load.offset)]
+                    relocations += [self._relocation(word + 4, (before[load.buffer], 0), load.offset)]
                 stretches = layout.stretches(product.lag)
                 targets += [0, deep, deep, 0, 0, sums.buffers[load.buffer].width, stretches.data_ptr(), len(stretches)]
                 self.alive.append(stretches)
         head, rest = [0, len(sums.groups), self.threads, 0, 0], [*gradients, *targets]
-        head[4] = self.room = _room(sums.library, head, rest, patches)
-        patches += [Patch(3, given + len(sums.runs))]
-        super().__init__(sums.library.sum_over_time, head, rest, given + len(sums.runs) + 1, patches)
+        head[4] = self.room = _room(sums.library, head, rest, relocations)
+        relocations += [Relocation(3, given + len(sums.runs))]
+        super().__init__(sums.library.sum_over_time, head, rest, given + len(sums.runs) + 1, relocations)
 
-    def _patch(self, word: int, place: Place, column: int) -> Patch:
-        return Patch(word, place[0], place[1] + column * self.dtype.itemsize)
+    def _relocation(self, word: int, place: Place, column: int) -> Relocation:
+        return Relocation(word, place[0], place[1] + column * self.dtype.itemsize)
 
     def results(self) -> tuple[Tensor, ...]:
         """Empty: one tensor a run, (columns of δ, columns of the operand), and the room."""
@@ -81,12 +84,12 @@ class Summing(Again):
         return *(allocator.empty(shape, self.dtype) for shape in self.shapes), room
 
 
-def _room(library: ctypes.CDLL, head: list[int], rest: list[int], patches: list[Patch]) -> int:
+def _room(library: ctypes.CDLL, head: list[int], rest: list[int], relocations: list[Relocation]) -> int:
     """Numbers that a thread needs."""
     words = array("q", [*head, *rest])
     own, _ = words.buffer_info()
     words[0] = own + HEAD * WORD
-    for patch in patches:
+    for patch in relocations:
         if patch.given == OWN:
             words[patch.word] = own + patch.offset
     return library.sum_room(ctypes.c_void_p(own))

@@ -1,4 +1,4 @@
-// Mathematics, and the loop over time that every generated program runs in.
+// Elementwise functions, and the loop over time around the generated step function.
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -6,7 +6,7 @@
 extern "C" int sched_yield(void);
 
 // ------------------------------------------------------------------------------------------ mathematics
-// No -ffast-math: it would flush denormals for the whole process. Comparisons are written so that NaN stays NaN.
+// Compiled without -ffast-math, which would flush denormals for the whole process. Comparisons propagate NaN.
 
 INLINE vec pick(ivec yes, vec a, vec b) { return yes ? a : b; }
 INLINE vec truth(ivec yes) { return yes ? splat(1) : splat(0); }
@@ -16,7 +16,7 @@ INLINE vec abs_(vec x) { return pick(x < splat(0), -x, pick(x == splat(0), splat
 
 INLINE vec power_of_two(ivec n) { return single ? (vec)((n + 127) << 23) : (vec)((n + 1023) << 52); }
 
-INLINE vec inverse(vec d) {  // 1 / d for d of ordinary size
+INLINE vec inverse(vec d) {  // 1 / d; d is a normal number, neither tiny nor huge
 #ifdef MASKED
   if constexpr (single) {
     vec r = (vec)__builtin_ia32_rcp14ps512_mask((v16f)d, (v16f){}, 0xffff);
@@ -26,7 +26,7 @@ INLINE vec inverse(vec d) {  // 1 / d for d of ordinary size
   return splat(1) / d;
 }
 
-INLINE vec at_least(vec x, real low) {  // the instruction gives its second operand where one is NaN
+INLINE vec at_least(vec x, real low) {  // the instruction returns its second operand if one is NaN
 #ifdef MASKED
   if constexpr (single) return (vec)__builtin_ia32_maxps512_mask((v16f)splat(low), (v16f)x, (v16f){}, 0xffff, 4);
   else return (vec)__builtin_ia32_maxpd512_mask((v8d)splat(low), (v8d)x, (v8d){}, 0xff, 4);
@@ -46,8 +46,8 @@ INLINE vec at_most(vec x, real high) {
 
 INLINE vec between(vec x, real low, real high) { return at_most(at_least(x, low), high); }
 
-// e^x = 2^n e^r, |r| <= log(2) / 2. Added to a number so large that its last bit is a one, x / log(2) is rounded to n, and
-// n with the exponent's bias stands in the lowest bits: `bits`, moved up, is 2^n if that is an ordinary number.
+// Range reduction e^x = 2^n e^r with |r| <= log(2) / 2. Adding a constant whose last mantissa bit is one rounds x / log(2)
+// to the integer n and leaves n plus the exponent bias in the lowest bits: `bits`, shifted up, is 2^n if that is normal.
 struct Reduced {
   vec less_one;  // e^r - 1 = r + r² g(r)
   ivec bits;
@@ -89,7 +89,7 @@ INLINE vec expm1_(vec x) {
   const Reduced e = reduced<1>(between(x, single ? -30 : -60, single ? 89 : 710));
   const ivec n = e.n(), half = n >> 1;
   const vec q = e.less_one, a = power_of_two(half), b = power_of_two(n - half);
-  vec small = q * a * b + (a * b - splat(1)), large = (splat(1) + q) * a * b - splat(1);  // a b may overflow too soon
+  vec small = q * a * b + (a * b - splat(1)), large = (splat(1) + q) * a * b - splat(1);  // a * b may overflow although the result does not
   return pick(x > splat(40), large, pick(x == splat(0), x, small));
 }
 
@@ -133,7 +133,7 @@ INLINE vec sqrt_(vec v) {
 #endif
 }
 
-// x = 2^n m with m between √½ and √2; log(m) by the polynomial of Moshier's Cephes library.
+// x = 2^n m with m in [√½, √2); log(m) by the polynomial of Moshier's Cephes library.
 INLINE vec log_(vec x) {
   if constexpr (!single) return log_one_by_one(x);
   const ivec tiny = x < splat(real(1.17549435e-38));
@@ -151,7 +151,7 @@ INLINE vec log_(vec x) {
   return pick(x == splat(infinity), x, pick(x > splat(0), y, edge));
 }
 
-INLINE vec log1p_(vec x) {  // what 1 + x lost in rounding is put back
+INLINE vec log1p_(vec x) {  // corrects log(1 + x) for the rounding error of 1 + x
   if constexpr (!single) return log1p_one_by_one(x);
   const vec u = splat(1) + x, lost = x - (u - splat(1));
   const vec y = log_(u);
@@ -169,36 +169,36 @@ INLINE vec softplus(vec x) {
 
 // ------------------------------------------------------------------------------------------ the loop over time
 
-struct Buffer {  // row r of step s lies at data + (rows[s] + r) * stride; from -1 - rows[s] in `before` if that is negative
+struct Buffer {  // row r of step s is at data + (rows[s] + r) * stride; negative rows[s]: row -1 - rows[s] of `before`
   real* data;
   int64_t stride;
   const int64_t* rows;
-  real* before;  // what was there before the first step
+  real* before;  // values before the first step
 };
 
-struct Call {  // in the order of kernel.py
+struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   const Buffer* buffers;
   const real* const* vectors;
   const void* const* packs;
-  real* sums;                        // [part][2][sums_stride]: of the last steps, and of all before
-  real* rowsums;                     // [rowsum][thread][row], then the same as vectors still to be summed
-  int64_t* board;                    // what threads tell each other, zero at first
-  int64_t steps, threads, by_unit;   // threads share the batch, or the units
-  int64_t helping;                   // who is done with his units does some of another's
-  int64_t parts, stretch;            // of the batch, and the steps after which a thread looks for the next
-  const int64_t* bounds;             // of the parts, in rows
-  const int64_t* spans;              // the first step of each part and the one after its last
-  const int64_t* active;             // rows at each step; earlier steps stand before it
+  real* sums;                        // [part][2][sums_stride]: sums of the last up to 64 steps, and of all before
+  real* rowsums;                     // [rowsum][thread][row], then the same as unreduced vectors
+  int64_t* sync;                     // words for synchronisation of threads, initially zero
+  int64_t steps, threads, by_unit;   // by_unit: threads share the units; else the batch
+  int64_t work_stealing;             // by_unit: idle threads take tiles of others
+  int64_t parts, steps_per_item;     // parts of the batch; steps of one work item
+  const int64_t* bounds;             // first row of each part
+  const int64_t* spans;              // first step of each part, and the one after its last
+  const int64_t* active;             // rows at each step; negative indices: steps before
   const int64_t* widths;             // of each group
-  const int64_t* tiles;              // vectors a tile of each group
+  const int64_t* tiles;              // vectors per tile of each group
   const int64_t* offsets;
   const real* constants;
   int64_t sums_stride;
   const int64_t* sum_offsets;
   int64_t rowsum_parts, rows;
-  int64_t far;                       // the weights outgrow the cache
-  const Multiply (*multiplies)[ROWS][COLUMNS];  // near or far, by rows and columns
-  InPlace in_place;                  // for a single row with weights where they are: `packs` then tell where that is
+  int64_t exceeds_cache;             // the weights do not fit into the cache
+  const Multiply (*multiplies)[ROWS][COLUMNS];  // without and with prefetch of weights, by rows and columns
+  InPlace in_place;                  // a single row with unpacked weights, whose addresses are in `packs`
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -207,7 +207,7 @@ INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
   return (row >= 0 ? b.data + row * b.stride : b.before + (-1 - row) * b.stride) + c.offsets[offset];
 }
 
-// How far it is from a row of a step, of the steps up to `s`, to the same row of the next.
+// The distance from a row of step `s` to the same row of the next step.
 INLINE int64_t to_next(const Call& c, int buffer, int64_t s, const real* here, int offset) {
   return s + 1 < c.steps ? at(c, buffer, s + 1, offset) - here : 0;
 }
@@ -218,7 +218,7 @@ INLINE real rowsum(const Call& c, int number, int64_t row) {
   return sum;
 }
 
-// Where the vectors lie whose sums are one of `all` row sums.
+// The unreduced vectors of one of `all` row sums.
 INLINE real* row_vectors(const Call& c, int all, int number, int64_t me) {
   const int64_t sums = (all * c.rowsum_parts * c.rows + W - 1) / W * W;
   return c.rowsums + sums + (number * c.rowsum_parts + me) * c.rows * W;
@@ -227,11 +227,11 @@ INLINE real* row_vectors(const Call& c, int all, int number, int64_t me) {
 INLINE real rowmax(const Call& c, int number, int64_t row) {
   const real* const parts = c.rowsums + number * c.rowsum_parts * c.rows + row;
   real most = parts[0];
-  for (int64_t p = 1; p < c.rowsum_parts; ++p) most = larger(most, parts[p * c.rows]);
+  for (int64_t p = 1; p < c.rowsum_parts; ++p) most = nan_max(most, parts[p * c.rows]);
   return most;
 }
 
-// A pause before looking again at what another thread is to change; a long wait lets others have the processor.
+// Back-off of a spin wait: pause instructions, then yields of the processor.
 INLINE void pause(int64_t turn) {
   if (turn > 1000) sched_yield();
 #if defined(__x86_64__)
@@ -239,49 +239,50 @@ INLINE void pause(int64_t turn) {
 #endif
 }
 
-// Each thread counts its arrivals on a line of its own and waits until the others have come as often.
-static void meet(const Call& c, int64_t me, int64_t threads) {
-  const int64_t round = c.board[me * 8] + 1;
-  __atomic_store_n(c.board + me * 8, round, __ATOMIC_RELEASE);
+// Each thread counts its barriers in a cache line of its own and waits until all others have reached that count.
+static void barrier(const Call& c, int64_t me, int64_t threads) {
+  const int64_t round = c.sync[me * 8] + 1;
+  __atomic_store_n(c.sync + me * 8, round, __ATOMIC_RELEASE);
   for (int64_t other = 0; other < threads; ++other)
-    for (int64_t i = 0; __atomic_load_n(c.board + other * 8, __ATOMIC_ACQUIRE) < round; ++i) pause(i);
+    for (int64_t i = 0; __atomic_load_n(c.sync + other * 8, __ATOMIC_ACQUIRE) < round; ++i) pause(i);
 }
 
-// Tiles of a group for threads that share the units: each has its own, near the weights it read a step ago, and who is done
-// takes from another's end. A thread's `deal` says what is left: how many deals there were, the next tile, and the end.
-struct Deal {
+// Work stealing for threads that share the units. Each thread starts with its own range of tiles, whose weights its cache
+// may still hold; an idle thread takes tiles from the end of another's range. A range is one atomic word: the number of the
+// group execution, the next tile, and the end.
+struct TileRange {
   uint64_t all;
   uint64_t number() const { return all >> 32; }
   int64_t next() const { return int64_t(all >> 16 & 0xffff); }
   int64_t end() const { return int64_t(all & 0xffff); }
 };
 
-struct Tiles {
+struct TileScheduler {
   const Call& c;
   const int64_t tiles, me, threads;
-  const bool back;  // from the last to the first: what the last step read last is still in the cache
+  const bool reversed;  // from the last tile to the first: the weights read last are still in the cache
   uint64_t number;
 
-  uint64_t* deal(int64_t of) const { return (uint64_t*)c.board + (threads + of) * 8; }
+  uint64_t* range_of(int64_t of) const { return (uint64_t*)c.sync + (threads + of) * 8; }
   int64_t first(int64_t of) const { return tiles * of / threads; }
 
-  Tiles(const Call& c, int64_t tiles, int64_t me, int64_t threads, bool back)
-      : c(c), tiles(tiles), me(me), threads(threads), back(back), number((Deal{*deal(me)}.number() + 1) & 0xffffffff) {
-    __atomic_store_n(deal(me), number << 32 | uint64_t(first(me)) << 16 | uint64_t(first(me + 1)), __ATOMIC_RELEASE);
+  TileScheduler(const Call& c, int64_t tiles, int64_t me, int64_t threads, bool reversed)
+      : c(c), tiles(tiles), me(me), threads(threads), reversed(reversed), number((TileRange{*range_of(me)}.number() + 1) & 0xffffffff) {
+    __atomic_store_n(range_of(me), number << 32 | uint64_t(first(me)) << 16 | uint64_t(first(me + 1)), __ATOMIC_RELEASE);
   }
 
-  // Half of what is left of one's own, one of another's; false: none is left.
+  // Takes half of the rest of the own range, or one tile of another's; false if none is left.
   bool take(int64_t& low, int64_t& high) const {
     for (int64_t i = 0; i < threads; ++i) {
       const int64_t of = (me + i) % threads, both = first(of) + first(of + 1);
-      Deal there{__atomic_load_n(deal(of), __ATOMIC_ACQUIRE)};
-      while (there.number() == number && there.next() < there.end()) {
-        const int64_t some = i ? 1 : (there.end() - there.next() + 1) / 2;
-        const uint64_t left = i ? there.all - 1 : there.all + (uint64_t(some) << 16);
-        if (!__atomic_compare_exchange_n(deal(of), &there.all, left, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
-        low = i ? there.end() - 1 : there.next();
+      TileRange range{__atomic_load_n(range_of(of), __ATOMIC_ACQUIRE)};
+      while (range.number() == number && range.next() < range.end()) {
+        const int64_t some = i ? 1 : (range.end() - range.next() + 1) / 2;
+        const uint64_t left = i ? range.all - 1 : range.all + (uint64_t(some) << 16);
+        if (!__atomic_compare_exchange_n(range_of(of), &range.all, left, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+        low = i ? range.end() - 1 : range.next();
         high = low + some;
-        if (back) {
+        if (reversed) {
           const int64_t mirrored = both - high;
           high = both - low;
           low = mirrored;
@@ -293,21 +294,21 @@ struct Tiles {
   }
 };
 
-INLINE Asked during(const real* const* rows, int64_t count, int64_t wide, int64_t depth) {
+INLINE RowPrefetch paced_prefetch(const real* const* rows, int64_t count, int64_t wide, int64_t depth) {
   const int shift = wide > 2 ? 2 : wide > 1;
   const int64_t pace = count ? depth / (count << shift) : 1;
   return {rows, count, pace > 1 ? pace : 1, shift};
 }
 
-// Weights that outgrow the cache pass by in spans, a span at a time for a lot of rows: both then stay near while they meet.
-constexpr int64_t SPAN = 512, LOT = 8 * ROWS;
+// Weights that exceed the cache are read in spans of their depth, each for a group of rows, so that both stay cached.
+constexpr int64_t SPAN = 512, ROW_GROUP = 8 * ROWS;
 
-INLINE int64_t span_of(const Call& c, int64_t depth) { return c.far && !c.in_place && depth > SPAN ? SPAN : depth; }
-INLINE int64_t lot_of(const Call& c, int64_t rows) { return c.far ? share(rows, LOT) : block(rows); }
+INLINE int64_t span_of(const Call& c, int64_t depth) { return c.exceeds_cache && !c.in_place && depth > SPAN ? SPAN : depth; }
+INLINE int64_t row_group(const Call& c, int64_t rows) { return c.exceeds_cache ? share(rows, ROW_GROUP) : block(rows); }
 
-// The part of some segments from one depth to another.
+// The pieces of segments between two depths; returns their number.
 template <int count>
-INLINE int cut(const Segment (&all)[count], int64_t from, int64_t to, Segment* part) {
+INLINE int slice_segments(const Segment (&all)[count], int64_t from, int64_t to, Segment* part) {
   int found = 0;
   for (const Segment& s : all) {
     const int64_t low = from > 0 ? from : 0, high = to < s.depth ? to : s.depth;
@@ -318,19 +319,19 @@ INLINE int cut(const Segment (&all)[count], int64_t from, int64_t to, Segment* p
   return found;
 }
 
-struct Tile {  // some vectors of units, of all lanes of a pack
+struct Tile {  // `vectors` vectors of units from `first` on, of all lanes of a pack
   int64_t first, vectors, width, lanes;
 };
 
-// The products of a block of rows with a span of weights, from `k` on. `turn`: which block of its lot this is; the first two
-// ask for one half each of the next span.
+// The products of a block of rows with a span of weights from depth `k` on. `turn` is the number of the block in its row
+// group; each of the first two prefetches half of the next span.
 template <int count>
 INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, int64_t k, const void* pack, Tile tile,
-                     int rows, int64_t turn, bool back, Asked asked, real* out) {
+                     int rows, int64_t turn, bool reversed, RowPrefetch prefetch, real* out) {
   if (c.in_place) {
     const int64_t unit = tile.first * W, left = tile.width - unit;
-    for (int64_t a = 0; a < asked.count; ++a)
-      for (int64_t v = 0; v < tile.vectors; ++v) __builtin_prefetch(asked.rows[a] + v * W);
+    for (int64_t a = 0; a < prefetch.count; ++a)
+      for (int64_t v = 0; v < tile.vectors; ++v) __builtin_prefetch(prefetch.rows[a] + v * W);
     c.in_place(all, count, (const Piece*)pack, tile.lanes, unit, left < tile.vectors * W ? left : tile.vectors * W, out);
     return;
   }
@@ -339,12 +340,12 @@ INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, 
   const int64_t span = span_of(c, depth) < depth - k ? span_of(c, depth) : depth - k;
   const bool last = k + span == depth;
   Segment part[count];
-  const int parts = cut(all, k, k + span, part);
-  const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.far && turn < 2];
+  const int parts = slice_segments(all, k, k + span, part);
+  const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.exceeds_cache && turn < 2];
   for (int q = 0; q < columns; q += COLUMNS) {
     const int v = columns - q < COLUMNS ? columns - q : COLUMNS;
-    const real* const next = packed + W * (last ? (back ? -columns : columns) * depth : (k + span) * v) + 2 * turn * span * W;
-    multiplies[rows - 1][v - 1](part, parts, packed + k * v * W, out + q * ROWS * W, next, q ? Asked{} : asked, k > 0);
+    const real* const next = packed + W * (last ? (reversed ? -columns : columns) * depth : (k + span) * v) + 2 * turn * span * W;
+    multiplies[rows - 1][v - 1](part, parts, packed + k * v * W, out + q * ROWS * W, next, q ? RowPrefetch{} : prefetch, k > 0);
     packed += depth * v * W;
   }
 }
@@ -358,7 +359,7 @@ static void flush_sums(const Call& c, real* sums, int64_t me, int64_t threads) {
 
 static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums);
 
-// Some steps of a part of the batch.
+// Steps `from` to `to` of a part of the batch.
 static void steps(const Call& c, int64_t part, int64_t from, int64_t to, int64_t me, int64_t threads) {
   const int64_t low = c.bounds[part], high = c.bounds[part + 1];
   real* const sums = c.sums + part * 2 * c.sums_stride;
@@ -367,50 +368,50 @@ static void steps(const Call& c, int64_t part, int64_t from, int64_t to, int64_t
     if (low < end || threads > 1) step(c, s, low, end, me, threads, sums);
     if (s % 64 == 63 || s + 1 == c.spans[2 * part + 1]) {
       flush_sums(c, sums, me, threads);
-      if (threads > 1) meet(c, me, threads);
+      if (threads > 1) barrier(c, me, threads);
     }
   }
 }
 
-// Parts of the batch, each a stretch of steps at a time. No two threads of a shared machine are equally fast: each has parts of
-// its own, whose numbers stay near it, and who is done with them goes on with another's. Of several, the one with most steps
-// left comes first. What is added to what does not depend on who does it.
-struct Turn {
+// A work item: some steps of one part of the batch. Threads prefer their own parts, whose values they have cached, then take
+// the part with most steps left: no two cores of a shared machine are equally fast. The order of additions does not depend
+// on which thread runs an item.
+struct WorkItem {
   int64_t part, from, to;
 };
 
-static bool next_turn(const Call& c, int64_t me, int64_t threads, Turn& turn) {
-  int64_t* const lock = c.board, *const done = c.board + 8, *const taken = done + c.parts;
+static bool next_item(const Call& c, int64_t me, int64_t threads, WorkItem& item) {
+  int64_t* const lock = c.sync, *const done = c.sync + 8, *const taken = done + c.parts;
   for (int64_t i = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); ++i) pause(i);
-  if (turn.part >= 0) {
-    done[turn.part] += turn.to - turn.from;
-    taken[turn.part] = 0;
+  if (item.part >= 0) {
+    done[item.part] += item.to - item.from;
+    taken[item.part] = 0;
   }
-  turn.part = -1;
+  item.part = -1;
   int64_t most = 0;
   for (int64_t p = 0; p < c.parts; ++p) {
     const int64_t left = c.spans[2 * p + 1] - c.spans[2 * p] - done[p];
     const int64_t own = c.parts * me / threads <= p && p < c.parts * (me + 1) / threads;
     if (taken[p] || left == 0 || left + own * c.steps <= most) continue;
     most = left + own * c.steps;
-    turn = {p, c.spans[2 * p + 1] - left, c.spans[2 * p + 1] - left + (left < c.stretch ? left : c.stretch)};
+    item = {p, c.spans[2 * p + 1] - left, c.spans[2 * p + 1] - left + (left < c.steps_per_item ? left : c.steps_per_item)};
   }
-  if (turn.part >= 0) taken[turn.part] = 1;
+  if (item.part >= 0) taken[item.part] = 1;
   __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
-  return turn.part >= 0;
+  return item.part >= 0;
 }
 
 static void work(const Call& c, int64_t me, int64_t threads) {
   if (c.parts == 1) return steps(c, 0, c.spans[0], c.spans[1], me, threads);
-  for (Turn t{-1, 0, 0}; next_turn(c, me, threads, t);) steps(c, t.part, t.from, t.to, 0, 1);
+  for (WorkItem item{-1, 0, 0}; next_item(c, me, threads, item);) steps(c, item.part, item.from, item.to, 0, 1);
 }
 
-static void work_together(const Call& c) {
+static void run_threads(const Call& c) {
 #ifdef _OPENMP
   if (c.threads > 1) {
 #pragma omp parallel num_threads((int)c.threads)
     {
-      const int64_t threads = omp_get_num_threads();  // there may be fewer than were asked for
+      const int64_t threads = omp_get_num_threads();  // may be fewer than requested
       Call here = c;
       if (c.by_unit) here.rowsum_parts = threads;
       work(here, omp_get_thread_num(), threads);
@@ -422,8 +423,8 @@ static void work_together(const Call& c) {
 }
 
 extern "C" void run(const Call* c) {
-  work_together(*c);
-  real* const totals = c->sums + c->sums_stride;  // of the first part; the others' are added to them
+  run_threads(*c);
+  real* const totals = c->sums + c->sums_stride;  // of the first part; those of the others are added
   for (int64_t p = 1; p < c->parts; ++p)
     for (int64_t i = 0; i < c->sums_stride; ++i) totals[i] += totals[p * 2 * c->sums_stride + i];
 }

@@ -1,21 +1,21 @@
-// The product of a few rows with packed weights, and the packing. One library for all programs of a dtype.
+// Matrix products with packed or unpacked weights, packing, weight gradients and fingerprints: one library per dtype.
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-// out[v][m] = Σ rows[m][k] packed[k][v] over all segments, or, if there is `more` already, that is added. `far`: the weights
-// outgrow the second cache, and those that are needed after these are asked for (from `next` on, two lines a turn).
-template <int M, int V, bool far>
-static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next, Asked asked, bool more) {
+// out[v][m] = Σ rows[m][k] packed[k][v] over all segments; added to `out` if `accumulate`. `prefetch`: the weights exceed
+// the L2 cache, and the ones needed next, from `next` on, are prefetched, two lines per iteration.
+template <int M, int V, bool prefetch>
+static void multiply(const Segment* s, int count, const real* packed, real* out, const real* next, RowPrefetch row_prefetch, bool accumulate) {
   vec sum[M][V] = {};
-  if (more)
+  if (accumulate)
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v)
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sum[m][v] = *(const vec*)(out + (v * ROWS + m) * W);
-  const int64_t asks = asked.count << asked.shift;
-  int64_t asks_done = 0, wait = asked.pace;
+  const int64_t prefetches = row_prefetch.count << row_prefetch.shift;
+  int64_t prefetched = 0, wait = row_prefetch.pace;
   for (; count--; ++s) {
     const int64_t depth = s->depth;
     if (!s->rows) { packed += depth * V * W; continue; }
@@ -27,15 +27,15 @@ static void multiply(const Segment* s, int count, const real* packed, real* out,
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) column[v] = *(const vec*)(packed + v * W);
       packed += V * W;
-      if (far) {
+      if (prefetch) {
         __builtin_prefetch(next, 0, 2);
         __builtin_prefetch(next + W, 0, 2);
         next += 2 * W;
       }
-      if (--wait == 0 && asks_done < asks) {
-        __builtin_prefetch(asked.rows[asks_done >> asked.shift] + (asks_done & ((1 << asked.shift) - 1)) * W, 0, 2);
-        wait = asked.pace;
-        ++asks_done;
+      if (--wait == 0 && prefetched < prefetches) {
+        __builtin_prefetch(row_prefetch.rows[prefetched >> row_prefetch.shift] + (prefetched & ((1 << row_prefetch.shift) - 1)) * W, 0, 2);
+        wait = row_prefetch.pace;
+        ++prefetched;
       }
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
@@ -52,23 +52,23 @@ static void multiply(const Segment* s, int count, const real* packed, real* out,
 }
 
 #if COLUMNS == 4
-#define FOR_COLUMNS(m, far) {multiply<m, 1, far>, multiply<m, 2, far>, multiply<m, 3, far>, multiply<m, 4, far>}
+#define FOR_COLUMNS(m, prefetch) {multiply<m, 1, prefetch>, multiply<m, 2, prefetch>, multiply<m, 3, prefetch>, multiply<m, 4, prefetch>}
 #else
-#define FOR_COLUMNS(m, far) {multiply<m, 1, far>, multiply<m, 2, far>}
+#define FOR_COLUMNS(m, prefetch) {multiply<m, 1, prefetch>, multiply<m, 2, prefetch>}
 #endif
-#define FOR_ROWS(far) \
-  {FOR_COLUMNS(1, far), FOR_COLUMNS(2, far), FOR_COLUMNS(3, far), FOR_COLUMNS(4, far), FOR_COLUMNS(5, far), FOR_COLUMNS(6, far)}
+#define FOR_ROWS(prefetch) \
+  {FOR_COLUMNS(1, prefetch), FOR_COLUMNS(2, prefetch), FOR_COLUMNS(3, prefetch), FOR_COLUMNS(4, prefetch), FOR_COLUMNS(5, prefetch), FOR_COLUMNS(6, prefetch)}
 extern "C" const Multiply multiplies[2][ROWS][COLUMNS] = {FOR_ROWS(false), FOR_ROWS(true)};
 
 // ------------------------------------------------------------------------------------------ a single row
-// Its products do nothing but read the weights once, and do so where they are: packing would have to look at them all to see
-// whether they are still the same.
+// Products of a single row read each weight once, so they read them unpacked: checking whether packed weights are still
+// current would read all of them as well.
 
 template <int...> struct Indices {};
 template <int n, int... rest> struct Upto : Upto<n - 1, n - 1, rest...> {};
 template <int... all> struct Upto<0, all...> { typedef Indices<all...> type; };
 
-// Vectors of groups of numbers: the lower or the upper half of each group of a, then of b.
+// The lower or upper halves of the groups of `group` elements of a, then of b.
 constexpr int half_of(int i, int group, int upper) {
   const int at = i % (W / 2), half = group / 2;
   return (i < W / 2 ? 0 : W) + at / half * group + at % half + upper * half;
@@ -81,7 +81,7 @@ template <int group, int upper, int... i> INLINE vec halves(vec a, vec b, Indice
 #endif
 }
 
-// The sums of n vectors, each as a group of W / n numbers that are still to be added.
+// The sums of n vectors, each left as a group of W / n elements that are still to be added.
 template <int n> INLINE vec sums_of(const vec* v) {
   if constexpr (n == 1) return v[0];
   else {
@@ -91,8 +91,8 @@ template <int n> INLINE vec sums_of(const vec* v) {
   }
 }
 
-// Where the depth of weights lies side by side: W units from `unit` on, or as many as there are, a few at a time. All of them
-// in one piece of code, so that no sum leaves the registers.
+// Weights that are contiguous along the depth: dot products of up to W units from `unit` on, FEW at a time. One function, so
+// that no sum leaves the registers.
 INLINE vec dots(const Segment* segments, int count, const Piece* pieces, int64_t unit, int units) {
   constexpr int FEW = W < 4 ? W : 4;
   vec sums[W];
@@ -124,7 +124,7 @@ INLINE vec dots(const Segment* segments, int count, const Piece* pieces, int64_t
   return sums_of<W>(sums);
 }
 
-// Weights whose units lie side by side: V vectors of them, or what there is of the last.
+// Weights that are contiguous along the units: V vectors of units, the last one possibly partial.
 template <int V> INLINE void across_units(const real* row, const Piece& p, const real* weights, int64_t units, real* out) {
   vec sum[V];
 #pragma GCC unroll 8
@@ -140,15 +140,15 @@ template <int V> INLINE void across_units(const real* row, const Piece& p, const
   for (int v = 0; v < V; ++v) *(vec*)(out + v * ROWS * W) = sum[v];
 }
 
-static void scattered(const real* row, const Piece& p, const real* weights, int64_t units, real* out) {
+static void add_strided(const real* row, const Piece& p, const real* weights, int64_t units, real* out) {
   for (int64_t u = 0; u < units; ++u)
     for (int64_t k = 0; k < p.depth; ++k)
       out[u / W * ROWS * W + u % W] += row[k] * weights[u * p.unit_stride + k * p.depth_stride];
 }
 
-static void add_across(const real* row, const Piece& p, int64_t unit, int64_t units, real* out) {
+static void add_unpacked(const real* row, const Piece& p, int64_t unit, int64_t units, real* out) {
   const real* weights = p.data + unit * p.unit_stride;
-  if (p.unit_stride != 1) return scattered(row, p, weights, units, out);
+  if (p.unit_stride != 1) return add_strided(row, p, weights, units, out);
   for (int vectors; units > 0; weights += vectors * W, out += vectors * ROWS * W, units -= vectors * W) {
     vectors = units > 7 * W ? 8 : units > 3 * W ? 4 : 1;
     if (vectors == 8) across_units<8>(row, p, weights, units, out);
@@ -157,11 +157,11 @@ static void add_across(const real* row, const Piece& p, int64_t unit, int64_t un
   }
 }
 
-// The sums of all lanes from `unit` on; `pieces[lane][segment]`.
+// The products of all lanes for `units` units from `unit` on; `pieces[lane][segment]`.
 extern "C" void in_place(const Segment* segments, int count, const Piece* pieces, int64_t lanes, int64_t unit, int64_t units,
                          real* out) {
   for (const Segment* s = segments; s < segments + count; ++s)
-    for (int64_t k = 0; s->rows && k < s->depth; k += 64 / sizeof(real)) __builtin_prefetch(s->rows + k);  // from other cores
+    for (int64_t k = 0; s->rows && k < s->depth; k += 64 / sizeof(real)) __builtin_prefetch(s->rows + k);  // the rows may be in another core's cache
   const int64_t wide = (units + W - 1) / W;
   for (; lanes--; pieces += count, out += wide * ROWS * W) {
     for (int64_t v = 0; v < wide; ++v) {
@@ -169,13 +169,13 @@ extern "C" void in_place(const Segment* segments, int count, const Piece* pieces
       *(vec*)(out + v * ROWS * W) = dots(segments, count, pieces, unit + v * W, left < W ? int(left) : W);
     }
     for (int q = 0; q < count; ++q)
-      if (segments[q].rows && pieces[q].depth_stride != 1) add_across(segments[q].rows, pieces[q], unit, units, out);
+      if (segments[q].rows && pieces[q].depth_stride != 1) add_unpacked(segments[q].rows, pieces[q], unit, units, out);
   }
 }
 
 // ------------------------------------------------------------------------------------------ packing
 
-// One class of lanes: `pieces[lane][segment]`; see `products` for the order in which they are read.
+// Lanes with the same operands: `pieces[lane][segment]`; `products` in loop.h reads them in this order.
 struct Pack {
   const Piece* pieces;
   int64_t lanes, segments, width, tile;
@@ -229,15 +229,15 @@ extern "C" void pack(const Pack* packs, int64_t count, int64_t threads) {
 }
 
 // ------------------------------------------------------------------------------------------ sums over time
-// gradient[unit][column] = Σ δ[row][unit] value[row][column] over the rows of all steps. A block of rows at a time is laid
-// side by side, all columns of the values for the second cache, a tile of δ for the first (where they come from, rows apart
-// by a power of two drive each other out). Each block is summed from zero, so rounding grows with the number of blocks.
+// gradient[unit][column] = Σ δ[row][unit] value[row][column] over the rows of all steps. A block of rows at a time is copied
+// to contiguous panels: all columns of the values for the L2 cache, a tile of δ for the L1 cache (rows at a distance of a
+// power of two would evict each other). Each block is summed from zero, so rounding grows with the number of blocks.
 
-constexpr int DEEP = 128, BESIDE = 8 * ROWS;  // rows of a block, columns of values side by side
-constexpr int64_t HELD = 3 << 20;  // bytes of sums at a time
-static_assert(BESIDE * sizeof(real) % BYTES == 0, "whole vectors");
+constexpr int BLOCK_ROWS = 128, PANEL = 8 * ROWS;  // rows of a block; columns of a panel of values
+constexpr int64_t SUM_BYTES = 3 << 20;  // bytes of sums that stay cached
+static_assert(PANEL * sizeof(real) % BYTES == 0, "whole vectors");
 
-struct Stretch {  // rows that meet those of δ from `first` on: `from` tells where they begin, in `values` or in what was before
+struct RowRange {  // rows of δ from `first` on pair with values from row `from` on, in `before` if `early`, else in `values`
   int64_t early, from, first, rows;
 };
 
@@ -247,7 +247,7 @@ struct Target {
   const real* values;
   const real* before;
   int64_t stride;
-  const Stretch* stretches;
+  const RowRange* ranges;
   int64_t count;
 };
 
@@ -271,7 +271,7 @@ template <int M, int V> static void outer(const real* values, const real* panel,
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[m][v] += x * column[v];
     }
-    values += BESIDE;
+    values += PANEL;
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m)
@@ -287,42 +287,42 @@ typedef void (*Outer)(const real*, const real*, int64_t, real*);
 #endif
 static const Outer outers[ROWS][COLUMNS] = {OUTER(1), OUTER(2), OUTER(3), OUTER(4), OUTER(5), OUTER(6)};
 
-template <int V> INLINE void lay_whole(const real* from, int64_t stride, int64_t rows, real* to) {
+template <int V> INLINE void copy_full_panel(const real* from, int64_t stride, int64_t rows, real* to) {
   for (int64_t k = 0; k < rows; ++k, from += stride, to += V * W) {
 #pragma GCC unroll 4
     for (int c = 0; c < V; ++c) {
-      __builtin_prefetch(from + 12 * stride + c * W);  // rows lie too far apart for the processor to guess the next
+      __builtin_prefetch(from + 12 * stride + c * W);  // the hardware prefetcher does not follow rows this prefetch apart
       *(vec*)(to + c * W) = *(const loose*)(from + c * W);
     }
   }
 }
 
-static void lay(const real* from, int64_t stride, int64_t rows, int64_t columns, int64_t vectors, real* to) {
+static void copy_panel(const real* from, int64_t stride, int64_t rows, int64_t columns, int64_t vectors, real* to) {
   if (columns == vectors * W) {
-    if (vectors == 4) return lay_whole<4>(from, stride, rows, to);
-    if (vectors == 3) return lay_whole<3>(from, stride, rows, to);
-    if (vectors == 2) return lay_whole<2>(from, stride, rows, to);
+    if (vectors == 4) return copy_full_panel<4>(from, stride, rows, to);
+    if (vectors == 3) return copy_full_panel<3>(from, stride, rows, to);
+    if (vectors == 2) return copy_full_panel<2>(from, stride, rows, to);
   }
   for (int64_t k = 0; k < rows; ++k, from += stride)
     for (int64_t c = 0; c < vectors; ++c, to += W)
       *(vec*)to = columns > c * W ? load(from + c * W, int(columns - c * W < W ? columns - c * W : W)) : vec{};
 }
 
-// Rows `row` and on of a target's columns `low` to `high`, from wherever they are.
-static void lay_values(const Target& t, int64_t row, int64_t rows, int64_t low, int64_t high, real* to) {
-  for (int64_t c = low; c < high; c += BESIDE, to += rows * BESIDE) {
-    const int64_t columns = high - c < BESIDE ? high - c : BESIDE;
+// Copies rows from `row` on of a target's columns `low` to `high` into panels.
+static void copy_values(const Target& t, int64_t row, int64_t rows, int64_t low, int64_t high, real* to) {
+  for (int64_t c = low; c < high; c += PANEL, to += rows * PANEL) {
+    const int64_t columns = high - c < PANEL ? high - c : PANEL;
     for (int64_t q = 0; q < t.count; ++q) {
-      const Stretch& p = t.stretches[q];
+      const RowRange& p = t.ranges[q];
       const int64_t first = row > p.first ? row : p.first, end = p.first + p.rows;
       const int64_t last = row + rows < end ? row + rows : end;
       const real* const values = (p.early ? t.before : t.values) + (p.from + first - p.first) * t.stride;
-      if (first < last) lay(values + c, t.stride, last - first, columns, BESIDE / W, to + (first - row) * BESIDE);
+      if (first < last) copy_panel(values + c, t.stride, last - first, columns, PANEL / W, to + (first - row) * PANEL);
     }
   }
 }
 
-struct Part {  // of a thread: tiles of δ, and of each target's columns every so many blocks
+struct Part {  // of a thread: some tiles of δ, and one of `shares` shares of each target's columns
   int64_t first_tile, last_tile, share, shares;
   int64_t low(const Target& t) const { return cut(t, share); }
   int64_t high(const Target& t) const { return cut(t, share + 1); }
@@ -335,35 +335,35 @@ struct Part {  // of a thread: tiles of δ, and of each target's columns every s
     for (int64_t i = 0; i < g.count; ++i) all += high(g.targets[i]) - low(g.targets[i]);
     return all;
   }
-  int64_t beside(const Gradient& g) const {  // the same as they are laid side by side
+  int64_t padded_columns(const Gradient& g) const {  // padded to whole panels
     int64_t all = 0;
-    for (int64_t i = 0; i < g.count; ++i) all += (high(g.targets[i]) - low(g.targets[i]) + BESIDE - 1) / BESIDE * BESIDE;
+    for (int64_t i = 0; i < g.count; ++i) all += (high(g.targets[i]) - low(g.targets[i]) + PANEL - 1) / PANEL * PANEL;
     return all;
   }
 };
 
-static void sum_part(const Gradient& g, const Part& part, real* room) {
-  real* const panel = room, *const values = panel + DEEP * COLUMNS * W, *const sums = values + DEEP * part.beside(g);
+static void sum_part(const Gradient& g, const Part& part, real* scratch) {
+  real* const panel = scratch, *const values = panel + BLOCK_ROWS * COLUMNS * W, *const sums = values + BLOCK_ROWS * part.padded_columns(g);
   const int64_t tile_numbers = part.columns(g) * COLUMNS * W;
   for (int64_t i = 0; i < (part.last_tile - part.first_tile) * tile_numbers; i += W) *(vec*)(sums + i) = vec{};
-  for (int64_t row = 0; row < g.rows; row += DEEP) {
-    const int64_t rows = g.rows - row < DEEP ? g.rows - row : DEEP;
+  for (int64_t row = 0; row < g.rows; row += BLOCK_ROWS) {
+    const int64_t rows = g.rows - row < BLOCK_ROWS ? g.rows - row : BLOCK_ROWS;
     real* to = values;
     for (int64_t i = 0; i < g.count; ++i) {
       const int64_t low = part.low(g.targets[i]), high = part.high(g.targets[i]);
-      lay_values(g.targets[i], row, rows, low, high, to);
-      to += (high - low + BESIDE - 1) / BESIDE * BESIDE * rows;
+      copy_values(g.targets[i], row, rows, low, high, to);
+      to += (high - low + PANEL - 1) / PANEL * PANEL * rows;
     }
     for (int64_t j = part.first_tile; j < part.last_tile; ++j) {
       const int64_t first = j * COLUMNS * W, units = g.width - first < COLUMNS * W ? g.width - first : COLUMNS * W;
       const int v = int((units + W - 1) / W);
-      lay(g.delta + row * g.stride + first, g.stride, rows, units, v, panel);
+      copy_panel(g.delta + row * g.stride + first, g.stride, rows, units, v, panel);
       real* out = sums + (j - part.first_tile) * tile_numbers;
       const real* from = values;
       for (int64_t i = 0; i < g.count; ++i) {
         const int64_t own = part.high(g.targets[i]) - part.low(g.targets[i]);
-        for (int64_t c = 0; c < own; c += BESIDE, from += rows * BESIDE) {
-          const int64_t end = own - c < BESIDE ? own - c : BESIDE;
+        for (int64_t c = 0; c < own; c += PANEL, from += rows * PANEL) {
+          const int64_t end = own - c < PANEL ? own - c : PANEL;
           for (int64_t m = 0; m < end; m += ROWS) {
             const int count = int(end - m < ROWS ? end - m : ROWS);
             outers[count - 1][v - 1](from + m, panel, rows, out);
@@ -380,7 +380,7 @@ static void sum_part(const Gradient& g, const Part& part, real* room) {
     for (int64_t i = 0; i < g.count; ++i) {
       const Target& t = g.targets[i];
       const int64_t low = part.low(t), high = part.high(t);
-      for (int64_t block = low; block < high; block += W)  // so that the same few lines are read for all units
+      for (int64_t block = low; block < high; block += W)  // the same few cache lines serve all units
         for (int64_t u = 0; u < units; ++u)
           for (int64_t m = block; m < high && m < block + W; ++m)
             t.out[(first + u) * t.out_stride + m] = from[(m - low) * v * W + u];
@@ -389,76 +389,76 @@ static void sum_part(const Gradient& g, const Part& part, real* room) {
   }
 }
 
-// What a thread has of a gradient.
+// A thread's part of a gradient.
 static Part part_of(const Gradient* gradients, int64_t i, int64_t me, int64_t threads) {
   int64_t shares = 1;
   while (shares * shares * 4 <= threads && threads % (shares * 2) == 0) shares *= 2;
   const int64_t ranks = threads / shares, tiles = (gradients[i].width + COLUMNS * W - 1) / (COLUMNS * W);
   if (tiles < ranks) return {0, tiles, me, threads};
-  const int64_t rank = (me / shares + i) % ranks;  // not the same thread gets the odd tile of all
+  const int64_t rank = (me / shares + i) % ranks;  // spreads odd tiles over the threads
   return {tiles * rank / ranks, tiles * (rank + 1) / ranks, me % shares, shares};
 }
 
-// Tiles of δ whose sums stay near while all rows pass by.
+// Tiles of δ whose sums stay cached while all rows are processed.
 static int64_t tiles_at_once(const Gradient& g, const Part& part) {
-  const int64_t tiles = part.last_tile - part.first_tile, held = HELD / (1 + part.columns(g) * COLUMNS * BYTES);
-  return share(tiles, held > 1 ? held : 1);
+  const int64_t tiles = part.last_tile - part.first_tile, fitting = SUM_BYTES / (1 + part.columns(g) * COLUMNS * BYTES);
+  return share(tiles, fitting > 1 ? fitting : 1);
 }
 
-static void sum_some(const Gradient* gradients, int64_t count, int64_t me, int64_t threads, real* room) {
+static void sum_share(const Gradient* gradients, int64_t count, int64_t me, int64_t threads, real* scratch) {
   for (int64_t i = 0; i < count; ++i) {
     const Part part = part_of(gradients, i, me, threads);
     for (Part some = part; some.first_tile < part.last_tile; some.first_tile = some.last_tile) {
       some.last_tile = part.last_tile;
       some.last_tile = some.first_tile + tiles_at_once(gradients[i], some);
-      sum_part(gradients[i], some, room);
+      sum_part(gradients[i], some, scratch);
     }
   }
 }
 
-struct Summing {
+struct GradientCall {
   const Gradient* gradients;
   int64_t count, threads;
-  real* room;      // for each thread `stride` numbers
+  real* scratch;      // `stride` elements per thread
   int64_t stride;
 };
 
-// Numbers a thread needs: panels of δ and of values, and the sums.
-extern "C" int64_t sum_room(const Summing* s) {
+// Elements of scratch memory per thread: panels of δ and of values, and the sums.
+extern "C" int64_t sum_room(const GradientCall* s) {
   int64_t most = 0;
   for (int64_t i = 0; i < s->count; ++i)
     for (int64_t me = 0; me < s->threads; ++me) {
       const Gradient& g = s->gradients[i];
       const Part part = part_of(s->gradients, i, me, s->threads);
       const int64_t sums = tiles_at_once(g, part) * part.columns(g) * COLUMNS * W;
-      const int64_t needed = DEEP * (COLUMNS * W + part.beside(g)) + sums;
+      const int64_t needed = BLOCK_ROWS * (COLUMNS * W + part.padded_columns(g)) + sums;
       most = needed > most ? needed : most;
     }
   return (most + 15) / 16 * 16;
 }
 
-// If there are fewer threads than were asked for, some do the work of two.
-extern "C" void sum_over_time(const Summing* s) {
+// With fewer threads than requested, some do the work of two.
+extern "C" void sum_over_time(const GradientCall* s) {
 #ifdef _OPENMP
   if (s->threads > 1) {
 #pragma omp parallel for schedule(static, 1) num_threads((int)s->threads)
     for (int64_t me = 0; me < s->threads; ++me)
-      sum_some(s->gradients, s->count, me, s->threads, s->room + me * s->stride);
+      sum_share(s->gradients, s->count, me, s->threads, s->scratch + me * s->stride);
     return;
   }
 #endif
-  sum_some(s->gradients, s->count, 0, 1, s->room);
+  sum_share(s->gradients, s->count, 0, 1, s->scratch);
 }
 
-// ------------------------------------------------------------------------------------------ what weights hold
+// ------------------------------------------------------------------------------------------ fingerprints of weights
 
-struct Numbers {
+struct WordArray {
   const uint32_t* words;
   int64_t count;
 };
 
-// A number that differs when any of the numbers differ: each lane is a polynomial with an odd, hence invertible, base.
-static uint64_t fingerprint_of(const Numbers& all) {
+// A hash of the contents: each lane is a polynomial with an odd, hence invertible, base.
+static uint64_t fingerprint_of(const WordArray& all) {
   typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
   words sums[4] = {};
   uint64_t mixed = uint64_t(all.count);
@@ -468,10 +468,10 @@ static uint64_t fingerprint_of(const Numbers& all) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const words here = *(const words*)(p + 16 * i);
-      sums[i] = (sums[i] + (here ^ here >> 16)) * 0x9E3779B1u;  // no product brings a sign down: two changed would be none
+      sums[i] = (sums[i] + (here ^ here >> 16)) * 0x9E3779B1u;  // fold the sign bit down: a product would not, and two sign changes would cancel
     }
   for (; left; --left) mixed = (mixed + *p++) * 0x9E3779B97F4A7C15ull;
-  for (int i = 1; i < 4; ++i) sums[0] = sums[0] * 0x85EBCA77u + sums[i];  // all at once: small weights are mostly this
+  for (int i = 1; i < 4; ++i) sums[0] = sums[0] * 0x85EBCA77u + sums[i];  // vectorised: for small weights this dominates
   for (int w = 0; w < 16; ++w) {
     mixed = (mixed + sums[0][w]) * 0x9E3779B97F4A7C15ull;
     mixed ^= mixed >> 32;
@@ -479,10 +479,10 @@ static uint64_t fingerprint_of(const Numbers& all) {
   return mixed;
 }
 
-static uint64_t and_then(uint64_t mixed, uint64_t next) { return ((mixed ^ mixed >> 29) + next) * 0x9E3779B97F4A7C15ull; }
+static uint64_t combine(uint64_t mixed, uint64_t next) { return ((mixed ^ mixed >> 29) + next) * 0x9E3779B97F4A7C15ull; }
 
-// Of all of them, in their order.
-extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threads) {
+// The hash of several arrays, in order.
+extern "C" uint64_t fingerprint(const WordArray* all, int64_t count, int64_t threads) {
   uint64_t mixed = 0;
 #ifdef _OPENMP
   if (threads > 1) {
@@ -490,12 +490,12 @@ extern "C" uint64_t fingerprint(const Numbers* all, int64_t count, int64_t threa
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t own = fingerprint_of(all[i]);
 #pragma omp ordered
-      mixed = and_then(mixed, own);
+      mixed = combine(mixed, own);
     }
     return mixed;
   }
 #endif
-  for (int64_t i = 0; i < count; ++i) mixed = and_then(mixed, fingerprint_of(all[i]));
+  for (int64_t i = 0; i < count; ++i) mixed = combine(mixed, fingerprint_of(all[i]));
   return mixed;
 }
 

@@ -1,6 +1,6 @@
-// Vectors of real numbers, and how they come from memory and go back to it.
+// SIMD vectors of reals: loads, stores, horizontal reductions, and the types that products.h and loop.h share.
 //
-// REAL is float or double. No header is included: reading them would take longer than compiling what is generated.
+// REAL is float or double. No standard header is included: parsing one takes longer than compiling the generated code.
 // A tile is up to ROWS sequences by a few vectors of columns; its products are summed in registers (products.h), and the
 // generated code finishes it with the cell's own equations (loop.h).
 
@@ -10,7 +10,7 @@ typedef __UINT32_TYPE__ uint32_t;
 typedef __UINT64_TYPE__ uint64_t;
 #define memcpy __builtin_memcpy
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-#define MASKED 1  // by GCC's own names for the instructions
+#define MASKED 1  // masked loads and stores through GCC's builtins
 #endif
 typedef REAL real;
 #if defined(__AVX512F__)
@@ -69,12 +69,12 @@ INLINE void store(real* p, vec v, int count) {
 
 INLINE void add_to(real* p, vec v) { *(loose*)p = *(const loose*)p + v; }
 
-INLINE vec only(vec v, int count) {  // zero but for the first `count`
+INLINE vec zero_tail(vec v, int count) {  // keeps the first `count` elements
   for (int i = count; i < W; ++i) v[i] = 0;
   return v;
 }
 
-INLINE real across(vec v) {
+INLINE real horizontal_sum(vec v) {
   typedef real half __attribute__((vector_size(BYTES / 2), may_alias));
   alignas(BYTES) real all[W];
   *(vec*)all = v;
@@ -91,17 +91,17 @@ INLINE real across(vec v) {
   return sum;
 }
 
-INLINE real larger(real a, real b) { return b > a || b != b ? b : a; }
+INLINE real nan_max(real a, real b) { return b > a || b != b ? b : a; }
 
-INLINE real largest(vec v, int count) {  // of the first `count`
+INLINE real horizontal_max(vec v, int count) {  // of the first `count` elements; NaN if one is
   real most = v[0];
-  for (int i = 1; i < count && i < W; ++i) most = larger(most, v[i]);
+  for (int i = 1; i < count && i < W; ++i) most = nan_max(most, v[i]);
   return most;
 }
 
 // ------------------------------------------------------------------------------------------ products
 
-struct Segment {  // `depth` numbers of some rows; none if `rows` is null: their weights are stepped over
+struct Segment {  // `depth` columns of some rows; a null `rows` stands for zeros, whose weights are skipped
   const real* rows;
   int64_t stride, depth;
 };
@@ -109,17 +109,17 @@ struct Piece {  // element (unit, k) of a matrix lies at data[unit * unit_stride
   const real* data;
   int64_t unit_stride, depth_stride, depth;
 };
-// Pieces of rows, up to 1 << shift vectors each, that are wanted after a product. They are fetched while it is made, one
-// vector every `pace` turns: all at once would be in the way of the weights.
-struct Asked {
+// Row pieces, up to 1 << shift vectors each, to prefetch during a product: one vector every `pace` iterations, so that the
+// prefetches do not compete with the loads of the weights.
+struct RowPrefetch {
   const real* const* rows;
   int64_t count, pace;
   int shift;
 };
-typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*, Asked, bool);
+typedef void (*Multiply)(const Segment*, int, const real*, real*, const real*, RowPrefetch, bool);
 typedef void (*InPlace)(const Segment*, int, const Piece*, int64_t, int64_t, int64_t, real*);
 
-INLINE int64_t share(int64_t rows, int64_t most) {  // the next rows: as equal as they come, so that no share is a thin one
+INLINE int64_t share(int64_t rows, int64_t most) {  // size of the next of equal shares of at most `most` rows
   const int64_t shares = (rows + most - 1) / most;
   return (rows + shares - 1) / shares;
 }
