@@ -29,6 +29,7 @@ from .plan.replay import replay
 from .reference import Scanned, Sequences
 from .split_at_resets import split_at_resets
 from .torch_modes import is_plain_call, is_transformed, needs_dispatcher
+from .traced_step import keep_random_state
 
 NARROW = {torch.bfloat16, torch.float16}  # on the CPU computed in float32 and rounded at the end
 DTYPES = {"cpu": {torch.float32, torch.float64, *NARROW}, "cuda": {torch.float32, *NARROW}}
@@ -104,7 +105,8 @@ def _request(given: Sequences, keep_trace: bool, train: bool, dtypes: set[torch.
 def _weight_dtypes(cell: Cell, cache: CellCache) -> set[torch.dtype]:
     """Of the floating-point weights. Derived weights are computed once to learn theirs."""
     if "dtypes" not in cache.traced:
-        weights = cell.weights() if cache.weights is None else cache.weights
+        with keep_random_state():  # deriving a weight may draw a dropout mask
+            weights = cell.weights() if cache.weights is None else cache.weights
         cache.traced["dtypes"] = _floating([*weights.values()])
     return cache.traced["dtypes"]
 

@@ -9,7 +9,7 @@ tensors, and a graph traced from them would be wrong for every later call.
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,12 +122,17 @@ def _copy_with(cell: Cell, tensors: dict[int, Tensor]) -> Cell:
         raise TraceError(f"{type(cell).__name__} has a tensor that is the result of a computation: {error}") from error
 
 
+def keep_random_state() -> AbstractContextManager[None]:
+    """Restore the random state at the end: for work that may draw dropout masks, but whose result does not use them."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    return torch.random.fork_rng(devices)
+
+
 @contextmanager
 def clean_context() -> Iterator[None]:
-    """Leave active transforms, modes and autocast. The random state is restored: tracing draws dropout masks."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    """Leave active transforms, modes and autocast, and keep the random state: tracing draws dropout masks."""
     with (
-        torch.random.fork_rng(devices),
+        keep_random_state(),
         temporarily_clear_interpreter_stack(),
         DisableTorchFunction(),
         _disable_current_modes(),

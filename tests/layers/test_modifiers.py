@@ -1,6 +1,7 @@
 """Modifiers against loops written from their papers' equations, alone, together, and on every cell."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -308,13 +309,27 @@ def test_weight_drop_draws_one_mask_a_call_and_scales_what_is_left():
         assert_close(y[t], h)
 
 
+@on_either_engine
+def test_weight_drop_draws_the_same_mask_for_the_same_seed_in_the_first_call_and_later():
+    layer, x = modified("gru", rc.WeightDrop(0.5))
+    outputs = []
+    for _ in range(3):
+        torch.manual_seed(4)
+        outputs.append(layer(x)[0])
+    assert torch.equal(outputs[0], outputs[1])
+    assert torch.equal(outputs[1], outputs[2])
+
+
 def test_weight_drop_comes_after_a_weights_own_derivation():
     layer, x = modified("orthogonal_rnn", rc.WeightDrop(0.5))
     torch.manual_seed(4)
     W = layer.cell_list[0].a.W
     whole = layer.eval().cell_list[0].a.W
     assert bool(((W == 0) | torch.isclose(W, 2 * whole, rtol=1e-12)).all())
-    assert layer(x)[0].isfinite().all()
+    y, a, h = layer(x)[0], layer.cell_list[0].a, x.new_zeros(BATCH, whole.shape[0])
+    for t in range(STEPS):
+        h = torch.tanh(x[t] @ a.U.T + h @ whole.T + a.b)
+        assert_close(y[t], h)
 
 
 @on_either_engine
@@ -436,19 +451,32 @@ def test_cells_with_every_modifier_on_the_engine_recurra_chooses(name):
         check_all_modifiers(Case(name))
 
 
+def check_gradients(loss: Callable[[], Tensor], leaves: dict[str, Tensor], step: float = 1e-6) -> None:
+    """The gradient of every leaf against a central difference in a random direction, with the same masks drawn."""
+
+    def drawn_loss() -> Tensor:
+        torch.manual_seed(11)
+        return loss()
+
+    gradients = torch.autograd.grad(drawn_loss(), [*leaves.values()])
+    for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
+        direction = torch.randn_like(leaf)
+        with torch.no_grad():
+            start = leaf.clone()
+            above, below = (float((leaf.copy_(start + sign * step * direction), drawn_loss())[1]) for sign in (1, -1))
+            leaf.copy_(start)
+        difference = torch.tensor((above - below) / (2 * step), dtype=leaf.dtype)
+        torch.testing.assert_close((gradient * direction).sum(), difference, rtol=1e-5, atol=1e-6, msg=name)
+
+
 def check_all_modifiers(case: Case) -> None:
     modifiers = [rc.LayerNorm(), rc.Zoneout(0.2), rc.VariationalDropout(0.2), rc.WeightDrop(0.2)]
     if rc.registry()[case.name].candidate:
         modifiers.append(rc.RecurrentDropout(0.2))
     layer = case.layer(modifiers=modifiers)
     x = draw_inputs(case, STEPS, BATCH).requires_grad_()
-    y, _ = layer(x, lengths=[5, 2, 4])
-    y.square().sum().backward()
-    assert x.grad.isfinite().all()
-    for name, parameter in layer.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.grad is not None, name
-            assert parameter.grad.isfinite().all(), name
+    leaves = {"x": x} | {name: p for name, p in layer.named_parameters() if p.requires_grad}
+    check_gradients(lambda: layer(x, lengths=[5, 2, 4])[0].square().sum(), leaves)
     assert not torch.equal(layer(x)[0], layer(x)[0])
     layer.eval()
     assert torch.equal(layer(x)[0], layer(x)[0])
