@@ -154,8 +154,8 @@ class Leaderboard:
     def __rich__(self) -> Table:
         better = "higher" if self.higher_is_better else "lower"
         seeds = max((len(entry.scores) for entry in self.entries), default=0)
-        over = f", mean ± std over {seeds} seeds" if seeds > 1 else ""
-        title = f"{Path(self.source).name}: test {self.metric}{over} ({better} is better)"
+        over = f", mean ± std of {seeds} seeds" if seeds > 1 else ""
+        title = f"{Path(self.source).name}: test {self.metric}{over}; {better} is better"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
         rows = [{key: text for key, text in row.items() if key != "seeds"} for row in self.table_rows()]
         for heading in rows[0] if rows else ():

@@ -75,3 +75,13 @@ def test_save_svg(tmp_path):
     text = (tmp_path / "board.svg").read_text(encoding="utf-8")
     assert text.startswith("<svg")
     assert "majority" in text
+
+
+def test_the_title_fits_on_one_line(tmp_path):
+    problem = SimpleNamespace(source="japanese_vowels", task="classify", metric="accuracy", higher_is_better=True)
+    names = ("orthogonal_rnn", "majority (baseline)")
+    rows = [row(name, seed, 0.9, parameters=6129, hidden_size=68) for name in names for seed in range(3)]
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(Leaderboard.of(rows, problem, tmp_path))
+    title = "japanese_vowels: test accuracy, mean ± std of 3 seeds; higher is better"
+    assert console.export_text().splitlines()[0].strip() == title
