@@ -40,9 +40,6 @@ def find_examples() -> dict[str, doctest.DocTest]:
 EXAMPLES = find_examples()
 CREATED_BY_RECURRA = ("Problem", "Trace")  # the user reads these objects and does not construct them
 
-#: names whose docstring still lacks a section; only ever shorter
-INCOMPLETE = []
-
 
 def required_parts(name: str, thing: Any) -> list[str]:
     """The sections that the docstring of a public name must have. A class has Returns if its instances are called."""
@@ -70,12 +67,7 @@ def missing_parts(name: str) -> list[str]:
 @pytest.mark.parametrize("name", rc.__all__)
 def test_a_public_docstring_teaches(name: str):
     assert (inspect.getdoc(getattr(rc, name)) or "").strip()
-    assert name in INCOMPLETE or not missing_parts(name), missing_parts(name)
-
-
-def test_the_list_of_incomplete_docstrings_only_shrinks():
-    complete = [name for name in INCOMPLETE if not missing_parts(name)]
-    assert not complete, f"remove {complete} from INCOMPLETE"
+    assert not missing_parts(name), missing_parts(name)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -100,7 +100,7 @@ class Member:
 def _layers(
     options: dict[str, Any], inputs: int, outputs: int, seed: np.random.SeedSequence
 ) -> list[LeakyReservoir | CellReservoir]:
-    """The reservoirs, lowest first; the lowest hears the input and the feedback."""
+    """The reservoirs, lowest first; the lowest reads the input and the feedback."""
     sizes, given = depth(options["units"]), options["weights"]
     if given is not None:
         return [LeakyReservoir(w, options["leak"], options["noise"]) for w in _given(given, inputs, outputs, options)]

@@ -93,7 +93,7 @@ class EchoStateNetwork(BaseEstimator):
         self.readout, self.forgetting, self.direct, self.intercept = readout, forgetting, direct, intercept
         self.ensemble, self.support, self.cell, self.weights, self.chunk = ensemble, support, cell, weights, chunk
 
-    # ------------------------------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------------------------------ fit
 
     def fit(self, X: Any = None, y: Any = None) -> "EchoStateNetwork":
         """Train the readout; see the class for the tasks."""
@@ -237,17 +237,17 @@ class EchoStateNetwork(BaseEstimator):
             text = (
                 f"the reservoir loses the echo property on this input: after {len(distances)} steps "
                 f"{float(found.distances[-1]):.2g} of the distance between two starts is left, changing by "
-                f"{found.rate:+.2g} a step (logarithm)"
+                f"{found.rate:+.2g} per step (logarithm)"
             )
             text += "" if radius is None else f"; effective spectral radius {radius:.3f}"
             warnings.warn(text, EchoStateWarning, stacklevel=3)
 
-    # ------------------------------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------------------------------ prediction
 
     def predict(self, X: Any = None, teacher: Any = None) -> Any:
-        """The outputs at every step, (T, q) or a list of those; or one label a series.
+        """The outputs at every step, (T, q) or a list of those; or one label per series.
 
-        With feedback the network hears its own outputs, or the `teacher`'s where one is given.
+        With feedback the network is fed its own outputs, or the series `teacher` if one is given.
         """
         check_is_fitted(self, "members_")
         if self.mode_ == "sequence":

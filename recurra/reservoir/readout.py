@@ -54,9 +54,9 @@ class Ridge:
         left, right = self._parts()
         if penalty > 0:
             damped = torch.cat([left, penalty**0.5 * torch.eye(self.features, dtype=left.dtype)])
-            wanted = torch.cat([right, right.new_zeros(self.features, right.shape[1])])
+            padded = torch.cat([right, right.new_zeros(self.features, right.shape[1])])
             q, r = torch.linalg.qr(damped)
-            return torch.linalg.solve_triangular(r, q.T @ wanted, upper=True).numpy()
+            return torch.linalg.solve_triangular(r, q.T @ padded, upper=True).numpy()
         return torch.linalg.lstsq(left, right, driver="gelsd").solution.numpy()
 
     def leave_one_out(self, penalties: Sequence[float]) -> "LeaveOneOut":

@@ -144,8 +144,8 @@ class Evolution:
             parent = self._tournament()
             child = mutate(parent.genome, self.rng)
             children.append(Individual(child, self.measure(child), parent.genome.digest, self.generations))
-        everyone = {m.genome.digest: m for m in (*children, *self.members)}  # duplicates count once
-        pool = list(everyone.values())
+        distinct = {m.genome.digest: m for m in (*children, *self.members)}
+        pool = list(distinct.values())
         self.members = [pool[i] for i in select([m.objectives for m in pool], self.population)]
 
     def _tournament(self) -> Individual:

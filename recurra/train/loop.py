@@ -253,7 +253,7 @@ class Loop:
         return Snapshot(run.progress.to_json(), checkpoint.tensors_of(run.model), self.best, shared, own)
 
     def _worth_saving(self) -> bool:
-        """At the end of an epoch; all processes decide as the slowest clock does."""
+        """Whether to save at the end of an epoch; all processes follow the slowest clock."""
         if self.checkpoints is None or not self.checkpoints.apart:
             return True
         progress, passed = self.run.progress, time.monotonic() - self.saved_at
@@ -261,7 +261,7 @@ class Loop:
         return last or self.processes.largest([passed])[0] >= self.checkpoints.apart
 
     def _save(self, first: bool = False) -> bool:
-        """Save, where that was asked for. A disk that fails later than at the start does not end a run that works."""
+        """Write a checkpoint if there is a folder. Only the first save raises on failure; later ones warn."""
         if self.checkpoints is None:
             return False
         try:

@@ -51,8 +51,8 @@ class Draft:
     def edges(self, operations: tuple[str, ...] | None = None) -> list[Edge]:
         """Edges with a value of the hidden size; x enters only through weights."""
         found = ((n, k) for n, node in self.nodes.items() for k in range(len(node.inputs)))
-        wanted = [e for e in found if self.nodes[e[0]].inputs[e[1]] != "x"]
-        return [e for e in wanted if operations is None or self.nodes[e[0]].operation in operations]
+        hidden = [e for e in found if self.nodes[e[0]].inputs[e[1]] != "x"]
+        return [e for e in hidden if operations is None or self.nodes[e[0]].operation in operations]
 
     def _prune(self) -> None:
         """Remove nodes that neither the output nor a memory that is read depends on."""

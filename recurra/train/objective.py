@@ -16,7 +16,7 @@ from recurra.data.sequences import IGNORE, Batch
 from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.train.tensor_trees import map_tensors
 
-#: `loss(output, target) -> mean over the first dimension`, as torch's own losses are, or one value an item
+#: `loss(output, target) -> mean over the first dimension`, as torch's losses, or one value per item
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -184,7 +184,7 @@ def _fresh_where(state: Any, lanes: Tensor) -> Any:
 
 
 def lane_dimension(tensor: Tensor, lanes: int) -> int:
-    """Which dimension of a state counts sequences: the second of (layers, B, H), the first of (B, H)."""
+    """The batch dimension of a state: the second of (layers, B, H), the first of (B, H)."""
     candidates = [1, 0] if tensor.ndim > 2 else [0, 1]
     for dim in candidates:
         if dim < tensor.ndim and tensor.shape[dim] == lanes:

@@ -136,7 +136,7 @@ class CMA:
     def __init__(self, step_fn: StepFunction, seed: int, population: int, spread: float, **_: Any):
         self.size, self.spread, self.seed = positive_int("population", population), positive("spread", spread), seed
         self.like, self.start = step_fn.like, step_fn.flat()[0].double().tolist()
-        self.strategy, self.asked, self.told = self._strategy(), [], []
+        self.strategy, self.candidates, self.errors = self._strategy(), [], []
 
     def _strategy(self) -> Any:
         import numpy
@@ -150,19 +150,19 @@ class CMA:
         return cma.CMAEvolutionStrategy(self.start, self.spread, options)
 
     def ask(self) -> Tensor:
-        self.asked = self.strategy.ask()
-        return torch.tensor([list(genome) for genome in self.asked], dtype=torch.float64).to(self.like)
+        self.candidates = self.strategy.ask()
+        return torch.tensor([list(genome) for genome in self.candidates], dtype=torch.float64).to(self.like)
 
     def tell(self, genomes: Tensor, errors: Tensor) -> None:
         worst = float(errors[errors.isfinite()].max()) if bool(errors.isfinite().any()) else 1.0
-        self.told.append(errors.nan_to_num(10 * worst, 10 * worst).tolist())
-        self.strategy.tell(self.asked, self.told[-1])
+        self.errors.append(errors.nan_to_num(10 * worst, 10 * worst).tolist())
+        self.strategy.tell(self.candidates, self.errors[-1])
 
     def state_dict(self) -> dict[str, Any]:
-        return {"start": list(self.start), "told": [list(errors) for errors in self.told]}
+        return {"start": list(self.start), "told": [list(errors) for errors in self.errors]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.start, self.told = list(state["start"]), [list(errors) for errors in state["told"]]
+        self.start, self.errors = list(state["start"]), [list(errors) for errors in state["told"]]
         self.strategy = self._strategy()
-        for errors in self.told:
+        for errors in self.errors:
             self.strategy.tell(self.strategy.ask(), errors)
