@@ -122,8 +122,8 @@ def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> 
     if count != len(session.inputs):
         raise ExportError(f"the file takes {len(session.inputs)} tensors, the example holds {count}")
     for grown in LARGER_SIZES:
-        drawn = iter(session.inputs)
-        call = [_resample(v, next(drawn)[1], grown, generator) if isinstance(v, Tensor) else v for v in values]
+        inputs = iter(session.inputs)
+        call = [_resample(v, next(inputs)[1], grown, generator) if isinstance(v, Tensor) else v for v in values]
         with torch.no_grad(), set_backend("reference"):
             own = [v for v in tree_leaves(model(**tree_unflatten(call, structure))) if isinstance(v, Tensor)]
         tensors = [v for v in call if isinstance(v, Tensor)]

@@ -90,9 +90,9 @@ class _ScanBuilder:
         def mean(node: Node) -> Node | None:
             return builder.const(1.0) if node.op == "load" and node.attr.buffer.role is Role.MASK else None
 
-        wanted = [out for out in self.plan.forward.outs if out.buffer in {self.plan.output, *self._states()}]
-        certain = builder.substitute([out.node for out in wanted], mean)
-        return [_StepOutput(out.buffer, out.offset, out.node.width, certain[out.node]) for out in wanted]
+        outputs = [out for out in self.plan.forward.outs if out.buffer in {self.plan.output, *self._states()}]
+        replaced = builder.substitute([out.node for out in outputs], mean)
+        return [_StepOutput(out.buffer, out.offset, out.node.width, replaced[out.node]) for out in outputs]
 
     def _states(self) -> dict[BufferRef, State]:
         return {BufferRef.state(state.name): state for state in self.plan.states}
@@ -132,8 +132,8 @@ class _ScanBuilder:
 
     def _write_hoisted(self, x: str) -> tuple[dict[Node, str], list[_ScanInput]]:
         """Write the hoisted nodes outside; returns their names in the body, and the scan inputs for those that vary."""
-        wanted = {a for node in self.recurrent for a in node.args} | {out.node for out in self.outs}
-        roots = [node for node in self.nodes if node in wanted and node not in self.recurrent]
+        needed = {a for node in self.recurrent for a in node.args} | {out.node for out in self.outs}
+        roots = [node for node in self.nodes if node in needed and node not in self.recurrent]
         outside = Renderer(self.graph, self.weights, lambda node: self._columns(self.graph, node, x))
         outside.write(subgraph(roots))
         values = {root: outside.values[root] for root in roots}

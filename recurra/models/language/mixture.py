@@ -148,17 +148,17 @@ class SequenceDensity(nn.Module):
         weight = self.density.linear.weight
         random = make_generator(seed, weight.device)
         prefix = weight.new_zeros(1, self.density.output_size) if start is None else start
-        training, drawn = self.training, []
+        training, sampled = self.training, []
         self.eval()
         try:
             h, state = self(prefix[:, None])
             for _ in range(length):
                 frame = self.density.sample(h[-1], bias, random)  # (1, size + binary)
-                drawn.append(frame)
+                sampled.append(frame)
                 h, state = self(frame[None], state)
         finally:
             self.train(training)
-        return torch.cat(drawn)
+        return torch.cat(sampled)
 
 
 class NextFrame:

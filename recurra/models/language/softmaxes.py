@@ -102,12 +102,12 @@ class SampledSoftmax(FullSoftmax):
     def nll(self, h: Tensor, target: Tensor) -> Tensor:
         if not self.training:
             return super().nll(h, target)
-        drawn, tries = draw_log_uniform(len(self.weight), self.samples, h.device)
+        sampled, tries = draw_log_uniform(len(self.weight), self.samples, h.device)
         true = (h * self.weight[target]).sum(-1) + self.bias[target]
-        others = F.linear(h, self.weight[drawn], self.bias[drawn])  # (N, S)
+        others = F.linear(h, self.weight[sampled], self.bias[sampled])  # (N, S)
         true = true - log_expected_count(target, tries, len(self.weight)).to(h.dtype)
-        others = others - log_expected_count(drawn, tries, len(self.weight)).to(h.dtype)
-        others = others.masked_fill(target[:, None] == drawn, -math.inf)
+        others = others - log_expected_count(sampled, tries, len(self.weight)).to(h.dtype)
+        others = others.masked_fill(target[:, None] == sampled, -math.inf)
         return torch.cat([true[:, None], others], dim=1).logsumexp(1) - true
 
 

@@ -218,8 +218,8 @@ class CRF(nn.Module):
         positive_int("count", count)
         chain = self.chain(emissions, lengths)
         alphas = chain_kernel.forward_scores(chain)
-        drawn = torch.stack([draw_paths(chain, alphas, generator) for _ in range(count)])
-        return drawn.transpose(1, 2) if self.batch_first else drawn
+        sampled = torch.stack([draw_paths(chain, alphas, generator) for _ in range(count)])
+        return sampled.transpose(1, 2) if self.batch_first else sampled
 
 
 def _accept_pytorch_crf_names(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
