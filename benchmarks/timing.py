@@ -1,4 +1,4 @@
-"""How things are timed: all contestants in turn, round after round, so that what slows the machine slows them all."""
+"""Interleaved timing: all candidates in turn, round after round, so that a busy machine slows all of them alike."""
 
 import struct
 import time
@@ -28,8 +28,8 @@ SHORT, MOST = 0.01, 20  # seconds, and runs in a row
 def interleaved(jobs: Mapping[Hashable, Job], rounds: int) -> dict[Hashable, float]:
     """The median of each job's times; a first round, not counted, warms up.
 
-    A short job is run several times in a row, and the first of these is not counted either: it would be timed with
-    caches full of what the contestant before has left.
+    A short job is run several times in a row without counting the first run, whose caches hold the data of the job
+    before.
     """
     repeats = {key: min(MOST, int(SHORT / _warm(job))) for key, job in jobs.items()}
     times: dict[Hashable, list[float]] = {key: [] for key in jobs}
@@ -64,7 +64,7 @@ def copy_job() -> tuple[Job, float]:
 
 
 def barrier_seconds(threads: int, rounds: int = 20_000) -> float:
-    """How long threads that share the units of a layer take to meet."""
+    """Seconds of one barrier of threads that share the units of a layer."""
     body = (
         "static void step(const Call& c, int64_t, int64_t, int64_t, int64_t me, int64_t threads, real*)"
         " { barrier(c, me, threads); }"

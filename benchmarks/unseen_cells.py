@@ -1,4 +1,4 @@
-"""Cells that are not in the zoo: what somebody might write tomorrow."""
+"""Cells that are not in the registry, for benchmarks of user-defined cells."""
 
 import torch
 from torch import Tensor, sigmoid, tanh

@@ -1,6 +1,6 @@
 """A cell's programs, forward and backward, group by group as they are scheduled, each node evaluated by torch.
 
-Slow for one cell and quick for many: nothing is compiled. Numbers nobody has written are NaN, so that a value read too
+Slow for one cell and quick for many: nothing is compiled. Unwritten numbers are NaN, so that a value read too
 early shows.
 """
 
@@ -188,7 +188,7 @@ def _after(made: Plan, memory: _Memory, back: _Run) -> tuple[Tensor, list[Tensor
 def _of_x(made: Plan, memory: _Memory, t: int) -> Tensor:
     total = torch.zeros_like(memory.rows[X, t])
     if (D_X, t) in memory.rows:
-        total += memory.rows[D_X, t].nan_to_num(0.0)  # columns nobody wrote
+        total += memory.rows[D_X, t].nan_to_num(0.0)  # unwritten columns
     for product in made.products:
         if product.operand.buffer == X:
             low, matrix = product.operand.offset, product.matrix

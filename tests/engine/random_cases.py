@@ -214,7 +214,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def called(layer: rc.Recurrent, case: Case, asked: Given) -> tuple[Named, Named]:
-    """What a layer gives, and every gradient of it that somebody wants, by name."""
+    """The results of a layer and every requested gradient, by name."""
     layer = copy.deepcopy(layer)  # what it remembers is its own
     torch.manual_seed(case.seed + 11)  # the masks
     state, found = asked.state, {}

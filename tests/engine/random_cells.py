@@ -1,4 +1,4 @@
-"""Cells nobody wrote: from a seed, a cell as a person might write it, as source that can be read.
+"""Random cells: from a seed, the readable source of a cell as a user might write it.
 
     PYTHONPATH=tests python tests/engine/random_cells.py 17        # prints cell 17
 

@@ -108,10 +108,10 @@ def test_any_number_of_threads_sharing_the_batch_or_the_units(cell_class: type[C
 @pytest.mark.parametrize("threads", [2, 3, 5])
 @pytest.mark.parametrize("batch", [2, 61], ids=["sharing the units", "sharing the batch"])
 @pytest.mark.parametrize("cell_class", [TwoChainedProducts, RowNormalised, Delays])
-def test_who_does_what_changes_no_bit(
+def test_work_stealing_changes_no_bit(
     cell_class: type[Cell], batch: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """Threads help each other out, more of them than there are processors; what they add up does not depend on it."""
+    """With more threads than processors, the order of additions does not depend on which thread runs a tile."""
     monkeypatch.setattr("recurra.engine.cpu.kernel.WORTH_STEALING", 1)
     cell = cell_class(40, 140)
     lengths = torch.randint(1, 150, (batch,))

@@ -1,4 +1,4 @@
-"""Memory that is used again: never while somebody still holds it."""
+"""The buffer pool: memory is reused only after its last tensor is freed."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ def region(tensor: torch.Tensor) -> int:
 
 
 def test_memory_comes_back_when_its_last_holder_lets_go():
-    gc.collect()  # nobody else's memory comes back in between
+    gc.collect()  # no other memory returns to the pool in between
     first = allocator.empty(LARGE, torch.float32)
     where, view = region(first), first[5:]
     del first

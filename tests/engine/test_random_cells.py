@@ -1,4 +1,4 @@
-"""Cells nobody wrote, in layers nobody asked for: the engines give what the plain loop gives, or say why they do not.
+"""Random cells in random layers: the engines agree with the plain loop, or report why they do not run.
 
 Whatever fails prints the cell; `python tests/engine/random_cases.py --seeds 17` runs one again.
 """
