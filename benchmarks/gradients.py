@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import recurra as rc
 from benchmarks.environment import environment
-from recurra.data.tasks.delay_equation import mackey_glass_series
+from recurra.data.tasks.mackey_glass_solver import mackey_glass_series
 from recurra.inspect import gate_activity, gradient_flow
 from recurra.inspect.figures import PALETTE
 from recurra.inspect.gradients import GradientFlow

@@ -24,7 +24,7 @@ from benchmarks.environment import environment
 from benchmarks.spoken_digits import DIGITS, digits
 from benchmarks.vowels import vowels
 from recurra.data.tasks import make
-from recurra.data.tasks.delay_equation import mackey_glass_series
+from recurra.data.tasks.mackey_glass_solver import mackey_glass_series
 from recurra.dynamics import recalled
 from recurra.reservoir import EchoStateWarning, Weights
 

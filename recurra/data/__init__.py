@@ -1,7 +1,7 @@
-"""Sequences from files and from generators, and the batches models train on.
+"""Sequences from files and from task generators, and the batches that models train on.
 
-`read(path)` reads any file recurra knows; `tasks` makes the canonical problems; `Batches` and `Streams` feed both to a
-model. Readers are imported when first used: those of tables need pyarrow, the extra `data`.
+`read(path)` reads every supported file format; `tasks` generates the benchmark tasks of the literature; `Batches` and
+`Streams` make batches of either. Readers are imported on first use: those of tables need pyarrow, the extra `data`.
 """
 
 from importlib import import_module
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .readers.idx import read_idx
     from .readers.jsonl import read_jsonl
     from .readers.layout import Layout
+    from .readers.log_mel import LogMel
     from .readers.mat import read_mat
-    from .readers.mel import LogMel
     from .readers.numpy import read_npy, read_npz
     from .readers.text import read_sentences, read_text, read_text_folder
     from .readers.ts import read_ts
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: public name → module under `readers`
 _READERS = {
     "Layout": "layout",
-    "LogMel": "mel",
+    "LogMel": "log_mel",
     "format_of": "dispatch",
     "from_table": "arrow",
     "read": "dispatch",

@@ -1,7 +1,7 @@
-"""From a sequence set to batches whose order is a pure function of (seed, epoch): a position is two integers.
+"""Batches from a sequence set, in an order that depends on (seed, epoch) alone.
 
-`Batches` pads whole sequences of similar length together. `Streams` feeds sequences of any length in chunks, for
-truncated backpropagation through time with the state carried on. Both give `epoch(e, start)`.
+`Batches` pads whole sequences of similar length. `Streams` cuts sequences of any length into chunks, for truncated
+backpropagation through time with a carried state. Both resume from any position with `epoch(e, start)`.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from .stores import offsets
 
 
 class BatchSource(Protocol):
-    """What a training loop runs on: `len(source)` batches an epoch, the same for the same epoch, from any position."""
+    """The data of a training loop: `len(source)` batches per epoch, reproducible from any position."""
 
     def __len__(self) -> int: ...
 
@@ -27,13 +27,13 @@ class BatchSource(Protocol):
 
 
 def generator(seed: int, *position: int) -> torch.Generator:
-    """A random generator of its own for every position: neighbours are as unrelated as strangers."""
+    """A random generator for a position such as (epoch, index), independent of those of other positions."""
     digest = hashlib.blake2b(repr((seed, *position)).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
 def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
-    """The sequences `ids`, padded side by side: inputs with zeros, labels with `IGNORE`, numbers with zeros."""
+    """The sequences `ids` as one padded batch: inputs and numeric targets with zeros, labels with `IGNORE`."""
     ids = torch.as_tensor(ids, dtype=torch.int64)
     examples = [sequences[i] for i in ids.tolist()]
     inputs = pad_sequence([example.inputs for example in examples])
@@ -47,16 +47,30 @@ def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
 
 
 class Batches:
-    """Batches of whole sequences.
+    """Padded batches of whole sequences, bucketed by length.
 
-    `bucket` batches at a time are drawn together and sorted by length, so that a batch holds little padding; 1 keeps
-    the order as drawn. The default is 16 when shuffling, and 1 otherwise: then the order is the file's.
+    With `world_size` processes each gets its share of every batch and the same number of batches. If the last sequences
+    are fewer than processes, the first ones are repeated.
 
-    `window` limits shuffling to so many neighbours at a time, the windows themselves in random order: with a file much
-    larger than memory, each part of it is then read about once.
+    **Arguments**
 
-    With `world_size` processes each gets its share of every batch, and as many batches as the others; where the last
-    sequences are fewer than processes, the first ones are repeated to fill up.
+    - `sequences`: a `SequenceSet`.
+    - `batch_size`: sequences per batch and process.
+    - `seed`, `shuffle`: the order of an epoch is a function of (seed, epoch).
+    - `bucket`: this many batches are drawn together and sorted by length, to reduce padding; 1 does not sort. The
+      default is 16 when shuffling, otherwise 1, which keeps the order of the set.
+    - `rank`, `world_size`: of this process in distributed training.
+    - `drop_last`: leave out an incomplete last batch.
+    - `window`: shuffle only within windows of this many sequences, and the order of the windows. A file larger than
+      memory is then read about once per epoch.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> data = rc.data.SequenceSet.from_arrays([torch.randn(n, 3) for n in (5, 2, 4)], [0, 1, 0], "classification")
+        >>> batches = rc.data.Batches(data, batch_size=2, shuffle=False)
+        >>> [tuple(batch.inputs.shape) for batch in batches.epoch(0)]  # (T, B, D)
+        [(5, 2, 3), (4, 1, 3)]
     """
 
     def __init__(
@@ -80,27 +94,27 @@ class Batches:
         self.rank, self.world_size, self.drop_last, self.window = rank, world_size, drop_last, window
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self.sequences), self.batch_size * self.world_size)
-        return whole + (rest > 0 and not self.drop_last)
+        unpadded_batch, rest = divmod(len(self.sequences), self.batch_size * self.world_size)
+        return unpadded_batch + (rest > 0 and not self.drop_last)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch from the `start`-th on."""
+        """The batches of one epoch, from batch number `start` on."""
         for ids in self.plan(epoch)[start:]:
             yield collate(self.sequences, ids)
 
     def plan(self, epoch: int) -> list[Tensor]:
-        """The sequences of every batch of this rank, in order."""
+        """The sequence numbers of every batch of this rank, in order."""
         random = generator(self.seed, epoch)
         together = self.batch_size * self.world_size
-        order = self._by_length(self._drawn(random), self.bucket * together)
+        order = self._sort_by_length(self._draw_order(random), self.bucket * together)
         groups = list(order.split(together))
         if len(groups[-1]) < together and self.drop_last:
             groups.pop()
         if self.shuffle:
-            groups = self._shuffled(groups, random)
-        return [self._share(group, order) for group in groups]
+            groups = self._shuffle_batches(groups, random)
+        return [self._rank_share(group, order) for group in groups]
 
-    def _drawn(self, random: torch.Generator) -> Tensor:
+    def _draw_order(self, random: torch.Generator) -> Tensor:
         count = len(self.sequences)
         if not self.shuffle:
             return torch.arange(count)
@@ -110,32 +124,48 @@ class Batches:
         order = torch.randperm(len(windows), generator=random).tolist()
         return torch.cat([windows[w][torch.randperm(len(windows[w]), generator=random)] for w in order])
 
-    def _by_length(self, order: Tensor, pool: int) -> Tensor:
+    def _sort_by_length(self, order: Tensor, pool: int) -> Tensor:
         if self.bucket == 1:
             return order
         lengths = self.sequences.lengths
         return torch.cat([part[lengths[part].argsort(stable=True)] for part in order.split(pool)])
 
-    def _shuffled(self, groups: list[Tensor], random: torch.Generator) -> list[Tensor]:
-        """Batches in random order inside their pool; the last one, which may be smaller, stays last."""
+    def _shuffle_batches(self, groups: list[Tensor], random: torch.Generator) -> list[Tensor]:
+        """Batches in random order inside their bucket; the last one, which may be smaller, stays last."""
         *full, last = groups
         pools = [full[k : k + self.bucket] for k in range(0, len(full), self.bucket)]
         mixed = [pool[j] for pool in pools for j in torch.randperm(len(pool), generator=random).tolist()]
         return [*mixed, last]
 
-    def _share(self, group: Tensor, order: Tensor) -> Tensor:
+    def _rank_share(self, group: Tensor, order: Tensor) -> Tensor:
         lacking = max(0, self.world_size - len(group))
         filler = order.repeat(-(-lacking // len(order)))[:lacking]
         return torch.cat([group, filler])[self.rank :: self.world_size]
 
 
 class Streams:
-    """Sequences end to end on one tape, cut into `batch_size` lanes read side by side, `chunk` steps at a time.
+    """Chunks of concatenated sequences for truncated backpropagation through time.
 
-    The state goes on from chunk to chunk (`Batch.carried`) and starts anew where a sequence begins (`Batch.resets`).
-    Nothing is copied but the chunk itself, so one sequence of any length can be fed. The last steps of the tape, fewer
-    than lanes, are left out, so that all lanes are equally long. With `world_size` processes each has `batch_size`
-    lanes of its own.
+    All sequences are concatenated and cut into `batch_size` lanes of equal length, which are read in parallel, `chunk`
+    steps at a time. The state is carried from chunk to chunk (`Batch.carried`) and reset where a sequence begins
+    (`Batch.resets`). Only the current chunk is copied, so a sequence may have any length. The remainder of the last
+    steps, fewer than lanes, is left out. With `world_size` processes each has its own `batch_size` lanes.
+
+    **Arguments**
+
+    - `sequences`: a `SequenceSet` with a target at every step, or a tensor (T, D) or (T,) whose next step is predicted.
+    - `batch_size`: lanes per process.
+    - `chunk`: steps per batch.
+    - `seed`, `shuffle`: the order of the sequences in an epoch.
+    - `rank`, `world_size`: of this process in distributed training.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> streams = rc.data.Streams(torch.arange(21), batch_size=2, chunk=5)
+        >>> first = next(streams.epoch(0))
+        >>> len(streams), first.inputs[:, 0].tolist(), first.targets[:, 0].tolist()
+        (2, [0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
     """
 
     def __init__(
@@ -153,47 +183,47 @@ class Streams:
         if isinstance(sequences, Tensor):
             sequences = stream(sequences)
         if not sequences.per_step:
-            raise InputError("task", sequences.task, "a task with a target at every step, to be fed as a stream")
+            raise InputError("task", sequences.task, "a task with a target at every step")
         self.sequences, self.batch_size, self.chunk, self.seed = sequences, batch_size, chunk, seed
         self.shuffle, self.rank, self.world_size = shuffle, rank, world_size
         self.lane = int(sequences.lengths.sum()) // (batch_size * world_size)  # steps
         if self.lane < 1:
             steps = f"{int(sequences.lengths.sum())} steps for {batch_size * world_size} lanes"
-            raise ShapeError("batch_size", steps, "at least one step a lane")
+            raise ShapeError("batch_size", steps, "at least one step per lane")
 
     def __len__(self) -> int:
         return -(-self.lane // self.chunk)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The chunks of one epoch from the `start`-th on; only the very first begins with a fresh state."""
-        tape = _Tape(self.sequences, self._order(epoch))
+        """The chunks of one epoch, from chunk number `start` on; only chunk 0 starts from the initial state."""
+        view = _ConcatenatedSequences(self.sequences, self._order(epoch))
         for index in range(start, len(self)):
-            yield self._chunk(tape, index)
+            yield self._chunk(view, index)
 
     def _order(self, epoch: int) -> Tensor:
         count = len(self.sequences)
         return torch.randperm(count, generator=generator(self.seed, epoch)) if self.shuffle else torch.arange(count)
 
-    def _chunk(self, tape: "_Tape", index: int) -> Batch:
+    def _chunk(self, view: "_ConcatenatedSequences", index: int) -> Batch:
         first, last = index * self.chunk, min((index + 1) * self.chunk, self.lane)
         origins = [(self.rank * self.batch_size + b) * self.lane for b in range(self.batch_size)]
-        parts = [tape.read(origin + first, origin + last) for origin in origins]
+        parts = [view.read(origin + first, origin + last) for origin in origins]
         resets = torch.zeros(last - first, self.batch_size, dtype=torch.bool)
         for lane, step in ((lane, step) for lane, (_, _, begins) in enumerate(parts) for step in begins):
             resets[step, lane] = True
-        resets[0] &= index > 0  # the first chunk starts with a fresh state anyway
+        resets[0] &= index > 0  # the first chunk starts from the initial state anyway
         return Batch(
             inputs=torch.stack([inputs for inputs, _, _ in parts], dim=1),
             targets=torch.stack([targets for _, targets, _ in parts], dim=1),
             lengths=torch.full((self.batch_size,), last - first),
-            ids=torch.tensor([tape.sequence_at(origin + first) for origin in origins]),
+            ids=torch.tensor([view.sequence_at(origin + first) for origin in origins]),
             resets=resets if bool(resets.any()) else None,
             carried=index > 0,
         )
 
 
-class _Tape:
-    """The sequences of a set end to end, without joining them."""
+class _ConcatenatedSequences:
+    """The sequences of a set as one long sequence, without copying them."""
 
     def __init__(self, sequences: SequenceSet, order: Tensor):
         self.sequences, self.order = sequences, order.tolist()
@@ -203,24 +233,24 @@ class _Tape:
         return self.order[bisect_right(self.starts, position) - 1]
 
     def read(self, start: int, stop: int) -> tuple[Tensor, Tensor, list[int]]:
-        """Inputs, targets, and the steps at which a sequence begins, from `start` to `stop` of the tape."""
+        """Inputs, targets, and the steps at which a sequence begins, from position `start` to `stop`."""
         inputs, targets, begins = [], [], []
-        position, place = start, bisect_right(self.starts, start) - 1
+        position, number = start, bisect_right(self.starts, start) - 1
         while position < stop:
-            begin, end = self.starts[place : place + 2]
+            begin, end = self.starts[number : number + 2]
             until = min(stop, end)
-            part = self.sequences.window(self.order[place], position - begin, until - begin)
+            part = self.sequences.window(self.order[number], position - begin, until - begin)
             inputs.append(part.inputs)
             targets.append(part.target)
             begins += [position - start] if position == begin else []
-            position, place = until, place + 1
+            position, number = until, number + 1
         if len(inputs) == 1:
             return inputs[0], targets[0], begins
         return torch.cat(inputs), torch.cat(targets), begins
 
 
 def stream(values: Tensor) -> SequenceSet:
-    """One long sequence as a set: (T, D) numbers or (T,) tokens, each step to be predicted from those before."""
+    """A set of one sequence, (T, D) numbers or (T,) tokens, whose targets are its next steps."""
     if values.ndim not in (1, 2) or len(values) < 2:
         raise ShapeError("values", tuple(values.shape), "(T, D) numbers or (T,) tokens, at least two steps")
     tokens = not values.is_floating_point() and values.ndim == 1

@@ -1,4 +1,4 @@
-"""What a bad file or a bad table raises: the file, the line and the column, what came, what was expected."""
+"""Errors of files and tables: they name the file, the line, the column, what was found and what was expected."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..errors import InputError, nearest
 
 
 class DataError(InputError):
-    """Something is wrong with a file or a table; `file`, `line` and `column` say where, as far as it is known."""
+    """A file or table cannot be used; `file`, `line` and `column` are the place, as far as it is known."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class DataError(InputError):
 
 
 class EmptyFileError(DataError):
-    """The file holds no sequence."""
+    """The file has no sequence."""
 
 
 class EncodingError(DataError):
@@ -39,7 +39,7 @@ class EncodingError(DataError):
 
 
 class FormatError(DataError):
-    """The file does not keep to its format."""
+    """The file violates its format."""
 
 
 class RaggedRowError(FormatError):
@@ -47,11 +47,11 @@ class RaggedRowError(FormatError):
 
 
 class SizeError(DataError):
-    """A header declares more than the file can hold, or more than is allowed."""
+    """A header declares more data than the file has or than is allowed."""
 
 
 class MissingColumnError(DataError, LookupError):
-    """A column that was asked for does not exist; the message proposes the nearest one that does."""
+    """A named column does not exist; the message proposes the nearest one."""
 
     @classmethod
     def among(cls, file: str | Path, column: str, known: Iterable[str]) -> "MissingColumnError":
@@ -59,7 +59,7 @@ class MissingColumnError(DataError, LookupError):
 
 
 class MissingValueError(DataError):
-    """A value is missing and the policy is not to accept that."""
+    """A value is missing, and `missing` is "error"."""
 
 
 class TimestampError(DataError):
@@ -67,7 +67,7 @@ class TimestampError(DataError):
 
 
 class UnseenLabelError(DataError, LookupError):
-    """A label or a token is not among those the model knows."""
+    """A label or token is not among the known ones."""
 
     @classmethod
     def among(

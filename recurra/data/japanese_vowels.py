@@ -1,4 +1,4 @@
-"""The data inside the package: Japanese Vowels, nine speakers told apart by 7 to 29 frames of speech.
+"""The data set in the package: Japanese Vowels, nine speakers to classify from 7 to 29 frames of speech.
 
 Source, licence (CC BY 4.0) and citation: `builtin/ATTRIBUTION.md`, beside the file this module reads.
 
@@ -31,9 +31,18 @@ class JapaneseVowels(NamedTuple):
 def japanese_vowels(split: Split = "train") -> JapaneseVowels:
     """The 270 training or the 370 test utterances, in the published order.
 
-    >>> sequences, labels = rc.data.japanese_vowels("train")
-    >>> sequences[0].shape, labels.shape
-    (torch.Size([20, 12]), torch.Size([270]))
+    **Arguments**
+
+    - `split`: "train" or "test".
+
+    **Returns** a pair: `sequences`, a list of (T, 12) float32, and `labels` (N,), the speakers 0 to 8.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> sequences, labels = rc.data.japanese_vowels("train")
+        >>> sequences[0].shape, labels.shape
+        (torch.Size([20, 12]), torch.Size([270]))
     """
     if split not in get_args(Split):
         raise UnknownNameError("split", repr(split), get_args(Split))
@@ -44,7 +53,7 @@ def japanese_vowels(split: Split = "train") -> JapaneseVowels:
     start = 0 if split == "train" else sum(header["splits"]["train"]["lengths"])
     lengths = header["splits"][split]["lengths"]
     sequences = frames[start : start + sum(lengths)].split(lengths)
-    # Cloned, so that changing or sharing one sequence does not touch its neighbours' memory.
+    # Cloned, so that the sequences do not share memory.
     return JapaneseVowels([s.clone() for s in sequences], torch.tensor(header["splits"][split]["labels"]))
 
 

@@ -1,4 +1,4 @@
-"""The two shapes data takes: a `SequenceSet`, which every reader gives, and a `Batch`, which every model trains on."""
+"""`SequenceSet`, which every reader returns, and `Batch`, which every model trains on."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,9 @@ Task = Literal["classification", "regression", "tagging", "transduction", "forec
 
 #: the target of one sequence of length T, and of a padded batch (T, B)
 TARGETS: dict[Task, str] = {
-    "classification": "one class a sequence: (), (B,) int64",
+    "classification": "one class per sequence: (), (B,) int64",
     "regression": "numbers for a sequence: (q,), (B, q)",
-    "tagging": "one class a step: (T,), (T, B) int64",
+    "tagging": "one class per step: (T,), (T, B) int64",
     "transduction": "numbers at every step: (T, q), (T, B, q)",
     "forecasting": "the values one step later: (T, q), (T, B, q)",
     "next_step": "the frame one step later: (T, q), (T, B, q)",
@@ -39,11 +39,29 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class SequenceSet:
-    """Sequences with their targets, and the task they allow.
+    """Sequences of any lengths with their targets, in memory or read from a file on access.
 
-    `inputs` and `targets` are stores: lists of tensors, tensors, or lazy views of files; `sequences[i]` gives the i-th
-    `(inputs, target)`, read when asked. What a target looks like follows from `task`, see `TARGETS`. Where targets are
-    the sequence itself one step later, `series` keeps it whole.
+    `data[i]` is the `Example` `(inputs, target)` number i. The shape of a target follows from `task`: one class
+    (classification), numbers (regression), a class or numbers at every step (tagging, transduction), or the next step
+    of the sequence itself (forecasting, next_step, language). Most sets come from `rc.data.read`, `from_arrays` or
+    `one_step_ahead`.
+
+    **Arguments**
+
+    - `inputs`, `targets`: stores: a list of tensors, a tensor, or a lazy view of a file.
+    - `lengths`: (N,) int64.
+    - `task`: see above.
+    - `names`, `features`, `target_names`, `classes`, `vocabulary`: names of sequences, columns, labels and tokens.
+    - `series`: the sequences with their last step, where the targets are the next steps.
+    - `times`: the timestamps (T,) int64 of the steps. `texts`: the tokens as text. `source`: the file.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> data = rc.data.SequenceSet.from_arrays([torch.randn(n, 3) for n in (5, 2, 4)], [0, 1, 0], "classification")
+        >>> len(data), data.input_size, data.output_size, data[1].inputs.shape
+        (3, 3, 2, torch.Size([2, 3]))
+        >>> train, valid = data.split(2 / 3, 1 / 3)
     """
 
     inputs: Store
@@ -65,7 +83,7 @@ class SequenceSet:
             raise UnknownNameError("task", self.task, get_args(Task))
         if not (len(self.inputs) == len(self.targets) == len(self.lengths)):
             counts = f"{len(self.inputs)} inputs, {len(self.targets)} targets and {len(self.lengths)} lengths"
-            raise ShapeError("SequenceSet", counts, "as many of each")
+            raise ShapeError("SequenceSet", counts, "equal numbers")
         if len(self.lengths) and int(self.lengths.min()) < 1:
             raise LengthsError("lengths", f"{int(self.lengths.min())}", "sequences of at least one step")
 
@@ -80,14 +98,14 @@ class SequenceSet:
         return (self[i] for i in range(len(self)))
 
     def window(self, index: int, start: int, stop: int) -> Example:
-        """Steps `start` to `stop` of one sequence and of its targets; the rest is not read where that is possible."""
+        """Steps `start` to `stop` of one sequence and its targets; a lazy store reads only these."""
         index = self._position(index)
         if not self.per_step:
             raise InputError("task", self.task, "a task with a target at every step")
         return Example(window(self.inputs, index, start, stop), window(self.targets, index, start, stop))
 
     def name(self, index: int) -> str:
-        """What the file calls this sequence, or its number."""
+        """The name of a sequence, or its number."""
         index = self._position(index)
         return str(index) if self.names is None else str(self.names[index])
 
@@ -98,7 +116,7 @@ class SequenceSet:
 
     @property
     def per_step(self) -> bool:
-        """Whether there is a target at every step rather than one a sequence."""
+        """Whether there is a target at every step, not one per sequence."""
         return self.task in PER_STEP
 
     @property
@@ -111,7 +129,7 @@ class SequenceSet:
 
     @property
     def output_size(self) -> int:
-        """How many numbers a model puts out: classes, tokens, or target columns."""
+        """The output size of a model: classes, tokens, or target columns."""
         if self.task == "language":
             return self.input_size
         if self.task in ("classification", "tagging"):
@@ -120,7 +138,7 @@ class SequenceSet:
         return target.shape[-1]
 
     def select(self, ids: Sequence[int] | Tensor) -> "SequenceSet":
-        """The sequences `ids`, in that order; nothing is read or copied."""
+        """A view of the sequences `ids`, in that order."""
         ids = torch.as_tensor(ids, dtype=torch.int64)
         if len(ids) and not -len(self) <= int(ids.min()) <= int(ids.max()) < len(self):
             raise InputError("ids", f"{int(ids.min())}..{int(ids.max())}", f"numbers of the {len(self)} sequences")
@@ -143,9 +161,9 @@ class SequenceSet:
         return tuple(self.select(order[a:b]) for a, b in pairwise(bounds))
 
     def split_time(self, *fractions: float) -> tuple["SequenceSet", ...]:
-        """Every sequence cut along time, the past first: the split for streams and forecasts."""
+        """Every sequence cut along time, the past first: the split for streams and forecasting."""
         if not self.per_step:
-            raise InputError("task", self.task, "a task with a target at every step, to be cut along time")
+            raise InputError("task", self.task, "a task with a target at every step")
         bounds = _bounds(fractions, self.lengths)  # (parts + 1, N)
         return tuple(self._between(a, b) for a, b in pairwise(bounds))
 
@@ -177,7 +195,7 @@ class SequenceSet:
         columns: Sequence[int] | None = None,
         **about,
     ) -> "SequenceSet":
-        """Pairs for prediction, as views: step t of a series as input, step t + 1 (or `columns` of it) as target."""
+        """A set of views: step t of a series is the input, step t + 1 (or `columns` of it) the target."""
         if len(lengths) and int(lengths.min()) < 2:
             short = int(lengths.argmin())
             raise LengthsError(
@@ -196,7 +214,7 @@ class SequenceSet:
 
     @classmethod
     def from_arrays(cls, inputs, targets, task: Task, **about) -> "SequenceSet":
-        """From memory: an (N, T, D) array or a list of (T, D) arrays, with the targets the task asks for."""
+        """A set from an array (N, T, D) or a list of arrays (T, D), with targets of the shape that `task` has."""
         sequences = [_sequence(x) for x in inputs]
         labels = task in ("classification", "tagging", "language")
         rows = [torch.as_tensor(y, dtype=torch.int64 if labels else sequences[0].dtype) for y in targets]
@@ -206,7 +224,7 @@ class SequenceSet:
 
 
 def _sequence(values) -> Tensor:
-    """(T, D) floats or (T,) tokens; a float vector is one feature."""
+    """(T, D) floats or (T,) tokens; a float vector (T,) is one feature."""
     tensor = torch.as_tensor(values)
     if tensor.is_floating_point():
         tensor = tensor[:, None] if tensor.ndim == 1 else tensor
@@ -220,7 +238,7 @@ def _sequence(values) -> Tensor:
 
 
 def _bounds(fractions: Sequence[float], totals: Tensor) -> Tensor:
-    """Where the parts begin and end: (parts + 1, N)."""
+    """The boundaries of the parts: (parts + 1, N)."""
     if not fractions or min(fractions) <= 0 or sum(fractions) > 1 + 1e-9:
         raise InputError("fractions", fractions, "positive fractions whose sum is at most one")
     ends = torch.tensor((0.0, *fractions), dtype=torch.float64).cumsum(0)
@@ -229,10 +247,23 @@ def _bounds(fractions: Sequence[float], totals: Tensor) -> Tensor:
 
 @dataclass
 class Batch:
-    """Sequences side by side, padded to the longest; time comes first.
+    """Sequences padded to the longest, time first.
 
-    `ids` says which sequences of the set these are. In a stream, `carried` says that the state goes on from the
-    previous batch, and `resets` marks the steps before which it starts anew.
+    **Arguments**
+
+    - `inputs`: (T, B, D) float, or (T, B) int64 tokens.
+    - `targets`: (B,), (B, q), (T, B) or (T, B, q).
+    - `lengths`, `ids`: (B,) int64; `ids` are the numbers of the sequences in their set.
+    - `resets`: (T, B) bool, or None: the steps before which the state is reset, in a stream.
+    - `carried`: the state continues from the previous batch.
+
+    **Example**
+
+        >>> import torch, recurra as rc
+        >>> lengths = torch.tensor([3, 2])
+        >>> batch = rc.data.Batch(torch.randn(3, 2, 4), torch.zeros(2, 1), lengths, torch.arange(2))
+        >>> batch.mask.tolist()  # (T, B)
+        [[True, True], [True, True], [True, False]]
     """
 
     inputs: Tensor  # (T, B, D) float, or (T, B) int64 tokens
@@ -247,7 +278,7 @@ class Batch:
 
     @property
     def mask(self) -> Tensor:
-        """True at the steps that are data, False at padding: (T, B)."""
+        """(T, B): True at data, False at padding."""
         steps = torch.arange(self.inputs.shape[0], device=self.lengths.device)
         return steps[:, None] < self.lengths
 
@@ -255,7 +286,7 @@ class Batch:
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
-        """Page-locked copies, so that `to(device, non_blocking=True)` overlaps with work."""
+        """A copy in page-locked memory, so that `to(device, non_blocking=True)` overlaps with computation."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, function) -> "Batch":

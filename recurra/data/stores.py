@@ -1,7 +1,7 @@
-"""Where sequences lie: anything with a length that gives the i-th sequence as a tensor, and views that copy nothing.
+"""Stores of sequences: anything with a length whose item i is a tensor; and views of stores that copy nothing.
 
-A list of tensors is a store, and so is a tensor whose first axis counts sequences. A store that can fetch a part of a
-sequence without the rest has a method `window(index, start, stop)` as well.
+A list of tensors is a store, and so is a tensor whose first axis counts sequences. A store that can read a part of a
+sequence also has a method `window(index, start, stop)`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Store(Protocol):
-    """Random access to sequences: (T, D) float, (T,) int64 tokens, or one target each."""
+    """Random access to sequences, (T, D) float or (T,) int64 tokens, or to targets."""
 
     def __len__(self) -> int: ...
 
@@ -21,14 +21,14 @@ class Store(Protocol):
 
 
 def window(store: Store, index: int, start: int, stop: int) -> Tensor:
-    """Steps `start` to `stop` of one sequence, fetched as cheaply as the store can."""
+    """Steps `start` to `stop` of one sequence, by the `window` of the store if it has one."""
     fetch = getattr(store, "window", None)
     return store[index][start:stop] if fetch is None else fetch(index, start, stop)
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Ragged sequences laid end to end in one tensor, which may be memory-mapped."""
+    """Ragged sequences concatenated in one tensor, which may be memory-mapped."""
 
     values: Tensor  # (ΣT, D) or (ΣT,)
     offsets: Tensor  # (N + 1,)
@@ -41,7 +41,7 @@ class Flat:
 
 
 def offsets(lengths: Tensor) -> Tensor:
-    """Where sequences of these lengths begin when laid end to end, and where the last one ends: (N + 1,)."""
+    """(N + 1,): the start of every sequence in a concatenation, and the end of the last."""
     return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
 
@@ -64,7 +64,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Spans:
-    """Every sequence of a store cut to the steps [start, stop) of its own."""
+    """Every sequence of a store cut to its own range of steps [start, stop)."""
 
     base: Store
     starts: Tensor  # (N,) int64
@@ -100,7 +100,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Cast:
-    """Sequences kept in a small dtype and widened when read, multiplied by `scale` if there is one."""
+    """Sequences stored in a small dtype, converted on access and multiplied by `scale` if given."""
 
     base: Store
     dtype: torch.dtype
@@ -110,19 +110,19 @@ class Cast:
         return len(self.base)
 
     def __getitem__(self, index: int) -> Tensor:
-        return self._widened(self.base[index])
+        return self._widen(self.base[index])
 
     def window(self, index: int, start: int, stop: int) -> Tensor:
-        return self._widened(window(self.base, index, start, stop))
+        return self._widen(window(self.base, index, start, stop))
 
-    def _widened(self, values: Tensor) -> Tensor:
+    def _widen(self, values: Tensor) -> Tensor:
         values = values.to(self.dtype)
         return values if self.scale is None else values * self.scale
 
 
 @dataclass(frozen=True)
 class Permuted:
-    """The steps of every sequence in another order, the same for all."""
+    """Every sequence with its steps in the same other order."""
 
     base: Store
     order: Tensor  # (T,) int64

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.readers.frequency import CALENDARS, DAY, Cadence
+from ..data.readers.frequency import CALENDARS, DAY, FrequencyDetector
 from ..errors import InputError, ShapeError
 from . import input_conversion
 
@@ -125,11 +125,11 @@ def format_times(times: np.ndarray, unit: str) -> np.ndarray:
 
 def times_after(times: np.ndarray, steps: int, unit: str) -> np.ndarray:
     """The next times of a series at the frequency of its past: fixed steps, months or business days."""
-    cadence = Cadence(unit == "date")
-    cadence.feed(times, np.ones(len(times) - 1, dtype=bool))
-    if len(times) < 2 or not cadence.steps:
+    detector = FrequencyDetector(unit == "date")
+    detector.feed(times, np.ones(len(times) - 1, dtype=bool))
+    if len(times) < 2 or not detector.steps:
         raise InputError("ds", f"{len(times)} times without a common step", "evenly spaced times")
-    name, step = next(iter(cadence.steps.items()))
+    name, step = next(iter(detector.steps.items()))
     count, rest = CALENDARS[name](times)
     ahead = count[-1] + (step or 1) * np.arange(1, steps + 1)
     if name == "clock":

@@ -10,7 +10,7 @@ import torch
 
 from recurra.data.data_errors import FormatError
 from recurra.data.readers.dispatch import read
-from recurra.data.readers.frequency import DAY, Cadence
+from recurra.data.readers.frequency import DAY, FrequencyDetector
 from recurra.data.readers.table_scan import is_dated
 from recurra.data.sequences import SequenceSet
 from recurra.estimators.panel import format_times
@@ -158,10 +158,10 @@ def _step_and_season(table: pa.Table, schema: dict[str, Any]) -> tuple[str, int]
     if schema["unit"] != "date" or "ds" not in table.column_names:
         return "one per row", 1
     times = table.column("ds").to_numpy().astype("datetime64[us]").astype(np.int64)
-    cadence = Cadence(dated=True)
+    detector = FrequencyDetector(dated=True)
     first = times[: series_lengths(table)[0]]
-    cadence.feed(first, np.ones(len(first) - 1, dtype=bool))
-    for name, step in cadence.steps.items():
+    detector.feed(first, np.ones(len(first) - 1, dtype=bool))
+    for name, step in detector.steps.items():
         if name == "clock" and step in CLOCK_STEPS:
             return CLOCK_STEPS[step][0], CLOCK_STEPS[step][1]
         if name.startswith("month") and step in MONTH_STEPS:

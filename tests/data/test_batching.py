@@ -152,10 +152,10 @@ def test_a_sequence_that_begins_inside_a_chunk_is_marked_there():
 
 def test_streams_resume_and_shard():
     values = torch.arange(101.0)[:, None]
-    whole = Streams(values, 4, 7)
-    chunks = list(whole.epoch(0))
-    assert len(chunks) == len(whole)
-    later = list(whole.epoch(0, 2))
+    unpadded_batch = Streams(values, 4, 7)
+    chunks = list(unpadded_batch.epoch(0))
+    assert len(chunks) == len(unpadded_batch)
+    later = list(unpadded_batch.epoch(0, 2))
     assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(later, chunks[2:], strict=True))
     halves = [list(Streams(values, 2, 7, rank=rank, world_size=2).epoch(0)) for rank in range(2)]
     for chunk, left, right in zip(chunks, *halves, strict=True):

@@ -90,7 +90,7 @@ def test_regression_and_transduction(table):
     assert data.features == ("v",)
     assert data.targets.tolist() == [[7], [8]]
     assert read_csv(path, target="age", task="transduction")[0].target.tolist() == [[7], [7]]
-    with pytest.raises(FormatError, match=r"change within sequence 0.*one value a sequence"):
+    with pytest.raises(FormatError, match=r"change within sequence 0.*one value per sequence"):
         read_csv(path, target="v", features=["age"], task="regression")
 
 
@@ -311,7 +311,7 @@ def test_a_large_file_is_mapped_and_reads_the_same(table, monkeypatch):
     small = read_csv(path)
     monkeypatch.setattr("recurra.data.readers.csv.IN_MEMORY", 0)
     large = read_csv(path)
-    assert type(large.series).__name__ == "Numbers"
+    assert type(large.series).__name__ == "NumericColumns"
     assert large.names == small.names
     for k in (0, 5_999, 6_000, 9_999):
         assert torch.equal(large[k].inputs, small[k].inputs)

@@ -21,8 +21,8 @@ def labelled() -> SequenceSet:
 
 @pytest.fixture
 def series() -> SequenceSet:
-    whole = [torch.arange(n + 1.0)[:, None].repeat(1, 2) * torch.tensor([1.0, 10.0]) for n in LENGTHS]
-    return SequenceSet.one_step_ahead(whole, torch.tensor(LENGTHS) + 1, columns=[1])
+    unpadded_batch = [torch.arange(n + 1.0)[:, None].repeat(1, 2) * torch.tensor([1.0, 10.0]) for n in LENGTHS]
+    return SequenceSet.one_step_ahead(unpadded_batch, torch.tensor(LENGTHS) + 1, columns=[1])
 
 
 def test_a_set_says_what_it_holds(labelled):

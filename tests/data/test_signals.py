@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 
 from recurra.data import tasks
 from recurra.data.batching import generator
-from recurra.data.tasks.delay_equation import mackey_glass_series
+from recurra.data.tasks.mackey_glass_solver import mackey_glass_series
 
 
 def test_sines_by_their_definition():

@@ -195,7 +195,7 @@ def test_faults_in_binary_tables_have_a_row(tmp_path):
 
 def test_faults_across_the_bounds_of_batches_are_found(tmp_path, monkeypatch):
     """What holds from row to row must hold from the last row of one batch to the first of the next."""
-    monkeypatch.setattr("recurra.data.readers.sources.SCAN_ROWS", 4)
+    monkeypatch.setattr("recurra.data.readers.table_sources.SCAN_ROWS", 4)
     good = {"unique_id": ["a"] * 8, "ds": list(range(8)), "y": [float(k) for k in range(8)], "label": ["u"] * 8}
     assert from_table(good).task == "classification"
     assert from_table(good | {"label": ["u"] * 4 + ["v"] * 4}).task == "tagging"
@@ -227,7 +227,7 @@ def test_many_json_lines_are_mapped_and_read_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("recurra.data.readers.jsonl.IN_MEMORY", 0)
     monkeypatch.setattr("recurra.data.readers.jsonl.BLOCK", 1000)
     large = read_jsonl(path)
-    assert type(large.series).__name__ == "Numbers"
+    assert type(large.series).__name__ == "NumericColumns"
     assert large.names == small.names
     assert all(torch.equal(large.series[k], small.series[k]) for k in range(100))
     assert large.series[99][-1, 0] == 999.5
@@ -271,7 +271,7 @@ def test_a_giant_row_group_is_unpacked_once(tmp_path, monkeypatch):
 
 
 def test_row_groups_are_forgotten_when_the_cache_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("recurra.data.readers.sources.KEPT", 3000)
+    monkeypatch.setattr("recurra.data.readers.table_sources.CACHE_BYTES", 3000)
     path = tmp_path / "table.parquet"
     ids = np.repeat(np.arange(50), 20)
     pq.write_table(pa.table({"unique_id": ids, "y": np.arange(1000.0)}), path, row_group_size=100)

@@ -227,7 +227,7 @@ def test_content_decides_before_the_name(file, content, name, format):
 
 
 def test_what_nothing_reads(file, tmp_path):
-    with pytest.raises(FormatError, match="does not know"):
+    with pytest.raises(FormatError, match="unknown binary format"):
         read(file(b"\x01\x02\0\x03" * 10, "no_suffix"))
     with pytest.raises(UnknownNameError, match="did you mean 'parquet'"):
         read(file("x", "x.txt"), format="parket")

@@ -12,7 +12,7 @@ from scipy.signal import stft
 
 from recurra.data import LogMel, read, read_wav
 from recurra.data.data_errors import DataError, EmptyFileError, FormatError, SizeError
-from recurra.data.readers.wav import Sound
+from recurra.data.readers.wav import WavFile
 from recurra.errors import InputError
 
 RATE = 8000
@@ -38,8 +38,8 @@ def encoded(values: np.ndarray, kind: int, bits: int) -> bytes:
         return values.astype(f"<f{bits // 8}").tobytes()
     if bits == 8:
         return np.round(values * 128 + 128).astype(np.uint8).tobytes()
-    whole = np.round(values * 2 ** (bits - 1)).astype(np.int64)
-    return b"".join(int(v).to_bytes(bits // 8, "little", signed=True) for v in whole)
+    unpadded_batch = np.round(values * 2 ** (bits - 1)).astype(np.int64)
+    return b"".join(int(v).to_bytes(bits // 8, "little", signed=True) for v in unpadded_batch)
 
 
 @pytest.mark.parametrize(("kind", "bits"), [(1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)])
@@ -52,7 +52,7 @@ def test_every_sample_format(tmp_path, kind, bits, channels, extensible):
     header = fmt(0xFFFE if extensible else kind, channels, RATE, bits, extra)
     path = tmp_path / "tone.wav"
     path.write_bytes(riff(header, chunk(b"LIST", b"odd"), chunk(b"data", encoded(together, kind, bits))))
-    samples, rate = Sound(path).samples()
+    samples, rate = WavFile(path).samples()
     assert rate == RATE
     tolerance = 2.0 ** -min(bits, 24) * 2
     assert np.abs(samples.numpy() - (left + right) / 2).max() < tolerance
@@ -63,7 +63,7 @@ def test_files_written_by_scipy(tmp_path, dtype):
     path = tmp_path / "tone.wav"
     values = {np.uint8: TONE * 127 + 128, np.int16: TONE * 32767, np.int32: TONE * (2**31 - 1)}.get(dtype, TONE)
     wavfile.write(path, 22050, values.astype(dtype))
-    samples, rate = Sound(path).samples()
+    samples, rate = WavFile(path).samples()
     assert rate == 22050
     assert np.abs(samples.numpy() - TONE).max() < (0.02 if dtype is np.uint8 else 1e-4)
 
@@ -201,7 +201,7 @@ def test_headers_that_lie(tmp_path):
     with pytest.raises(SizeError):
         read(path)
     path.write_bytes(riff(good, b"data" + struct.pack("<I", 0xFFFFFFFF) + b"\0\0" * 500))  # a recorder's stream
-    assert len(Sound(path).samples()[0]) == 500
+    assert len(WavFile(path).samples()[0]) == 500
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""From files to sequence sets.
+"""Readers: from files to sequence sets.
 
-`dispatch` decides which reader a file needs. In the order data flows: `opening` (bytes, gzip, text, lines); the
-formats `csv`, `jsonl`, `arrow`, `numpy`, `ts`, `conll`, `text`, `wav` (with `mel`), `idx`, `mat`, `dat`, `hdf5`; and,
-for those that are tables, `layout` (which column plays which part), `sources` (rows by range), `rewrite` (order and
-gaps), `survey` (one pass that finds the sequences and the first fault, with `cadence` for time), `tables` and `nested`.
+`dispatch` detects the format of a file. In processing order: `open_files` (bytes, gzip, text, lines); one module per
+format: `csv`, `jsonl`, `arrow`, `numpy`, `ts`, `conll`, `text`, `wav` (with `log_mel`), `idx`, `mat`, `dat`, `hdf5`;
+and for tables: `layout` (roles of columns), `table_sources` (rows by range), `sort_and_fill` (order and gaps),
+`table_scan` (finds the sequences and the first error, with `frequency` for timestamps), `tables` and `nested`.
 
-Nothing is imported here: a format's packages are needed only where such a file is read.
+Nothing is imported here: the packages of a format are needed only to read such a file.
 """

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, and tables already in memory."""
+"""Reads Parquet and Arrow files, and tables in memory."""
 
 from pathlib import Path
 from typing import Unpack
@@ -10,17 +10,17 @@ from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
 from .open_files import existing
-from .sources import ParquetSource, Source, TableSource, spooled
+from .table_sources import ParquetSource, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
-#: bytes a row group may take up when decoded
+#: the largest decoded row group, in bytes
 GROUP = 512 << 20
 
 
 def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     """Sequences from a Parquet file of any size, with the options of `Layout`; only the row groups in use are decoded.
 
-    A file whose row groups are too large for that is unpacked once into a temporary, memory-mapped file.
+    A file with larger row groups is converted once to a temporary, memory-mapped file.
     """
     path, parts = existing(path), Layout.of(layout)
     try:
@@ -29,12 +29,12 @@ def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceS
         raise FormatError(path, _first_line(error), "a Parquet file") from error
     source: Source = ParquetSource(file)
     if _largest_group(file.metadata) > GROUP:
-        source = spooled(file.schema_arrow, source.scan(file.schema_arrow.names))
+        source = spool_to_disk(file.schema_arrow, source.scan(file.schema_arrow.names))
     return sequences_of(source, parts, path)
 
 
 def _largest_group(metadata: pq.FileMetaData) -> int:
-    """Bytes, packed or as numbers of eight, whichever is more."""
+    """The size of the largest row group in bytes, compressed or as float64, whichever is larger."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     return max((max(g.total_byte_size, 8 * g.num_rows * g.num_columns) for g in groups), default=0)
 
@@ -43,7 +43,7 @@ def read_arrow(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet
     """Sequences from an Arrow (Feather) file or stream, with the options of `Layout`; a file is memory-mapped."""
     path, parts = existing(path), Layout.of(layout)
     try:
-        source = _mapped(path)
+        source = _open_mapped(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(path, _first_line(error), "an Arrow file or stream") from error
     return sequences_of(source, parts, path)
@@ -54,11 +54,11 @@ def from_table(table, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     if isinstance(table, dict):
         table = pa.table(table)
     elif not isinstance(table, pa.Table):
-        table = pa.table(table) if hasattr(table, "__arrow_c_stream__") else _interchanged(table)
+        table = pa.table(table) if hasattr(table, "__arrow_c_stream__") else _from_interchange(table)
     return sequences_of(TableSource(table), Layout.of(layout), "table")
 
 
-def _interchanged(table) -> pa.Table:
+def _from_interchange(table) -> pa.Table:
     from pyarrow.interchange import from_dataframe
 
     if not hasattr(table, "__dataframe__"):
@@ -66,7 +66,7 @@ def _interchanged(table) -> pa.Table:
     return from_dataframe(table)
 
 
-def _mapped(path: Path) -> TableSource:
+def _open_mapped(path: Path) -> TableSource:
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"
     mapped = pa.memory_map(str(path))

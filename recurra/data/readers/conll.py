@@ -1,4 +1,4 @@
-"""Tagged sentences: CoNLL columns and CoNLL-U."""
+"""Reads tagged sentences: CoNLL columns and CoNLL-U."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 
 @dataclass
 class Sentence:
-    """Words, their tags, and the lines they stand on."""
+    """Words, their tags and their line numbers."""
 
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
@@ -44,13 +44,13 @@ def read_conll(
     least: int = 1,
     unseen: Unseen = "error",
 ) -> SequenceSet:
-    """Sentences divided by blank lines, one token a line, columns divided by white space.
+    """Sentences separated by blank lines, one token per line, columns separated by white space.
 
     Words seen fewer than `least` times, and those not in a given `vocabulary`, become `<unk>`. A tag that is not among
-    given `classes` is an error, or with `unseen="ignore"` a step that counts neither in training nor in scores.
+    given `classes` is an error, or with `unseen="ignore"` a step that is ignored in training and scores.
     """
     path = existing(path)
-    return _tagged(_columns(path, word, tag), path, f"tag {tag}", vocabulary, classes, least, unseen)
+    return _build_set(_conll_sentences(path, word, tag), path, f"tag {tag}", vocabulary, classes, least, unseen)
 
 
 def read_conllu(
@@ -66,10 +66,10 @@ def read_conllu(
     if tag not in CONLLU:
         raise UnknownNameError("tag", tag, CONLLU)
     path = existing(path)
-    return _tagged(_universal(path, CONLLU.index(tag)), path, tag, vocabulary, classes, least, unseen)
+    return _build_set(_conllu_sentences(path, CONLLU.index(tag)), path, tag, vocabulary, classes, least, unseen)
 
 
-def _columns(path: Path, word: int, tag: int) -> Iterator[Sentence]:
+def _conll_sentences(path: Path, word: int, tag: int) -> Iterator[Sentence]:
     sentence, width = Sentence(), None
     for line, text in lines(path):
         fields = text.split()
@@ -79,14 +79,14 @@ def _columns(path: Path, word: int, tag: int) -> Iterator[Sentence]:
             continue
         width = width or len(fields)
         if len(fields) != width:
-            raise RaggedRowError(path, f"{len(fields)} columns", f"{width} columns, as above it", line)
+            raise RaggedRowError(path, f"{len(fields)} columns", f"{width} columns, as in the lines above", line)
         if not -width <= tag < width or not -width <= word < width:
             raise FormatError(path, f"{width} columns", f"the columns {word} and {tag}", line)
         sentence.add(fields[word], fields[tag], line)
     yield sentence
 
 
-def _universal(path: Path, tag: int) -> Iterator[Sentence]:
+def _conllu_sentences(path: Path, tag: int) -> Iterator[Sentence]:
     sentence = Sentence()
     for line, text in lines(path):
         if not text.strip():
@@ -104,7 +104,7 @@ def _universal(path: Path, tag: int) -> Iterator[Sentence]:
     yield sentence
 
 
-def _tagged(
+def _build_set(
     sentences: Iterator[Sentence],
     path: Path,
     column: str,

@@ -1,4 +1,4 @@
-"""CSV and other delimited text, with pyarrow; what is wrong with a file is found by a second, slower look at it."""
+"""Reads delimited text with pyarrow; after an error, a slower second pass finds the line."""
 
 import csv
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from ...numerals import is_number
 from ..data_errors import FormatError, RaggedRowError
 from ..sequences import SequenceSet
 from .layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
-from .open_files import existing, likely_size, lines, open_arrow
-from .sources import Source, TableSource, spooled
+from .open_files import estimated_size, existing, lines, open_arrow
+from .table_sources import Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
-#: bytes above which a file is turned into a memory-mapped table instead of being held in memory
+#: larger files become a memory-mapped table
 IN_MEMORY = 128 << 20
 
 
 def read_csv(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Sequences from delimited text: comma, semicolon or tab, gzip or not, with the options of `Layout`.
+    """Sequences from delimited text (comma, semicolon or tab, also gzip), with the options of `Layout`.
 
     A first line of numbers alone is data: the columns are then called f0, f1, …
     """
@@ -31,32 +31,32 @@ def read_csv(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     try:
         source = _source(path, dialect, parts)
     except (pa.ArrowInvalid, OSError) as error:
-        _explain(path, dialect)  # raises, when the fault is one that has a line
+        _raise_line_error(path, dialect)  # raises if the error has a line
         raise FormatError(path, str(error).splitlines()[0], "a table of delimited text") from error
     _check_mixed(source, path, dialect, parts)
     return sequences_of(source, parts, path, place=lambda row: _line_of(path, dialect, row))
 
 
 def _check_mixed(source: Source, path: Path, dialect: "Dialect", parts: Layout) -> None:
-    """A column that begins with numbers and then has text is no column of text, but one with a slip in it."""
+    """Raise if a text column starts with a number: one bad value makes pyarrow read a numeric column as text."""
     texts = [field.name for field in source.schema if pa.types.is_string(field.type)]
     named = (parts.id, parts.time, parts.label)
-    for name in (name for name in texts if name not in named and not _kept_as_text(name)):
+    for name in (name for name in texts if name not in named and not _is_text_column(name)):
         position, column = dialect.names.index(name), iter(_records(path, dialect))
         filled = ((line, fields[position]) for line, fields in column if fields[position])
         if not is_number(next(filled, (0, ""))[1]):
             continue
-        slip = next(((line, text) for line, text in filled if not is_number(text)), None)
-        if slip is not None:
-            raise FormatError(path, repr(slip[1]), "a number, as above it", slip[0], name)
+        bad = next(((line, text) for line, text in filled if not is_number(text)), None)
+        if bad is not None:
+            raise FormatError(path, repr(bad[1]), "a number, as above it", bad[0], name)
 
 
-def _kept_as_text(name: str) -> bool:
+def _is_text_column(name: str) -> bool:
     return name.lower() in (*ID_NAMES, *LABEL_NAMES)
 
 
 class Dialect:
-    """The delimiter, the names of the columns, whether a line gives them, and how many lines come before data."""
+    """The delimiter, the column names, whether there is a header line, and how many lines to skip."""
 
     def __init__(self, delimiter: str, names: list[str], header: bool, skipped: int):
         self.delimiter, self.names, self.header, self.skipped = delimiter, names, header, skipped
@@ -78,26 +78,28 @@ def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
     kept_text = {parts.id: pa.string(), parts.label: pa.string()}
-    kept_text |= {name: pa.string() for name in dialect.names if _kept_as_text(name)}
+    kept_text |= {name: pa.string() for name in dialect.names if _is_text_column(name)}
     types = {name: kind for name, kind in kept_text.items() if name is not None}
-    if likely_size(path) <= IN_MEMORY:
+    if estimated_size(path) <= IN_MEMORY:
         convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
         return TableSource(arrow_csv.read_csv(open_arrow(path), read, parse, convert))
-    convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types | _wide(path, read, parse, types))
+    convert = arrow_csv.ConvertOptions(
+        strings_can_be_null=True, column_types=types | _widen_types(path, read, parse, types)
+    )
     stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
-    return spooled(stream.schema, stream)
+    return spool_to_disk(stream.schema, stream)
 
 
-def _wide(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Types of a stream are settled by its first block: numbers and empty columns there may be fractions later on."""
+def _widen_types(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Float types for integer and empty columns: pyarrow fixes the types of a stream by its first block."""
     convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
     schema = arrow_csv.open_csv(open_arrow(path), read, parse, convert).schema
-    whole = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
-    return {name: pa.float64() for name in whole if name not in types and name.lower() not in TIME_NAMES}
+    integers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
+    return {name: pa.float64() for name in integers if name not in types and name.lower() not in TIME_NAMES}
 
 
 def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """The data rows with the lines they begin on, the slow and certain way."""
+    """The data rows with their line numbers, read with the csv module."""
     numbered = lines(path)
     reader = csv.reader((line for _, line in numbered), delimiter=dialect.delimiter)
     header = dialect.header
@@ -108,7 +110,7 @@ def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, fields
 
 
-def _explain(path: Path, dialect: Dialect) -> None:
+def _raise_line_error(path: Path, dialect: Dialect) -> None:
     expected = len(dialect.names)
     for line, fields in _records(path, dialect):
         if len(fields) != expected:

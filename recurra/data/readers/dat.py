@@ -1,4 +1,4 @@
-"""Columns of numbers divided by white space, and the year-by-month tables of climate and sunspot records."""
+"""Reads columns of numbers separated by white space, and year-by-month tables of climate and sunspot records."""
 
 from pathlib import Path
 from typing import Unpack
@@ -11,7 +11,7 @@ from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
 from .open_files import existing, lines
-from .sources import TableSource
+from .table_sources import TableSource
 from .tables import sequences_of
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -19,7 +19,7 @@ Rows = list[tuple[int, list[float]]]
 
 
 def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """A series from columns of numbers, with the options of `Layout`; lines of words around them are left out.
+    """A series from columns of numbers, with the options of `Layout`; lines of text around them are skipped.
 
     A line of names directly above the numbers names the columns; without one, a first column that counts up by one
     from a year between 1000 and 2999 is `year`. A year and twelve months on a row become one monthly series.
@@ -34,7 +34,7 @@ def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
 
 
 def _numbers(path: Path) -> tuple[list[str], Rows]:
-    """The rows of numbers with their lines, and the words that stood last before them."""
+    """The column names, from the last line of text before the numbers, and the rows with their line numbers."""
     names: list[str] = []
     rows: Rows = []
     for line, text in lines(path):
@@ -43,7 +43,7 @@ def _numbers(path: Path) -> tuple[list[str], Rows]:
             values = [float(field) for field in fields]
         except ValueError as error:
             if rows and any(is_number(field) for field in fields[:1]):
-                raise FormatError(path, repr(text.strip()[:40]), "numbers, as above it", line) from error
+                raise FormatError(path, repr(text.strip()[:40]), "numbers, as in the lines above", line) from error
             names = names if rows or not any(c.isalpha() for c in text) else text.lstrip("#% ").split()
             continue
         if values:
@@ -57,7 +57,7 @@ def _monthly(rows: Rows, path: Path) -> tuple[pa.Table, list[int]]:
     months, values, places = [], [], []
     for number, (line, (year, *numbers)) in enumerate(rows):
         if len(numbers) > 12 or (len(numbers) < 12 and number < len(rows) - 1):
-            raise RaggedRowError(path, f"{len(numbers)} months", "12, but in the last year", line)
+            raise RaggedRowError(path, f"{len(numbers)} months", "12, except in the last year", line)
         months += [np.datetime64(f"{int(year):04d}-{month:02d}-01") for month in range(1, len(numbers) + 1)]
         values += numbers
         places += [line] * len(numbers)
@@ -68,7 +68,7 @@ def _columns(names: list[str], rows: Rows, path: Path) -> tuple[pa.Table, list[i
     width = len(rows[0][1])
     for line, values in rows:
         if len(values) != width:
-            raise RaggedRowError(path, f"{len(values)} columns", f"{width} columns, as above it", line)
+            raise RaggedRowError(path, f"{len(values)} columns", f"{width} columns, as in the lines above", line)
     columns = np.array([values for _, values in rows])
     if len(names) != width or len(set(names)) != width:
         names = [f"f{k}" for k in range(width)]

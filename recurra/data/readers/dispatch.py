@@ -1,4 +1,4 @@
-"""One entry for every file: its first bytes decide, then its name, then what its lines look like."""
+"""`rc.data.read`: detects the format of a file by its first bytes, its name or its lines, and reads it."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from ...errors import UnknownNameError
 from ...optional import optional_imports
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
-from .open_files import BOM, ZIP, existing, head, opened_zip
+from .open_files import BOM, ZIP, existing, head, open_zip
 
 #: format → module and reader; a module is imported when a file needs it
 READERS: dict[str, tuple[str, str]] = {
@@ -65,7 +65,31 @@ SUFFIXES: dict[str, str] = {
 
 
 def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
-    """The sequences of any file or folder recurra knows; `options` are those of the reader of its format."""
+    """Read a file or folder of any supported format as a `SequenceSet`.
+
+    The format is detected from the first bytes, the file name or the lines: CSV, JSON lines, Parquet, Arrow, .npy and
+    .npz, .ts, CoNLL and CoNLL-U, plain text, WAV, IDX, MATLAB, .dat, HDF5. Gzip is detected too.
+
+    **Arguments**
+
+    - `path`: a file, or a folder of WAV or text files.
+    - `format`: a key of `READERS` such as "csv", to skip the detection.
+    - `options`: of the reader of the format, for tables those of `Layout`: `id`, `time`, `features`, `target`, `label`,
+      `missing`, `sort`.
+
+    **Returns** a `SequenceSet`. A file that cannot be read raises a `DataError` with the line and the column.
+
+    **Example**
+
+        >>> import tempfile, recurra as rc
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "series.csv"
+        ...     _ = path.write_text("unique_id,y\\na,1\\na,2\\na,3\\nb,5\\nb,6\\n")
+        ...     data = rc.data.read(path)
+        >>> len(data), data.task, data.lengths.tolist()
+        (2, 'forecasting', [2, 1])
+    """
     path = existing(path)
     format = format or format_of(path)
     if format not in READERS:
@@ -77,7 +101,7 @@ def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
 
 
 def format_of(path: str | Path) -> str:
-    """The format of a file, as `READERS` spells it."""
+    """The format of a file or folder, a key of `READERS`."""
     path = existing(path)
     if path.is_dir():
         return "wav" if any(path.rglob("*.wav")) else "text_folder"
@@ -91,12 +115,12 @@ def format_of(path: str | Path) -> str:
     if suffixes and suffixes[-1] in SUFFIXES:
         return SUFFIXES[suffixes[-1]]
     if b"\0" in start:
-        raise FormatError(path, "bytes of a format recurra does not know", f"one of {', '.join(READERS)}")
+        raise FormatError(path, "an unknown binary format", f"one of {', '.join(READERS)}")
     return _of_text(start.removeprefix(BOM).decode("utf-8", errors="replace"))
 
 
 def _in_zip(path: Path) -> str:
-    with opened_zip(path) as archive:
+    with open_zip(path) as archive:
         names = [name.lower() for name in archive.namelist() if not name.endswith("/")]
     if names and all(name.endswith(".npy") for name in names):
         return "npz"
@@ -106,7 +130,7 @@ def _in_zip(path: Path) -> str:
 
 
 def _of_text(start: str) -> str:
-    """Text without a telling name: JSON by its braces, CoNLL by its columns, and prose otherwise."""
+    """The format of a text file without a known suffix: JSON by its braces, CoNLL by its columns, otherwise text."""
     lines = [line for line in start.splitlines()[:-1] if line.strip()] or start.splitlines()
     if start.lstrip().startswith("{") and _is_json(lines[0]):
         return "jsonl"

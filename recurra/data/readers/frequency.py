@@ -1,4 +1,4 @@
-"""Whether timestamps are evenly spaced: by the clock, by month, by the end of the month, or by business day."""
+"""Detects the frequency of timestamps: fixed steps, months, month ends or business days."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def _by_business_day(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-#: each gives a count of periods and what is left over; evenly spaced means equal counts and equal rests
+#: timestamps → number of periods and remainder; at a regular frequency both have constant differences
 CALENDARS: dict[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
     "clock": _by_clock,
     "month": _by_month,
@@ -38,14 +38,14 @@ CALENDARS: dict[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
 }
 
 
-class Cadence:
-    """Fed with timestamps in order, it keeps the calendars by which all steps so far are equal."""
+class FrequencyDetector:
+    """Takes timestamps in order and keeps the calendars in which all steps so far are equal."""
 
     def __init__(self, dated: bool):
         self.steps: dict[str, int | None] = dict.fromkeys(CALENDARS if dated else ("clock",))
 
     def feed(self, times: np.ndarray, within: np.ndarray) -> int | None:
-        """The first pair (k, k + 1) of the same sequence after which no calendar is left, or None."""
+        """The first pair (k, k + 1) within a sequence after which no calendar is left, or None."""
         breaks = []
         for name in list(self.steps):
             count, rest = CALENDARS[name](times)

@@ -1,4 +1,4 @@
-"""HDF5 files with a dataset for each sequence: embeddings, features."""
+"""Reads HDF5 files with one dataset per sequence, such as embeddings."""
 
 import math
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
-class Datasets:
-    """Datasets of one file as (T, D) sequences, read when asked; (K, T, D) layers stand side by side as (T, K·D)."""
+class Hdf5Datasets:
+    """Datasets of one file as sequences (T, D), read on access; (K, T, D) layers are concatenated to (T, K·D)."""
 
     path: Path
     names: list[str]
@@ -35,7 +35,7 @@ class Datasets:
 
 
 def read_hdf5(path: str | Path) -> SequenceSet:
-    """Every dataset a sequence, (T, D) or (K, T, D), each step to be predicted from those before."""
+    """One sequence per dataset, (T, D) or (K, T, D); the targets are the next steps."""
     path = existing(path)
     shapes = _shapes(path)
     if not shapes:
@@ -52,7 +52,7 @@ def read_hdf5(path: str | Path) -> SequenceSet:
         raise FormatError(path, f"sequences of {len(widths)} different widths", "as many features in each")
     lengths = torch.tensor([shape[-2] for shape in shapes.values()])
     names = list(shapes)
-    return SequenceSet.one_step_ahead(Datasets(path, names), lengths, "next_step", names=names, source=str(path))
+    return SequenceSet.one_step_ahead(Hdf5Datasets(path, names), lengths, "next_step", names=names, source=str(path))
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: images as sequences of pixels, with the labels that lie beside them."""
+"""Reads IDX files, the format of MNIST: images as sequences of pixels, and their labels."""
 
 import struct
 from pathlib import Path
@@ -18,14 +18,14 @@ UBYTE = 0x08
 def read_idx(path: str | Path) -> SequenceSet:
     """The images of `path` pixel by pixel, row by row: sequences (rows · columns, 1) of numbers from 0 to 1.
 
-    The labels are in the file of the same name with `labels-idx1` for `images-idx3`; either name leads to both.
+    The labels are in the file of the same name with `labels-idx1` for `images-idx3`; `path` may name either file.
     """
     path = existing(path)
     images_at = path.with_name(path.name.replace("labels-idx1", "images-idx3").replace("labels.idx1", "images.idx3"))
     labels_at = path.with_name(path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1"))
     if images_at == labels_at:
         raise DataError(
-            path, "a name without images-idx3 or labels-idx1", "the names of MNIST, to find what belongs together"
+            path, "a name without images-idx3 or labels-idx1", "the file names of MNIST, which pair images and labels"
         )
     images, labels = array(existing(images_at)), array(existing(labels_at))
     if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
@@ -38,7 +38,7 @@ def read_idx(path: str | Path) -> SequenceSet:
 
 
 def array(path: Path) -> Tensor:
-    """The bytes of an IDX file in their shape; a header that declares more than is there is refused."""
+    """The array of an IDX file; a header that does not match the size is an error."""
     content = read_bytes(path, LIMIT)
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UBYTE or not 1 <= content[3] <= 4:
         raise FormatError(path, repr(content[:4]), "an IDX file of unsigned bytes")

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, a step or a whole sequence."""
+"""Reads JSON lines: one object per line, a step or a whole sequence."""
 
 import io
 import json
@@ -13,12 +13,12 @@ from pyarrow import json as arrow_json
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
-from .open_files import existing, likely_size, lines, open_arrow, text_blocks
-from .sources import Source, TableSource, spooled
+from .open_files import estimated_size, existing, lines, open_arrow, text_blocks
+from .table_sources import Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
 IN_MEMORY = 128 << 20
-BLOCK = 16 << 20  # bytes parsed at a time; an object may be as long as this
+BLOCK = 16 << 20  # bytes parsed at a time; the longest possible object
 
 
 def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
@@ -31,49 +31,49 @@ def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet
     try:
         source = _source(path)
     except (pa.ArrowInvalid, OSError) as error:
-        _explain(path)  # raises, when the fault is one that has a line
+        _raise_line_error(path)  # raises if the error has a line
         raise FormatError(path, str(error).splitlines()[0], "objects with the same fields on every line") from error
     return sequences_of(source, parts, path, place=lambda row: _line_of(path, row))
 
 
 def _source(path: Path) -> Source:
-    for _ in text_blocks(path):  # pyarrow takes any bytes for UTF-8
+    for _ in text_blocks(path):  # checks the encoding, which pyarrow does not
         pass
     options = arrow_json.ReadOptions(use_threads=False, block_size=BLOCK)
     with open_arrow(path) as file:
-        if likely_size(path) <= IN_MEMORY:
+        if estimated_size(path) <= IN_MEMORY:
             return TableSource(arrow_json.read_json(file, options))
         first = next(_blocks(file, BLOCK), b"")
-    schema = _wide(arrow_json.read_json(io.BytesIO(first), options).schema)
+    schema = _widen_types(arrow_json.read_json(io.BytesIO(first), options).schema)
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     with open_arrow(path) as file:
         tables = (arrow_json.read_json(io.BytesIO(block), options, parse) for block in _blocks(file, BLOCK))
-        return spooled(schema, (batch for table in tables for batch in table.to_batches()))
+        return spool_to_disk(schema, (batch for table in tables for batch in table.to_batches()))
 
 
 def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Whole lines, about `size` bytes at a time."""
+    """Complete lines, about `size` bytes at a time."""
     rest = b""
     while part := file.read(size):
-        whole, end, rest = (rest + part).rpartition(b"\n")
+        complete, end, rest = (rest + part).rpartition(b"\n")
         if end:
-            yield whole
+            yield complete
     if rest.strip():
         yield rest
 
 
-def _wide(schema: pa.Schema) -> pa.Schema:
-    """Numbers of the first block may be fractions later on, and what is missing there may be a number."""
-    return pa.schema([(field.name, _wider(field.type)) for field in schema])
+def _widen_types(schema: pa.Schema) -> pa.Schema:
+    """Float types for integer and empty fields, which may have fractions after the first block."""
+    return pa.schema([(field.name, _widen_type(field.type)) for field in schema])
 
 
-def _wider(kind: pa.DataType) -> pa.DataType:
+def _widen_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
-        return pa.list_(_wider(kind.value_type))
+        return pa.list_(_widen_type(kind.value_type))
     return pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
 
 
-def _explain(path: Path) -> None:
+def _raise_line_error(path: Path) -> None:
     fields: dict[str, type] = {}
     for number, line in lines(path):
         if not line.strip():

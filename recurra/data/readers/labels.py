@@ -1,4 +1,4 @@
-"""Labels and tokens as numbers, in an order that does not depend on the order of the file."""
+"""Labels and tokens as numbers, in an order independent of the order of the file."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,14 +22,14 @@ def classes_of(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def vocabulary_of(tokens: Iterable[str] | Counter[str], least: int = 1, unknown: bool = True) -> tuple[str, ...]:
-    """Tokens (or counts of them) seen `least` times or more, most frequent first; `<unk>` leads if others may come."""
+    """Tokens seen at least `least` times, most frequent first; with `unknown`, `<unk>` is token 0."""
     counts = Counter(tokens)
     kept = sorted((token for token, count in counts.items() if count >= least), key=lambda t: (-counts[t], t))
     return (UNKNOWN, *kept) if unknown else tuple(kept)
 
 
 class Encoder:
-    """Names to numbers; an unknown one becomes `otherwise`, by default `<unk>` if the list has it, or an error."""
+    """Maps names to numbers; an unknown name becomes `otherwise`, or `<unk>` if the list has it, or an error."""
 
     def __init__(
         self,

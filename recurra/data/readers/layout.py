@@ -1,4 +1,4 @@
-"""Which column of a table plays which part: sequence, time, features, target, label."""
+"""The roles of the columns of a table: id, time, features, target, label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,7 +11,7 @@ from ..sequences import Task
 
 Missing = Literal["error", "drop", "fill"]
 
-#: column names that are taken for what they say when nothing else is named, in lower case
+#: column names, in lower case, that have a role if none is given
 ID_NAMES = ("unique_id", "sequence_id", "series_id")
 TIME_NAMES = ("ds", "date", "datetime", "timestamp", "time", "year")
 TARGET_NAMES = ("y",)
@@ -37,20 +37,31 @@ class LayoutOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Layout:
-    """The parts columns play, and what is done about gaps and disorder.
+    """The roles of columns, and how gaps and unsorted rows are handled. Table readers take these as keywords.
 
-    - `id` tells sequences apart; without it the table is one sequence. `time` orders the steps: dates and times, whole
-      numbers, or seconds to the microsecond.
-    - `features` are the inputs; by default every column of numbers that plays no other part. `target` columns are
-      what is predicted; a forecast predicts them one step ahead, and takes them as inputs too.
-    - `label` holds classes: one a sequence if it never changes within a sequence, else one a step.
-    - `missing`: "error" names the first gap; "drop" leaves its row out; "fill" repeats the last value of the sequence,
-      and at its beginning the first one.
-    - `sort`: put the rows of a sequence together and in order of time; otherwise disorder is an error.
-    - `irregular`: accept steps of unequal duration; otherwise they are an error.
+    The long format `unique_id, ds, y` is recognised by name. `sort`, "drop" and "fill" hold the table in memory;
+    everything else streams.
 
-    Long form, `unique_id, ds, y`, is recognised by name. `sort`, "drop" and "fill" rewrite the table, so they hold it
-    in memory; everything else streams.
+    **Arguments**
+
+    - `id`: the column that identifies sequences; without it the table is one sequence.
+    - `time`: the column that orders the steps: dates and times, integers, or seconds.
+    - `features`: the inputs; by default every numeric column without another role.
+    - `target`: the columns to predict; in forecasting they are predicted one step ahead, and are inputs too.
+    - `label`: classes: one per sequence if it is constant in every sequence, otherwise one per step.
+    - `task`: overrides the task that follows from the roles.
+    - `classes`, `vocabulary`: known labels and tokens, in the order of their numbers.
+    - `missing`: "error"; "drop" the row; or "fill" with the last value of the sequence, at its start with the first.
+    - `sort`: group the rows by sequence and sort them by time; otherwise unsorted rows are an error.
+    - `irregular`: accept unequal time steps; otherwise they are an error.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> table = {"unique_id": ["a", "a", "b", "b"], "x": [1.0, 2.0, 3.0, 4.0], "label": ["u", "u", "v", "v"]}
+        >>> data = rc.data.from_table(table)
+        >>> data.task, data.features, data.classes
+        ('classification', ('x',), ('u', 'v'))
     """
 
     id: str | None = None
@@ -71,7 +82,7 @@ class Layout:
         given: dict[str, Any] = dict(options)
         for name in given:
             if name not in known:
-                raise OptionError(name, "an option tables do not have", nearest(name, known))
+                raise OptionError(name, "an unknown option of a table", nearest(name, known))
         if isinstance(given.get("target"), str):
             given["target"] = (given["target"],)
         for name in ("features", "target", "classes", "vocabulary"):
@@ -89,7 +100,7 @@ class Layout:
         return self.sort or self.missing != "error"
 
     def resolve(self, kinds: dict[str, str], file: str | Path) -> "Layout":
-        """Every part filled in for a table with these columns, of these kinds, see `tables.kind_of`."""
+        """The layout with every role filled in, for a table with columns of these kinds (see `tables.kind_of`)."""
         asked = [self.id, self.time, self.label, *(self.features or ()), *(self.target or ())]
         for column in asked:
             if column is not None and column not in kinds:
@@ -99,14 +110,14 @@ class Layout:
         id = self.id or _named(ID_NAMES, kinds, taken)
         time = self.time or _named(TIME_NAMES, kinds, taken) or _first_time(kinds, taken)
         target = self.target or _tuple(None if label else _named(TARGET_NAMES, kinds, taken))
-        features = self.features or self._rest(kinds, {id, time, label}, target, self._ahead(label), file)
+        features = self.features or self._remaining_columns(kinds, {id, time, label}, target, self._ahead(label), file)
         return replace(self, id=id, time=time, label=label, target=target, features=features)
 
     def _ahead(self, label: str | None) -> bool:
-        """Whether the inputs one step later are the targets."""
+        """Whether the targets are the inputs one step later."""
         return self.task in ("forecasting", "next_step", "language") or (self.task is None and label is None)
 
-    def _rest(
+    def _remaining_columns(
         self,
         kinds: dict[str, str],
         parts: set[str | None],
@@ -114,7 +125,7 @@ class Layout:
         ahead: bool,
         file: str | Path,
     ) -> tuple[str, ...]:
-        """The columns left to be inputs. Lists and text make a row a sequence; numbers beside them are no steps."""
+        """The input columns: those without another role. With list or text columns, a row is a whole sequence."""
         rest = {column: kind for column, kind in kinds.items() if column not in parts}
         tokens = _named(TEXT_NAMES, rest, set())
         nested = [column for column, kind in rest.items() if kind == "list" and column not in (target or ())]
@@ -123,14 +134,14 @@ class Layout:
         rest = {column: kind for column, kind in rest.items() if ahead or column not in (target or ())}
         for column, kind in rest.items():
             if kind in ("text", "time", "another type"):
-                expected = "numbers; or name it as id, time or label, or leave it out with features=[...]"
+                expected = "numbers; or give it the role id, time or label, or exclude it with features=[...]"
                 raise FormatError(file, f"a column of {kind}", expected, column=column)
         if not rest:
             raise FormatError(file, f"the columns {', '.join(kinds)}", "at least one column of numbers as input")
         return tuple(rest)
 
-    def decide(self, constant: bool) -> Task:
-        """The task, from what was named; `constant`: whether the label never changes within a sequence."""
+    def infer_task(self, constant: bool) -> Task:
+        """The task that follows from the roles; `constant`: the label is constant in every sequence."""
         if self.task in ("classification", "tagging") and self.label is None:
             raise InputError("label", None, f"the column of labels, for {self.task}")
         if self.task in ("regression", "transduction") and self.target is None:

@@ -1,4 +1,4 @@
-"""MATLAB files of piano rolls and other cells of matrices (format 5), read with SciPy."""
+"""Reads MATLAB files (format 5) with cell arrays of matrices, such as piano rolls, with SciPy."""
 
 import zlib
 from pathlib import Path
@@ -17,10 +17,10 @@ LIMIT = 1 << 30
 
 
 def read_mat(path: str | Path, part: str | None = None) -> SequenceSet:
-    """Cells of (T, D) matrices, each frame to be predicted from those before.
+    """One sequence per matrix (T, D); the targets are the next frames.
 
     `part` is one variable of the file: for the polyphonic music sets "train", "valid" or "test" (`traindata` …).
-    Without it all cells are read, and the names of the sequences tell them apart.
+    By default all variables are read; the names of the sequences contain them.
     """
     path = existing(path)
     cells = _cells(path)
@@ -52,7 +52,7 @@ def _cells(path: Path) -> dict[str, list[np.ndarray]]:
         if isinstance(value, np.ndarray) and not name.startswith("__"):
             matrices = [np.asarray(m) for m in value.flatten()] if value.dtype == object else [value]
             if any(m.ndim != 2 or m.dtype.kind not in "iufb" or len(m) < 2 for m in matrices):
-                raise FormatError(path, "something else in it", "(T, D) matrices of numbers, T ≥ 2", column=name)
+                raise FormatError(path, "other content", "(T, D) matrices of numbers, T ≥ 2", column=name)
             cells[name] = matrices
     if not cells:
         raise EmptyFileError(path, "no variable", "at least one cell array of matrices")

@@ -1,4 +1,4 @@
-"""Tables with one row a sequence: columns of lists, of token lists, or of text."""
+"""Tables with one row per sequence: columns of lists, of token lists, or of text."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,31 +18,31 @@ from ..stores import Store
 from .labels import UNKNOWN, Encoder, classes_of, vocabulary_of
 from .layout import Layout
 from .sort_and_fill import fill
-from .sources import Source
 from .table_scan import Place, strings
+from .table_sources import Source
 
 
 def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str | Path, place: Place) -> SequenceSet:
-    """One row, one sequence. A gap inside a list counts as missing; "drop" leaves the sequence out."""
+    """A set with one sequence per row. A gap inside a list is a missing value; "drop" drops the sequence."""
     features = layout.features or ()
-    _refuse_mixtures(source, features, kinds, file, place)
+    _check_no_mixture(source, features, kinds, file, place)
     tokens = len(features) == 1 and _holds_text(source.schema.field(features[0]).type)
-    scan = _Scan(layout, file, place, tokens)
+    scan = _NestedScan(layout, file, place, tokens)
     for batch in source.scan([*features, *_targets(layout), *([layout.id] if layout.id else [])]):
         scan.feed(batch)
     about: dict[str, Any] = {"source": str(file), "features": () if tokens else features, "names": scan.names or None}
     lengths = torch.tensor(scan.lengths, dtype=torch.int64)
     if tokens:
-        single = kinds[features[0]] == "text"  # characters: a small, closed alphabet
+        single = kinds[features[0]] == "text"  # characters: no <unk> token
         about["vocabulary"] = layout.vocabulary or vocabulary_of(scan.tokens.elements(), unknown=not single)
         inputs: Store = Tokens(source, features[0], Encoder(about["vocabulary"], file, features[0]))
     else:
-        inputs = Lists(source, features, filled=layout.missing == "fill")
+        inputs = ListColumns(source, features, filled=layout.missing == "fill")
     result = _with_targets(source, layout, kinds, scan, inputs, lengths, about, file)
     return result if not scan.gaps else result.select([i for i in range(len(result)) if i not in scan.gaps])
 
 
-def _refuse_mixtures(
+def _check_no_mixture(
     source: Source, features: tuple[str, ...], kinds: dict[str, str], file: str | Path, place: Place
 ) -> None:
     """Beside other columns, one of text is one of numbers with a slip in it; and lists stand beside lists alone."""
@@ -56,11 +56,11 @@ def _refuse_mixtures(
                     raise FormatError(file, repr(text), "a number", place(row + k), name)
         row += batch.num_rows
     if single := [name for name in features if kinds[name] != "list"]:
-        raise FormatError(file, f"{kinds[single[0]]} beside columns of lists", "lists, as there", column=single[0])
+        raise FormatError(file, f"{kinds[single[0]]} beside columns of lists", "lists only", column=single[0])
 
 
-class _Scan:
-    """Lengths, tokens, labels and gaps of every row."""
+class _NestedScan:
+    """Collects lengths, tokens, labels and gaps of every row."""
 
     def __init__(self, layout: Layout, file: str | Path, place: Place, tokens: bool):
         self.layout, self.file, self.place, self.is_tokens = layout, file, place, tokens
@@ -85,7 +85,7 @@ class _Scan:
         self.rows += batch.num_rows
 
     def _check_gap(self, value: object, name: str, line: int, row: int) -> None:
-        if not _gap(value):
+        if not _has_gap(value):
             return
         if self.layout.missing == "error" or (self.layout.missing == "fill" and not isinstance(value, list)):
             raise MissingValueError(self.file, "nothing", 'a value; use missing="drop"', line, name)
@@ -113,9 +113,9 @@ class _Scan:
             Encoder(self.layout.classes, self.file, self.layout.label).encode(labels, [line] * len(labels))
 
 
-def _gap(value: object) -> bool:
+def _has_gap(value: object) -> bool:
     if isinstance(value, list):
-        return any(_gap(item) for item in value)
+        return any(_has_gap(item) for item in value)
     return value is None or (isinstance(value, float) and value != value)
 
 
@@ -130,8 +130,8 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class Lists:
-    """Columns of lists as (T, D): one list of numbers a feature, or one list of frames."""
+class ListColumns:
+    """List columns as (T, D): one list of numbers per feature, or one list of frames."""
 
     source: Source
     columns: tuple[str, ...]
@@ -157,8 +157,8 @@ class Lists:
 
 
 @dataclass(frozen=True)
-class Scalars:
-    """Columns with one number a sequence, as (q,)."""
+class ScalarColumns:
+    """Columns with one number per sequence, as (q,)."""
 
     source: Source
     columns: tuple[str, ...]
@@ -173,7 +173,7 @@ class Scalars:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A column of token lists, or of text read character by character, as (T,) int64; a single label as ()."""
+    """A column of token lists, or of text as characters, as (T,) int64."""
 
     source: Source
     column: str
@@ -188,8 +188,8 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Classes(Tokens):
-    """A column with one label a sequence, as () int64."""
+class LabelColumn(Tokens):
+    """A column with one label per sequence, as () int64."""
 
     def __getitem__(self, index: int) -> Tensor:
         value = self.source.read([self.column], index, index + 1).column(0)[0].as_py()
@@ -200,7 +200,7 @@ def _with_targets(
     source: Source,
     layout: Layout,
     kinds: dict[str, str],
-    scan: _Scan,
+    scan: _NestedScan,
     inputs: Store,
     lengths: Tensor,
     about: dict[str, Any],
@@ -211,11 +211,11 @@ def _with_targets(
         encoder = Encoder(layout.classes or classes_of(scan.labels), file, label)
         about["classes"] = encoder.known
         task: Task = "tagging" if kinds[label] == "list" else "classification"
-        store = Tokens(source, label, encoder) if task == "tagging" else Classes(source, label, encoder)
+        store = Tokens(source, label, encoder) if task == "tagging" else LabelColumn(source, label, encoder)
         return SequenceSet(inputs, store, lengths, task, **about)
     if target is None or layout.task in ("forecasting", "next_step", "language"):
         task = "language" if about.get("vocabulary") else layout.task or "next_step"
         return SequenceSet.one_step_ahead(inputs, lengths, task, **about)
     listed = kinds[target[0]] == "list"
-    store = Lists(source, target) if listed else Scalars(source, target)
+    store = ListColumns(source, target) if listed else ScalarColumns(source, target)
     return SequenceSet(inputs, store, lengths, "transduction" if listed else "regression", target_names=target, **about)

@@ -1,4 +1,4 @@
-"""`.npy` and `.npz`, never with pickles; `.npy` is memory-mapped."""
+"""Reads `.npy` (memory-mapped) and `.npz` files; pickles are never loaded."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from ..data_errors import EmptyFileError, FormatError, MissingValueError, SizeEr
 from ..sequences import SequenceSet, Task
 from ..stores import Cast, Flat, Store, offsets
 from .labels import Encoder, classes_of
-from .open_files import existing, opened_zip
+from .open_files import existing, open_zip
 
-#: bytes an array inside an .npz may declare to hold
+#: the largest array in an .npz, in bytes
 LIMIT = 16 << 30
 
 INPUT_NAMES = ("inputs", "x", "X", "data", "sequences")
@@ -21,7 +21,7 @@ TARGET_NAMES = ("targets", "y", "Y", "labels", "label")
 
 
 def read_npy(path: str | Path, task: Task = "next_step") -> SequenceSet:
-    """One memory-mapped array: (N, T, D), or one sequence (T, D) or (T,); each step is predicted from those before."""
+    """Sequences of a memory-mapped array (N, T, D), or one sequence (T, D) or (T,); the targets are the next steps."""
     path = existing(path)
     with path.open("rb") as file:
         shape, kind = _header(file, path)
@@ -90,16 +90,16 @@ def _sequences(array: np.ndarray, path: Path, lengths: np.ndarray | None = None)
     if lengths is not None:
         return _ragged(tensor, torch.as_tensor(lengths.astype(np.int64)), path)
     if tensor.ndim == 3:
-        return _default(tensor), torch.full((len(tensor),), tensor.shape[1])
+        return _in_default_dtype(tensor), torch.full((len(tensor),), tensor.shape[1])
     if tensor.ndim > 3:
         raise FormatError(path, f"an array of shape {array.shape}", "(N, T, D), (T, D) or (T,)")
     if tensor.ndim == 1:
         tensor = tensor[:, None] if tensor.is_floating_point() else tensor.long()
-    return _default([tensor]), torch.tensor([len(tensor)])
+    return _in_default_dtype([tensor]), torch.tensor([len(tensor)])
 
 
-def _default(store: Store) -> Store:
-    """Numbers in the default dtype, converted when they are read; tokens as they are."""
+def _in_default_dtype(store: Store) -> Store:
+    """Numbers converted to the default dtype on access; tokens unchanged."""
     first = store[0]
     return (
         store if first.ndim == 1 or first.dtype == torch.get_default_dtype() else Cast(store, torch.get_default_dtype())
@@ -108,20 +108,20 @@ def _default(store: Store) -> Store:
 
 def _ragged(tensor: Tensor, lengths: Tensor, path: Path):
     if lengths.ndim != 1 or int(lengths.min()) < 1:
-        raise FormatError(path, "lengths below one", "positive lengths, one a sequence", column="lengths")
+        raise FormatError(path, "lengths below one", "positive lengths, one per sequence", column="lengths")
     padded = tensor.ndim == 3 and len(tensor) == len(lengths) and int(lengths.max()) <= tensor.shape[1]
     if padded:
-        return _default([row[:n] for row, n in zip(tensor, lengths.tolist(), strict=True)]), lengths
+        return _in_default_dtype([row[:n] for row, n in zip(tensor, lengths.tolist(), strict=True)]), lengths
     if int(lengths.sum()) != len(tensor):
         expected = f"lengths of (N, T, D) sequences, or lengths that sum to {len(tensor)}"
         raise FormatError(path, f"{len(lengths)} lengths that sum to {int(lengths.sum())}", expected, column="lengths")
     flat = Flat(tensor[:, None] if tensor.ndim == 1 and tensor.is_floating_point() else tensor, offsets(lengths))
-    return _default(flat), lengths
+    return _in_default_dtype(flat), lengths
 
 
 def _load_npz(path: Path) -> dict[str, np.ndarray]:
     arrays = {}
-    with opened_zip(path) as archive:
+    with open_zip(path) as archive:
         for entry in archive.infolist():
             if not entry.filename.endswith(".npy"):
                 raise FormatError(path, f"an entry {entry.filename!r}", "entries that are .npy arrays")
@@ -145,7 +145,7 @@ def _header(file, path: Path) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _check(shape: tuple[int, ...], kind: np.dtype, size: int, path: Path) -> None:
-    """Before anything is read: no objects, hence no pickles, and no more bytes than the file has."""
+    """Check a header before reading: no objects (pickles), and no more bytes than the file has."""
     if kind.hasobject:
         raise FormatError(path, "an array of Python objects, a pickle", "an array of numbers; pickles are never loaded")
     declared = kind.itemsize

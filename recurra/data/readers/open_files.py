@@ -1,4 +1,4 @@
-"""Opening files: gzip by its magic bytes, text as UTF-8 with or without a BOM, lines with their numbers."""
+"""Opens files: gzip by its magic bytes, text as UTF-8 with or without a BOM, numbered lines."""
 
 import gzip
 import io
@@ -12,12 +12,12 @@ from typing import BinaryIO, cast
 from ..data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
 
 GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
-DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
 def existing(path: str | Path) -> Path:
-    """The path, when there is a file or a folder with something in it."""
+    """The path, if it is a non-empty file or a folder; otherwise an error."""
     path = Path(path)
     if not path.exists():
         raise DataError(path, "no such file", "a file or folder that exists")
@@ -26,55 +26,55 @@ def existing(path: str | Path) -> Path:
     return path
 
 
-def likely_size(path: Path) -> int:
-    """Bytes when unzipped; a gzip file does not know, and text shrinks to about an eighth."""
+def estimated_size(path: Path) -> int:
+    """Uncompressed bytes; for gzip an estimate, since text compresses to about an eighth."""
     with path.open("rb") as file:
-        packed = file.read(2) == GZIP
-    return path.stat().st_size * (8 if packed else 1)
+        is_gzip = file.read(2) == GZIP
+    return path.stat().st_size * (8 if is_gzip else 1)
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """The file's bytes, unzipped when it is gzip."""
+    """The bytes of a file, decompressed if it is gzip."""
     with path.open("rb") as file:
-        packed = file.read(2) == GZIP
-    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
+        is_gzip = file.read(2) == GZIP
+    return cast(BinaryIO, gzip.open(path, "rb")) if is_gzip else path.open("rb")
 
 
 def open_arrow(path: Path):
-    """The file's bytes, unzipped when it is gzip, as pyarrow reads them; a BOM is left out."""
+    """A pyarrow stream of the bytes, decompressed if it is gzip, without a BOM."""
     import pyarrow as pa
 
     with path.open("rb") as file:
-        packed = file.read(2) == GZIP
-    stream = pa.input_stream(path, compression="gzip" if packed else None)
+        is_gzip = file.read(2) == GZIP
+    stream = pa.input_stream(path, compression="gzip" if is_gzip else None)
     if head(path, len(BOM)) == BOM:
         stream.read(len(BOM))
     return stream
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """The first bytes, unzipped."""
+    """The first bytes, decompressed."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
-    except DAMAGED as error:
-        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+    except GZIP_ERRORS as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "an intact file") from error
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file, unzipped, or a refusal when that is more than `limit` bytes."""
+    """The decompressed content; more than `limit` bytes are an error."""
     try:
         with open_bytes(path) as file:
             content = file.read(limit + 1)
-    except DAMAGED as error:
-        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+    except GZIP_ERRORS as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "an intact file") from error
     if len(content) > limit:
         raise SizeError(path, f"more than {limit:,} bytes", f"at most {limit:,} bytes")
     return content
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends (LF, CRLF); a BOM at the very beginning is left out."""
+    """Numbered lines without line ends (LF, CRLF) and without a BOM."""
     empty = True
     try:
         with open_bytes(path) as file:
@@ -82,24 +82,24 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 raw = raw.removeprefix(BOM) if number == 1 else raw
                 empty = empty and not raw.strip()
                 yield number, decode(raw, path, number).rstrip("\r\n")
-    except DAMAGED as error:
-        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+    except GZIP_ERRORS as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "an intact file") from error
     if empty:
         raise EmptyFileError(path, "blank lines only", "a file with data")
 
 
 @contextmanager
-def opened_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip; whatever turns out to be damaged in it while it is used is one error."""
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An open zip; damage found while it is used raises a `FormatError`."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except DAMAGED_ZIP as error:
+    except ZIP_ERRORS as error:
         raise FormatError(path, f"a damaged or unusual zip ({error})", "a plain zip") from error
 
 
 def text_blocks(path: Path, encoding: str = "utf-8-sig", size: int = 1 << 20) -> Iterator[str]:
-    """The text a block at a time, every line end turned into LF."""
+    """The text in blocks, with LF as line ends."""
     try:
         with io.TextIOWrapper(open_bytes(path), encoding=encoding) as file:
             while block := file.read(size):
@@ -109,8 +109,8 @@ def text_blocks(path: Path, encoding: str = "utf-8-sig", size: int = 1 << 20) ->
             for _ in lines(path):  # raises, and knows the line
                 pass
         raise EncodingError(path, f"byte 0x{error.object[error.start]:02x}", f"text in {encoding}") from error
-    except DAMAGED as error:
-        raise DataError(path, f"a damaged gzip file ({error})", "a whole one") from error
+    except GZIP_ERRORS as error:
+        raise DataError(path, f"a damaged gzip file ({error})", "an intact file") from error
 
 
 def decode(raw: bytes, path: str | Path, line: int) -> str:

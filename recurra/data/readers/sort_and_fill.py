@@ -1,4 +1,4 @@
-"""Tables put in order and their gaps closed, in memory: what `sort` and `missing` ask for."""
+"""Sorts a table and drops or fills its gaps, in memory: the options `sort` and `missing`."""
 
 from pathlib import Path
 
@@ -10,25 +10,25 @@ from ..data_errors import MissingValueError
 from .layout import Layout
 from .table_scan import strings
 
-ROW = "#row"  # where a row stood before the table was rewritten
+ROW = "#row"  # the original row number
 
 
-def rewritten(table: pa.Table, layout: Layout, file: str | Path) -> tuple[pa.Table, np.ndarray]:
-    """The table as the layout asks for it, and the row each of its rows was before."""
+def sort_and_fill(table: pa.Table, layout: Layout, file: str | Path) -> tuple[pa.Table, np.ndarray]:
+    """The sorted and filled table, and the original row number of each row."""
     table = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
     if layout.sort:
         table = _sorted(table, layout)
     if layout.missing == "drop":
-        table = _dropped(table)
+        table = _drop_gaps(table)
     rows = table.column(ROW).to_numpy()
     table = table.drop_columns([ROW])
     if layout.missing == "fill":
-        table = _filled(table, layout, file)
+        table = _fill_gaps(table, layout, file)
     return table, rows
 
 
 def _sorted(table: pa.Table, layout: Layout) -> pa.Table:
-    """Sequences in the order they first appear in, each in order of time; ties keep the file's order."""
+    """Sequences in order of first appearance, each sorted by time; the sort is stable."""
     keys = [(ROW, "ascending")]
     if layout.time:
         keys.insert(0, (layout.time, "ascending"))
@@ -45,14 +45,14 @@ def _codes(table: pa.Table, layout: Layout) -> np.ndarray:
     return column.dictionary_encode().indices.to_numpy(zero_copy_only=False)
 
 
-def _dropped(table: pa.Table) -> pa.Table:
+def _drop_gaps(table: pa.Table) -> pa.Table:
     keep = np.ones(table.num_rows, dtype=bool)
     for column in table.columns:
         keep &= ~column.is_null(nan_is_null=pa.types.is_floating(column.type)).to_numpy()
     return table.filter(pa.array(keep))
 
 
-def _filled(table: pa.Table, layout: Layout, file: str | Path) -> pa.Table:
+def _fill_gaps(table: pa.Table, layout: Layout, file: str | Path) -> pa.Table:
     begins = np.zeros(table.num_rows, dtype=bool)
     begins[:1] = True
     if layout.id:
@@ -61,20 +61,20 @@ def _filled(table: pa.Table, layout: Layout, file: str | Path) -> pa.Table:
     for name in dict.fromkeys((*(layout.features or ()), *(layout.target or ()))):
         position = table.schema.get_field_index(name)
         values = pc.cast(table.column(name), pa.float64()).to_numpy()
-        closed = fill(values, begins)
-        if np.isnan(closed).any():
-            raise MissingValueError(file, "a sequence without a single value", "a value to fill with", column=name)
-        table = table.set_column(position, name, pa.array(closed))
+        filled = fill(values, begins)
+        if np.isnan(filled).any():
+            raise MissingValueError(file, "a sequence without any value", "a value to fill with", column=name)
+        table = table.set_column(position, name, pa.array(filled))
     return table
 
 
 def fill(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """The last value of the sequence carried forward; before its first value, that one."""
+    """Gaps filled with the previous value of the sequence; leading gaps with its first value."""
     ends = np.append(begins[1:], True)
-    forward = _carried(values, begins)
-    return _carried(forward[::-1], ends[::-1])[::-1]
+    forward = _forward_fill(values, begins)
+    return _forward_fill(forward[::-1], ends[::-1])[::-1]
 
 
-def _carried(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+def _forward_fill(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
     known = np.where(np.isnan(values) & ~begins, 0, np.arange(len(values)))
     return values[np.maximum.accumulate(known)]

@@ -1,4 +1,4 @@
-"""One pass over a long table: where its sequences begin, and the first thing that is wrong with it."""
+"""One pass over a long table: finds where sequences begin, collects labels, raises on the first error."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..data_errors import FormatError, MissingValueError, TimestampError, UnseenLabelError
-from .frequency import Cadence
+from .frequency import FrequencyDetector
 from .layout import Layout
 
-Place = Callable[[int], int]  # the line of the file on which a row of the table stands
+Place = Callable[[int], int]  # row of the table → line of the file
 
 
 @dataclass
-class Survey:
-    """What is known of a table after its rows went by, batch after batch."""
+class TableScan:
+    """The state of the scan, updated batch by batch."""
 
     layout: Layout
     file: str | Path
@@ -25,11 +25,11 @@ class Survey:
     rows: int = 0
     starts: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)  # the first of every sequence
+    labels: list[str] = field(default_factory=list)  # of the first row of every sequence
     distinct: set[str] = field(default_factory=set)
     constant: bool = True
     _seen: set[str] = field(default_factory=set)
-    _cadence: Cadence | None = None
+    _cadence: FrequencyDetector | None = None
     _last_time: int | None = None
     _last_label: str | None = None
 
@@ -75,31 +75,31 @@ class Survey:
         self.starts.append(row)
 
     def _check_times(self, column: pa.Array, begins: np.ndarray) -> None:
-        times, within = instants(column), ~begins[1:]
+        times, within = timestamps(column), ~begins[1:]
         first = self.rows  # row of times[0]
         if self._last_time is not None:
             times, within, first = np.append(self._last_time, times), ~begins, first - 1
         self._last_time = int(times[-1])
         backwards = np.flatnonzero(within & (np.diff(times) <= 0))
         if len(backwards):
-            self._refuse_order(column, times, int(backwards[0]), first)
+            self._raise_order_error(column, times, int(backwards[0]), first)
         if not self.layout.irregular:
-            self._cadence = self._cadence or Cadence(dated=is_dated(column.type))
+            self._cadence = self._cadence or FrequencyDetector(dated=is_dated(column.type))
             broken = self._cadence.feed(times, within)
             if broken is not None:
-                self._refuse_step(column, times, broken, first, within)
+                self._raise_step_error(column, times, broken, first, within)
 
-    def _refuse_order(self, column: pa.Array, times: np.ndarray, pair: int, first: int) -> None:
+    def _raise_order_error(self, column: pa.Array, times: np.ndarray, pair: int, first: int) -> None:
         line, name = self.place(first + pair + 1), self.layout.time
-        before, after = (written(time, column.type) for time in times[pair : pair + 2])
+        before, after = (format_time(time, column.type) for time in times[pair : pair + 2])
         if before == after:
             raise TimestampError(self.file, f"{after} twice in a sequence", "one row per time", line, name)
         raise TimestampError(self.file, f"{after} after {before}", "rows in time order; use sort=True", line, name)
 
-    def _refuse_step(self, column: pa.Array, times: np.ndarray, pair: int, first: int, within: np.ndarray) -> None:
+    def _raise_step_error(self, column: pa.Array, times: np.ndarray, pair: int, first: int, within: np.ndarray) -> None:
         line, steps = self.place(first + pair + 1), np.diff(times)
-        usual = int(steps[within][0])
-        got = f"a step of {duration(int(steps[pair]), column.type)} among steps of {duration(usual, column.type)}"
+        step, usual = (format_duration(int(each), column.type) for each in (steps[pair], steps[within][0]))
+        got = f"a step of {step} among steps of {usual}"
         raise TimestampError(self.file, got, "evenly spaced steps; use irregular=True", line, self.layout.time)
 
     def _collect_labels(self, column: pa.Array, begins: np.ndarray) -> None:
@@ -122,14 +122,14 @@ class Survey:
 
 
 def strings(column: pa.Array) -> pa.Array:
-    """Any column as text; dictionaries are unpacked."""
+    """A column as strings; dictionaries are decoded."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
 
 
-def instants(column: pa.Array) -> np.ndarray:
-    """Timestamps as int64: microseconds, or the column's own numbers when it holds whole ones."""
+def timestamps(column: pa.Array) -> np.ndarray:
+    """Timestamps as int64: microseconds, or the values themselves if they are integers."""
     if pa.types.is_floating(column.type):
         return np.round(column.to_numpy(zero_copy_only=False) * 1e6).astype(np.int64)
     if is_dated(column.type):
@@ -142,13 +142,13 @@ def is_dated(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
-def written(time: int, kind: pa.DataType) -> str:
+def format_time(time: int, kind: pa.DataType) -> str:
     if is_dated(kind):
         return str(np.datetime64(int(time), "us").astype("datetime64[s]"))
     return str(time / 1e6 if pa.types.is_floating(kind) else time)
 
 
-def duration(step: int, kind: pa.DataType) -> str:
+def format_duration(step: int, kind: pa.DataType) -> str:
     if is_dated(kind):
         return str(np.timedelta64(step, "us").item())
     return str(step / 1e6 if pa.types.is_floating(kind) else step)

@@ -1,4 +1,4 @@
-"""From a table to a sequence set: one row a step (long form), or one row a sequence (list columns)."""
+"""Table → sequence set: one row per step (long format), or one row per sequence (list columns)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ from ..stores import Flat, Store
 from .labels import Encoder, classes_of
 from .layout import Layout
 from .nested import from_nested
-from .sort_and_fill import rewritten
-from .sources import Source, TableSource
-from .table_scan import Place, Survey, instants, strings
+from .sort_and_fill import sort_and_fill
+from .table_scan import Place, TableScan, strings, timestamps
+from .table_sources import Source, TableSource
 
-#: bytes of numbers up to which a table in memory is turned into one tensor at once
-EAGER = 256 << 20
+#: up to this many bytes, a table in memory is converted to one tensor at once
+EAGER_BYTES = 256 << 20
 
 
 def row_number(row: int) -> int:
-    """Where a binary table has no lines: its rows, counted from one."""
+    """The place of a row in a binary table: its number, counted from one."""
     return row + 1
 
 
 def sequences_of(source: Source, layout: Layout, file: str | Path, place: Place = row_number) -> SequenceSet:
-    """The sequences of a table whose columns play the parts `layout` says."""
+    """The sequences of a table whose columns have the roles in `layout`."""
     try:
         return _sequences(source, layout, file, place)
     except UnicodeDecodeError as error:
         raise EncodingError(file, f"byte 0x{error.object[error.start]:02x} in a string", "UTF-8") from error
     except (pa.ArrowException, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # the system's fault, such as a full disk, not the table's
+        if getattr(error, "errno", None) is not None:  # an error of the system, such as a full disk
             raise
-        raise FormatError(file, str(error).splitlines()[0], "a whole table of numbers, text and times") from error
+        raise FormatError(file, str(error).splitlines()[0], "a table of numbers, text and times") from error
 
 
 def _sequences(source: Source, layout: Layout, file: str | Path, place: Place) -> SequenceSet:
@@ -53,21 +53,21 @@ def _sequences(source: Source, layout: Layout, file: str | Path, place: Place) -
         return from_nested(source, layout, kinds, file, place)
     columns = used_columns(layout)
     if layout.time and kinds[layout.time] == "text":
-        _refuse_dates(source, layout.time, file, place)
+        _raise_bad_timestamp(source, layout.time, file, place)
     if layout.rewrites:
-        table, rows = rewritten(source.read(columns, 0, source.rows), layout, file)
+        table, rows = sort_and_fill(source.read(columns, 0, source.rows), layout, file)
         if not table.num_rows:
-            raise EmptyFileError(file, "no row without a gap", "at least one whole row")
+            raise EmptyFileError(file, "no row without a gap", "at least one complete row")
         before = place
         source, place = TableSource(table), lambda row: before(int(rows[row]))
-    survey = Survey(layout, file, place)
+    scan = TableScan(layout, file, place)
     for batch in source.scan(columns):
-        survey.feed(batch)
-    return _assembled(source, layout, survey, file)
+        scan.feed(batch)
+    return _build_set(source, layout, scan, file)
 
 
-def _refuse_dates(source: Source, column: str, file: str | Path, place: Place) -> None:
-    """Timestamps that stayed text: the first one that is not ISO 8601 is at fault."""
+def _raise_bad_timestamp(source: Source, column: str, file: str | Path, place: Place) -> None:
+    """Raise for a text column of timestamps: name the first one that is not ISO 8601."""
     row = 0
     for batch in source.scan([column]):
         for text in strings(batch.column(0)).to_pylist():
@@ -87,7 +87,7 @@ def _is_date(text: str) -> bool:
 
 
 def used_columns(layout: Layout) -> list[str]:
-    """The columns that play a part, each once."""
+    """The columns with a role, each once."""
     single = (layout.id, layout.time, layout.label)
     return list(dict.fromkeys(c for c in (*single, *(layout.features or ()), *(layout.target or ())) if c is not None))
 
@@ -104,8 +104,8 @@ def kind_of(kind: pa.DataType) -> str:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """The numeric columns of a long table as (T, D) sequences, read when asked."""
+class NumericColumns:
+    """Numeric columns of a long table as sequences (T, D), read on access."""
 
     source: Source
     columns: tuple[str, ...]
@@ -123,8 +123,8 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Converted:
-    """One column of a long table as (T,) int64: timestamps, or labels by number."""
+class IntegerColumn:
+    """One column of a long table as (T,) int64: timestamps, or label numbers."""
 
     source: Source
     column: str
@@ -143,7 +143,7 @@ class Converted:
         column = table.column(0).combine_chunks()
         if self.encoder is not None:
             return self.encoder.encode(strings(column).to_pylist())
-        return torch.from_numpy(instants(column).copy())
+        return torch.from_numpy(timestamps(column).copy())
 
 
 def numbers(table: pa.Table) -> Tensor:
@@ -153,18 +153,18 @@ def numbers(table: pa.Table) -> Tensor:
 
 
 def _store(source: Source, columns: tuple[str, ...], offsets: Tensor) -> Store:
-    if isinstance(source, TableSource) and source.in_memory and source.rows * len(columns) * 8 <= EAGER:
+    if isinstance(source, TableSource) and source.in_memory and source.rows * len(columns) * 8 <= EAGER_BYTES:
         return Flat(numbers(source.read(columns, 0, source.rows)), offsets)
-    return Numbers(source, columns, offsets)
+    return NumericColumns(source, columns, offsets)
 
 
-def _assembled(source: Source, layout: Layout, survey: Survey, file: str | Path) -> SequenceSet:
-    offsets = torch.tensor([*survey.starts, survey.rows], dtype=torch.int64)
+def _build_set(source: Source, layout: Layout, scan: TableScan, file: str | Path) -> SequenceSet:
+    offsets = torch.tensor([*scan.starts, scan.rows], dtype=torch.int64)
     features, target = layout.features or (), layout.target or ()
-    about: dict[str, Any] = {"names": survey.names or None, "source": str(file)}
+    about: dict[str, Any] = {"names": scan.names or None, "source": str(file)}
     if layout.time:
-        about["times"] = Converted(source, layout.time, offsets)
-    task = layout.decide(survey.constant)
+        about["times"] = IntegerColumn(source, layout.time, offsets)
+    task = layout.infer_task(scan.constant)
     if task in ("forecasting", "next_step"):
         series = (*features, *(name for name in target if name not in features))
         about |= {"features": series, "target_names": target or series}
@@ -172,14 +172,16 @@ def _assembled(source: Source, layout: Layout, survey: Survey, file: str | Path)
         return _ahead(_store(source, series, offsets), offsets.diff(), task, columns, file, about)
     inputs, about["features"] = _store(source, features, offsets), features
     if task in ("classification", "tagging"):
-        encoder = Encoder(layout.classes or classes_of(survey.distinct), file, layout.label)
+        encoder = Encoder(layout.classes or classes_of(scan.distinct), file, layout.label)
         about["classes"] = encoder.known
-        if task == "classification" and not survey.constant:
+        if task == "classification" and not scan.constant:
             raise FormatError(
-                file, "a label that changes within a sequence", "one class a sequence", column=layout.label
+                file, "a label that changes within a sequence", "one class per sequence", column=layout.label
             )
         one_each = task == "classification"
-        targets = encoder.encode(survey.labels) if one_each else Converted(source, layout.label or "", offsets, encoder)
+        targets = (
+            encoder.encode(scan.labels) if one_each else IntegerColumn(source, layout.label or "", offsets, encoder)
+        )
     else:
         targets, about["target_names"] = _store(source, target, offsets), target
         targets = _constant_rows(targets, target, file) if task == "regression" else targets
@@ -190,11 +192,11 @@ def _ahead(series: Store, lengths: Tensor, task, columns: Sequence[int] | None, 
     try:
         return SequenceSet.one_step_ahead(series, lengths, task, columns=columns, **about)
     except LengthsError as error:
-        raise FormatError(file, "a sequence of one row", "two rows or more, to have one to predict") from error
+        raise FormatError(file, "a sequence of one row", "at least two rows, to predict one from the other") from error
 
 
 def _constant_rows(targets: Store, columns: tuple[str, ...], file: str | Path) -> Tensor:
-    """The numbers to predict for a sequence stand on each of its rows, the same every time."""
+    """(N, q): the targets of regression, which must be constant within every sequence."""
     rows = []
     for index in range(len(targets)):
         values = targets[index]
@@ -202,7 +204,7 @@ def _constant_rows(targets: Store, columns: tuple[str, ...], file: str | Path) -
         if bool(changing.any()):
             column = columns[int(changing.int().argmax())]
             raise FormatError(
-                file, f"values that change within sequence {index}", "one value a sequence", column=column
+                file, f"values that change within sequence {index}", "one value per sequence", column=column
             )
         rows.append(values[0])
     return torch.stack(rows)

@@ -1,4 +1,4 @@
-"""Plain text: a file as one long sequence of tokens, or a folder with a file for each class and a sequence a line."""
+"""Reads plain text: a file as one sequence of tokens, or a folder with one file per class and one sequence per line."""
 
 import codecs
 import json
@@ -31,10 +31,10 @@ def read_text(
     least: int = 1,
     encoding: str = "utf-8-sig",
 ) -> SequenceSet:
-    """A file as one sequence, each token to be predicted from those before; line ends are LF.
+    """A file as one sequence of tokens; the targets are the next tokens. Line ends become LF.
 
-    Characters are kept in the smallest type that holds the vocabulary, a byte each for up to 256 of them. Words are
-    divided by white space, with `<unk>` for rare ones and a token for each line end.
+    Characters are stored in the smallest integer type for the vocabulary, one byte for up to 256. Words are separated
+    by white space, with `<unk>` for rare words and a token for each line end.
     """
     path = existing(path)
     if level not in ("character", "word"):
@@ -57,7 +57,7 @@ def read_text(
 def read_text_folder(
     path: str | Path, *, vocabulary: Sequence[str] | None = None, classes: Sequence[str] | None = None
 ) -> SequenceSet:
-    """A folder of text files: every line a sequence of characters, and the file's name its class."""
+    """A folder of text files: every line is a sequence of characters, the file name is its class."""
     path = Path(path)
     files = sorted(path.glob("*.txt"))
     if not files:
@@ -84,7 +84,7 @@ def read_text_folder(
 
 
 def read_sentences(path: str | Path, *, vocabulary: Sequence[str] | None = None, least: int = 1) -> SequenceSet:
-    """A JSON file of sentences, in one list or in several: words to be predicted from those before."""
+    """A JSON file of sentences in nested lists; the tokens are words, the targets the next words."""
     path = existing(path)
     try:
         content = json.loads("".join(text_blocks(path)))
@@ -124,7 +124,7 @@ def _words(block: str) -> list[str]:
 
 
 def _blocks(path: Path, encoding: str, split: Callable[[str], list[str]]) -> Iterator[list[str]]:
-    """Tokens a block at a time; a word cut by the end of a block is put together again."""
+    """Tokens in blocks; a word at the end of a block is completed from the next."""
     rest = ""
     for block in text_blocks(path, encoding):
         block = rest + block

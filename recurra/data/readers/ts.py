@@ -1,4 +1,4 @@
-"""`.ts` files of the UEA and UCR archives: one case a line, dimensions divided by colons, ragged or not."""
+"""Reads `.ts` files of the UEA and UCR archives: one sequence per line, dimensions separated by colons."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from .open_files import existing, lines
 
 
 def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceSet:
-    """Cases as sequences (T, D), with the classes the header declares, or `classes` in the order of another set.
+    """Cases as sequences (T, D), with the classes of the header, or with `classes` in a given order.
 
-    `missing="fill"` repeats the last value for a `?`; `missing="drop"` leaves such a step out.
+    A `?` is a missing value: `missing="fill"` repeats the last value, `missing="drop"` drops the step.
     """
     path = existing(path)
     numbered = lines(path)
@@ -30,10 +30,10 @@ def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceS
         places.append(line)
     if not cases:
         raise EmptyFileError(path, "no case after @data", "at least one")
-    return _assembled(cases, marks, places, header, labelled, targeted, classes, path)
+    return _build_set(cases, marks, places, header, labelled, targeted, classes, path)
 
 
-def _assembled(cases, marks, places, header, labelled, targeted, classes, path: Path) -> SequenceSet:
+def _build_set(cases, marks, places, header, labelled, targeted, classes, path: Path) -> SequenceSet:
     lengths = torch.tensor([len(case) for case in cases])
     if labelled:
         encoder = Encoder(classes or header["classlabel"] or classes_of(marks), path, "class label")
@@ -46,14 +46,14 @@ def _assembled(cases, marks, places, header, labelled, targeted, classes, path: 
 
 
 def _header(numbered, path: Path) -> dict[str, list[str]]:
-    """The @-lines up to @data, in lower case; an archive's classes are those after `true`."""
+    """The @-lines up to @data, with lower-case keys; the classes are listed after `true`."""
     header: dict[str, list[str]] = {}
     for line, text in numbered:
         words = text.split()
         if not words or text.startswith("#"):
             continue
         if not words[0].startswith("@"):
-            raise FormatError(path, repr(text[:40]), "a line that begins with @ or #, up to @data", line)
+            raise FormatError(path, repr(text[:40]), "a header line that begins with @ or #", line)
         key = words[0][1:].lower()
         if key == "data":
             return header
@@ -69,7 +69,7 @@ def _header(numbered, path: Path) -> dict[str, list[str]]:
 
 def _case(dimensions: list[str], header: dict[str, list[str]], path: Path, line: int, missing: str) -> Tensor:
     if header.get("timestamps", ["false"])[0].lower() == "true":
-        rows = [_stamped(dimension, path, line, k) for k, dimension in enumerate(dimensions, start=1)]
+        rows = [_timestamped_values(dimension, path, line, k) for k, dimension in enumerate(dimensions, start=1)]
     else:
         rows = [[_value(f, path, line, k) for f in d.split(",")] for k, d in enumerate(dimensions, start=1)]
     declared = header.get("dimensions")
@@ -77,10 +77,10 @@ def _case(dimensions: list[str], header: dict[str, list[str]], path: Path, line:
         raise RaggedRowError(path, f"{len(rows)} dimensions", f"{declared[0]}, as the header says", line)
     if len({len(row) for row in rows}) > 1:
         raise RaggedRowError(path, f"dimensions of lengths {[len(row) for row in rows]}", "equal lengths", line)
-    return _closed(torch.tensor(rows, dtype=torch.get_default_dtype()).T.contiguous(), missing, path, line)
+    return _handle_gaps(torch.tensor(rows, dtype=torch.get_default_dtype()).T.contiguous(), missing, path, line)
 
 
-def _stamped(dimension: str, path: Path, line: int, column: int) -> list[float]:
+def _timestamped_values(dimension: str, path: Path, line: int, column: int) -> list[float]:
     """`(time,value),(time,value)`: the values, in their order."""
     pairs = dimension.strip().removeprefix("(").removesuffix(")").split("),(")
     return [_value(pair.rsplit(",", 1)[-1], path, line, column) for pair in pairs]
@@ -98,7 +98,7 @@ def _number(text: str, path: Path, line: int, column: str | int) -> float:
         raise FormatError(path, repr(text[:40]), "a number", line, column) from error
 
 
-def _closed(case: Tensor, missing: str, path: Path, line: int) -> Tensor:
+def _handle_gaps(case: Tensor, missing: str, path: Path, line: int) -> Tensor:
     gaps = torch.isnan(case)
     if not bool(gaps.any()):
         return case
@@ -106,13 +106,13 @@ def _closed(case: Tensor, missing: str, path: Path, line: int) -> Tensor:
     if missing == "drop" and not bool(gaps.any(dim=1).all()):
         return case[~gaps.any(dim=1)]
     if missing == "fill" and not bool(gaps.all(dim=0).any()):
-        return _filled(case, gaps)
+        return _fill_gaps(case, gaps)
     if missing not in ("error", "drop", "fill"):
         raise DataError("missing", repr(missing), "error, drop or fill")
     raise MissingValueError(path, "?", 'a value; use missing="drop" or "fill"', line, column)
 
 
-def _filled(case: Tensor, gaps: Tensor) -> Tensor:
+def _fill_gaps(case: Tensor, gaps: Tensor) -> Tensor:
     steps = torch.arange(len(case))[:, None].expand_as(case)
     last = torch.where(gaps, -1, steps).cummax(dim=0).values
     first = torch.where(gaps, len(case), steps).amin(dim=0, keepdim=True)

@@ -1,4 +1,4 @@
-"""WAV files, alone, in a folder or in a zip: any rate, mono or stereo, 8 to 32 bits or floating point."""
+"""Reads WAV files, single, in a folder or in a zip: any rate, any number of channels, 8 to 32 bits or float."""
 
 import os
 import struct
@@ -15,11 +15,11 @@ from torch import Tensor
 from ..data_errors import EmptyFileError, FormatError, SizeError
 from ..sequences import SequenceSet
 from .labels import Encoder, classes_of
-from .mel import LogMel
-from .open_files import DAMAGED_ZIP, ZIP, existing, opened_zip
+from .log_mel import LogMel
+from .open_files import ZIP, ZIP_ERRORS, existing, open_zip
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-STREAMED = 0xFFFFFFFF  # the size a recorder writes that could not go back to fill it in
+STREAMED = 0xFFFFFFFF  # the size in a stream whose length was not known
 
 #: bytes of sound one file may hold
 LIMIT = 4 << 30
@@ -27,7 +27,7 @@ LIMIT = 4 << 30
 
 @dataclass(frozen=True)
 class WavHeader:
-    """What a WAV file says of itself."""
+    """The header of a WAV file."""
 
     kind: int
     channels: int
@@ -41,7 +41,7 @@ class WavHeader:
 
 
 @dataclass(frozen=True)
-class Sound:
+class WavFile:
     """A WAV file, or a member of a zip."""
 
     path: Path
@@ -73,15 +73,15 @@ class Sound:
         try:
             with archive.open(self.member) as file:
                 return parse(file, archive.getinfo(self.member).file_size, where, keep)
-        except DAMAGED_ZIP as error:
+        except ZIP_ERRORS as error:
             raise FormatError(where, f"a damaged or unusual zip ({error})", "a plain zip") from error
 
 
 @dataclass(frozen=True)
-class Frames:
-    """Sounds as log-mel frames (T, bands), computed when asked."""
+class LogMelFrames:
+    """Sounds as log-mel frames (T, bands), computed on access."""
 
-    sounds: Sequence[Sound]
+    sounds: Sequence[WavFile]
     mel: LogMel
 
     def __len__(self) -> int:
@@ -99,17 +99,17 @@ def read_wav(
 ) -> SequenceSet:
     """Log-mel frames of a WAV file, or of all those in a folder or a zip.
 
-    Where several names all have an underscore, the part before it is the class, unless `label=False`; otherwise each
-    frame is to be predicted from those before.
+    If all of several file names have an underscore, the part before it is the class, unless `label=False`. Otherwise
+    the targets are the next frames.
     """
     path = existing(path)
     sounds = _sounds(path)
     headers = [sound.header() for sound in sounds]
     mel = mel or LogMel()
     if mel.high is None:
-        mel = replace(mel, high=min(header.rate for header in headers) / 2)  # heard in every file
+        mel = replace(mel, high=min(header.rate for header in headers) / 2)  # present in every file
     lengths = torch.tensor([mel.frames(header.samples, header.rate) for header in headers])
-    store, names = Frames(sounds, mel), [sound.name for sound in sounds]
+    store, names = LogMelFrames(sounds, mel), [sound.name for sound in sounds]
     about = {"names": names, "features": tuple(f"mel{k}" for k in range(mel.bands)), "source": str(path)}
     labelled = all("_" in name for name in names) and len(names) > 1 if label is None else label
     if not labelled:
@@ -119,14 +119,14 @@ def read_wav(
     return SequenceSet(store, encoder.encode(marks), lengths, "classification", classes=encoder.known, **about)
 
 
-def _sounds(path: Path) -> list[Sound]:
+def _sounds(path: Path) -> list[WavFile]:
     if path.is_dir():
-        sounds = [Sound(file) for file in sorted(path.rglob("*.wav"))]
-    elif _begins(path, ZIP):
-        with opened_zip(path) as archive:
-            sounds = [Sound(path, name) for name in sorted(archive.namelist()) if name.lower().endswith(".wav")]
+        sounds = [WavFile(file) for file in sorted(path.rglob("*.wav"))]
+    elif _starts_with(path, ZIP):
+        with open_zip(path) as archive:
+            sounds = [WavFile(path, name) for name in sorted(archive.namelist()) if name.lower().endswith(".wav")]
     else:
-        sounds = [Sound(path)]
+        sounds = [WavFile(path)]
     if not sounds:
         raise EmptyFileError(path, "no .wav file", "at least one")
     return sounds
@@ -134,17 +134,17 @@ def _sounds(path: Path) -> list[Sound]:
 
 @lru_cache(maxsize=8)
 def _archive(path: Path, process: int) -> zipfile.ZipFile:
-    """An open zip, since its table of contents is long to read; one a process, since forks share file positions."""
+    """A cached open zip; one per process, since forked processes share file positions."""
     return zipfile.ZipFile(path)
 
 
-def _begins(path: Path, magic: bytes) -> bool:
+def _starts_with(path: Path, magic: bytes) -> bool:
     with path.open("rb") as file:
         return file.read(len(magic)) == magic
 
 
 def parse(file: IO[bytes], size: int, where: str | Path, keep: bool) -> tuple[WavHeader, bytes]:
-    """Header and, if kept, the bytes of sound; nothing larger than the file is believed."""
+    """The header and, with `keep`, the bytes of sound; sizes larger than the file are errors."""
     riff = file.read(12)
     if len(riff) < 12 or riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
         raise FormatError(where, repr(riff[:12]), "a WAV file, which begins with RIFF….WAVE")

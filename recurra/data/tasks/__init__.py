@@ -1,4 +1,4 @@
-"""The canonical tasks: seeded, in batches, each with the score of its trivial answer.
+"""Benchmark tasks of the literature: generated from a seed, in batches, with a score and a trivial baseline.
 
 task = tasks.adding(length=200)          # or tasks.make("adding", length=200); tasks.names() lists them
 for batch in task.batches(32, count=100, seed=0).epoch(0): ...
@@ -13,12 +13,12 @@ from .grammars import ContinualReber as continual_reber
 from .grammars import EmbeddedReber as embedded_reber
 from .grammars import Reber as reber
 from .mnist import SequentialMNIST as sequential_mnist
-from .remembering import Adding as adding
-from .remembering import CopyMemory as copy_memory
-from .remembering import Latch as latch
-from .remembering import Parity as parity
-from .remembering import SerialRecall as serial_recall
-from .remembering import TemporalOrder as temporal_order
+from .recall import Adding as adding
+from .recall import CopyMemory as copy_memory
+from .recall import Latch as latch
+from .recall import Parity as parity
+from .recall import SerialRecall as serial_recall
+from .recall import TemporalOrder as temporal_order
 from .signals import MackeyGlass as mackey_glass
 from .signals import MemoryCapacity as memory_capacity
 from .signals import MultiTimescale as multi_timescale

@@ -1,4 +1,4 @@
-"""What a canonical task is, and the one list of them."""
+"""The base class of the tasks, and their registry."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -17,10 +17,20 @@ _TASKS: dict[str, type["CanonicalTask"]] = {}
 
 @dataclass(frozen=True)
 class CanonicalTask(ABC):
-    """A problem of the literature: drawn in batches from a seed, scored, and with the score of its trivial answer.
+    """A benchmark task: batches generated from a seed, a score, and the score of a trivial answer.
 
-    Inputs are numbers (T, B, D), symbols one-hot, so that any layer takes any task. Subclasses are dataclasses of their
-    sizes and say how to draw a batch, how the trivial answer looks and what it scores.
+    Inputs are numbers (T, B, D); symbols are one-hot, so any layer can read any task. A subclass is a dataclass of its
+    sizes; it draws batches and defines the trivial answer and the score.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.adding(length=50)
+        >>> batch = next(task.batches(batch_size=8).epoch(0))
+        >>> batch.inputs.shape, task.metric, round(task.baseline, 3)
+        (torch.Size([50, 8, 2]), 'mse', 0.167)
+        >>> task.score(task.trivial(batch), batch) < 1
+        True
     """
 
     name: ClassVar[str] = ""
@@ -40,33 +50,33 @@ class CanonicalTask(ABC):
     @property
     @abstractmethod
     def baseline(self) -> float:
-        """The score the trivial answer has in the mean over all batches."""
+        """The expected score of the trivial answer."""
 
     @abstractmethod
     def draw(self, count: int, random: torch.Generator) -> Batch:
-        """`count` sequences from a generator."""
+        """A batch of `count` sequences from a random generator."""
 
     @abstractmethod
     def trivial(self, batch: Batch) -> Tensor:
-        """What one answers without having learned anything, in the shape of a model's outputs."""
+        """The best outputs without learning, in the shape of the outputs of a model."""
 
     @abstractmethod
     def score(self, outputs: Tensor, batch: Batch) -> float:
-        """`metric` of a model's outputs: logits for classes, numbers otherwise."""
+        """The `metric` of the outputs of a model: logits for classes, otherwise numbers."""
 
     def batches(self, batch_size: int, count: int = 100, seed: int = 0, rank: int = 0) -> "TaskBatches":
-        """`count` batches an epoch, new ones every epoch; give every process its own rank."""
+        """A source of `count` new batches per epoch; every process needs its own rank."""
         return TaskBatches(self, batch_size, count, seed, rank)
 
     def sequences(self, count: int, seed: int = 0) -> SequenceSet:
-        """A fixed set of sequences, for what wants to see the same ones again."""
+        """A fixed set of `count` sequences."""
         batch = self.draw(count, generator(seed))
-        inputs = _cut(batch.inputs, batch.lengths)
+        inputs = _unpad(batch.inputs, batch.lengths)
         per_step = batch.targets.shape[:2] == batch.inputs.shape[:2] and self.kind not in (
             "classification",
             "regression",
         )
-        targets = _cut(batch.targets, batch.lengths) if per_step else batch.targets
+        targets = _unpad(batch.targets, batch.lengths) if per_step else batch.targets
         return SequenceSet(inputs, targets, batch.lengths, self.kind, classes=self.classes, source=self.name)
 
     @property
@@ -77,7 +87,7 @@ class CanonicalTask(ABC):
 
 @dataclass(frozen=True)
 class TaskBatches:
-    """Batches of a task, each drawn from (seed, epoch, index): a position is two integers."""
+    """Batches of a task; each is a function of (seed, epoch, index, rank)."""
 
     task: CanonicalTask
     batch_size: int
@@ -98,34 +108,55 @@ class TaskBatches:
             yield batch
 
 
-def _cut(padded: Tensor, lengths: Tensor) -> list[Tensor]:
+def _unpad(padded: Tensor, lengths: Tensor) -> list[Tensor]:
     return [padded[: int(n), b] for b, n in enumerate(lengths)]
 
 
 def register(name: str):
-    """Puts a task on the list under the name people know it by."""
+    """Class decorator: register a task under its name."""
 
-    def put(cls: type[CanonicalTask]) -> type[CanonicalTask]:
+    def decorate(cls: type[CanonicalTask]) -> type[CanonicalTask]:
         cls.name = name
         _TASKS[name] = cls
         return cls
 
-    return put
+    return decorate
 
 
 def names() -> list[str]:
-    """Every task, by name."""
+    """The names of all tasks.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> "adding" in rc.data.tasks.names()
+        True
+    """
     return sorted(_TASKS)
 
 
 def make(name: str, **options: Any) -> CanonicalTask:
-    """A task by name: `make("adding", length=200)`."""
+    """A task by its name.
+
+    **Arguments**
+
+    - `name`: one of `names()`.
+    - `options`: the arguments of the task.
+
+    **Returns** a `CanonicalTask`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> rc.data.tasks.make("adding", length=200)
+        Adding(length=200)
+    """
     if name not in _TASKS:
         raise UnknownNameError("task", name, _TASKS)
     known = [field.name for field in fields(_TASKS[name])]
     for option in options:
         if option not in known:
-            raise OptionError(option, f"an option {name!r} does not have", nearest(option, known) if known else "none")
+            raise OptionError(option, f"an unknown option of {name!r}", nearest(option, known) if known else "none")
     return _TASKS[name](**options)
 
 
@@ -136,23 +167,23 @@ def check_sizes(**sizes: int) -> None:
 
 
 def one_hot(symbols: Tensor, size: int) -> Tensor:
-    """(T, B) numbers → (T, B, size); a negative number, which is padding, is all zeros."""
+    """(T, B) symbols → (T, B, size); negative symbols, which are padding, become zeros."""
     encoded = torch.nn.functional.one_hot(symbols.clamp_min(0), size) * (symbols >= 0)[..., None]
     return encoded.to(torch.get_default_dtype())
 
 
 def integers(low: int, high: int, count: int, random: torch.Generator) -> Tensor:
-    """(count,) uniform on low..high, both included."""
+    """(count,): uniform integers from low to high, inclusive."""
     return torch.randint(low, high + 1, (count,), generator=random)
 
 
 def uniform(shape: tuple[int, ...], random: torch.Generator, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """float64 in [low, high)."""
+    """Uniform float64 numbers in [low, high)."""
     return low + (high - low) * torch.rand(shape, generator=random, dtype=torch.float64)
 
 
-def whole(inputs: Tensor, targets: Tensor) -> Batch:
-    """A batch without padding, in the default dtype."""
+def unpadded_batch(inputs: Tensor, targets: Tensor) -> Batch:
+    """A batch of sequences of equal length, in the default dtype."""
     steps, count = inputs.shape[:2]
     inputs = inputs.to(torch.get_default_dtype())
     targets = targets.to(torch.get_default_dtype()) if targets.is_floating_point() else targets

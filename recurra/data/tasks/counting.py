@@ -1,4 +1,4 @@
-"""Tasks of counting and timing: strings with equal numbers of symbols, and the distance between spikes."""
+"""Counting and timing tasks: a^n b^n, a^n b^n c^n, and the distance between spikes."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,15 +9,15 @@ from torch import Tensor
 from ...errors import InputError
 from ..sequences import IGNORE, Batch
 from . import scores
-from .base import CanonicalTask, check_sizes, integers, one_hot, register, whole
+from .base import CanonicalTask, check_sizes, integers, one_hot, register, unpadded_batch
 
 
 @dataclass(frozen=True)
 class CountingTask(CanonicalTask):
-    """S, then n of each letter in turn, then T; at every step the next symbol is wanted (Gers & Schmidhuber 2001).
+    """Predict the next symbol of S, n times each letter, T (Gers & Schmidhuber 2001).
 
-    While the first letter is read, both it and the second may follow; from then on n decides all. A string is right if
-    every largest output is legal. Without counting, at best n = 1 is right: one string in as many as there are n.
+    After the first letter, itself or the second letter may follow; later symbols follow from n. A string is correct if
+    the largest output is legal at every step. Without counting, only n = 1 can be correct.
     """
 
     low: int = 1
@@ -55,19 +55,21 @@ class CountingTask(CanonicalTask):
         inputs = torch.where(steps == 0, 0, 1 + (steps - 1) // repeats)  # S is 0, a is 1, …
         targets = steps // repeats  # a is 0, …, T is the number of letters
         padding = steps >= lengths
-        batch = whole(one_hot(inputs.masked_fill(padding, -1), self.input_size), targets.masked_fill(padding, IGNORE))
+        batch = unpadded_batch(
+            one_hot(inputs.masked_fill(padding, -1), self.input_size), targets.masked_fill(padding, IGNORE)
+        )
         batch.lengths = lengths
         return batch
 
     def legal(self, batch: Batch) -> Tensor:
-        """Which symbols may follow: (T, B, letters + 1) bool."""
+        """(T, B, letters + 1) bool: the symbols that may follow."""
         reading_first = batch.inputs[..., 1] > 0
         legal = one_hot(batch.targets, self.output_size) > 0
         legal[..., :2] |= reading_first[..., None]
         return legal
 
     def trivial(self, batch: Batch) -> Tensor:
-        """After S comes a, after each letter the next one, after the last T."""
+        """Predicts a after S, after each letter the next one, and T after the last."""
         return batch.inputs
 
     def score(self, outputs: Tensor, batch: Batch) -> float:
@@ -79,7 +81,19 @@ class CountingTask(CanonicalTask):
 @register("anbn")
 @dataclass(frozen=True)
 class AnBn(CountingTask):
-    """a^n b^n, n from `low` to `high`: a context-free language."""
+    """Predict strings a^n b^n, a context-free language.
+
+    **Arguments**
+
+    - `low`, `high`: the range of n, inclusive.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.anbn(low=3, high=3)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([7, 4, 3])
+    """
 
     letters = 2
 
@@ -87,7 +101,19 @@ class AnBn(CountingTask):
 @register("anbncn")
 @dataclass(frozen=True)
 class AnBnCn(CountingTask):
-    """a^n b^n c^n, n from `low` to `high`: a context-sensitive language."""
+    """Predict strings a^n b^n c^n, a context-sensitive language.
+
+    **Arguments**
+
+    - `low`, `high`: the range of n, inclusive.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.anbncn(low=3, high=3)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([10, 4, 4])
+    """
 
     letters = 3
 
@@ -95,11 +121,22 @@ class AnBnCn(CountingTask):
 @register("spike_distance")
 @dataclass(frozen=True)
 class SpikeDistance(CanonicalTask):
-    """Spikes at intervals F + I with I uniform on 0..10: at each spike, I / 10 (Gers & Schmidhuber 2000).
+    """Measure intervals between spikes: `offset` + I I uniform on 0..10 (Gers & Schmidhuber 2000).
 
-    A spike comes at the first step, and the sequence ends with the last one; the target is zero where there is no
-    spike, and only the spikes that end an interval are scored. Answering 1/2 at each has the variance of I / 10 as
-    error, 1/10. The scaling of the target is our choice.
+    The target at a spike is I / 10. The first spike is at the first step; the sequence ends with the last one. The
+    target is zero at other steps. Only spikes that end an interval are scored. The trivial answer 1/2 has error 1/10,
+    the variance of I / 10. The scaling of the target is our choice.
+
+    **Arguments**
+
+    - `offset`: the shortest interval. `intervals`: how many per sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.spike_distance(offset=10, intervals=5)
+        >>> next(task.batches(4).epoch(0)).inputs.shape[1:]  # (B, D)
+        torch.Size([4, 1])
     """
 
     offset: int = 10
@@ -119,12 +156,12 @@ class SpikeDistance(CanonicalTask):
         inputs[0] = 1
         inputs.scatter_(0, times, 1.0)
         targets.scatter_(0, times, extras.double() / 10)
-        batch = whole(inputs[..., None], targets[..., None])
+        batch = unpadded_batch(inputs[..., None], targets[..., None])
         batch.lengths = lengths
         return batch
 
     def scored(self, batch: Batch) -> Tensor:
-        """The spikes that end an interval: (T, B)."""
+        """(T, B) bool: the spikes that end an interval."""
         spikes = batch.inputs[..., 0] > 0
         spikes[0] = False
         return spikes

@@ -1,4 +1,4 @@
-"""Reber grammars: strings from a finite automaton, the next symbol to be predicted."""
+"""Reber grammars: predict the next symbol of strings from a finite automaton."""
 
 import math
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ..sequences import IGNORE, Batch
 from . import scores
-from .base import CanonicalTask, check_sizes, one_hot, register, whole
+from .base import CanonicalTask, check_sizes, one_hot, register, unpadded_batch
 
 SYMBOLS = ("B", "T", "S", "X", "P", "V", "E")
 Edges = list[dict[str, int]]
 
-#: from each node, the symbols that may follow and where they lead (Reber 1967); the last node is the end
+#: per node: allowed symbol → next node (Reber 1967); the last node is the end
 REBER: Edges = [
     {"B": 1},
     {"T": 2, "P": 3},
@@ -29,7 +29,7 @@ REBER: Edges = [
 
 
 def embedded(inner: Edges) -> Edges:
-    """B, then T or P, then a string of the inner grammar, then the same T or P again, then E."""
+    """The embedded grammar: B, T or P, a string of the inner grammar, the same T or P, E."""
     size = len(inner)
     upper = [{symbol: node + 2 for symbol, node in edges.items()} for edges in inner]
     lower = [{symbol: node + 2 + size for symbol, node in edges.items()} for edges in inner]
@@ -39,7 +39,7 @@ def embedded(inner: Edges) -> Edges:
 
 
 def continual(inner: Edges) -> Edges:
-    """One string after another, without end: where a string is over, the next begins."""
+    """The endless grammar: at the end of a string the next begins."""
     last = len(inner) - 1
     return [{symbol: 0 if node == last else node for symbol, node in edges.items()} for edges in inner[:-1]]
 
@@ -63,7 +63,7 @@ class Automaton:
         return table
 
     def walk(self, count: int, random: torch.Generator, steps: int | None = None) -> Tensor:
-        """(T, count) symbols, every allowed one as likely; -1 after the end. `steps` cuts what has no end."""
+        """(T, count) random symbols, uniform over the allowed ones, -1 after the end; `steps` is the limit."""
         allowed = (self.following >= 0).double()
         node, symbols = torch.zeros(count, dtype=torch.int64), []
         while steps is None or len(symbols) < steps:
@@ -77,7 +77,7 @@ class Automaton:
         return torch.stack(symbols)
 
     def nodes(self, symbols: Tensor) -> Tensor:
-        """(T, B) symbols → the node reached after each; -1 once something was not allowed."""
+        """(T, B) symbols → the node after each; -1 after a symbol that is not allowed."""
         node, reached = torch.zeros(symbols.shape[1], dtype=torch.int64), []
         for symbol in symbols:
             forward = self.following[node.clamp_min(0), symbol.clamp_min(0)]
@@ -86,7 +86,7 @@ class Automaton:
         return torch.stack(reached)
 
     def visits(self) -> Tensor:
-        """How often each node is passed in a string, in the mean: the fundamental matrix of the chain, first row."""
+        """The expected visits of each node in a string: the first row of the fundamental matrix of the chain."""
         allowed = (self.following >= 0).double()
         chances = allowed / allowed.sum(dim=1, keepdim=True).clamp_min(1)
         moves = torch.zeros(len(self.edges), len(self.edges), dtype=torch.float64)
@@ -97,7 +97,7 @@ class Automaton:
 
 
 class GrammarTask(CanonicalTask):
-    """The symbols of a string, one-hot; at every step the next one is wanted."""
+    """The symbols of a string, one-hot; the target is the next symbol."""
 
     kind = "tagging"
     symbols = SYMBOLS
@@ -112,12 +112,12 @@ class GrammarTask(CanonicalTask):
         return _predict(self.automaton.walk(count, random))
 
     def legal(self, batch: Batch) -> Tensor:
-        """Which symbols the grammar allows next: (T, B, 7) bool, all False at padding."""
+        """(T, B, 7) bool: the symbols that the grammar allows next; False at padding."""
         nodes = self.automaton.nodes(_symbols(batch))
         return (self.automaton.following[nodes.clamp_min(0)] >= 0) & (nodes >= 0)[..., None]
 
     def legality(self, outputs: Tensor, batch: Batch) -> float:
-        """Share of strings in which, at every step, each legal successor has a larger output than each illegal one."""
+        """The share of strings where at every step all legal symbols have larger outputs than all illegal ones."""
         legal, worst = self.legal(batch), outputs.new_tensor(math.inf)
         least = torch.where(legal, outputs, worst).amin(dim=-1)
         most = torch.where(legal, -worst, outputs).amax(dim=-1)
@@ -127,9 +127,18 @@ class GrammarTask(CanonicalTask):
 @register("reber")
 @dataclass(frozen=True)
 class Reber(GrammarTask):
-    """The Reber grammar: which symbols may come next. The score is the cross-entropy of the one that came.
+    """The Reber grammar: predict the next symbol; the score is the cross-entropy.
 
-    The trivial answer is how frequent each symbol is; `optimum` is the score of knowing the grammar.
+    The trivial answer is the frequency of each symbol; `optimum` is the score of the true grammar.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.reber()
+        >>> next(task.batches(4).epoch(0)).inputs.shape[1:]  # (B, D)
+        torch.Size([4, 7])
+        >>> task.optimum < task.baseline
+        True
     """
 
     metric, better = "cross_entropy", "lower"
@@ -137,7 +146,7 @@ class Reber(GrammarTask):
 
     @cached_property
     def frequencies(self) -> Tensor:
-        """Of each symbol as a target, that is anywhere but in first place: (7,)."""
+        """(7,): the frequency of each symbol as a target, that is, not in first place."""
         allowed = (self.automaton.following >= 0).double()
         visits = self.automaton.visits()
         counts = (visits[:, None] * allowed / allowed.sum(dim=1, keepdim=True).clamp_min(1)).sum(dim=0)
@@ -161,12 +170,12 @@ class Reber(GrammarTask):
 
 
 class EmbeddedTask(GrammarTask):
-    """The score is how often the symbol before the last, which repeats the second one, is told right: T or P."""
+    """The score is the accuracy of the last but one symbol, T or P, which repeats the second."""
 
     metric, better, baseline = "critical_accuracy", "higher", 1 / 2
 
     def critical(self, batch: Batch) -> Tensor:
-        """The steps after which the remembered symbol is due: (T, B)."""
+        """(T, B) bool: the steps whose target is the repeated symbol."""
         inner = len(REBER)
         nodes = self.automaton.nodes(_symbols(batch))
         due = (nodes == 1 + inner) | (nodes == 1 + 2 * inner)
@@ -182,7 +191,15 @@ class EmbeddedTask(GrammarTask):
 @register("embedded_reber")
 @dataclass(frozen=True)
 class EmbeddedReber(EmbeddedTask):
-    """A Reber string between two equal symbols, T or P, that must be remembered across it (HS97, task 1)."""
+    """The embedded Reber grammar: a Reber string between two equal symbols, T or P (HS97, task 1).
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.embedded_reber()
+        >>> next(task.batches(4).epoch(0)).inputs.shape[1:]  # (B, D)
+        torch.Size([4, 7])
+    """
 
     automaton = Automaton.of(embedded(REBER))
 
@@ -190,9 +207,20 @@ class EmbeddedReber(EmbeddedTask):
 @register("continual_reber")
 @dataclass(frozen=True)
 class ContinualReber(EmbeddedTask):
-    """Embedded Reber strings one after another, with nothing to say where one ends (Gers et al. 2000).
+    """The continual embedded Reber grammar: strings one after another without a boundary (Gers et al. 2000).
 
-    For a stream whose state is never reset, feed `sequences(1)` of a great length through `Streams`.
+    For a stream whose state is never reset, use `Streams` on `sequences(1)` of a long task.
+
+    **Arguments**
+
+    - `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.continual_reber(length=60)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([60, 4, 7])
     """
 
     length: int = 300
@@ -210,7 +238,7 @@ def _predict(symbols: Tensor) -> Batch:
     """Strings padded with -1 → all but the last symbol of each, and all but the first."""
     inputs, targets = symbols[:-1], symbols[1:]
     lengths = (targets >= 0).sum(dim=0)
-    batch = whole(
+    batch = unpadded_batch(
         one_hot(torch.where(targets >= 0, inputs, -1), len(SYMBOLS)), targets.masked_fill(targets < 0, IGNORE)
     )
     batch.lengths = lengths

@@ -1,4 +1,4 @@
-"""Handwritten digits pixel by pixel, from the files of MNIST."""
+"""Sequential and permuted MNIST: digits read pixel by pixel."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +20,20 @@ from .base import CanonicalTask, one_hot, register
 @register("sequential_mnist")
 @dataclass(frozen=True)
 class SequentialMNIST(CanonicalTask):
-    """The 784 pixels of a digit one by one, by rows or in a fixed random order: which digit (Le et al. 2015).
+    """Sequential MNIST: classify a digit from its 784 pixels, by rows or in a fixed random order (Le et al. 2015).
 
-    `folder` holds the IDX files, gzip or not. The trivial answer is the most frequent digit.
+    The trivial answer is the most frequent digit.
+
+    **Arguments**
+
+    - `folder`: has the IDX files, gzip or not.
+    - `split`: "train" or "test".
+    - `permuted`: read the pixels in a random order, the same for all digits, from `permutation_seed`.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.sequential_mnist("mnist", permuted=True)  # doctest: +SKIP
     """
 
     folder: str | Path
@@ -39,7 +50,7 @@ class SequentialMNIST(CanonicalTask):
 
     @cached_property
     def data(self) -> SequenceSet:
-        """The whole split, in the order of the file."""
+        """All digits of the split, in the order of the file."""
         prefix = "train" if self.split == "train" else "t10k"
         found = sorted(Path(self.folder).glob(f"{prefix}-images*idx3-ubyte*"))
         if not found:

@@ -1,4 +1,4 @@
-"""How well outputs meet the targets of a batch, in one number; padding never counts."""
+"""Scores of outputs against the targets of a batch; padding is ignored."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ def mse(outputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> float:
 
 
 def nrmse(outputs: Tensor, targets: Tensor, mask: Tensor) -> float:
-    """Root mean squared error in units of the targets' standard deviation: 1 for their mean."""
+    """Root mean squared error divided by the standard deviation of the targets: 1 for their mean."""
     variance = targets.double()[mask].var(dim=0, unbiased=False).mean()
     return (mse(outputs, targets, mask) / float(variance)) ** 0.5
 
@@ -25,14 +25,14 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> float:
 
 
 def accuracy(outputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> float:
-    """Share of labels that have the largest output, where there is a label and `mask` keeps it."""
+    """The share of correct classes over the labelled steps that `mask` keeps."""
     counted = targets != IGNORE
     counted = counted if mask is None else counted & mask
     return float((outputs.argmax(dim=-1) == targets)[counted].double().mean())
 
 
 def memory_capacity(outputs: Tensor, targets: Tensor, mask: Tensor) -> float:
-    """Σ_k corr²(u_{t-k}, ŷ_k) over the columns; a constant column remembers nothing."""
+    """Σ_k corr²(u_{t-k}, ŷ_k) over the columns; a constant column counts zero."""
     x, y = outputs.double()[mask], targets.double()[mask]  # (steps, K)
     x, y = x - x.mean(dim=0), y - y.mean(dim=0)
     power = x.square().sum(dim=0) * y.square().sum(dim=0)

@@ -1,4 +1,4 @@
-"""Tasks on continuous signals: to be predicted, to be imitated, to be remembered."""
+"""Signal tasks: sines, Mackey-Glass, NARMA10, memory capacity, multiple time scales."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from torch import Tensor
 from ...errors import InputError
 from ..sequences import Batch
 from . import scores
-from .base import CanonicalTask, check_sizes, register, uniform, whole
-from .delay_equation import mackey_glass_series
+from .base import CanonicalTask, check_sizes, register, uniform, unpadded_batch
+from .mackey_glass_solver import mackey_glass_series
 
 FREQUENCIES = (0.2, 0.311, 0.42, 0.51, 0.74)  # radians a step (Schmidhuber et al. 2007)
 
@@ -18,9 +18,20 @@ FREQUENCIES = (0.2, 0.311, 0.42, 0.51, 0.74)  # radians a step (Schmidhuber et a
 @register("sines")
 @dataclass(frozen=True)
 class Sines(CanonicalTask):
-    """sin(.2 x) + sin(.311 x) + …, from a random x on: the next value is wanted (Schmidhuber et al. 2007).
+    """Predict the next value of superimposed sines, sin(0.2 x) + sin(0.311 x) + … (Schmidhuber et al. 2007).
 
-    Repeating the present value has the error Σ (1 - cos ω).
+    The trivial answer, the current value, has error Σ (1 - cos ω).
+
+    **Arguments**
+
+    - `components`: how many sines, 1 to 5. `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.sines(length=50)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 1])
     """
 
     components: int = 2
@@ -43,7 +54,7 @@ class Sines(CanonicalTask):
         series = torch.stack([torch.sin(frequency * x) for frequency in FREQUENCIES[: self.components]]).sum(dim=0)[
             ..., None
         ]
-        return whole(series[:-1], series[1:])
+        return unpadded_batch(series[:-1], series[1:])
 
     def trivial(self, batch: Batch) -> Tensor:
         return batch.inputs
@@ -55,9 +66,22 @@ class Sines(CanonicalTask):
 @register("mackey_glass")
 @dataclass(frozen=True)
 class MackeyGlass(CanonicalTask):
-    """x' = .2 x(t-τ) / (1 + x(t-τ)^10) - .1 x with τ = 17: the value `horizon` steps ahead (Jaeger & Haas 2004).
+    """Predict the Mackey-Glass series x' = 0.2 x(t-τ) / (1 + x(t-τ)^10) - 0.1 x (Jaeger & Haas 2004).
 
-    With horizon 84 the score is the NRMSE_84 of the literature; the mean scores 1. A step is one unit of time.
+    The target is the value `horizon` steps ahead; with 84 the score is the NRMSE_84 of the literature. The mean scores
+    1.
+
+    **Arguments**
+
+    - `length`: steps of a sequence, one unit of time each. `horizon`: steps ahead. `delay`: τ.
+    - `washout`: steps to drop after the random constant past.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.mackey_glass(length=50, washout=20)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 1])
     """
 
     length: int = 1000
@@ -75,13 +99,13 @@ class MackeyGlass(CanonicalTask):
             raise InputError("mackey_glass", f"washout {self.washout}, delay {self.delay}", "washout ≥ 0, delay ≥ 1")
 
     def series(self, steps: int, count: int, random: torch.Generator) -> Tensor:
-        """(steps, count) float64, from a random constant past, `washout` steps later."""
+        """(steps, count) float64: series from random constant pasts, after the washout."""
         past = uniform((count,), random, 0.9, 1.5)
         return mackey_glass_series(past, self.washout + steps, self.delay)[self.washout :]
 
     def draw(self, count: int, random: torch.Generator) -> Batch:
         series = self.series(self.length + self.horizon, count, random)[..., None]
-        return whole(series[: self.length], series[self.horizon :])
+        return unpadded_batch(series[: self.length], series[self.horizon :])
 
     def trivial(self, batch: Batch) -> Tensor:
         return batch.targets.mean().expand_as(batch.targets)
@@ -93,9 +117,21 @@ class MackeyGlass(CanonicalTask):
 @register("narma10")
 @dataclass(frozen=True)
 class Narma10(CanonicalTask):
-    """y' = .3 y + .05 y Σ_{i=0..9} y_{t-i} + 1.5 u_{t-9} u_t + .1 from u, uniform on (0, .5) (Atiya & Parlos 2000).
+    """NARMA10: y_{t+1} = 0.3 y_t + 0.05 y_t Σ_{i=0..9} y_{t-i} + 1.5 u_{t-9} u_t + 0.1 (Atiya & Parlos 2000).
 
-    All is zero before the first step. The rare inputs on which the system runs away are drawn again.
+    The input u is uniform on (0, 0.5); before the first step all values are zero. Inputs for which the system diverges
+    are drawn again.
+
+    **Arguments**
+
+    - `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.narma10(length=50)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 1])
     """
 
     length: int = 500
@@ -113,7 +149,7 @@ class Narma10(CanonicalTask):
         while bool((wild := ~(targets.abs() < 1e3).all(dim=0)).any()):
             inputs[:, wild] = uniform((self.length, int(wild.sum())), random, 0, 0.5)
             targets = narma10(inputs)
-        return whole(inputs[..., None], targets[..., None])
+        return unpadded_batch(inputs[..., None], targets[..., None])
 
     def trivial(self, batch: Batch) -> Tensor:
         return batch.targets.mean().expand_as(batch.targets)
@@ -137,9 +173,21 @@ def narma10(inputs: Tensor) -> Tensor:
 @register("memory_capacity")
 @dataclass(frozen=True)
 class MemoryCapacity(CanonicalTask):
-    """Independent noise; wanted are its values 1, 2, …, `delays` steps ago (Jaeger 2001). MC = Σ_k corr²(u_{t-k}, ŷ_k).
+    """Memory capacity: recall independent noise of 1, 2, …, `delays` steps ago (Jaeger 2001).
 
-    The score leaves out the first `delays` steps. MC is at most the number of linear units; without memory it is 0.
+    The score is MC = Σ_k corr²(u_{t-k}, ŷ_k) without the first `delays` steps. It is at most the number of units of a
+    linear network, and 0 without memory.
+
+    **Arguments**
+
+    - `delays`: the largest delay. `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.memory_capacity(delays=5, length=50)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 1])
     """
 
     delays: int = 20
@@ -161,7 +209,7 @@ class MemoryCapacity(CanonicalTask):
         noise = uniform((self.length, count), random, -1, 1)
         padded = torch.cat([noise.new_zeros(self.delays, count), noise])
         ago = [padded[self.delays - k : self.delays - k + self.length] for k in range(1, self.delays + 1)]
-        return whole(noise[..., None], torch.stack(ago, dim=-1))
+        return unpadded_batch(noise[..., None], torch.stack(ago, dim=-1))
 
     def trivial(self, batch: Batch) -> Tensor:
         return torch.zeros_like(batch.targets)
@@ -175,11 +223,22 @@ class MemoryCapacity(CanonicalTask):
 @register("multi_timescale")
 @dataclass(frozen=True)
 class MultiTimescale(CanonicalTask):
-    """A slow sine plus a fast response to noise: units of one speed do not serve for both.
+    """Two time scales: the target is a slow sine plus a fast response to noise.
 
-    Inputs: noise u_t, uniform on (-1, 1), and a pulse whenever the sine begins anew. Target: sin(2π (t - t0) / period)
-    + f_t with f_t = (f_{t-1} + u_t) / 2, stationary from the start. Zero has the variance as error: 1/2 + 1/9. The
-    exact form is our reading of a family of tasks.
+    Inputs: noise u_t, uniform on (-1, 1), and a pulse at each start of a period. Target: sin(2π (t - t0) / period) +
+    f_t with f_t = (f_{t-1} + u_t) / 2, stationary from the start. The trivial answer 0 has error 1/2 + 1/9. The exact
+    form is our reading of a family of tasks.
+
+    **Arguments**
+
+    - `period`: of the sine, in steps. `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.multi_timescale(length=50)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 2])
     """
 
     period: int = 100
@@ -195,7 +254,7 @@ class MultiTimescale(CanonicalTask):
             raise InputError("period", self.period, "at least 3, so that the samples of a sine have its variance")
 
     def draw(self, count: int, random: torch.Generator) -> Batch:
-        before = 64  # halved so many times, the unknown past is below rounding
+        before = 64  # after 64 halvings the unknown past is below rounding
         noise = uniform((before + self.length, count), random, -1, 1)
         fast = [noise[0]]
         for u in noise[1:]:
@@ -205,7 +264,7 @@ class MultiTimescale(CanonicalTask):
         slow = torch.sin(2 * math.pi * steps.double() / self.period)
         pulse = (steps % self.period == 0).double()
         targets = slow + torch.stack(fast[before:])
-        return whole(torch.stack([noise[before:], pulse], dim=-1), targets[..., None])
+        return unpadded_batch(torch.stack([noise[before:], pulse], dim=-1), targets[..., None])
 
     def trivial(self, batch: Batch) -> Tensor:
         return torch.zeros_like(batch.targets)

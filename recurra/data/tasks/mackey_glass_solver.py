@@ -1,4 +1,4 @@
-"""The Mackey-Glass equation by the method of steps: over one delay the past is known, and the equation is linear.
+"""Solves the Mackey-Glass equation by the method of steps: over one delay it is linear with a known input.
 
 x' = g(t) - γ x with g(t) = β x(t-τ) / (1 + x(t-τ)^n) known, so x(t+h) = e^{-γh} x(t) + ∫ e^{-γ(h-s)} g(t+s) ds. The
 integral is Simpson's; the delayed value between grid points comes from the cubic through values and slopes. Both are of
@@ -26,7 +26,7 @@ def mackey_glass_series(past: Tensor, steps: int, delay: float, substeps: int = 
         slopes.append(rate)
     solution = torch.cat([values[0][-1:], *(block[1:] for block in values[1:])])  # from t = 0, every h
     rates = torch.cat([slopes[1][:1], *(rate[1:] for rate in slopes[1:])])
-    return _sampled(solution, rates, h, torch.arange(1, steps + 1, dtype=torch.float64))
+    return _interpolate(solution, rates, h, torch.arange(1, steps + 1, dtype=torch.float64))
 
 
 def _next_delay(values: Tensor, slopes: Tensor, h: float) -> tuple[Tensor, Tensor]:
@@ -47,7 +47,7 @@ def _production(delayed: Tensor) -> Tensor:
     return BETA * delayed / (1 + delayed**POWER)
 
 
-def _sampled(values: Tensor, slopes: Tensor, h: float, times: Tensor) -> Tensor:
+def _interpolate(values: Tensor, slopes: Tensor, h: float, times: Tensor) -> Tensor:
     """The cubic through values and slopes, at `times`."""
     left = (times / h).floor().long().clamp_max(len(values) - 2)
     s = (times / h - left)[:, None]

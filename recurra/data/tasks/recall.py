@@ -1,4 +1,4 @@
-"""Tasks of remembering: something is shown, time passes, and it is asked for."""
+"""Memory tasks: adding, copy, temporal order, latch, serial recall, parity."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,27 @@ from torch import Tensor
 from ...errors import InputError
 from ..sequences import Batch
 from . import scores
-from .base import CanonicalTask, check_sizes, integers, one_hot, register, uniform, whole
+from .base import CanonicalTask, check_sizes, integers, one_hot, register, uniform, unpadded_batch
 
 
 @register("adding")
 @dataclass(frozen=True)
 class Adding(CanonicalTask):
-    """Two numbers of a long list are marked, one in each half; their sum is wanted (Hochreiter & Schmidhuber 1997).
+    """The adding problem: the sum of two marked numbers, one in each half (Hochreiter & Schmidhuber 1997).
 
-    Inputs (v_t, m_t) with v uniform on (0, 1). Answering 1 has the variance of the sum as error, 1/6.
+    Inputs (v_t, m_t): values v uniform on (0, 1) and marks m. The trivial answer 1 has error 1/6, the variance of the
+    sum.
+
+    **Arguments**
+
+    - `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.adding(length=50)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 2])
     """
 
     length: int = 100
@@ -37,7 +49,7 @@ class Adding(CanonicalTask):
         marks = torch.zeros_like(values)
         marks[first, each] = marks[second, each] = 1
         total = values[first, each] + values[second, each]
-        return whole(torch.stack([values, marks], dim=-1), total[:, None])
+        return unpadded_batch(torch.stack([values, marks], dim=-1), total[:, None])
 
     def trivial(self, batch: Batch) -> Tensor:
         return torch.ones_like(batch.targets)
@@ -49,10 +61,22 @@ class Adding(CanonicalTask):
 @register("copy_memory")
 @dataclass(frozen=True)
 class CopyMemory(CanonicalTask):
-    """Ten symbols of eight, `lag` - 1 blanks, a delimiter, ten blanks: the ten are wanted back at the end.
+    """The copy task: reproduce a string of symbols after a delay (Arjovsky et al. 2016).
 
-    The target is blank before (Hochreiter & Schmidhuber 1997, as set in Arjovsky et al. 2016); symbols are 0 to 7, the
-    blank is 8, the delimiter 9. Blanks, then a guess among eight, cost 10 ln 8 / (lag + 20) nats a step.
+    The input is `items` symbols, `lag` - 1 blanks, a delimiter, and `items` blanks; the target is blank, then the
+    symbols. Symbols are 0 to alphabet - 1, then the blank, then the delimiter. Guessing at the end costs items ·
+    ln(alphabet) / (lag + 2 items) nats per step.
+
+    **Arguments**
+
+    - `lag`: steps between the string and its copy. `items`: its length. `alphabet`: the number of symbols.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.copy_memory(lag=30)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 10])
     """
 
     lag: int = 100
@@ -84,7 +108,7 @@ class CopyMemory(CanonicalTask):
         inputs[self.items + self.lag - 1] = delimiter
         targets = torch.full_like(inputs, blank)
         targets[-self.items :] = data
-        return whole(one_hot(inputs, self.input_size), targets)
+        return unpadded_batch(one_hot(inputs, self.input_size), targets)
 
     def trivial(self, batch: Batch) -> Tensor:
         logits = torch.full((*batch.targets.shape, self.output_size), -math.inf)
@@ -99,9 +123,17 @@ class CopyMemory(CanonicalTask):
 @register("temporal_order")
 @dataclass(frozen=True)
 class TemporalOrder(CanonicalTask):
-    """Two X or Y among distractors, at steps 10–20 and 50–60 of 100–110: in which order (HS97, task 6a).
+    """Temporal order: classify the order of two symbols X or Y among distractors (HS97, task 6a).
 
-    A sequence begins with E and ends with B; the distractors are a, b, c, d. The classes are XX, XY, YX, YY.
+    The symbols are at steps 10–20 and 50–60 of 100–110. A sequence begins with E and ends with B; the distractors are
+    a, b, c, d. The classes are XX, XY, YX, YY.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.temporal_order()
+        >>> next(task.batches(4).epoch(0)).inputs.shape[1:]  # (B, D)
+        torch.Size([4, 8])
     """
 
     kind, metric, better = "classification", "accuracy", "higher"
@@ -128,7 +160,19 @@ class TemporalOrder(CanonicalTask):
 @register("latch")
 @dataclass(frozen=True)
 class Latch(CanonicalTask):
-    """The first three inputs are +1 or -1, the rest is noise: which was it (Bengio et al. 1994, Lin et al. 1995)."""
+    """Latching: classify the sign of the first inputs after a long stretch of noise (Bengio et al. 1994).
+
+    **Arguments**
+
+    - `length`: steps of a sequence. `noise`: its standard deviation. `shown`: how many inputs have the sign.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.latch(length=50)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([50, 4, 1])
+    """
 
     length: int = 100
     noise: float = 0.2
@@ -148,7 +192,7 @@ class Latch(CanonicalTask):
         labels = torch.randint(0, 2, (count,), generator=random)
         inputs = self.noise * torch.randn(self.length, count, generator=random, dtype=torch.float64)
         inputs[: self.shown] = 2.0 * labels - 1
-        return whole(inputs[..., None], labels)
+        return unpadded_batch(inputs[..., None], labels)
 
     def trivial(self, batch: Batch) -> Tensor:
         return one_hot(torch.zeros_like(batch.targets), self.output_size)
@@ -160,9 +204,20 @@ class Latch(CanonicalTask):
 @register("serial_recall")
 @dataclass(frozen=True)
 class SerialRecall(CanonicalTask):
-    """A string is read, blanks pass, and from a cue on the string is wanted symbol by symbol (Sutskever & Hinton 2010).
+    """Serial recall: reproduce a string after a delay, from a cue on (Sutskever & Hinton 2010).
 
-    Symbols are 0 to alphabet - 1, then the blank, then the cue; only the recalled symbols are scored.
+    Symbols are 0 to alphabet - 1, then the blank, then the cue. Only the recalled symbols are scored.
+
+    **Arguments**
+
+    - `items`: the length of the string. `delay`: blanks before the cue. `alphabet`: the number of symbols.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.serial_recall(items=5, delay=20)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([30, 4, 28])
     """
 
     items: int = 5
@@ -193,7 +248,7 @@ class SerialRecall(CanonicalTask):
         inputs[self.items + self.delay] = self.alphabet + 1
         targets = torch.full_like(inputs, self.alphabet)
         targets[-self.items :] = string
-        return whole(one_hot(inputs, self.input_size), targets)
+        return unpadded_batch(one_hot(inputs, self.input_size), targets)
 
     def trivial(self, batch: Batch) -> Tensor:
         return one_hot(torch.zeros_like(batch.targets), self.output_size)
@@ -205,7 +260,19 @@ class SerialRecall(CanonicalTask):
 @register("parity")
 @dataclass(frozen=True)
 class Parity(CanonicalTask):
-    """Fair bits; at every step, whether the number of ones so far is odd."""
+    """Parity: whether the number of ones so far is odd, at every step of a random bit string.
+
+    **Arguments**
+
+    - `length`: steps of a sequence.
+
+    **Example**
+
+        >>> import recurra as rc
+        >>> task = rc.data.tasks.parity(length=40)
+        >>> next(task.batches(4).epoch(0)).inputs.shape  # (T, B, D)
+        torch.Size([40, 4, 1])
+    """
 
     length: int = 40
 
@@ -217,7 +284,7 @@ class Parity(CanonicalTask):
 
     def draw(self, count: int, random: torch.Generator) -> Batch:
         bits = torch.randint(0, 2, (self.length, count), generator=random)
-        return whole(bits[..., None].double(), bits.cumsum(dim=0) % 2)
+        return unpadded_batch(bits[..., None].double(), bits.cumsum(dim=0) % 2)
 
     def trivial(self, batch: Batch) -> Tensor:
         return one_hot(torch.zeros_like(batch.targets), self.output_size)

@@ -1,4 +1,4 @@
-"""Sound as log-mel frames: what a recurrent network hears."""
+"""Log-mel spectrogram frames of sound."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,10 +11,10 @@ from ...errors import InputError
 
 @dataclass(frozen=True)
 class LogMel:
-    """Windows of `window` seconds every `hop` seconds, their power in `bands` triangles even on the mel scale, its log.
+    """Log-mel frames: windows of `window` seconds every `hop` seconds, the log power in `bands` mel filters.
 
-    mel(f) = 2595 log10(1 + f / 700) (O'Shaughnessy 1987); Hann windows; no padding but for a sound shorter than one
-    window. `high` is the upper end in Hz, by default half the sampling rate.
+    mel(f) = 2595 log10(1 + f / 700) (O'Shaughnessy 1987); Hann windows; only a sound shorter than one window is
+    padded. `high` is the upper end in Hz, by default half the sampling rate.
     """
 
     bands: int = 40
@@ -62,8 +62,8 @@ class LogMel:
 
 @lru_cache(maxsize=16)
 def _tables(mel: LogMel, window: int, size: int, rate: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The window and the filter bank: they cost more than a short sound, and a corpus has one rate."""
-    with torch.inference_mode(False):  # kept for others, who may want a gradient through them
+    """The cached window and filter bank, which take longer to compute than a short sound."""
+    with torch.inference_mode(False):  # cached tensors may later be used in autograd
         return torch.hann_window(window, dtype=dtype), mel.filters(size, rate).to(dtype)
 
 

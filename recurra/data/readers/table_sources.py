@@ -1,4 +1,4 @@
-"""Tables that are read by row range: in memory, memory-mapped, or a Parquet file of any size."""
+"""Random access to the rows of a table: in memory, memory-mapped, or a Parquet file of any size."""
 
 import tempfile
 from bisect import bisect_right
@@ -10,8 +10,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: bytes of decoded Parquet kept for reading again
-KEPT = 128 << 20
+#: bytes of decoded Parquet to cache
+CACHE_BYTES = 128 << 20
 
 #: rows decoded at a time when a table is scanned from beginning to end
 SCAN_ROWS = 1 << 16
@@ -31,11 +31,11 @@ class Source(Protocol):
 
 
 class TableSource:
-    """A table in memory, or one whose columns lie in a memory-mapped file; slices copy nothing."""
+    """A table in memory or in a memory-mapped file; slices copy nothing."""
 
     def __init__(self, table: pa.Table, keep: object = None):
         self.table, self.schema, self.rows = table, table.schema, table.num_rows
-        self.in_memory, self._keep = keep is None, keep  # a temporary file lives as long as what maps it
+        self.in_memory, self._keep = keep is None, keep  # keeps a temporary file alive while it is mapped
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         yield from self.table.select(list(columns)).to_batches(max_chunksize=SCAN_ROWS)
@@ -45,7 +45,7 @@ class TableSource:
 
 
 class ParquetSource:
-    """A Parquet file, decoded one row group at a time; the groups used last are kept up to `KEPT` bytes."""
+    """A Parquet file, decoded by row group, with an LRU cache of `CACHE_BYTES`."""
 
     def __init__(self, file: pq.ParquetFile):
         self.file, self.schema = file, file.schema_arrow
@@ -71,15 +71,17 @@ class ParquetSource:
         key = (group, columns)
         if key not in self._decoded:
             self._decoded[key] = self.file.read_row_group(group, columns=list(columns))
-            while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > KEPT:
+            while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > CACHE_BYTES:
                 self._decoded.popitem(last=False)
         self._decoded.move_to_end(key)
         return self._decoded[key]
 
 
-def spooled(schema: pa.Schema, batches: Iterable[pa.RecordBatch], folder: str | Path | None = None) -> TableSource:
-    """Batches written to a temporary Arrow file that is memory-mapped: random access in little memory."""
-    file = tempfile.NamedTemporaryFile(prefix="recurra-", suffix=".arrow", dir=folder)  # noqa: SIM115 (kept open)
+def spool_to_disk(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], folder: str | Path | None = None
+) -> TableSource:
+    """Write batches to a temporary Arrow file and memory-map it: random access in little memory."""
+    file = tempfile.NamedTemporaryFile(prefix="recurra-", suffix=".arrow")  # noqa: SIM115 (kept open)
     with pa.ipc.new_file(file.name, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
