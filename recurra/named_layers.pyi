@@ -9,7 +9,7 @@ from .layers import Recurrent
 from .modifiers import Modifier
 
 class AntisymmetricRNN(Recurrent):
-    """A step of a stable differential equation: W = M - Mᵀ - γI neither grows nor shrinks the state."""
+    """Euler step of a stable differential equation with the antisymmetric matrix W = M - Mᵀ - γI."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class AntisymmetricRNN(Recurrent):
     ) -> None: ...
 
 class CoRNN(Recurrent):
-    """Coupled oscillators: position y and velocity z, damped and driven."""
+    """Coupled oscillators with position y and velocity z, damped and driven by the input."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class CoRNN(Recurrent):
     ) -> None: ...
 
 class DelayRNN(Recurrent):
-    """RNN that also reads states several steps back, each through a matrix of its own."""
+    """RNN that also reads states several steps back, each with its own matrix (NARX network)."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class DelayRNN(Recurrent):
     ) -> None: ...
 
 class DynamicCortexMemory(Recurrent):
-    """Peephole LSTM whose gates of one cell talk to each other: gate recurrence with diagonal matrices."""
+    """Peephole LSTM with gate recurrence inside each cell: diagonal matrices between its gates."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class DynamicCortexMemory(Recurrent):
     ) -> None: ...
 
 class FocusedRNN(Recurrent):
-    """Context units that see only themselves and the input, so that exact gradients need no history."""
+    """Focused network: units that read only themselves and the input, so that exact gradients need no history."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class FocusedRNN(Recurrent):
     ) -> None: ...
 
 class FullGateLSTM(Recurrent):
-    """Peephole LSTM with full gate recurrence: every gate also sees all gates of the previous step."""
+    """Peephole LSTM with full gate recurrence: every gate also reads all gates of the previous step."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class GRU(Recurrent):
     ) -> None: ...
 
 class GatedAntisymmetricRNN(Recurrent):
-    """AntisymmetricRNN whose step is gated; gate and candidate share the recurrent matrix."""
+    """AntisymmetricRNN with a gate; gate and candidate share the recurrent matrix."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class GatedAntisymmetricRNN(Recurrent):
     ) -> None: ...
 
 class IRNN(Recurrent):
-    """Rectified RNN that starts at the identity."""
+    """RNN with ReLU whose recurrent matrix starts at the identity."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class IRNN(Recurrent):
     ) -> None: ...
 
 class IdentityRNN(Recurrent):
-    """RNN whose recurrent matrix starts close to the identity, so that it starts by remembering."""
+    """RNN whose recurrent matrix starts close to the identity, so that it remembers from the start."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class IdentityRNN(Recurrent):
     ) -> None: ...
 
 class IndRNN(Recurrent):
-    """Units that see only their own past: the matrix is diagonal, bounded for sequences of `longest` steps."""
+    """Independently recurrent network: the recurrent matrix is diagonal, bounded for sequences of `longest` steps."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class IndRNN(Recurrent):
     ) -> None: ...
 
 class Janet(Recurrent):
-    """LSTM with nothing but its forget gate; β makes it write a little more than it forgets."""
+    """LSTM with only a forget gate; with β > 0 it writes more than it forgets."""
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class LEM(Recurrent):
     ) -> None: ...
 
 class LSTM(Recurrent):
-    """LSTM with input, forget and output gates, without peepholes: today's default."""
+    """LSTM with input, forget and output gates, without peepholes: the common default."""
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class LSTMCIFG(Recurrent):
     ) -> None: ...
 
 class LSTMNFG(Recurrent):
-    """No forget gate: the memory only adds up."""
+    """No forget gate: the memory only accumulates."""
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class LSTMNIAF(Recurrent):
     ) -> None: ...
 
 class LSTMNIG(Recurrent):
-    """No input gate: the candidate is written whole."""
+    """No input gate: the candidate is always written."""
 
     def __init__(
         self,
@@ -469,7 +469,7 @@ class LSTMNOG(Recurrent):
     ) -> None: ...
 
 class LeakyRNN(Recurrent):
-    """RNN whose units leak at their own rate: τ = 1 keeps no copy of the past, a large τ remembers for τ steps."""
+    """Leaky-integrator RNN: each unit has a time constant τ ≥ 1; with τ = 1 it is an RNN."""
 
     def __init__(
         self,
@@ -494,7 +494,7 @@ class LeakyRNN(Recurrent):
     ) -> None: ...
 
 class MGU(Recurrent):
-    """Minimal gated unit: one gate resets and overwrites. Its f = 1 overwrites, the reverse of LSTM's forget gate."""
+    """Minimal gated unit: one gate resets and updates. f = 1 overwrites the state, unlike LSTM's forget gate."""
 
     def __init__(
         self,
@@ -516,7 +516,7 @@ class MGU(Recurrent):
     ) -> None: ...
 
 class MGU1(Recurrent):
-    """MGU whose gate does not see the input."""
+    """MGU whose gate does not read the input."""
 
     def __init__(
         self,
@@ -538,7 +538,7 @@ class MGU1(Recurrent):
     ) -> None: ...
 
 class MGU2(Recurrent):
-    """MGU whose gate sees the state alone, without bias."""
+    """MGU whose gate reads only the state, without bias."""
 
     def __init__(
         self,
@@ -582,7 +582,7 @@ class MGU3(Recurrent):
     ) -> None: ...
 
 class MUT1(Recurrent):
-    """First mutant: the update gate sees only the input, the candidate a squashed x."""
+    """First mutation of the GRU: the update gate reads the input only, the candidate tanh(x)."""
 
     def __init__(
         self,
@@ -604,7 +604,7 @@ class MUT1(Recurrent):
     ) -> None: ...
 
 class MUT2(Recurrent):
-    """Second mutant: the reset gate sees a bare x."""
+    """Second mutation of the GRU: the reset gate reads x without a weight."""
 
     def __init__(
         self,
@@ -626,7 +626,7 @@ class MUT2(Recurrent):
     ) -> None: ...
 
 class MUT3(Recurrent):
-    """Third mutant: the update gate sees a squashed state."""
+    """Third mutation of the GRU: the update gate reads tanh(h)."""
 
     def __init__(
         self,
@@ -648,7 +648,7 @@ class MUT3(Recurrent):
     ) -> None: ...
 
 class MinGRU(Recurrent):
-    """GRU without a past in its gates."""
+    """GRU whose gate and candidate read only the input."""
 
     def __init__(
         self,
@@ -670,7 +670,7 @@ class MinGRU(Recurrent):
     ) -> None: ...
 
 class MinLSTM(Recurrent):
-    """LSTM without a past in its gates, which are normalised to sum to one."""
+    """LSTM whose gates and candidate read only the input; the gates are normalised to sum to one."""
 
     def __init__(
         self,
@@ -716,7 +716,7 @@ class OriginalLSTM(Recurrent):
     ) -> None: ...
 
 class OrthogonalRNN(Recurrent):
-    """RNN whose recurrent matrix is orthogonal and stays so while training."""
+    """RNN whose recurrent matrix is orthogonal, and stays so in training."""
 
     def __init__(
         self,
@@ -767,7 +767,7 @@ class ProjectionLSTM(Recurrent):
     ) -> None: ...
 
 class RIN(Recurrent):
-    """Recurrent identity network: rectified W + I, once or several times a step."""
+    """Recurrent identity network: ReLU and W + I, one or several times per step."""
 
     def __init__(
         self,
@@ -790,7 +790,7 @@ class RIN(Recurrent):
     ) -> None: ...
 
 class RNN(Recurrent):
-    """The recurrent network: the past through one matrix, the input through another, squashed."""
+    """Simple recurrent network, also known as Elman network or vanilla RNN: h = φ(W h + U x + b)."""
 
     def __init__(
         self,
@@ -813,7 +813,7 @@ class RNN(Recurrent):
     ) -> None: ...
 
 class ResidualRNN(Recurrent):
-    """RNN with the previous state added inside the squashing function: W + I in place of W."""
+    """RNN with the previous state added before the activation: W + I in place of W."""
 
     def __init__(
         self,
@@ -835,7 +835,7 @@ class ResidualRNN(Recurrent):
     ) -> None: ...
 
 class SCRN(Recurrent):
-    """Structurally constrained network: slow linear context units beside fast ones; the output is both, [h; s]."""
+    """Structurally constrained recurrent network: slow linear units s, fast units h; the output is [h; s]."""
 
     def __init__(
         self,
@@ -862,7 +862,7 @@ class SCRN(Recurrent):
     ) -> None: ...
 
 class SLSTM(Recurrent):
-    """LSTM with exponential gates, a normaliser n and a stabiliser m; heads mix only within themselves."""
+    """LSTM with exponential gates, a normaliser n and a stabiliser m; recurrence stays within each head."""
 
     def __init__(
         self,
@@ -886,7 +886,7 @@ class SLSTM(Recurrent):
     ) -> None: ...
 
 class SlopeLSTM(Recurrent):
-    """Peephole LSTM whose gates learn how steep their sigmoids are."""
+    """Peephole LSTM whose gates learn the slopes of their sigmoids."""
 
     def __init__(
         self,
@@ -909,7 +909,7 @@ class SlopeLSTM(Recurrent):
     ) -> None: ...
 
 class TemporalKernelRNN(Recurrent):
-    """RNN whose pre-activation decays instead of being recomputed: it sees all earlier steps, weighted by age."""
+    """RNN whose pre-activation is a decaying sum over all earlier steps."""
 
     def __init__(
         self,
@@ -978,7 +978,7 @@ class UnitaryRNN(Recurrent):
     ) -> None: ...
 
 class VanillaLSTM(Recurrent):
-    """LSTM whose gates see the memory through peepholes, trained with full BPTT."""
+    """LSTM whose gates read the memory through peepholes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Squashing functions a cell may be given by name."""
+"""Activation functions that a cell takes by name."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def identity(a: Tensor) -> Tensor:
+    """No activation."""
     return a
 
 
@@ -23,7 +24,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation(nonlinearity: str | Activation) -> Activation:
-    """The function of that name, or the function itself."""
+    """The function with this name; a function is returned unchanged."""
     if callable(nonlinearity):
         return nonlinearity
     if not isinstance(nonlinearity, str):

@@ -1,4 +1,4 @@
-"""Weights that are computed from others once a call, before the time loop starts."""
+"""Derived weights: modules that compute a weight from a parameter, once per call, before the time loop."""
 
 import torch
 from torch import Tensor, nn
@@ -7,14 +7,14 @@ from .. import init
 
 
 class Orthogonal(nn.Module):
-    """`W = exp(S - Sᵀ)`: orthogonal to rounding in every dtype, whatever the generator S."""
+    """`W = exp(S - Sᵀ)`: orthogonal up to rounding, for any S."""
 
     def forward(self, S: Tensor) -> Tensor:
         return torch.linalg.matrix_exp(S - S.mT)
 
 
 def rotation_generator(size: int) -> Tensor:
-    """S such that exp(S - Sᵀ) is drawn evenly from the rotations: half the logarithm of a random one."""
+    """S such that exp(S - Sᵀ) is a Haar-distributed rotation: half the logarithm of a random one."""
     Q = init.orthogonal_(torch.empty(size, size, dtype=torch.float64))
     Q[0] *= torch.linalg.det(Q).sign()  # a reflection has no real logarithm
     eigenvalues, vectors = torch.linalg.eig(Q)
@@ -34,7 +34,7 @@ class Antisymmetric(nn.Module):
 
 
 class RepeatRows(nn.Module):
-    """One row a memory block, repeated for each of its cells: the cells of a block share their gates."""
+    """Repeats the row of each memory block for its cells: the cells of a block share their gates."""
 
     def __init__(self, times: int):
         super().__init__()
@@ -45,7 +45,7 @@ class RepeatRows(nn.Module):
 
 
 class BlockDiagonal(nn.Module):
-    """Heads that see only themselves: `(heads, n, n)` blocks laid on the diagonal of one matrix."""
+    """`(heads, n, n)` blocks on the diagonal of one matrix: each head reads only itself."""
 
     def forward(self, blocks: Tensor) -> Tensor:
         return torch.block_diag(*blocks)

@@ -1,4 +1,4 @@
-"""Later cells, as proof that a cell is one small class."""
+"""Later cells, from IndRNN to xLSTM's sLSTM."""
 
 import math
 
@@ -14,7 +14,7 @@ from .derivations import Antisymmetric, BlockDiagonal
 
 @register("indrnn")
 class IndRNN(Cell):
-    """Units that see only their own past: the matrix is diagonal, bounded for sequences of `longest` steps."""
+    """Independently recurrent network: the recurrent matrix is diagonal, bounded for sequences of `longest` steps."""
 
     paper, year = "Li et al., Independently Recurrent Neural Network: Building a Longer and Deeper RNN", 2018
 
@@ -31,7 +31,7 @@ class IndRNN(Cell):
 
 @register("min_gru")
 class MinGRU(Cell):
-    """GRU without a past in its gates."""
+    """GRU whose gate and candidate read only the input."""
 
     paper, year = "Feng et al., Were RNNs All We Needed?", 2024
     write, candidate = ("z",), "g"
@@ -48,7 +48,7 @@ class MinGRU(Cell):
 
 @register("min_lstm")
 class MinLSTM(Cell):
-    """LSTM without a past in its gates, which are normalised to sum to one."""
+    """LSTM whose gates and candidate read only the input; the gates are normalised to sum to one."""
 
     paper, year = "Feng et al., Were RNNs All We Needed?", 2024
     keep, write, candidate = ("f",), ("i",), "g"
@@ -66,7 +66,7 @@ class MinLSTM(Cell):
 
 @register("slstm")
 class SLSTM(Cell):
-    """LSTM with exponential gates, a normaliser n and a stabiliser m; heads mix only within themselves."""
+    """LSTM with exponential gates, a normaliser n and a stabiliser m; recurrence stays within each head."""
 
     paper, year = "Beck et al., xLSTM: Extended Long Short-Term Memory", 2024
     states = ("h", "c", "n", "m")
@@ -93,7 +93,7 @@ class SLSTM(Cell):
         log_f = logsigmoid(self.f(x, h)) if self.forget == "sigmoid" else self.f(x, h)
         m = torch.where(n == 0, log_i, torch.maximum(log_f + past, log_i))  # n = 0: nothing is stored yet
         i = torch.exp(log_i - m)
-        f = torch.exp(torch.clamp(log_f + past - m, max=0.0))  # never positive but where n = 0 and f multiplies zeros
+        f = torch.exp(torch.clamp(log_f + past - m, max=0.0))  # positive only where n = 0, and there f multiplies 0
         z = tanh(self.z(x, h))
         o = sigmoid(self.o(x, h))
         c = f * c + i * z
@@ -103,7 +103,7 @@ class SLSTM(Cell):
 
 @register("cornn")
 class CoRNN(Cell):
-    """Coupled oscillators: position y and velocity z, damped and driven."""
+    """Coupled oscillators with position y and velocity z, damped and driven by the input."""
 
     paper, year = "Rusch & Mishra, Coupled Oscillatory Recurrent Neural Network (coRNN)", 2021
     states = ("y", "z")
@@ -121,7 +121,7 @@ class CoRNN(Cell):
 
 @register("antisymmetric_rnn")
 class AntisymmetricRNN(Cell):
-    """A step of a stable differential equation: W = M - Mᵀ - γI neither grows nor shrinks the state."""
+    """Euler step of a stable differential equation with the antisymmetric matrix W = M - Mᵀ - γI."""
 
     paper, year = "Chang, Chen, Haber & Chi, AntisymmetricRNN: A Dynamical System View on Recurrent Networks", 2019
 
@@ -138,7 +138,7 @@ class AntisymmetricRNN(Cell):
 
 @register("gated_antisymmetric_rnn")
 class GatedAntisymmetricRNN(Cell):
-    """AntisymmetricRNN whose step is gated; gate and candidate share the recurrent matrix."""
+    """AntisymmetricRNN with a gate; gate and candidate share the recurrent matrix."""
 
     paper, year = AntisymmetricRNN.paper, AntisymmetricRNN.year
     candidate = "g"
@@ -200,7 +200,7 @@ class UGRNN(Cell):
 
 @register("janet")
 class Janet(Cell):
-    """LSTM with nothing but its forget gate; β makes it write a little more than it forgets."""
+    """LSTM with only a forget gate; with β > 0 it writes more than it forgets."""
 
     paper, year = "van der Westhuizen & Lasenby, The Unreasonable Effectiveness of the Forget Gate", 2018
     keep, candidate = ("f",), "g"

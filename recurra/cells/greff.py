@@ -34,7 +34,7 @@ class Variant(Memory):
 
 @register("lstm_nig")
 class LSTMNIG(Variant):
-    """No input gate: the candidate is written whole."""
+    """No input gate: the candidate is always written."""
 
     gates, write = ("f", "o"), ()
 
@@ -48,7 +48,7 @@ class LSTMNIG(Variant):
 
 @register("lstm_nfg")
 class LSTMNFG(Variant):
-    """No forget gate: the memory only adds up."""
+    """No forget gate: the memory only accumulates."""
 
     gates, keep, write = ("i", "o"), (), ()
 

@@ -1,4 +1,4 @@
-"""Gated recurrent units: the survey's GRU, its mutants, and the minimal gated units.
+"""Gated recurrent units: the GRU, its mutations MUT1 to MUT3, and the minimal gated units.
 
 In this family an open update gate overwrites the state: h = (1 - z) h + z g. torch.nn.GRU's z is one minus this one.
 """
@@ -34,7 +34,7 @@ class GRU(Cell):
 
 
 class Mutant(Cell):
-    """What the mutants of Jozefowicz et al. share: they read x bare, which takes a projection E where sizes differ."""
+    """Base of MUT1 and MUT2, which add x without a weight; where sizes differ, x goes through a projection E."""
 
     paper, year = "Jozefowicz, Zaremba & Sutskever, An Empirical Exploration of Recurrent Network Architectures", 2015
     write, candidate = ("z",), "g"
@@ -43,13 +43,14 @@ class Mutant(Cell):
         super().__init__(input_size, hidden_size)
         self.E = self.affine("x", bias=False) if input_size != hidden_size else None
 
-    def bare(self, x: Tensor) -> Tensor:
+    def projected(self, x: Tensor) -> Tensor:
+        """x with hidden_size features."""
         return x if self.E is None else self.E(x)
 
 
 @register("mut1")
 class MUT1(Mutant):
-    """First mutant: the update gate sees only the input, the candidate a squashed x."""
+    """First mutation of the GRU: the update gate reads the input only, the candidate tanh(x)."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)
@@ -58,13 +59,13 @@ class MUT1(Mutant):
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         z = sigmoid(self.z(x))
         r = sigmoid(self.r(x, h))
-        g = tanh(self.c(r * h) + tanh(self.bare(x)))
+        g = tanh(self.c(r * h) + tanh(self.projected(x)))
         return z * g + (1 - z) * h
 
 
 @register("mut2")
 class MUT2(Mutant):
-    """Second mutant: the reset gate sees a bare x."""
+    """Second mutation of the GRU: the reset gate reads x without a weight."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)
@@ -72,14 +73,14 @@ class MUT2(Mutant):
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         z = sigmoid(self.z(x, h))
-        r = sigmoid(self.r(h) + self.bare(x))
+        r = sigmoid(self.r(h) + self.projected(x))
         g = tanh(self.c(x, r * h))
         return z * g + (1 - z) * h
 
 
 @register("mut3")
 class MUT3(Cell):
-    """Third mutant: the update gate sees a squashed state."""
+    """Third mutation of the GRU: the update gate reads tanh(h)."""
 
     paper, year = Mutant.paper, Mutant.year
     write, candidate = ("z",), "g"
@@ -97,7 +98,7 @@ class MUT3(Cell):
 
 @register("mgu")
 class MGU(Cell):
-    """Minimal gated unit: one gate resets and overwrites. Its f = 1 overwrites, the reverse of LSTM's forget gate."""
+    """Minimal gated unit: one gate resets and updates. f = 1 overwrites the state, unlike LSTM's forget gate."""
 
     paper, year = "Zhou, Wu, Zhang & Zhou, Minimal Gated Unit for Recurrent Neural Networks", 2016
     write, candidate = ("f",), "g"
@@ -113,7 +114,7 @@ class MGU(Cell):
 
 
 class SmallerMGU(Cell):
-    """What the reductions of MGU share."""
+    """Base of the reduced MGUs."""
 
     paper, year = "Heck & Salem, Simplified Minimal Gated Unit Variations for Recurrent Neural Networks", 2017
     write, candidate = ("f",), "g"
@@ -121,7 +122,7 @@ class SmallerMGU(Cell):
 
 @register("mgu1")
 class MGU1(SmallerMGU):
-    """MGU whose gate does not see the input."""
+    """MGU whose gate does not read the input."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)
@@ -135,7 +136,7 @@ class MGU1(SmallerMGU):
 
 @register("mgu2")
 class MGU2(SmallerMGU):
-    """MGU whose gate sees the state alone, without bias."""
+    """MGU whose gate reads only the state, without bias."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)

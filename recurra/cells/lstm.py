@@ -1,4 +1,4 @@
-"""Long short-term memory and its close kin (survey section 4). Gates i, f, o; candidate g; memory c; output h."""
+"""Long short-term memory and its variants (survey section 4). Gates i, f, o; candidate g; memory c; output h."""
 
 import torch
 from torch import Tensor, sigmoid, tanh
@@ -10,7 +10,7 @@ from .derivations import RepeatRows
 
 
 class Memory(Cell):
-    """What the LSTM family shares: the state pair (h, c) and the roles of its gates."""
+    """Base of the LSTM family: the states (h, c) and the roles of the gates."""
 
     states = ("h", "c")
     keep, write, candidate, memory = ("f",), ("i",), "g", "c"
@@ -18,7 +18,7 @@ class Memory(Cell):
 
 @register("lstm", "lstm_np")
 class LSTM(Memory):
-    """LSTM with input, forget and output gates, without peepholes: today's default."""
+    """LSTM with input, forget and output gates, without peepholes: the common default."""
 
     paper, year = "Gers, Schmidhuber & Cummins, Learning to Forget: Continual Prediction with LSTM", 2000
 
@@ -38,7 +38,7 @@ class LSTM(Memory):
 
 @register("vanilla_lstm")
 class VanillaLSTM(Memory):
-    """LSTM whose gates see the memory through peepholes, trained with full BPTT."""
+    """LSTM whose gates read the memory through peepholes."""
 
     paper, year = "Graves & Schmidhuber, Framewise Phoneme Classification with Bidirectional LSTM", 2005
 
@@ -76,7 +76,7 @@ class OriginalLSTM(Memory):
         self.i, self.o = (self.affine("x", "h", size=blocks) for _ in range(2))
         for parameter in self.parameters():
             init.uniform_(parameter, 0.1)
-        with torch.no_grad():  # -1, -2, -3, -4, again: the blocks enter one after the other
+        with torch.no_grad():  # -1, -2, -3, -4, -1, …: the blocks open one after the other
             self.o.b.copy_(-(torch.arange(blocks) % 4 + 1.0))
         self.squash = squash
         if block_size > 1:
@@ -98,7 +98,7 @@ class OriginalLSTM(Memory):
 
 @register("full_gate_lstm", "lstm_fgr")
 class FullGateLSTM(Memory):
-    """Peephole LSTM with full gate recurrence: every gate also sees all gates of the previous step."""
+    """Peephole LSTM with full gate recurrence: every gate also reads all gates of the previous step."""
 
     paper, year = "Hochreiter & Schmidhuber 1997, as studied by Greff et al., LSTM: A Search Space Odyssey", 2017
     states = ("h", "c", "i", "f", "o")
@@ -153,7 +153,7 @@ class ProjectionLSTM(Memory):
             init.uniform_(parameter, 0.02)
         self.cell_clip = _bound("cell_clip", cell_clip)
         self.proj_clip = _bound("proj_clip", proj_clip)
-        self.forget_bias = forget_bias  # added at run time, not stored in f.b: ELMo's files expect it so
+        self.forget_bias = forget_bias  # added at run time, not stored in f.b, as in the ELMo weight files
 
     def step(self, x: Tensor, r: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         i, f, g, o = (gate(x, r) for gate in (self.i, self.f, self.g, self.o))
@@ -172,6 +172,7 @@ class ProjectionLSTM(Memory):
 
 
 def clip(value: Tensor, bound: float | None) -> Tensor:
+    """Clamp to [-bound, bound]; None: no bound."""
     return value if bound is None else value.clamp(-bound, bound)
 
 
@@ -183,7 +184,7 @@ def _bound(argument: str, value: float | None) -> float | None:
 
 @register("slope_lstm")
 class SlopeLSTM(Memory):
-    """Peephole LSTM whose gates learn how steep their sigmoids are."""
+    """Peephole LSTM whose gates learn the slopes of their sigmoids."""
 
     paper, year = "Doetsch, Kozielski & Ney, Fast and Robust Training of RNNs for Offline Handwriting Recognition", 2014
 
@@ -208,7 +209,7 @@ class SlopeLSTM(Memory):
 
 @register("dynamic_cortex_memory")
 class DynamicCortexMemory(Memory):
-    """Peephole LSTM whose gates of one cell talk to each other: gate recurrence with diagonal matrices."""
+    """Peephole LSTM with gate recurrence inside each cell: diagonal matrices between its gates."""
 
     paper, year = "Otte, Liwicki & Zell, Dynamic Cortex Memory: Enhancing Recurrent Neural Networks", 2014
     states = ("h", "c", "i", "f", "o")

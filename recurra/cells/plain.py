@@ -1,4 +1,4 @@
-"""One product and one squashing function, told apart by the recurrent matrix (survey sections 2 and 3.1)."""
+"""Simple recurrent networks, which differ in the recurrent matrix (survey sections 2 and 3.1)."""
 
 from torch import Tensor, nn, relu, tanh
 
@@ -10,7 +10,7 @@ from .derivations import Orthogonal, rotation_generator
 
 @register("rnn")
 class RNN(Cell):
-    """The recurrent network: the past through one matrix, the input through another, squashed."""
+    """Simple recurrent network, also known as Elman network or vanilla RNN: h = φ(W h + U x + b)."""
 
     paper, year = "Rumelhart, Hinton & Williams, Learning Internal Representations by Error Propagation", 1986
 
@@ -25,7 +25,7 @@ class RNN(Cell):
 
 @register("identity_rnn")
 class IdentityRNN(Cell):
-    """RNN whose recurrent matrix starts close to the identity, so that it starts by remembering."""
+    """RNN whose recurrent matrix starts close to the identity, so that it remembers from the start."""
 
     paper, year = "Mikolov et al., Learning Longer Memory in Recurrent Neural Networks", 2015
 
@@ -40,7 +40,7 @@ class IdentityRNN(Cell):
 
 @register("irnn")
 class IRNN(Cell):
-    """Rectified RNN that starts at the identity."""
+    """RNN with ReLU whose recurrent matrix starts at the identity."""
 
     paper, year = "Le, Jaitly & Hinton, A Simple Way to Initialize Recurrent Networks of Rectified Linear Units", 2015
 
@@ -56,7 +56,7 @@ class IRNN(Cell):
 
 @register("orthogonal_rnn")
 class OrthogonalRNN(Cell):
-    """RNN whose recurrent matrix is orthogonal and stays so while training."""
+    """RNN whose recurrent matrix is orthogonal, and stays so in training."""
 
     paper, year = "Arjovsky, Shah & Bengio, Unitary Evolution Recurrent Neural Networks (real case)", 2016
 
@@ -72,7 +72,7 @@ class OrthogonalRNN(Cell):
 
 @register("residual_rnn")
 class ResidualRNN(Cell):
-    """RNN with the previous state added inside the squashing function: W + I in place of W."""
+    """RNN with the previous state added before the activation: W + I in place of W."""
 
     paper, year = "Hu et al., Overcoming the Vanishing Gradient Problem in Plain Recurrent Networks (tanh form)", 2018
 
@@ -87,7 +87,7 @@ class ResidualRNN(Cell):
 
 @register("rin")
 class RIN(Cell):
-    """Recurrent identity network: rectified W + I, once or several times a step."""
+    """Recurrent identity network: ReLU and W + I, one or several times per step."""
 
     paper, year = "Hu et al., Overcoming the Vanishing Gradient Problem in Plain Recurrent Networks", 2018
 

@@ -1,4 +1,4 @@
-"""Units with a time scale of their own: long delays, leaks, traces and slow context (survey sections 3.2 and 3.3)."""
+"""Cells with time scales: delays, leaky units, traces and slow context units (survey sections 3.2 and 3.3)."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .activations import Activation, activation
 
 @register("delay_rnn")
 class DelayRNN(Cell):
-    """RNN that also reads states several steps back, each through a matrix of its own."""
+    """RNN that also reads states several steps back, each with its own matrix (NARX network)."""
 
     paper, year = "Lin, Horne, Tiño & Giles, Learning Long-Term Dependencies in NARX Recurrent Neural Networks", 1995
 
@@ -31,7 +31,7 @@ class DelayRNN(Cell):
 
 @register("leaky_rnn")
 class LeakyRNN(Cell):
-    """RNN whose units leak at their own rate: τ = 1 keeps no copy of the past, a large τ remembers for τ steps."""
+    """Leaky-integrator RNN: each unit has a time constant τ ≥ 1; with τ = 1 it is an RNN."""
 
     paper, year = "Jaeger, Lukoševičius, Popovici & Siewert, Optimization and Applications of Echo State Networks", 2007
     candidate = "g"
@@ -60,7 +60,7 @@ class LeakyRNN(Cell):
 
 
 def _time_constants(tau: float | Tensor | None, longest: float, size: int) -> Tensor:
-    """τ per unit: given, or spread evenly on a logarithmic scale over [1, longest]."""
+    """τ per unit: given, or log-uniform in [1, longest]."""
     if tau is None:
         return torch.empty(size).uniform_(0.0, math.log(longest)).exp() if longest > 1 else torch.ones(size)
     tau = torch.as_tensor(tau, dtype=torch.get_default_dtype()).expand(size).clone()
@@ -71,7 +71,7 @@ def _time_constants(tau: float | Tensor | None, longest: float, size: int) -> Te
 
 @register("temporal_kernel_rnn")
 class TemporalKernelRNN(Cell):
-    """RNN whose pre-activation decays instead of being recomputed: it sees all earlier steps, weighted by age."""
+    """RNN whose pre-activation is a decaying sum over all earlier steps."""
 
     paper, year = "Sutskever & Hinton, Temporal-Kernel Recurrent Neural Networks", 2010
     states = ("h", "a")
@@ -99,7 +99,7 @@ class TemporalKernelRNN(Cell):
 
 @register("scrn")
 class SCRN(Cell):
-    """Structurally constrained network: slow linear context units beside fast ones; the output is both, [h; s]."""
+    """Structurally constrained recurrent network: slow linear units s, fast units h; the output is [h; s]."""
 
     paper, year = "Mikolov et al., Learning Longer Memory in Recurrent Neural Networks", 2015
     states = ("h", "s")
@@ -141,7 +141,7 @@ class SCRN(Cell):
 
 @register("focused_rnn")
 class FocusedRNN(Cell):
-    """Context units that see only themselves and the input, so that exact gradients need no history."""
+    """Focused network: units that read only themselves and the input, so that exact gradients need no history."""
 
     paper, year = "Mozer, A Focused Backpropagation Algorithm for Temporal Pattern Recognition", 1989
 

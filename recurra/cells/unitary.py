@@ -1,4 +1,4 @@
-"""A complex network that can neither forget nor explode: its recurrent matrix is unitary by construction."""
+"""The unitary RNN: a complex network whose recurrent matrix is unitary by construction."""
 
 import math
 
@@ -59,6 +59,6 @@ def reflect(z: Tensor, v: Tensor) -> Tensor:
 
 
 def modrelu(z: Tensor, b: Tensor) -> Tensor:
-    """Rectify the modulus, keep the phase; 0 stays 0."""
+    """ReLU of the modulus plus b, with the phase kept; 0 stays 0."""
     modulus = z.abs()
     return z * (torch.relu(modulus + b) / torch.where(modulus == 0, 1.0, modulus))

@@ -1,7 +1,7 @@
-"""A traced step → the equations a person would write, in LaTeX.
+"""Prints a traced step as LaTeX equations.
 
-Values the step named keep their names; everything else is printed where it is used. A sum is ordered as the survey
-orders it: recurrent products, input products, the rest, biases.
+Named values keep their names; other values are printed inline. The terms of a sum are ordered: recurrent products,
+input products, others, biases.
 """
 
 import inspect
@@ -74,7 +74,7 @@ class StepPrinter:
 
 
 def weight_symbol(cell: Cell, name: str) -> str:
-    """`i.W` → W_i. A cell's only affine needs no subscript; a lone matrix is called by its own name."""
+    """`i.W` → W_i. The only affine of a cell has no subscript; an affine of one matrix prints as its own name."""
     path, _, leaf = name.rpartition(".")
     affines = [module for module in cell.children() if isinstance(module, Affine)]
     owner = cell.get_submodule(path)
@@ -88,7 +88,7 @@ def weight_symbol(cell: Cell, name: str) -> str:
 
 
 def derived_weights(cell: Cell) -> list[tuple[str, str]]:
-    """`W = Q exp(S - Sᵀ)` and the like: an equation for every weight that is computed from others."""
+    """One equation for each derived weight, such as `W = exp(S - Sᵀ)`."""
     lines = []
     for path, affine in cell.named_modules():
         for name, chain in affine.derivations.items() if isinstance(affine, Affine) else ():
@@ -118,7 +118,7 @@ class Expressions:
         self.symbols = symbols
 
     def print(self, node: object, top: bool = False) -> tuple[str, int]:
-        """`(text, how strongly it binds)`."""
+        """`(text, binding strength)`."""
         if not isinstance(node, fx.Node):
             return _number(node)
         if node in self.symbols and not top:
@@ -153,14 +153,14 @@ class Expressions:
         return row.latex.format(*operands), row.binds
 
     def _plain_target(self, node: fx.Node) -> object:
-        """`W.T` is a permutation of axes to torch; one of more axes than two prints as what is permuted."""
+        """The target, with a permutation of two axes as a transpose, and of more axes as a view."""
         if node.target is not aten.permute.default:
             return node.target
         order: Any = node.args[1]
         return aten.t.default if [axis % len(order) for axis in order] == [1, 0] else aten.view.default
 
     def _scaled(self, node: fx.Node) -> tuple[str, int]:
-        """A number stands in front of what it multiplies; a factor of one is not printed."""
+        """A product with a number, which is printed first; a factor of one is left out."""
         value, number = sorted(node.args, key=lambda argument: not isinstance(argument, fx.Node))
         if number == 1:
             return self.print(value)
@@ -190,7 +190,7 @@ class Expressions:
         return [node]
 
     def _place(self, term: object) -> int:
-        """Recurrent products, input products, the rest, biases, numbers."""
+        """The rank of a term in a sum: recurrent products, input products, others, biases, numbers."""
         if not isinstance(term, fx.Node):
             return 4
         if (product := product_of(term)) is not None:
@@ -198,7 +198,7 @@ class Expressions:
         return 3 if term.op == "placeholder" and term.meta["val"].dim() == 1 else 2
 
     def _part(self, node: fx.Node) -> tuple[str, int]:
-        """One of several results: a chunk of a split prints with its number, the first result of others as itself."""
+        """One of several results: a chunk of a split with its index; any other as the whole."""
         source, index = node.args
         if source.target is aten.unbind.int:  # pyrefly: ignore
             return rf"\left[{self.print(source.args[0])[0]}\right]_{{{index + 1}}}", ATOM  # pyrefly: ignore
@@ -208,7 +208,7 @@ class Expressions:
 
 
 def symbol(name: str, time: str = "") -> str:
-    """A Python name as a symbol, and when: `tau` → τ; `c_new`, t → c with "new, t" below."""
+    """A Python name as a symbol with its time index: `tau` → τ; `c_new`, t → c with subscript "new, t"."""
     base, *below = name.split("_")
     marks = [_word(part) for part in below if part] + ([time] if time else [])
     return _word(base) + (f"_{{{','.join(marks)}}}" if marks else "")
