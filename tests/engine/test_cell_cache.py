@@ -13,7 +13,7 @@ import recurra as rc
 from recurra.cell import CACHE, Cell
 from recurra.engine.backend import set_backend
 from recurra.engine.cell_cache import cache_of
-from recurra.engine.cpu.arena import Buffers, Shelf
+from recurra.engine.cpu.arena import Arena
 from recurra.errors import ShapeError
 
 
@@ -216,17 +216,16 @@ def test_a_replica_with_the_attributes_of_its_cell_has_weights_of_its_own():
     torch.testing.assert_close(replica(x)[0], expected)
 
 
-def test_buffers_on_a_shelf_do_not_touch_and_its_gaps_can_be_cleared():
-    shelf = Shelf({"a": (3, 5), "b": (2, 7)}, torch.float32)
-    piece = torch.full((shelf.numbers + 9,), torch.nan)
-    shelf.clear_gaps(piece)
-    buffers = Buffers()
-    buffers.lay_out(shelf, piece)
-    assert buffers["a"].isnan().all()
-    assert buffers["b"].isnan().all()
-    assert int(piece.isnan().sum()) == 3 * 5 + 2 * 7
-    buffers["a"].fill_(1.0)
-    buffers["b"].fill_(2.0)
-    assert float(piece.sum()) == 15 + 28
-    assert buffers.addresses["b"] == buffers["b"].data_ptr()
-    assert (buffers.addresses["b"] - buffers.addresses["a"]) % 64 == 0
+def test_buffers_of_an_arena_do_not_overlap_and_its_gaps_can_be_cleared():
+    arena = Arena({"a": (3, 5), "b": (2, 7)}, torch.float32)
+    block = torch.full((arena.numbers + 9,), torch.nan)
+    arena.clear_gaps(block)
+    a, b = arena.view(block, "a"), arena.view(block, "b")
+    assert a.isnan().all()
+    assert b.isnan().all()
+    assert int(block.isnan().sum()) == 3 * 5 + 2 * 7
+    a.fill_(1.0)
+    b.fill_(2.0)
+    assert float(block.sum()) == 15 + 28
+    assert arena.at(4)["b"] == (4, b.data_ptr() - block.data_ptr())
+    assert (b.data_ptr() - a.data_ptr()) % 64 == 0

@@ -1,83 +1,51 @@
-"""The buffers of a loop: most of them side by side in one piece of memory, so that a call asks for memory once."""
+"""Arenas: one block of memory that holds several buffers, so that a call allocates once."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..ir.buffers import BufferRef
 from .allocator import OFFSET_STEP
 
-LINE = 64  # bytes: where one buffer's last line ends, another's begins
+LINE = 64  # bytes of a cache line: no two buffers share one
+
+Key = TypeVar("Key", bound=Hashable)
+Place = tuple[int, int]  # an argument of a call by its index, and an offset in bytes
 
 
-def room(numbers: Any, size: int) -> Any:
-    """Numbers a buffer takes with what sets it apart from the next (of `size` bytes each)."""
-    return (-(-numbers * size // LINE) * LINE + OFFSET_STEP) // size
+def padded_size(numbers: Any, itemsize: int) -> Any:
+    """Numbers that a buffer takes in an arena, with the gap to the next one."""
+    return (-(-numbers * itemsize // LINE) * LINE + OFFSET_STEP) // itemsize
 
 
-Place = tuple[int, int]  # which of the addresses given to a call, and how many bytes further on
+class Arena(Generic[Key]):
+    """The places of some buffers, given as (rows, width), in one block of memory."""
 
-
-class Shelf:
-    """Where each of some buffers, given as (rows, width), begins in one piece of memory."""
-
-    def __init__(self, shapes: Mapping[BufferRef, tuple[int, int]], dtype: torch.dtype):
+    def __init__(self, shapes: Mapping[Key, tuple[int, int]], dtype: torch.dtype):
         self.dtype, self.numbers = dtype, 0
-        self.places: dict[BufferRef, tuple[int, int, int]] = {}  # first number, rows, width
+        self.places: dict[Key, tuple[int, int, int]] = {}  # first number, rows, width
         for buffer, (rows, width) in shapes.items():
             self.places[buffer] = self.numbers, rows, width
-            self.numbers += room(rows * width, dtype.itemsize)
+            self.numbers += padded_size(rows * width, dtype.itemsize)
 
-    def at(self, given: int) -> dict[BufferRef, Place]:
-        """Where its buffers lie if the piece of memory is that of the given address."""
-        return {buffer: (given, first * self.dtype.itemsize) for buffer, (first, _, _) in self.places.items()}
+    def at(self, argument: int) -> dict[Key, Place]:
+        """The places of the buffers if the block is this argument of a call."""
+        return {buffer: (argument, first * self.dtype.itemsize) for buffer, (first, _, _) in self.places.items()}
 
-    def clear_gaps(self, piece: Tensor) -> None:
-        """Zeros where no buffer lies: a result may not hold what was left in the memory."""
+    def view(self, block: Tensor, buffer: Key) -> Tensor:
+        """A buffer in a block, (rows, width)."""
+        first, rows, width = self.places[buffer]
+        return block.as_strided((rows, width), (width, 1), block.storage_offset() + first)
+
+    def clear_gaps(self, block: Tensor) -> None:
+        """Set to zero what lies between buffers and behind the last: results contain no leftover memory."""
         ends = [first + rows * width for first, rows, width in self.places.values()]
         starts = [first for first, _, _ in self.places.values()]
-        for end, start in zip(ends, [*starts, piece.numel()][1:], strict=True):
-            piece[end:start] = 0
+        for end, start in zip(ends, [*starts, block.numel()][1:], strict=True):
+            block[end:start] = 0
 
 
-class Buffers:
-    """The buffers of one call: their addresses, and as (rows, width) where somebody wants the numbers."""
-
-    def __init__(self) -> None:
-        self.addresses: dict[BufferRef, int] = {}
-        self._whole: dict[BufferRef, Tensor] = {}
-        self._shelved: dict[BufferRef, tuple[Tensor, tuple[int, int, int]]] = {}
-
-    def __contains__(self, buffer: BufferRef) -> bool:
-        return buffer in self.addresses
-
-    def put(self, buffer: BufferRef, tensor: Tensor) -> None:
-        self.addresses[buffer] = tensor.data_ptr()
-        self._whole[buffer] = tensor
-
-    def lay_out(self, shelf: Shelf, piece: Tensor) -> None:
-        base, size = piece.data_ptr(), shelf.dtype.itemsize
-        for buffer, place in shelf.places.items():
-            self.addresses[buffer] = base + place[0] * size
-            self._shelved[buffer] = piece, place
-
-    def given(self, buffer: BufferRef) -> Tensor:
-        """What was put there, in its own shape."""
-        return self._whole[buffer]
-
-    def __getitem__(self, buffer: BufferRef) -> Tensor:
-        found = self._whole.get(buffer)
-        if found is None:
-            piece, (first, rows, width) = self._shelved[buffer]
-            found = self._whole[buffer] = piece.as_strided((rows, width), (width, 1), piece.storage_offset() + first)
-        return found if found.dim() == 2 else found.reshape(-1, found.shape[-1])
-
-    def width(self, buffer: BufferRef) -> int:
-        return self._shelved[buffer][1][2] if buffer in self._shelved else self._whole[buffer].shape[-1]
-
-
-def whole(value: Tensor) -> Tensor:
-    """In one piece, and with the signs that its numbers have: a view may say that they are all turned."""
+def as_contiguous(value: Tensor) -> Tensor:
+    """Contiguous memory that holds the numbers themselves: kernels know nothing of torch's negated views."""
     return value.contiguous().resolve_neg()

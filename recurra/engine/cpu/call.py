@@ -15,9 +15,9 @@ from ...cell import State
 from ..ir.buffers import BufferRef, X
 from ..plan.program import Plan
 from . import allocator
-from .arena import Place, Shelf
+from .arena import Arena, Place
 from .call_template import WEIGHTS, Copy, LoopCall, addresses
-from .launch_plan import Way
+from .launch_plan import LaunchPlan
 from .layout import Layout, dense
 from .packing import Packed
 
@@ -39,8 +39,8 @@ class ForwardCall:
     def __init__(
         self,
         plan: Plan,
-        way: Way,
-        kept: Shelf | None,
+        way: LaunchPlan,
+        kept: Arena | None,
         layout: Layout,
         weights: Mapping[str, Tensor],
         single_step: bool = False,
@@ -55,7 +55,7 @@ class ForwardCall:
         buffers = [X, *map(BufferRef.mask, plan.masks), *initial, *way.widths]
         place = {buffer: i for i, buffer in enumerate(buffers, len(WEIGHTS))}
         arena = len(WEIGHTS) + len(buffers)
-        where = {buffer: (i, 0) for buffer, i in place.items()} | way.shelf.at(arena)
+        where = {buffer: (i, 0) for buffer, i in place.items()} | way.arena.at(arena)
         where |= {} if kept is None else kept.at(arena + 1)
         early = {BufferRef.state(name): place[BufferRef.initial(name)] for name in (s.name for s in plan.states)}
         finals = arena + 2
@@ -82,7 +82,7 @@ class ForwardCall:
         return [torch.empty(1, dtype=self.dtype).expand(shape) for shape in shapes]
 
     def _shapes(self, kept_numbers: int) -> list[tuple[int, ...]]:
-        return [*self.shapes, (self.way.shelf.numbers,), (kept_numbers,)]
+        return [*self.shapes, (self.way.arena.numbers,), (kept_numbers,)]
 
     @property
     def reads_in_place(self) -> bool:

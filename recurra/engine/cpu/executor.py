@@ -11,18 +11,18 @@ from torch import Tensor
 
 from ..ir.buffers import BufferRef, X
 from ..plan.epilogue import Cotangents, WeightGradients
-from ..plan.input_projection import Hoisted, hoisted
+from ..plan.input_projection import SplitProgram, split_input_projection
 from ..plan.program import Plan, Product, Program
 from ..plan.rows import spread_final
 from ..torch_modes import hide_from_modes
-from .arena import Shelf, room
-from .backward_call import CpuLoopMemory, PreparedBackward
+from .arena import Arena, padded_size
+from .backward_call import BackwardCall, CpuLoopMemory
 from .call import ForwardCall, Ran, by_slot
 from .kernel import Kernel, threads_here
-from .launch_plan import Way, backward_way, forward_way
+from .launch_plan import LaunchPlan, plan_backward, plan_forward
 from .layout import Layout
 from .ragged_rows import Rows, rows_of
-from .weight_grads import OverTime
+from .weight_grads import MatrixGradients
 
 CALLS = 64  # prepared calls that an executor keeps
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
@@ -45,8 +45,8 @@ class CpuExecutor:
         return self._kernel(self.plan.forward, backward=False)
 
     @functools.cached_property
-    def hoisted(self) -> Hoisted:
-        return hoisted(self.plan.forward)
+    def hoisted(self) -> SplitProgram:
+        return split_input_projection(self.plan.forward)
 
     @functools.cached_property
     def hoisted_kernels(self) -> tuple[Kernel, Kernel]:
@@ -77,8 +77,8 @@ class CpuExecutor:
         return self.plan.runs
 
     @functools.cached_property
-    def summed(self) -> OverTime:
-        return OverTime(self.plan, self.dtype)
+    def summed(self) -> MatrixGradients:
+        return MatrixGradients(self.plan, self.dtype)
 
     @functools.cached_property
     def gradients(self) -> WeightGradients:
@@ -97,13 +97,15 @@ class CpuExecutor:
     def kept_numbers(self, rows: Any) -> Any:
         """Numbers that are kept for backward, of so many rows."""
         buffers = self.plan.forward.buffers
-        return sum(room(rows * buffers[n].width, self.dtype.itemsize) for n in (*self.histories, *self.plan.kept))
+        return sum(
+            padded_size(rows * buffers[n].width, self.dtype.itemsize) for n in (*self.histories, *self.plan.kept)
+        )
 
-    def _kept(self, layout: Layout) -> Shelf:
+    def _kept(self, layout: Layout) -> Arena:
         """The arena of what backward reads."""
         buffers = self.plan.forward.buffers
         shapes = {name: (layout.total, buffers[name].width) for name in (*self.histories, *self.plan.kept)}
-        return Shelf(shapes, self.dtype)
+        return Arena(shapes, self.dtype)
 
     # ------------------------------------------------------------------------------------------ forward
 
@@ -145,7 +147,7 @@ class CpuExecutor:
         found = self.calls.get(key)
         if found is None:
             kept = self._kept(layout) if self.trains else None
-            found = ForwardCall(self.plan, self._forward_way(layout), kept, layout, weights, single_step)
+            found = ForwardCall(self.plan, self._plan_forward(layout), kept, layout, weights, single_step)
             self._remember(key, found)
         return found
 
@@ -154,9 +156,9 @@ class CpuExecutor:
         while len(self.calls) > CALLS:
             self.calls.pop(next(iter(self.calls)))
 
-    def _forward_way(self, layout: Layout) -> Way:
+    def _plan_forward(self, layout: Layout) -> LaunchPlan:
         ahead, loop = self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
-        return forward_way(self.plan, loop, layout, self._is_whole, ahead)
+        return plan_forward(self.plan, loop, layout, self._is_whole, ahead)
 
     def _is_whole(self, state: str) -> bool:
         """Whether all values of a state are kept, or only its last."""
@@ -216,29 +218,27 @@ class CpuExecutor:
         wants_states: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
-        plan, before = self.plan, [*map(by_slot, states)]
+        plan, initial = self.plan, [*map(by_slot, states)]
         finals = zip(plan.states, dfinals, strict=True)
         spread = (spread_final(d, layout) if d is not None and state.delays else d for state, d in finals)
         cotangents = (dy, *dnamed, *spread)
         given = dict(zip(self.weight_names, weights, strict=True))
-        call = self._prepared_backward(layout, tuple(d is None for d in cotangents), given)
-        way, done = call.way, call(x, masks, before, ran, cotangents, given)
+        call = self._backward_call(layout, tuple(d is None for d in cotangents), given)
+        launch, done = call.launch, call(x, masks, initial, ran, cotangents, given)
         if not plan.needs_x and not wants_states:
             return None, [], done.pieces
-        left = Cotangents(plan, CpuLoopMemory(way, done, layout), given)
+        left = Cotangents(plan, CpuLoopMemory(launch, done, layout), given)
         dx = left.of_x() if plan.needs_x else None
         dstates = [left.of_initial(s, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
         return dx, dstates, done.pieces
 
-    def _prepared_backward(
-        self, layout: Layout, is_missing: tuple[bool, ...], weights: dict[str, Tensor]
-    ) -> PreparedBackward:
+    def _backward_call(self, layout: Layout, is_missing: tuple[bool, ...], weights: dict[str, Tensor]) -> BackwardCall:
         """`is_missing`: of each of the plan's cotangents."""
         key = (layout, is_missing, threads_here())
         found = self.calls.get(key)
         if found is None:
             missing = [*itertools.compress(self.plan.cotangents(), is_missing)]
-            way = backward_way(self.plan, self.backward_kernel, layout, missing)
-            found = PreparedBackward(self.plan, way, self._kept(layout), layout, self.summed, missing, weights)
+            launch = plan_backward(self.plan, self.backward_kernel, layout, missing)
+            found = BackwardCall(self.plan, launch, self._kept(layout), layout, self.summed, missing, weights)
             self._remember(key, found)
         return found

@@ -1,5 +1,4 @@
-"""How a kernel is called for one layout: who shares the work, and where its buffers lie. Worked out once, used at every
-call."""
+"""Launch plans: how a kernel is called for one layout. Threads, row tables and memory, computed once per layout."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ import torch
 
 from ..ir.buffers import D_X, D_Y, BufferKind, BufferRef, Role, X, Y
 from ..plan.program import Plan
-from .arena import Shelf
+from .arena import Arena
 from .kernel import Binding, Kernel
 from .layout import Layout, Table, dense
 from .packing import Split
@@ -17,54 +16,50 @@ Shapes = dict[BufferRef, tuple[int, int]]  # buffer → (rows, width)
 
 
 @dataclass(frozen=True)
-class Way:
+class LaunchPlan:
     kernel: Kernel
     split: Split
     binding: Binding
-    shelf: Shelf  # what only this call uses
-    widths: dict[BufferRef, int]  # of what is given out
-    ahead: "Way | None" = None  # of a kernel that runs before, over the rows of all steps at once
+    arena: Arena  # buffers that only this call uses
+    widths: dict[BufferRef, int]  # of the results, which are tensors of their own
+    ahead: "LaunchPlan | None" = None  # of the products with x, made for all steps before the loop
 
 
-def forward_way(
-    plan: Plan, kernel: Kernel, layout: Layout, whole: Callable[[str], bool], ahead: Kernel | None = None
-) -> Way:
-    """`whole`: whether all values of a state are kept, or only its last."""
-    time, still = layout.table(Layout.by_step), layout.table(Layout.by_sequence)
-    tables = {X: time} | _mask_tables(plan, time, still)
+def plan_forward(
+    plan: Plan, kernel: Kernel, layout: Layout, keeps_history: Callable[[str], bool], ahead: Kernel | None = None
+) -> LaunchPlan:
+    """`keeps_history`: whether all values of a state stay in memory, or its last ones only."""
+    by_step, by_sequence = layout.table(Layout.by_step), layout.table(Layout.by_sequence)
+    tables = {X: by_step} | _mask_tables(plan, by_step, by_sequence)
     shapes: Shapes = {}
     for state in plan.states:
-        buffer, rule = BufferRef.state(state.name), Layout.history if whole(state.name) else Layout.ring
+        buffer, rule = BufferRef.state(state.name), Layout.history if keeps_history(state.name) else Layout.ring
         tables[buffer] = layout.table(rule, state.depth, state.depth)
         if rule is Layout.ring:
             shapes[buffer] = ((state.depth + 1) * layout.rows, state.size)
-    outputs = (plan.output, *plan.named.values())
-    _place_rest(kernel, layout, tables, shapes, (*outputs, *plan.kept), time, still)
-    widths = {buffer: plan.forward.buffers[buffer].width for buffer in outputs}
-    split, shelf = kernel.split(layout, layout.rows), Shelf(shapes, kernel.dtype)
-    first = None if ahead is None else _way_ahead(ahead, dense(1, layout.total), split)
-    return Way(kernel, split, Binding(kernel, tables), shelf, widths, first)
+    results = (plan.output, *plan.named.values())
+    _place_rest(kernel, layout, tables, shapes, (*results, *plan.kept), by_step, by_sequence)
+    widths = {buffer: plan.forward.buffers[buffer].width for buffer in results}
+    split, arena = kernel.split(layout, layout.rows), Arena(shapes, kernel.dtype)
+    first = None if ahead is None else _plan_ahead(ahead, dense(1, layout.total), split)
+    return LaunchPlan(kernel, split, Binding(kernel, tables), arena, widths, first)
 
 
-def _way_ahead(kernel: Kernel, layout: Layout, split: Split) -> Way:
-    """`split`: of the loop. Threads that share the units there do so here: each makes what it will read."""
+def _plan_ahead(kernel: Kernel, layout: Layout, loop_split: Split) -> LaunchPlan:
+    """Threads that share the units of the loop share them here too: each makes the products that it will read."""
     binding = Binding(kernel, dict.fromkeys(kernel.schedule.buffers, layout.table(Layout.by_step)))
-    own = Split(split.threads, True) if split.by_unit else kernel.split(layout, layout.rows)
-    return Way(kernel, own, binding, Shelf({}, kernel.dtype), {})
+    split = Split(loop_split.threads, True) if loop_split.by_unit else kernel.split(layout, layout.rows)
+    return LaunchPlan(kernel, split, binding, Arena({}, kernel.dtype), {})
 
 
-def _mask_tables(plan: Plan, time: Table, still: Table) -> dict[BufferRef, Table]:
-    return {BufferRef.mask(name): time if each == "step" else still for name, each in plan.masks.items()}
-
-
-def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: Sequence[BufferRef]) -> Way:
-    """`missing`: cotangents that are not there, and so are zero."""
+def plan_backward(plan: Plan, kernel: Kernel, layout: Layout, missing: Sequence[BufferRef]) -> LaunchPlan:
+    """`missing`: cotangents that are None, and read as zeros."""
     program, reach = plan.backward, kernel.reach
     assert program is not None
-    time, still = layout.table(Layout.by_step_backward, 0, reach), layout.table(Layout.by_sequence, 0, reach)
+    by_step, by_sequence = layout.table(Layout.by_step_backward, 0, reach), layout.table(Layout.by_sequence, 0, reach)
     named = [*plan.named.values(), *map(BufferRef.d_named, plan.named)]
-    tables = dict.fromkeys((X, Y, D_Y, *plan.kept, *named), time) | _mask_tables(plan, time, still)
-    tables |= {BufferRef.d_final(s.name): time if s.delays else still for s in plan.states}
+    tables = dict.fromkeys((X, Y, D_Y, *plan.kept, *named), by_step) | _mask_tables(plan, by_step, by_sequence)
+    tables |= {BufferRef.d_final(s.name): by_step if s.delays else by_sequence for s in plan.states}
     for buffer in program.buffers:
         if buffer.role is Role.PAST:
             tables[buffer] = layout.table(Layout.history_backward, buffer.lag, reach)
@@ -72,12 +67,16 @@ def backward_way(plan: Plan, kernel: Kernel, layout: Layout, missing: Sequence[B
     for carry in plan.carries:
         tables[carry] = layout.table(Layout.carry_backward, carry.lag, reach)
         shapes[carry] = ((carry.lag + 1) * layout.rows, program.buffers[carry].width)
-    _place_rest(kernel, layout, tables, shapes, (D_X,), time, still)
+    _place_rest(kernel, layout, tables, shapes, (D_X,), by_step, by_sequence)
     zeros = {buffer: torch.zeros(1, program.buffers[buffer].width, dtype=kernel.dtype) for buffer in missing}
-    tables |= dict.fromkeys(zeros, still)
+    tables |= dict.fromkeys(zeros, by_sequence)
     widths = {D_X: kernel.schedule.buffers[D_X].width} if D_X in kernel.schedule.buffers else {}
     split = kernel.split(layout, layout.rows)
-    return Way(kernel, split, Binding(kernel, tables, zeros), Shelf(shapes, kernel.dtype), widths)
+    return LaunchPlan(kernel, split, Binding(kernel, tables, zeros), Arena(shapes, kernel.dtype), widths)
+
+
+def _mask_tables(plan: Plan, by_step: Table, by_sequence: Table) -> dict[BufferRef, Table]:
+    return {BufferRef.mask(name): by_step if each == "step" else by_sequence for name, each in plan.masks.items()}
 
 
 def _place_rest(
@@ -86,13 +85,13 @@ def _place_rest(
     tables: dict[BufferRef, Table],
     shapes: Shapes,
     elsewhere: tuple[BufferRef, ...],
-    time: Table,
-    still: Table,
+    by_step: Table,
+    by_sequence: Table,
 ) -> None:
-    """What the kernel reads and writes and nobody else does lies on its shelf, unless it lies `elsewhere`."""
+    """Tables for the kernel's other buffers, and places in its arena, except for those that lie `elsewhere`."""
     for buffer, spec in kernel.schedule.buffers.items():
         if buffer not in tables:
             scratch = spec.kind is BufferKind.SCRATCH
-            tables[buffer] = still if scratch else time
+            tables[buffer] = by_sequence if scratch else by_step
             if buffer not in elsewhere:
                 shapes[buffer] = (layout.rows if scratch else layout.total, spec.width)

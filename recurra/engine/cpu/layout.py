@@ -1,14 +1,13 @@
-"""Where the rows of a batch of sequences lie in memory.
+"""Layouts: where the rows of a batch of sequences lie in memory.
 
-Rows are in order of time, and within a step the sequences still running come first, the longest in front: whatever is
-computed or stored is in proportion to the valid steps. With equal lengths that is simply (T, B).
+Rows are in order of time. A step has a row for each sequence that still runs, the longest sequence first, so that work
+and memory are proportional to the valid steps. With equal lengths that is (T, B).
 """
 
 import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from ..torch_modes import hide_from_modes
 
 @dataclass(frozen=True)
 class Table:
-    """The first row of each step; a step before the first may be asked for as far back as `reach`."""
+    """The first row of each step of a buffer, and of `reach` steps before the first."""
 
     rows: Tensor
     reach: int
@@ -29,7 +28,7 @@ class Table:
 
 
 class Layout:
-    """`steps` steps of at most `rows` sequences; `active` of them run at each step, all of them if it is None."""
+    """`steps` steps of at most `rows` sequences. `active`: how many of them run at each step, (T,); None: all."""
 
     def __init__(self, steps: int, rows: int, active: Tensor | None = None):
         self.steps, self.rows, self.active = steps, rows, active
@@ -37,48 +36,49 @@ class Layout:
         self.starts = torch.cumsum(self.counts, 0) - self.counts
         self.total = steps * rows if active is None else int(self.counts.sum())
         self.times = torch.arange(steps)
-        self.known: dict[tuple[RowRule, int, int], Table] = {}
-        self.calls: dict[Any, Any] = {}  # what a kernel has worked out for this layout
+        self._tables: dict[tuple[RowRule, int, int], Table] = {}
+        self._lagged: dict[int, Tensor] = {}
+        self._ends: Tensor | None = None
 
     def shape(self, width: int) -> tuple[int, ...]:
-        """Of a tensor that has all rows of all steps."""
+        """The shape of a tensor with all rows of all steps."""
         return (self.steps, self.rows, width) if self.active is None else (self.total, width)
 
     def table(self, rule: "RowRule", distance: int = 0, reach: int = 0) -> Table:
-        """`rule`: one of the methods below that give the rows of a kind of buffer."""
+        """The table that a rule gives; rules are the methods of the next two sections."""
         key = (rule, distance, reach)
-        if key not in self.known:
+        if key not in self._tables:
             rows = rule(self, distance, reach)
-            self.known[key] = Table(rows.to(torch.int64).contiguous(), reach)
-        return self.known[key]
+            self._tables[key] = Table(rows.to(torch.int64).contiguous(), reach)
+        return self._tables[key]
 
-    # ------------------------------------------------------------------------------------------ forward
+    # ------------------------------------------------------------------------------------------ rules: forward
 
     def by_step(self, _: int, reach: int) -> Tensor:
         return _padded(self.starts, reach)
 
     def by_sequence(self, _: int, reach: int) -> Tensor:
-        """One row a sequence at all steps."""
+        """The same row of a sequence at all steps."""
         return torch.zeros(self.steps + reach)
 
     def history(self, depth: int, reach: int) -> Tensor:
-        """All steps of a state; what came before the first is elsewhere, the newest first."""
+        """All steps of a state. Rows below zero are those of the initial values, the newest first."""
         return torch.cat([-1 - torch.arange(depth).flip(0) * self.rows, self.starts])
 
     def ring(self, depth: int, reach: int) -> Tensor:
-        """The last steps of a state."""
+        """The last `depth + 1` steps of a state, and its initial values."""
         return torch.cat([-1 - torch.arange(depth).flip(0) * self.rows, self.times % (depth + 1) * self.rows])
 
-    # ------------------------------------------------------------------------------------------ backward
+    # ------------------------------------------------------------------------------------------ rules: backward
 
     def by_step_backward(self, _: int, reach: int) -> Tensor:
         return _padded(self.starts.flip(0), reach)
 
     def history_backward(self, lag: int, reach: int) -> Tensor:
-        """A state as it was `lag` steps before."""
-        before = -1 - (lag - 1 - self.times) * self.rows
+        """A state `lag` steps earlier."""
+        initial = -1 - (lag - 1 - self.times) * self.rows
         at = self.times - lag
-        return _padded(torch.where(at >= 0, self.starts[at.clamp(min=0)], before).flip(0), reach)
+        return _padded(torch.where(at >= 0, self.starts[at.clamp(min=0)], initial).flip(0), reach)
 
     def carry_backward(self, lag: int, reach: int) -> Tensor:
         return torch.arange(-reach, self.steps) % (lag + 1) * self.rows
@@ -92,34 +92,26 @@ class Layout:
     # ------------------------------------------------------------------------------------------ rows by time
 
     def ends(self) -> Tensor:
-        """The length of each sequence."""
-        if "ends" not in self.calls:
-            self.calls["ends"] = (self.counts[:, None] > torch.arange(self.rows)).sum(0)
-        return self.calls["ends"]
+        """The length of each sequence, (B,)."""
+        if self._ends is None:
+            self._ends = (self.counts[:, None] > torch.arange(self.rows)).sum(0)
+        return self._ends
 
-    def last(self, ring: int) -> Tensor:
-        """Where the last row of each sequence lies: among all of them, or in a ring of so many steps. No sequence is
-        empty."""
-        if ("last", ring) not in self.calls:
-            newest = self.ends() - 1
-            first = newest % ring * self.rows if ring else self.starts[newest]
-            self.calls["last", ring] = first + torch.arange(self.rows)
-        return self.calls["last", ring]
-
-    def stretches(self, lag: int) -> Tensor:
-        """Where the rows lie that came `lag` steps before the rows from `first` on: (whether before the first step,
-        there from which row on, `first`, rows)."""
-        if ("stretches", lag) not in self.calls:
+    def lagged_spans(self, lag: int) -> Tensor:
+        """Spans of rows and the rows `lag` steps earlier, (spans, 4): whether those are initial values, their first
+        row, the first row of the span, the number of rows."""
+        if lag not in self._lagged:
             at = self.times - lag
             rows = torch.where(at < 0, (-1 - at) * self.rows, self.starts[at.clamp(min=0)])
             found = torch.stack([(at < 0).to(torch.int64), rows, self.starts, self.counts], 1)
-            if self.active is None and self.steps > lag:  # one after the other
+            if self.active is None and self.steps > lag:  # contiguous: one span for all steps after the first few
                 rest = torch.tensor([[0, 0, lag * self.rows, self.total - lag * self.rows]])
                 found = torch.cat([found[:lag], rest])
-            self.calls["stretches", lag] = found.contiguous()
-        return self.calls["stretches", lag]
+            self._lagged[lag] = found.contiguous()
+        return self._lagged[lag]
 
     def rows_at(self, step: int) -> slice:
+        """The rows of one step."""
         first = int(self.starts[step])
         return slice(first, first + int(self.counts[step]))
 
@@ -132,7 +124,7 @@ class Layout:
         return self.steps < steps or (self.active is not None and bool((self.ends() < steps).any()))
 
     def bounds(self, parts: int) -> Tensor:
-        """Cut the sequences into parts of about equal work."""
+        """Bounds of parts of the batch with about equal work, (parts + 1,)."""
         if self.active is None:
             return torch.arange(parts + 1) * self.rows // parts
         work = torch.cumsum(self.ends(), 0)
@@ -142,7 +134,7 @@ class Layout:
         )
 
     def spans(self, bounds: Tensor, backward: bool) -> Tensor:
-        """Of each part, the first step at which it has rows, and the one after the last."""
+        """The first step at which each part has rows, and the step after its last, (parts, 2)."""
         lengths = [int(self.ends()[low]) if low < high else 0 for low, high in itertools.pairwise(bounds.tolist())]
         return torch.tensor([(self.steps - n, self.steps) if backward else (0, n) for n in lengths])
 

@@ -1,4 +1,4 @@
-"""What is left when the backward loop is done: products over the rows of all steps at once."""
+"""Gradients of matrices on the CPU: products δᵀ operand over the rows of all steps, after the backward loop."""
 
 import ctypes
 from array import array
@@ -16,11 +16,11 @@ from .codegen import products_source
 from .kernel import REALS, WORTH_THREADS, threads_here
 from .layout import Layout
 
-WORD, HEAD, GRADIENT = 8, 5, 6  # bytes of a word; words of `Summing` and of `Gradient` in kernels/products.h
+WORD, HEAD, GRADIENT = 8, 5, 6  # bytes of a word; words of `GradientCall` and `Gradient` in kernels/products.h
 
 
-class OverTime:
-    """Gradients of matrices: δᵀ operand over all rows, for all runs at once."""
+class MatrixGradients:
+    """The sums over time of all runs of a plan: what does not depend on the layout."""
 
     def __init__(self, plan: Plan, dtype: torch.dtype):
         self.dtype, self.runs = dtype, plan.runs
@@ -36,18 +36,19 @@ class OverTime:
             self.groups.setdefault((first.buffer, first.offset, last.offset + last.width), []).append(i)
 
 
-class Summing(CallTemplate):
-    """All of them for one layout. After the addresses that are `given` come those of the results, and of room."""
+class MatrixGradientCall(CallTemplate):
+    """One call that makes them for a layout. Its arguments are those of the backward call, the results, and scratch."""
 
     def __init__(
         self,
-        sums: OverTime,
+        sums: MatrixGradients,
         layout: Layout,
         where: Mapping[BufferRef, Place],
-        before: Mapping[BufferRef, int],
-        given: int,
+        initial: Mapping[BufferRef, int],
+        arguments: int,
     ):
-        """`where` the buffers lie, and which of the given addresses tells what was `before` those of states."""
+        """`where`: the places of all buffers. `initial`: the arguments that hold the initial values of past states.
+        `arguments`: how many the backward call has."""
         self.dtype, self.shapes = sums.dtype, sums.shapes
         self.alive: list[object] = [sums.library]  # what the words point to
         self.threads = threads_here() if sums.work * layout.total >= WORTH_THREADS else 1
@@ -62,34 +63,34 @@ class Summing(CallTemplate):
                 word, product, deep = first_target + len(targets), sums.runs[i][0], sums.shapes[i][1]
                 load = product.operand
                 relocations += [
-                    Relocation(word, given + i),
+                    Relocation(word, arguments + i),
                     self._relocation(word + 3, where[load.buffer], load.offset),
                 ]
                 if product.lag:
-                    relocations += [self._relocation(word + 4, (before[load.buffer], 0), load.offset)]
-                stretches = layout.stretches(product.lag)
-                targets += [0, deep, deep, 0, 0, sums.buffers[load.buffer].width, stretches.data_ptr(), len(stretches)]
-                self.alive.append(stretches)
+                    relocations += [self._relocation(word + 4, (initial[load.buffer], 0), load.offset)]
+                spans = layout.lagged_spans(product.lag)
+                targets += [0, deep, deep, 0, 0, sums.buffers[load.buffer].width, spans.data_ptr(), len(spans)]
+                self.alive.append(spans)
         head, rest = [0, len(sums.groups), self.threads, 0, 0], [*gradients, *targets]
-        head[4] = self.room = _room(sums.library, head, rest, relocations)
-        relocations += [Relocation(3, given + len(sums.runs))]
-        super().__init__(sums.library.sum_over_time, head, rest, given + len(sums.runs) + 1, relocations)
+        head[4] = self.scratch_size = _scratch_size(sums.library, head, rest, relocations)
+        relocations += [Relocation(3, arguments + len(sums.runs))]
+        super().__init__(sums.library.sum_over_time, head, rest, arguments + len(sums.runs) + 1, relocations)
 
     def _relocation(self, word: int, place: Place, column: int) -> Relocation:
         return Relocation(word, place[0], place[1] + column * self.dtype.itemsize)
 
     def results(self) -> tuple[Tensor, ...]:
-        """Empty: one tensor a run, (columns of δ, columns of the operand), and the room."""
-        room = allocator.empty((self.threads * self.room,), self.dtype)
-        return *(allocator.empty(shape, self.dtype) for shape in self.shapes), room
+        """Uninitialised memory: a tensor for each run, (columns of δ, columns of the operand), and scratch."""
+        scratch = allocator.empty((self.threads * self.scratch_size,), self.dtype)
+        return *(allocator.empty(shape, self.dtype) for shape in self.shapes), scratch
 
 
-def _room(library: ctypes.CDLL, head: list[int], rest: list[int], relocations: list[Relocation]) -> int:
-    """Numbers that a thread needs."""
+def _scratch_size(library: ctypes.CDLL, head: list[int], rest: list[int], relocations: list[Relocation]) -> int:
+    """Numbers of scratch memory that a thread needs."""
     words = array("q", [*head, *rest])
     own, _ = words.buffer_info()
     words[0] = own + HEAD * WORD
-    for patch in relocations:
-        if patch.given == OWN:
-            words[patch.word] = own + patch.offset
+    for relocation in relocations:
+        if relocation.given == OWN:
+            words[relocation.word] = own + relocation.offset
     return library.sum_room(ctypes.c_void_p(own))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...cell import TIME
-from ..cpu.arena import whole
+from ..cpu.arena import as_contiguous
 from ..ir.buffers import (
     D_Y,
     INPUT_PROJECTION,
@@ -174,7 +174,7 @@ class OnGpu:
         given = dict(zip(self.weight_names, weights, strict=True))
         loop = self.loop(False, batch, lengths is not None, x.device)
         bound = self._inputs(x, states, masks, given, lengths)
-        room = _Room(self, x, steps * batch, loop.rendered.exchanged)
+        allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
             of_input = torch.cat([_of_input(lane, given, bound[X]) for lane, _ in loop.rendered.lanes])
             bound[INPUT_PROJECTION] = bound[X] @ of_input.t()
@@ -182,9 +182,9 @@ class OnGpu:
             history = BufferRef.state(state.name)
             stored = history == self.plan.output or history in loop.rendered.arguments
             if self.trains or state.delays or stored:
-                bound[history] = room.rows(history, state.size)
+                bound[history] = allocator.rows(history, state.size)
             bound[BufferRef.final(state.name)] = x.new_empty(batch, state.size)
-        room.fill_rest(bound, loop, self.forward_schedule, batch)
+        allocator.bind_rest(bound, loop, self.forward_schedule, batch)
         for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
             if BufferRef.state(state.name) in loop.rendered.exchanged:
                 initial = BufferRef.initial(state.name)
@@ -208,14 +208,14 @@ class OnGpu:
         given: Mapping[str, Tensor],
         lengths: Tensor | None,
     ) -> dict[BufferRef, Tensor]:
-        bound = {X: whole(x.reshape(-1, x.shape[-1]))}
+        bound = {X: as_contiguous(x.reshape(-1, x.shape[-1]))}
         for name, mask in zip(self.plan.masks, masks, strict=True):
-            bound[BufferRef.mask(name)] = whole(mask.reshape(-1, mask.shape[-1]))
+            bound[BufferRef.mask(name)] = as_contiguous(mask.reshape(-1, mask.shape[-1]))
         for state, value in zip(self.plan.states, states, strict=True):
             slots = value.transpose(0, 1) if state.delays else value
-            initial = whole(slots)
+            initial = as_contiguous(slots)
             bound[BufferRef.initial(state.name)] = initial.float() if state.name == TIME else initial
-        bound |= {BufferRef.weight(name): whole(weight) for name, weight in given.items()}
+        bound |= {BufferRef.weight(name): as_contiguous(weight) for name, weight in given.items()}
         if lengths is not None:
             bound[LENGTHS] = lengths.to(x.device, torch.int32)
         return bound
@@ -259,10 +259,10 @@ class OnGpu:
             running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
             x = x.masked_fill(~running[..., None], 0.0)
         bound = self._inputs(x, states, masks, given, lengths)
-        room = _Room(self, x, steps * batch, loop.rendered.exchanged)
+        allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         self._bind_results(bound, results)
-        self._bind_cotangents(bound, received, steps, batch, room, wants_states)
-        room.fill_rest(bound, loop, self.backward_schedule, batch)
+        self._bind_cotangents(bound, received, steps, batch, allocator, wants_states)
+        allocator.bind_rest(bound, loop, self.backward_schedule, batch)
         try:
             loop(bound, steps, batch)
         except select.LaunchRefused:
@@ -285,18 +285,24 @@ class OnGpu:
         bound |= {n: v.reshape(-1, v.shape[-1]) for n, v in zip(self.plan.named.values(), named, strict=True)}
 
     def _bind_cotangents(
-        self, bound: dict[BufferRef, Tensor], cotangents: Any, steps: int, batch: int, room: "_Room", wants_states: bool
+        self,
+        bound: dict[BufferRef, Tensor],
+        cotangents: Any,
+        steps: int,
+        batch: int,
+        allocator: "_LoopAllocator",
+        wants_states: bool,
     ) -> None:
         dy, dfinals, dnamed = cotangents
         assert self.plan.backward is not None
         outputs = {D_Y: dy} | {BufferRef.d_named(n): d for n, d in zip(self.plan.named, dnamed, strict=True)}
         for buffer, value in outputs.items():
             width = self.plan.backward.buffers[buffer].width
-            bound[buffer] = room.zeros(width) if value is None else whole(value.reshape(-1, width))
+            bound[buffer] = allocator.zeros(width) if value is None else as_contiguous(value.reshape(-1, width))
         zeros = functools.cache(bound[X].new_zeros)  # one for all whom nothing comes to
         unread = functools.cache(bound[X].new_empty)
         for state, value in zip(self.plan.states, dfinals, strict=True):
-            final = zeros(state.shape(batch)) if value is None else whole(value)
+            final = zeros(state.shape(batch)) if value is None else as_contiguous(value)
             if state.delays:
                 rows = PaddedRows(steps, batch, bound.get(LENGTHS), final.device)
                 final = spread_final(final, rows)
@@ -318,7 +324,7 @@ def _precision(dtype: torch.dtype) -> str:
     return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
-class _Room:
+class _LoopAllocator:
     """Memory for what the loop writes."""
 
     def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: Set[BufferRef]):
@@ -333,7 +339,7 @@ class _Room:
     def zeros(self, width: int) -> Tensor:
         return torch.zeros(self.count, width, dtype=self.made.dtype, device=self.like.device)
 
-    def fill_rest(
+    def bind_rest(
         self, bound: dict[BufferRef, Tensor], loop: PersistentLoop | StepwiseLoop, schedule: Schedule, batch: int
     ) -> None:
         """Bind every argument that is not bound yet."""

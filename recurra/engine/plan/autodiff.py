@@ -1,4 +1,4 @@
-"""The backward program of a plan: reverse mode over one step, with the loop closed around it."""
+"""Derives the backward program of a plan: reverse mode over one step, then the links from step to step."""
 
 from itertools import pairwise
 from typing import Any
@@ -9,32 +9,34 @@ from ..ir.values import Unsupported
 from .program import Delta, Out, Plan, Product, Program
 
 
-class Reverse:
-    """Reverse mode over one step; then the loop is closed: what a step receives from the next one is spelled out."""
+class BackwardPlanner:
+    """Reverse mode over one step. `Role.HEAD` stands for the cotangent of a new state, until all cotangents of the step
+    are known; then it is replaced by what the later steps give."""
 
     def __init__(self, planner: Any, plan: Plan):
         self.planner, self.result, self.builder = planner, plan, planner.builder
         self.forward = subgraph([o.node for o in plan.forward.outs])
         self.cotangents: dict[Node, list[Node]] = {}
-        self.deltas: dict[Node, list[tuple[Node, Matrix]]] = {}  # δ → what it was the cotangent of
+        self.deltas: dict[Node, list[tuple[Node, Matrix]]] = {}  # δ → operands and matrices of its products
         self.sums: list[tuple[Vector, Node]] = []
-        self.plain: dict[BufferRef, list[tuple[int, int, Node]]] = {}  # carry, or dx → (offset, width, cotangent)
+        self.direct: dict[BufferRef, list[tuple[int, int, Node]]] = {}  # carry, or dx → (offset, width, cotangent)
 
     def run(self) -> Plan:
         self._seed()
         for node in reversed(self.forward):
             if node in self.cotangents:
                 self._pull(node, self._total(node))
-        self._name_deltas()
+        self._place_deltas()
         outs = self._outs()
         heads = self.builder.substitute(
-            [o.node for o in outs] + [n for _, n in self.sums], lambda n: self._head(n) if _is_head(n) else None
+            [o.node for o in outs] + [n for _, n in self.sums],
+            lambda n: self._from_later_steps(n) if _is_head(n) else None,
         )
         outs = [Out(o.buffer, o.offset, heads[o.node]) for o in outs]
         sums = [(vector, heads[node]) for vector, node in self.sums]
-        return self._with_kept(outs, sums)
+        return self._build(outs, sums)
 
-    # ------------------------------------------------------------------------------------------ one step back
+    # ------------------------------------------------------------------------------------------ one step
 
     def _seed(self) -> None:
         for out in self.result.forward.outs:
@@ -47,10 +49,10 @@ class Reverse:
             if out.buffer.role is Role.NAMED:
                 seeds.append(BufferRef.d_named(out.buffer.name))
             for seed in seeds:
-                self._give(out.node, self.builder.load(seed, width, offset=out.offset), width)
+                self._add_cotangent(out.node, self.builder.load(seed, width, offset=out.offset), width)
 
-    def _give(self, node: Node, cotangent: Node | None, width: int) -> None:
-        """Add to a node's cotangent what comes from a result of `width` numbers a row."""
+    def _add_cotangent(self, node: Node, cotangent: Node | None, width: int) -> None:
+        """Add a cotangent that comes from a result of `width` numbers a row."""
         if cotangent is None or node.op == "const":
             return
         if node.op == "weight":
@@ -73,23 +75,23 @@ class Reverse:
             target = self._cotangent_of(node.attr)
             if target is not None:
                 piece = node.attr.offset, node.width, self.builder.expand(g, node.width)
-                self.plain.setdefault(target, []).append(piece)
+                self.direct.setdefault(target, []).append(piece)
         elif node.op == "product":
             self._pull_product(node, self.builder.expand(g, node.width))
-        elif node.op == "rowsum" and node.attr == "max":  # those that are equal share, as in torch
+        elif node.op == "rowsum" and node.attr == "max":  # equal numbers share the cotangent, as in torch
             value, self.result.seeks_largest = node.args[0], True
             highest = self.builder.make("eq", value, node)
-            self._give(value, highest * (g / self.builder.rowsum(highest, value.width)), value.width)
+            self._add_cotangent(value, highest * (g / self.builder.rowsum(highest, value.width)), value.width)
         elif node.op == "rowsum":
-            self._give(node.args[0], g, node.args[0].width)
+            self._add_cotangent(node.args[0], g, node.args[0].width)
         elif node.op == "expand":
-            self._give(node.args[0], g, node.width)
+            self._add_cotangent(node.args[0], g, node.width)
         else:
             for arg, cotangent in zip(node.args, TABLE[node.op].vjp(node, g), strict=True):
-                self._give(arg, cotangent, node.width)
+                self._add_cotangent(arg, cotangent, node.width)
 
     def _cotangent_of(self, load: Load) -> BufferRef | None:
-        """Where the cotangent of a loaded value is stored; None if none is asked for."""
+        """The buffer for the cotangent of a loaded value; None if it is not needed."""
         if load.buffer == X:
             return D_X if self.result.needs_x else None
         if load.buffer.role is Role.STATE and load.buffer != CLOCK:
@@ -100,52 +102,53 @@ class Reverse:
         operand, matrix = node.args[0], node.attr
         self.deltas.setdefault(delta, []).append((operand, matrix))
         if operand.op != "load":
-            self._give(operand, self.builder.product(delta, _flip(matrix)), operand.width)
+            self._add_cotangent(operand, self.builder.product(delta, _flip(matrix)), operand.width)
 
-    # ------------------------------------------------------------------------------------------ closing the loop
+    # ------------------------------------------------------------------------------------------ step to step
 
-    def _name_deltas(self) -> None:
-        """Columns for every δ; those that meet the same operand side by side, so that one product takes them all."""
+    def _place_deltas(self) -> None:
+        """Assign columns to every δ. Those of the same operand are adjacent, so that one product takes them all."""
 
         def place(item: tuple[Node, list[tuple[Node, Matrix]]]) -> tuple[bool, bool]:
             sources = {operand.attr.buffer for operand, _ in item[1] if operand.op == "load"}
             return bool(sources - {X}), X not in sources
 
-        self.places: dict[Node, Delta] = {}
+        self.delta_places: dict[Node, Delta] = {}
         widths: dict[BufferRef, int] = {}
         for delta, _ in sorted(self.deltas.items(), key=place):
             buffer = BufferRef.delta(delta.width)
-            self.places[delta] = Delta(buffer, widths.get(buffer, 0), delta.width)
+            self.delta_places[delta] = Delta(buffer, widths.get(buffer, 0), delta.width)
             widths[buffer] = widths.get(buffer, 0) + delta.width
         self.delta_buffers = {buffer: BufferSpec(width, BufferKind.PER_STEP) for buffer, width in widths.items()}
 
     def _outs(self) -> list[Out]:
-        outs = [Out(place.buffer, place.offset, delta) for delta, place in self.places.items()]
-        self.carries = tuple(buffer for buffer in self.plain if buffer != D_X)
-        for buffer, parts in self.plain.items():
-            pieces = _disjoint(self.builder, parts)
+        outs = [Out(place.buffer, place.offset, delta) for delta, place in self.delta_places.items()]
+        self.carries = tuple(buffer for buffer in self.direct if buffer != D_X)
+        for buffer, parts in self.direct.items():
+            pieces = _sum_overlapping(self.builder, parts)
             if buffer != D_X:
-                pieces += self._rest(pieces, self.planner.states[buffer.name].size)
+                pieces += self._zeros_for_gaps(pieces, self.planner.states[buffer.name].size)
             outs += [Out(buffer, low, node) for low, _, node in pieces]
         return outs
 
-    def _rest(self, pieces: list[tuple[int, int, Node]], size: int) -> list[tuple[int, int, Node]]:
-        """Zeros for what no piece covers: a carry starts from the final state's cotangent, and all of it must end."""
+    def _zeros_for_gaps(self, pieces: list[tuple[int, int, Node]], size: int) -> list[tuple[int, int, Node]]:
+        """Zeros for the columns that no piece covers: a carry starts as the final state's cotangent, and every column
+        must be overwritten."""
         edges = [0, *(e for low, width, _ in pieces for e in (low, low + width)), size]
         gaps = [(low, high - low) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
         return [(low, width, self.builder.expand(self.builder.const(0.0), width)) for low, width in gaps]
 
-    def _head(self, node: Node) -> Node:
-        """What a state receives from the steps after this one."""
+    def _from_later_steps(self, node: Node) -> Node:
+        """The cotangent of a new state: what the later steps give."""
         name, low, high = node.attr.buffer.name, node.attr.offset, node.attr.offset + node.width
         state, parts = self.planner.states[name], []
         for delta, reads in self.deltas.items():
             for operand, matrix in reads:
                 if operand.op == "load" and operand.attr.buffer == BufferRef.state(name):
-                    parts += self._received(delta, operand, matrix, low, high)
+                    parts += self._product_with_delta(delta, operand, matrix, low, high)
         carried = False
         for carry in self.carries:
-            if carry.name == name and any(at < high and low < at + width for at, width, _ in self.plain[carry]):
+            if carry.name == name and any(at < high and low < at + width for at, width, _ in self.direct[carry]):
                 parts.append(self.builder.load(carry, high - low, lag=carry.lag, offset=low))
                 carried = True
         if state.delays or not carried:  # a carry starts from the final state's cotangent: it is not added again
@@ -156,24 +159,24 @@ class Reverse:
             total = total + more
         return total
 
-    def _received(self, delta: Node, operand: Node, matrix: Matrix, low: int, high: int) -> list[Node]:
+    def _product_with_delta(self, delta: Node, operand: Node, matrix: Matrix, low: int, high: int) -> list[Node]:
         first = operand.attr.offset
         if high <= first or first + operand.width <= low:
             return []
         if low < first or first + operand.width < high:
             raise Unsupported("a product with a part of a state that is read in other parts too")
-        place = self.places[delta]
+        place = self.delta_places[delta]
         earlier = self.builder.load(place.buffer, place.width, lag=operand.attr.lag, offset=place.offset)
         return [self.builder.product(earlier, slice_matrix(_flip(matrix), low - first, high - first))]
 
-    # ------------------------------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------------------------------ kept values
 
-    def _with_kept(self, outs: list[Out], sums: list[tuple[Vector, Node]]) -> Plan:
+    def _build(self, outs: list[Out], sums: list[tuple[Vector, Node]]) -> Plan:
         forward = set(self.forward)
         roots = [o.node for o in outs] + [n for _, n in sums]
         available = self._available()
         reached = subgraph(roots, stop=lambda n: n in forward)
-        needed = [n for n in reached if (n in forward and not n.is_leaf) or _is_piece(n, forward)]
+        needed = [n for n in reached if (n in forward and not n.is_leaf) or _is_cut_product(n, forward)]
         kept = _choose_kept(needed, set(available))
         kept_outs, buffers = [], dict(self.result.forward.buffers)
         for i, node in enumerate(kept):
@@ -182,7 +185,7 @@ class Reverse:
             kept_outs.append(Out(buffer, 0, node))
             buffers[buffer] = BufferSpec(node.width, BufferKind.PER_STEP)
         operands = self._operands(available, kept_outs, buffers)
-        renamed = self.builder.substitute(roots, lambda n: available.get(n) or self._renamed(n))
+        renamed = self.builder.substitute(roots, lambda n: available.get(n) or self._as_past(n))
         program = Program(self.builder, [], buffers=self._buffers(buffers))
         program.outs = [Out(o.buffer, o.offset, renamed[o.node]) for o in outs]
         program.sums = [(vector, renamed[node]) for vector, node in sums]
@@ -191,14 +194,14 @@ class Reverse:
         result.forward.buffers = buffers
         result.backward, result.carries, result.kept = program, self.carries, tuple(o.buffer for o in kept_outs)
         result.products = [
-            Product(matrix, self.places[delta], operands[operand].attr)
+            Product(matrix, self.delta_places[delta], operands[operand].attr)
             for delta, reads in self.deltas.items()
             for operand, matrix in reads
         ]
         return result
 
     def _available(self) -> dict[Node, Node]:
-        """What lies in memory anyway after the forward pass."""
+        """Values that the forward program stores anyway, and the loads that read them."""
         found = {}
         for out in self.result.forward.outs:
             if not out.node.is_leaf:
@@ -209,7 +212,7 @@ class Reverse:
     def _operands(
         self, available: dict[Node, Node], outs: list[Out], buffers: dict[BufferRef, BufferSpec]
     ) -> dict[Node, Node]:
-        """Where the operand of each product lies; those that lie nowhere are kept."""
+        """The load of each product's operand; an operand that is not stored yet becomes a kept value."""
         found = {}
         for reads in self.deltas.values():
             for operand, _ in reads:
@@ -218,10 +221,10 @@ class Reverse:
                     outs.append(Out(buffer, 0, operand))
                     buffers[buffer] = BufferSpec(operand.width, BufferKind.PER_STEP)
                     available[operand] = self.builder.load(buffer, operand.width)
-                found[operand] = available.get(operand) or self._renamed(operand) or operand
+                found[operand] = available.get(operand) or self._as_past(operand) or operand
         return found
 
-    def _renamed(self, node: Node) -> Node | None:
+    def _as_past(self, node: Node) -> Node | None:
         if node.op == "load" and node.attr.buffer.role is Role.STATE:
             buffer = BufferRef.past(node.attr.buffer.name, node.attr.lag)
             return self.builder.load(buffer, node.width, offset=node.attr.offset)
@@ -238,13 +241,13 @@ class Reverse:
         buffers |= {carry: BufferSpec(states[carry.name].size, BufferKind.CARRY) for carry in self.carries}
         buffers[D_Y] = BufferSpec(self.planner.cell.output_size, rows)
         buffers |= {BufferRef.d_named(name): forward[buffer] for name, buffer in self.result.named.items()}
-        if D_X in self.plain:
+        if D_X in self.direct:
             buffers[D_X] = BufferSpec(self.planner.cell.input_size, rows)
         return buffers
 
 
-def _is_piece(node: Node, forward: set[Node]) -> bool:
-    """Whether it is some columns of a product of the forward program, cut for this one: no product is taken twice."""
+def _is_cut_product(node: Node, forward: set[Node]) -> bool:
+    """Whether it is a product of the forward program cut to some columns. It is kept: no product is made twice."""
     return node.op == "product" and node not in forward and node.args[0] in forward
 
 
@@ -256,8 +259,8 @@ def _flip(matrix: Matrix) -> Matrix:
     return Matrix(matrix.weight, matrix.rows, matrix.cols, not matrix.flipped)
 
 
-def _disjoint(builder: Builder, parts: list[tuple[int, int, Node]]) -> list[tuple[int, int, Node]]:
-    """Sum overlapping pieces, cut at each other's edges."""
+def _sum_overlapping(builder: Builder, parts: list[tuple[int, int, Node]]) -> list[tuple[int, int, Node]]:
+    """Sum overlapping pieces (offset, width, node), cut at each other's edges."""
     edges = sorted({e for at, width, _ in parts for e in (at, at + width)})
     found = []
     for low, high in pairwise(edges):
@@ -274,18 +277,18 @@ def _choose_kept(needed: list[Node], available: set[Node]) -> list[Node]:
     """Of the forward values that backward reads, those to keep; the rest is cheap to compute again from them."""
     have, kept = set(available), []
 
-    def again(node: Node, dear: int) -> bool:
-        """Whether it can be recomputed with at most `dear` costly operations."""
+    def is_cheap(node: Node, allowed: int) -> bool:
+        """Whether it can be recomputed with at most `allowed` costly operations."""
         if node in have or node.is_leaf:
             return True
         if not node.is_elementwise and node.op != "expand":
             return False
         costly = node.is_elementwise and TABLE[node.op].costly and node.width > 1
-        return (dear > 0 or not costly) and all(again(a, dear - costly) for a in node.args)
+        return (allowed > 0 or not costly) and all(is_cheap(a, allowed - costly) for a in node.args)
 
-    dear_first = sorted(needed, key=lambda n: (n.is_elementwise and not TABLE[n.op].costly, n.index))
-    for node in dear_first:
-        if node not in have and not again(node, 1):
+    costly_first = sorted(needed, key=lambda n: (n.is_elementwise and not TABLE[n.op].costly, n.index))
+    for node in costly_first:
+        if node not in have and not is_cheap(node, 1):
             have.add(node)
             kept.append(node)
     return kept

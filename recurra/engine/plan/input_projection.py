@@ -1,7 +1,7 @@
-"""Products with x, taken out of the loop: a program of their own makes those of all steps at once, before it begins.
+"""Moves the products with x out of the loop, into a program that makes those of all steps before it.
 
-That is worth it where the weights outgrow the cache: a step then reads fewer of them. Elsewhere x joins the recurrent
-product, which spares the memory between the two.
+This pays where the weights exceed the cache, since a step then reads fewer of them. Elsewhere x is multiplied together
+with the recurrent state, which saves the memory between the two programs.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from .program import Out, Program
 
 
 @dataclass(frozen=True)
-class Hoisted:
-    """A program cut in two: the products with x, each into a buffer, and what finds them there."""
+class SplitProgram:
+    """A program in two: the products with x, each into a buffer of its own, and the loop that reads them."""
 
     ahead: Program
     loop: Program
@@ -25,10 +25,11 @@ class Hoisted:
 
     @property
     def width(self) -> int:
+        """Numbers a row between the two programs."""
         return sum(out.node.width for out in self.ahead.outs)
 
 
-def hoisted(program: Program) -> Hoisted:
+def split_input_projection(program: Program) -> SplitProgram:
     roots = [o.node for o in program.outs] + [n for _, n in program.sums]
     builder, found = program.builder, [node for node in subgraph(roots) if _reads_x(node)]
     products = {node: BufferRef.input_product(i) for i, node in enumerate(found)}
@@ -36,7 +37,7 @@ def hoisted(program: Program) -> Hoisted:
     between = {buffer: BufferSpec(node.width, BufferKind.PER_STEP) for node, buffer in products.items()}
     outs = [Out(o.buffer, o.offset, made[o.node]) for o in program.outs]
     sums = [(vector, made[node]) for vector, node in program.sums]
-    return Hoisted(
+    return SplitProgram(
         Program(builder, [Out(buffer, 0, node) for node, buffer in products.items()], [], program.buffers | between),
         Program(builder, outs, sums, program.buffers | between),
     )

@@ -1,9 +1,9 @@
-"""The plan of a cell: a program for one step forward, one for one step backward, and what is left for after the loop.
+"""Plans a cell: a forward and a backward program for one step, and the products that remain for after the loop.
 
-A program says what to store where, as nodes over buffers; it knows nothing of threads, tiles or devices. The backward
-program is again the program of a recurrent cell, run from the last step to the first: its carried states are the
-cotangents of the pre-activations (δ), whose products with the weights open the next step, and what else flows back to a
-state. Gradients of matrices, and of x, leave the loop: they are products over all steps at once.
+A program lists what to store where, as nodes over buffers; threads, tiles and devices are no part of it. The backward
+program is the program of a recurrent cell too, run from the last step to the first. It carries the cotangents of the
+pre-activations (δ), whose products with the weights begin the next step, and whatever else flows back to a state.
+Gradients of matrices and of x leave the loop: each is one product over all steps.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from ..ir.lowering import LoweredStep, lower_step
 from ..ir.nodes import Node, subgraph
 from ..ir.values import Unsupported
 from ..trace import OUTPUT, Step
-from .autodiff import Reverse
+from .autodiff import BackwardPlanner
 from .program import Delta, Out, Plan, Product, Program
 
 __all__ = ["Delta", "Out", "Plan", "Product", "Program", "plan"]
@@ -33,6 +33,7 @@ def plan(cell: Cell, traced: Step, *, train: bool, needs_x: bool, named: bool = 
 
 
 def offsets(segments: Iterable[Node]) -> list[tuple[int, Node]]:
+    """The segments of a row, each with its first column."""
     found, at = [], 0
     for segment in segments:
         found.append((at, segment))
@@ -52,18 +53,18 @@ class _Planner:
         self.named = dict(step.named) | self.new if named else {}
 
     def _cut_states(self) -> None:
-        """Cut every new state where a piece of the old one is read, so that both have the same pieces. A product with
-        all of it reads no piece."""
+        """Cut every new state where pieces of the old one begin and end, so that reads and writes have the same pieces.
+        A product with the whole state cuts nothing."""
         for _ in range(8):
-            before = self.new
-            self.new = {name: self._cut(name, segments) for name, segments in before.items()}
-            if before == self.new:
+            previous = self.new
+            self.new = {name: self._cut(name, segments) for name, segments in previous.items()}
+            if previous == self.new:
                 return
         raise Unsupported("states read in too many overlapping pieces")
 
     def _cut(self, state: str, segments: tuple[Node, ...]) -> tuple[Node, ...]:
         loads = [n for n in self._forward_nodes() if n.op == "load" and n.attr.buffer == BufferRef.state(state)]
-        reads = [n for n in loads if n.width < self.states[state].size or self._read_plainly(n)]
+        reads = [n for n in loads if n.width < self.states[state].size or self._read_elementwise(n)]
         edges = {e for n in reads for e in (n.attr.offset, n.attr.offset + n.width)}
         made: list[Node] = []
         for first, node in offsets(segments):
@@ -75,8 +76,8 @@ class _Planner:
         roots = [n for segments in (*self.new.values(), self.step.outputs[OUTPUT]) for n in segments]
         return subgraph(roots)
 
-    def _read_plainly(self, node: Node) -> bool:
-        """Whether something else than a product reads this."""
+    def _read_elementwise(self, node: Node) -> bool:
+        """Whether anything but a product reads this."""
         return any(node in user.args for user in self._forward_nodes() if user.op != "product")
 
     # ------------------------------------------------------------------------------------------ forward
@@ -86,7 +87,9 @@ class _Planner:
         for name, segments in self.new.items():
             outs += _stores(BufferRef.state(name), segments)
         y = self.step.outputs[OUTPUT]
-        output = next((BufferRef.state(n) for n, s in self.new.items() if _same(s, y) and not self.states[n].delays), Y)
+        output = next(
+            (BufferRef.state(n) for n, s in self.new.items() if _are_same(s, y) and not self.states[n].delays), Y
+        )
         named = {name: BufferRef.named(name) for name in self.named}
         results = {named[name]: segments for name, segments in self.named.items()}
         for buffer, segments in (({Y: y} if output == Y else {}) | results).items():
@@ -99,7 +102,7 @@ class _Planner:
         result = Plan(
             self.step, tuple(self.states.values()), self.masks, forward, None, output, named, (), [], (), needs_x
         )
-        return Reverse(self, result).run() if train else result
+        return BackwardPlanner(self, result).run() if train else result
 
     def _input_buffers(self) -> dict[BufferRef, BufferSpec]:
         buffers = {X: BufferSpec(self.cell.input_size, BufferKind.PER_STEP)}
@@ -115,5 +118,5 @@ def _stores(buffer: BufferRef, segments: Iterable[Node]) -> list[Out]:
     return [Out(buffer, at, node) for at, node in offsets(segments)]
 
 
-def _same(a: tuple[Node, ...], b: tuple[Node, ...]) -> bool:
+def _are_same(a: tuple[Node, ...], b: tuple[Node, ...]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

@@ -1,4 +1,4 @@
-"""What a plan consists of: programs over buffers, and what is left for after the loop."""
+"""The parts of a plan: programs over buffers, and the products that remain for after the loop."""
 
 import functools
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Product:
-    """What is left of a product for after the loop: the gradient of its matrix is `δᵀ operand`."""
+    """A product of the forward program, as the epilogue needs it: the gradient of its matrix is `δᵀ operand`."""
 
     matrix: Matrix
     delta: Delta

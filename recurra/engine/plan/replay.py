@@ -1,4 +1,4 @@
-"""The plan as torch operations, step by step: for machines without a compiler, and for derivatives of derivatives."""
+"""Runs a plan as torch operations, step by step: without a compiler, and for derivatives of derivatives."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -26,7 +26,7 @@ def replay(
     rings = {ref: list(v.unbind(1)) if s.delays else [v] for ref, s, v in zip(refs, plan.states, states, strict=True)}
     outs: dict[BufferRef, list[Tensor]] = {buffer: [] for buffer in (plan.output, *plan.named.values())}
     running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths.to(x.device)
-    if running is not None:  # nothing of the padding, be it infinite, reaches a gradient
+    if running is not None:  # an infinite number in the padding must not reach a gradient
         x = x.masked_fill(~running[..., None], 0.0)
     for t, row in enumerate(x.unbind(0)):
         kinds = plan.masks.items()

@@ -1,8 +1,8 @@
-"""A program → its schedule: levels that follow each other, each of groups that are "products, then one fused loop".
+"""A program → its schedule: levels in sequence, each of groups made of matrix products and one fused elementwise loop.
 
-Products that are added up become one *lane* (one accumulator). A level ends where a product or a row sum needs values
-of other columns. Everything is computed as late as possible, so that little has to wait in memory; what is cheap is
-computed again rather than stored and loaded.
+Products that are added up become one *lane*, that is one accumulator. A level ends where a product or a row sum needs
+values of other columns. Values are computed as late as possible, so that few wait in memory; cheap ones are computed
+again instead of stored and loaded.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from ..ir.buffers import BufferKind, BufferRef, BufferSpec
 from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, subgraph
 from .program import Out, Program
 
-OPERATION = 8  # multiply-adds in the time of one operation of the equations, with the memory it reads
+OPERATION = 8  # the cost of one elementwise operation with the memory it reads, in multiply-adds
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Schedule:
         return sum(m.wide * m.deep for g in self.groups for lane in g.lanes for m in lane.attr)
 
     def work(self) -> int:
-        """What a row costs, in multiply-adds."""
+        """The cost of a row, in multiply-adds."""
         equations = sum(len(group.body) * group.width for group in self.groups)
         return self.multiplications() + OPERATION * equations
 
@@ -102,9 +102,10 @@ class _Scheduler:
     def _distance(self, arg: Node, user: Node) -> int:
         if user.op in ("lane", "rowsum"):
             return 1
-        return int(arg.width == 1 < user.width and _holds_lane(arg))
+        return int(arg.width == 1 < user.width and _contains_lane(arg))
 
-    def _home(self, node: Node) -> tuple[int, int]:
+    def _group_key(self, node: Node) -> tuple[int, int]:
+        """(level, width) of the group that computes a node."""
         return self.level[node], node.width
 
     # ------------------------------------------------------------------------------------------ groups
@@ -116,7 +117,7 @@ class _Scheduler:
                     if operand.op != "load":
                         self._store(operand)
         groups, count = self._groups(), -1
-        while count != len(self.stored):  # storing one value may ask for another
+        while count != len(self.stored):  # storing one value may require another one
             count = len(self.stored)
             groups = self._groups()
         levels = sorted({group.level for group in groups})
@@ -125,6 +126,7 @@ class _Scheduler:
         )
 
     def _store(self, node: Node) -> Node:
+        """Store a value, if it is not stored yet; the load that reads it back."""
         if node not in self.stored:
             buffer = BufferRef.scratch(len(self.stored))
             self.buffers[buffer] = BufferSpec(node.width, BufferKind.SCRATCH)
@@ -139,9 +141,9 @@ class _Scheduler:
             return found.setdefault((level, width), Group(level, width))
 
         for out in self.outs:
-            at(*self._home(out.node)).stores.append(out)
+            at(*self._group_key(out.node)).stores.append(out)
         for number, (_, node) in enumerate(self.sums):
-            at(*self._home(node)).sums.append((number, node))
+            at(*self._group_key(node)).sums.append((number, node))
         for node in self.rowsums:
             at(self.level[node] - 1, node.args[0].width).rowsums.append(node)
         for group in found.values():
@@ -158,7 +160,7 @@ class _Scheduler:
             seen.add(node)
             if node.is_leaf or node.op == "rowsum":
                 continue
-            if self._home(node) != (group.level, group.width) and self._from_memory(node, group):
+            if self._group_key(node) != (group.level, group.width) and self._is_loaded(node, group):
                 group.loads[node] = self.stored[node]
             elif node.op == "lane":
                 group.lanes.append(node)
@@ -167,22 +169,22 @@ class _Scheduler:
         group.body = sorted(seen, key=lambda n: n.index)
         group.lanes.sort(key=lambda n: n.index)
 
-    def _from_memory(self, node: Node, group: Group) -> bool:
-        """Whether a group loads what an earlier one computed; what it must load is stored from now on."""
+    def _is_loaded(self, node: Node, group: Group) -> bool:
+        """Whether a group loads what an earlier one computed. A value that is costly to compute is stored for it."""
         if self.level[node] >= group.level:
             return False
-        dear = node.op == "lane" or (node.is_elementwise and TABLE[node.op].costly and node.width > 1)
-        if dear:
+        costly = node.op == "lane" or (node.is_elementwise and TABLE[node.op].costly and node.width > 1)
+        if costly:
             self._store(node)
         return node in self.stored
 
 
-def _holds_lane(node: Node) -> bool:
-    return node.op == "lane" or (node.op != "rowsum" and any(_holds_lane(a) for a in node.args))
+def _contains_lane(node: Node) -> bool:
+    return node.op == "lane" or (node.op != "rowsum" and any(_contains_lane(a) for a in node.args))
 
 
 def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
-    """Rewrite sums that hold products: their products become one lane."""
+    """Rewrite sums that contain products: the products of a sum become one lane. Returns old node → new node."""
     nodes = subgraph(roots)
     uses = Counter(arg for node in nodes for arg in node.args) + Counter(roots)
     inner = {n for n in nodes if n.op == "add" for n in n.args if n.op == "add" and uses[n] == 1}
@@ -200,7 +202,9 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
             parts = terms(node)
             products = [p for p in parts if p not in done]
             rest = [done[p] for p in parts if p in done]
-            rest = [builder.lane([(done[p.args[0]], p.attr) for p in alike]) for alike in _by_width(products)] + rest
+            rest = [
+                builder.lane([(done[p.args[0]], p.attr) for p in same_width]) for same_width in _by_width(products)
+            ] + rest
             total = rest[0]
             for more in rest[1:]:
                 total = total + more
@@ -211,7 +215,7 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
 
 
 def _by_width(products: list[Node]) -> list[list[Node]]:
-    """One accumulator holds products of one width; a single number is added to a row of many afterwards."""
+    """Products by width: one accumulator holds products of one width only."""
     found: dict[int, list[Node]] = {}
     for product in products:
         found.setdefault(product.width, []).append(product)
