@@ -289,8 +289,8 @@ from recurra.data import Batches, Streams, read_parquet
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 
-import recurra.data.readers.sources, torch
-recurra.data.readers.sources.KEPT = 16 << 20
+import recurra.data.readers.table_sources, torch
+recurra.data.readers.table_sources.CACHE_BYTES = 16 << 20
 before = peak()
 data = read_parquet(sys.argv[1])
 total = sum(float(batch.inputs.double().sum()) for batch in Batches(data, 16, window=64).epoch(0))
