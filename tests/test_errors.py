@@ -1,4 +1,4 @@
-"""Bad input gets one typed error that names the argument, what came and what was expected, before torch is called."""
+"""Bad input gets one typed error that names the argument, what was passed and what was expected, before torch is called."""
 
 import pickle
 
@@ -69,12 +69,12 @@ def test_x_has_the_layers_dtype(dtype):
     check(DtypeError, "x", str(dtype), "the layer's dtype, torch.float32", lambda: lstm()(x(dtype=dtype)))
 
 
-def test_autocast_does_not_excuse_whole_numbers():
+def test_autocast_does_not_accept_integers():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         check(DtypeError, "x", "torch.int64", "the layer's dtype", lambda: lstm()(x(dtype=torch.int64)))
 
 
-def test_x_lives_where_the_layer_lives():
+def test_x_is_on_the_device_of_the_layer():
     check(DeviceError, "x", "meta", "the layer's device, cpu", lambda: lstm()(x(device="meta")))
     check(DeviceError, "x", "cpu", "the layer's device, meta", lambda: lstm(device="meta")(x()))
 
@@ -84,7 +84,7 @@ def test_x_is_a_tensor(value):
     check(InputError, "x", type(value).__name__, "a PackedSequence or a nested tensor", lambda: lstm()(value))
 
 
-def test_packed_and_nested_inputs_have_the_right_features_and_no_lengths_beside_them():
+def test_packed_and_nested_inputs_have_the_right_features_and_exclude_lengths():
     packed = pack_sequence([x(3, 7), x(2, 7)])
     check(ShapeError, "x", "(3, 2, 7)", "(T, B, 3)", lambda: lstm()(packed))
     packed = pack_sequence([x(3, D), x(2, D)])
@@ -94,7 +94,7 @@ def test_packed_and_nested_inputs_have_the_right_features_and_no_lengths_beside_
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
-def test_nested_sequences_differ_in_length_alone():
+def test_nested_sequences_have_one_number_of_features():
     ragged = torch.nested.as_nested_tensor([x(4, D), x(2, D + 1)], layout=torch.strided)
     check(ShapeError, "x", "[(4, 3), (2, 4)]", "sequences that differ in length alone", lambda: lstm()(ragged))
 
@@ -203,7 +203,7 @@ def test_states_with_delays():
 # ---------------------------------------------------------------------------------------------------- building
 
 
-def test_unknown_cells_name_the_nearest():
+def test_an_unknown_cell_gets_a_suggestion():
     check(UnknownNameError, "cell", "'lstn'", "did you mean 'lstm'?", lambda: rc.layer("lstn", D, H))
     check(
         UnknownNameError, "cell", "'minimal_gru'", "did you mean 'min_gru'?", lambda: rc.Recurrent("minimal_gru", D, H)
@@ -214,11 +214,11 @@ def test_unknown_cells_name_the_nearest():
 
 
 @pytest.mark.parametrize("cell", [torch.nn.LSTM, rc.LSTM, 3, None])
-def test_cells_are_cells(cell):
+def test_the_cell_is_a_cell_class_or_a_name(cell):
     check(InputError, "cell", repr(cell), "a subclass of rc.Cell or the name of one", lambda: rc.Recurrent(cell, D, H))
 
 
-def test_unknown_options_name_the_nearest():
+def test_an_unknown_option_gets_a_suggestion():
     check(OptionError, "dropuot", "0.1", "did you mean 'dropout'?", lambda: lstm(dropuot=0.1))
     check(
         OptionError,
@@ -263,7 +263,7 @@ BAD_OPTIONS = {
 
 
 @pytest.mark.parametrize(("argument", "build", "got", "expected"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
-def test_options_have_values_that_make_sense(argument, build, got, expected):
+def test_options_have_valid_values(argument, build, got, expected):
     check(InputError, argument, got, expected, build)
 
 
@@ -271,7 +271,7 @@ def test_residual_layers_have_one_width():
     check(OptionError, "depth", "'residual'", "layer 1 has 2", lambda: rc.LSTM(D, [4, 2], depth="residual"))
 
 
-def test_errors_travel_between_processes():
+def test_errors_can_be_pickled():
     with pytest.raises(LengthsError) as caught:
         lstm()(x(), lengths=[9, 9])
     again = pickle.loads(pickle.dumps(caught.value))
@@ -282,14 +282,14 @@ def test_errors_travel_between_processes():
     assert str(pickle.loads(pickle.dumps(unknown.value))) == str(unknown.value)
 
 
-def test_nothing_is_remembered_of_a_call_that_failed():
+def test_a_failed_call_carries_no_state():
     layer = lstm(initial="carried")
     with pytest.raises(LengthsError):
         layer(x(), lengths=[0, 1])
     assert layer.carried_state is None
 
 
-# ---------------------------------------------------------------------------------------------------- nothing at all
+# ---------------------------------------------------------------------------------------------------- empty inputs
 
 
 @pytest.mark.parametrize("both", [False, True, "separate"])
@@ -335,7 +335,7 @@ def test_empty_inputs_to_modified_layers():
     assert layer(torch.zeros(T, 0, D), return_trace=True)[2]["c"].shape == (T, 0, H)
 
 
-# ---------------------------------------------------------------------------------------------------- odd but good
+# ---------------------------------------------------------------------------------------------------- unusual cells
 
 
 def test_a_cell_without_parameters_runs():
