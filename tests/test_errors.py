@@ -1,4 +1,4 @@
-"""Bad input gets one typed error that names the argument, what was passed and what was expected, before torch is called."""
+"""Bad input raises one typed error, before torch runs, that names the argument, the value and what was expected."""
 
 import pickle
 
