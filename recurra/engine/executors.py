@@ -21,14 +21,14 @@ from .backend import backend, warn_once
 from .cell_cache import CellCache
 from .cpu import compiler
 from .cpu.executor import CpuExecutor
-from .gpu.runner import OnGpu
+from .gpu.runner import GpuExecutor
 from .ir.lowering import Unsupported
 from .plan.planner import plan
 from .traced_step import clean_context, trace_in_clean_context
 
 RECENT = 128  # executors that stay though no cell uses them
 
-Executor = CpuExecutor | OnGpu
+Executor = CpuExecutor | GpuExecutor
 
 
 class Request(NamedTuple):
@@ -109,7 +109,7 @@ def _executor(planned: Any, request: Request, key: str) -> Executor:
         return CpuExecutor(planned, request.dtype, key)
     if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
         raise Unsupported("the derivative of a maximum over a row on the GPU")
-    return OnGpu(planned, request.dtype, key)
+    return GpuExecutor(planned, request.dtype, key)
 
 
 def _key(text: str, request: Request) -> str:

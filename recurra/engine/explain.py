@@ -10,7 +10,7 @@ from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
 from .dispatch import Choice, Sequences, choose
 from .gpu.describe import describe
-from .gpu.runner import OnGpu
+from .gpu.runner import GpuExecutor
 from .ir.buffers import Role, X
 from .ir.nodes import Node
 
@@ -55,7 +55,7 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     masks = cell.draw_masks(steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
-    if isinstance(choice.executor, OnGpu):
+    if isinstance(choice.executor, GpuExecutor):
         lines += describe(choice.executor, batch, x.device, source)
     elif choice.executor is not None:
         lines += _planned(choice.executor, choice, source)

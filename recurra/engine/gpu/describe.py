@@ -4,7 +4,7 @@ import torch
 
 from ..plan.schedule import Schedule
 from .persistent.tiling import Tiling, is_x
-from .runner import OnGpu
+from .runner import GpuExecutor
 from .stepwise.graphs import STEPS
 from .stepwise.run import StepwiseLoop
 
@@ -15,7 +15,7 @@ WEIGHTS = {
 }
 
 
-def describe(made: OnGpu, batch: int, device: torch.device, source: bool) -> list[str]:
+def describe(made: GpuExecutor, batch: int, device: torch.device, source: bool) -> list[str]:
     """Lines on the kernels for a batch on a device; `source`: with the generated kernels."""
     lines = ["  before the loop: one product of x with the weights of all gates, for all steps"]
     for backward, chosen in _schedules(made):
@@ -41,7 +41,7 @@ def _step(loop: StepwiseLoop) -> list[str]:
     return lines
 
 
-def _schedules(made: OnGpu) -> list[tuple[bool, Schedule]]:
+def _schedules(made: GpuExecutor) -> list[tuple[bool, Schedule]]:
     return [(False, made.forward_schedule), *([(True, made.backward_schedule)] if made.trains else [])]
 
 

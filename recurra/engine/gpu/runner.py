@@ -1,4 +1,4 @@
-"""Run a plan on a GPU: what is made before the loop, the kernel, and the products left for after it."""
+"""Runs a plan on a GPU: the products before the loop, the loop, and the epilogue after it."""
 
 import functools
 from collections.abc import Mapping, Sequence, Set
@@ -35,20 +35,24 @@ from .persistent.tiling import ROW_PER_PROGRAM, Tiling, tiling
 from .stepwise import codegen
 from .stepwise.run import StepwiseLoop
 
-FULL = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}  # all ones: nothing yet
+FULL = {
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+}  # all bits set: not written yet
 
 
-class OnGpu:
+class GpuExecutor:
     """A plan with its kernels, rendered and compiled when first used."""
 
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
         self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
         self.runs = plan.runs
-        self.loops: dict[Any, PersistentLoop | StepwiseLoop] = {}  # by what is asked for
+        self.loops: dict[Any, PersistentLoop | StepwiseLoop] = {}  # by request
         self.rendered: dict[Any, PersistentLoop] = {}  # by what the text depends on: the tiles of a batch, not its size
         self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
-        self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid the card did not take as a whole
+        self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid does not fit on the card at once
 
     @property
     def trains(self) -> bool:
@@ -176,7 +180,7 @@ class OnGpu:
         bound = self._inputs(x, states, masks, given, lengths)
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
-            of_input = torch.cat([_of_input(lane, given, bound[X]) for lane, _ in loop.rendered.lanes])
+            of_input = torch.cat([_input_matrix(lane, given, bound[X]) for lane, _ in loop.rendered.lanes])
             bound[INPUT_PROJECTION] = bound[X] @ of_input.t()
         for state in self.plan.states:
             history = BufferRef.state(state.name)
@@ -198,7 +202,7 @@ class OnGpu:
         y = bound[self.plan.output]
         rest = [bound[buffer] for buffer in self.plan.named.values()]
         kept = [bound[buffer] for buffer in (*self.histories, *self.plan.kept)] if self.trains else []
-        return [_own(y, steps), *finals, *(_own(v, steps) for v in rest), *kept]
+        return [_by_step(y, steps), *finals, *(_by_step(v, steps) for v in rest), *kept]
 
     def _inputs(
         self,
@@ -255,7 +259,7 @@ class OnGpu:
         steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
         loop = self.loop(True, batch, lengths is not None, x.device)
-        if lengths is not None:  # nothing of the padding, be it infinite, reaches a gradient
+        if lengths is not None:  # an infinite number in the padding must not reach a gradient
             running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
             x = x.masked_fill(~running[..., None], 0.0)
         bound = self._inputs(x, states, masks, given, lengths)
@@ -299,7 +303,7 @@ class OnGpu:
         for buffer, value in outputs.items():
             width = self.plan.backward.buffers[buffer].width
             bound[buffer] = allocator.zeros(width) if value is None else as_contiguous(value.reshape(-1, width))
-        zeros = functools.cache(bound[X].new_zeros)  # one for all whom nothing comes to
+        zeros = functools.cache(bound[X].new_zeros)  # shared by states of one shape
         unread = functools.cache(bound[X].new_empty)
         for state, value in zip(self.plan.states, dfinals, strict=True):
             final = zeros(state.shape(batch)) if value is None else as_contiguous(value)
@@ -312,22 +316,22 @@ class OnGpu:
             bound[d_initial] = bound[X].new_zeros(start) if wants_states else unread(start)
 
 
-def _own(rows: Tensor, steps: int) -> Tensor:
-    """The same memory as (T, B, n); not a view, so that an operation in place is as allowed as on any output."""
+def _by_step(rows: Tensor, steps: int) -> Tensor:
+    """The same memory as (T, B, n). It is no view for autograd, so operations in place are allowed on it."""
     shape = (steps, rows.shape[0] // steps, rows.shape[1])
-    whole = torch.empty(0, dtype=rows.dtype, device=rows.device)
-    return whole.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
+    result = torch.empty(0, dtype=rows.dtype, device=rows.device)
+    return result.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
 
 
 def _precision(dtype: torch.dtype) -> str:
-    """32-bit numbers multiplied as torch multiplies them: shortened where that is allowed, in three products if not."""
+    """How 32-bit numbers are multiplied, following torch's setting: as TF32, or exactly, in three products."""
     return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
 class _LoopAllocator:
-    """Memory for what the loop writes."""
+    """Allocates the buffers that a loop writes. Those that programs exchange start with all bits set."""
 
-    def __init__(self, made: OnGpu, like: Tensor, rows: int, exchanged: Set[BufferRef]):
+    def __init__(self, made: GpuExecutor, like: Tensor, rows: int, exchanged: Set[BufferRef]):
         self.made, self.like, self.count, self.exchanged = made, like, rows, exchanged
 
     def rows(self, buffer: BufferRef, width: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -357,14 +361,14 @@ class _LoopAllocator:
                 bound[buffer] = self.rows(buffer, schedule.buffers[buffer].width, dtype)
 
 
-def _of_input(lane: Node, given: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """The matrix of a lane that multiplies x."""
+def _input_matrix(lane: Node, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """The matrix by which a lane multiplies x, (width, inputs)."""
     parts = [
         (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == X
     ]
     if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
-        return parts[0][1].of(given)
-    whole = x.new_zeros(lane.width, x.shape[1])
+        return parts[0][1].of(weights)
+    total = x.new_zeros(lane.width, x.shape[1])
     for offset, matrix in parts:
-        whole[:, offset : offset + matrix.deep] += matrix.of(given)
-    return whole
+        total[:, offset : offset + matrix.deep] += matrix.of(weights)
+    return total

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from recurra.engine.gpu.runner import OnGpu
+from recurra.engine.gpu.runner import GpuExecutor
 
 
 @pytest.fixture(autouse=True)
 def _asserts_the_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Count the calls of the GPU engine: some in a test marked `gpu`, none in one marked `gpu(engine="reference")`."""
-    marker, forward, calls = request.node.get_closest_marker("gpu"), OnGpu.forward, []
+    marker, forward, calls = request.node.get_closest_marker("gpu"), GpuExecutor.forward, []
 
     @wraps(forward)
     def counted(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
         return forward(*arguments, **options)
 
-    monkeypatch.setattr(OnGpu, "forward", counted)
+    monkeypatch.setattr(GpuExecutor, "forward", counted)
     yield
     if marker is not None:
         expected = marker.kwargs.get("engine", "compiled")

@@ -19,7 +19,7 @@ import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
 from recurra.engine.gpu import select
-from recurra.engine.gpu.runner import OnGpu
+from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.gpu.stepwise import graphs
 from recurra.engine.ir.lowering import Unsupported
 from recurra.engine.plan.planner import Plan, plan
@@ -47,7 +47,7 @@ def planned(cell: Cell) -> Plan:
 @torch.no_grad()
 def without_gradients(cell: Cell, x: Tensor, states: list, masks: dict, lengths: Tensor | None) -> list[Tensor]:
     """The output and the final states, by kernels that keep nothing for a backward pass."""
-    made = OnGpu(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
+    made = GpuExecutor(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
     weights = [w.detach().float() for w in made.prologue(cell.weights())]
     return made.forward(x, states, [masks[n] for n in made.plan.masks], weights, lengths)
 
@@ -61,7 +61,7 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
     lengths = torch.tensor([steps, 2, 1]).repeat(batch)[:batch] if ragged else None
     masks = cell.draw_masks(steps, batch, x)
     expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths), keep_trace=True)
-    made = OnGpu(planned(cell), torch.float32)
+    made = GpuExecutor(planned(cell), torch.float32)
     hoisted = made.prologue(cell.weights())
     weights = [w.detach().float() for w in hoisted]
     given = [masks[n] for n in made.plan.masks], weights, lengths

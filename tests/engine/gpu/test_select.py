@@ -7,7 +7,7 @@ import recurra as rc
 from recurra.engine.gpu import select
 from recurra.engine.gpu.describe import describe
 from recurra.engine.gpu.persistent.tiling import Tiling, tiling
-from recurra.engine.gpu.runner import OnGpu
+from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.gpu.stepwise.run import StepwiseLoop, _split
 from recurra.engine.plan.planner import plan
 from recurra.engine.plan.schedule import schedule
@@ -24,9 +24,9 @@ def tiling_on(card: tuple[int, int], units: int, batch: int, name: str = "lstm",
     return tiling(schedule(planned.forward), 2, batch, *card, mode)
 
 
-def on_gpu(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> OnGpu:
+def on_gpu(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> GpuExecutor:
     cell = rc.layer(name, 6, 4).cell_list[0]
-    return OnGpu(plan(cell, trace_in_clean_context(cell), train=train, needs_x=train), dtype)
+    return GpuExecutor(plan(cell, trace_in_clean_context(cell), train=train, needs_x=train), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

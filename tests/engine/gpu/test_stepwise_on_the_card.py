@@ -17,7 +17,7 @@ from recurra.engine.dispatch import choose
 from recurra.engine.explain import explain
 from recurra.engine.gpu import runner, select
 from recurra.engine.gpu.persistent import launch
-from recurra.engine.gpu.runner import OnGpu
+from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.plan.planner import plan
 from recurra.engine.traced_step import trace_in_clean_context
 
@@ -146,7 +146,7 @@ def test_memory_is_bounded_and_goes_with_the_plan():
     cell = rc.layer("lstm", 32, 512).cell_list[0].cuda()
     gc.collect()
     before = torch.cuda.memory_allocated()
-    made = OnGpu(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
+    made = GpuExecutor(plan(cell, trace_in_clean_context(cell), train=False, needs_x=False), torch.float32)
     weights = [w.detach() for w in made.prologue(cell.weights())]
     for batch in range(1, 24):
         x = torch.randn(33, batch, 32, device="cuda")
