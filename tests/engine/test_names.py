@@ -30,7 +30,7 @@ def cell_with(state: str, mask: str | None = None) -> rc.Cell:
 
 
 @pytest.mark.parametrize("keep_trace", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "carry:h@1", "h[1]", "=kept", "two words", "two\nlines"])
 def test_a_state(name: str, keep_trace: bool):
     cell = cell_with(name)
     found = compare(cell, sequences(cell, 6, 3, torch.float64), keep_trace)
