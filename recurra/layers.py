@@ -285,8 +285,6 @@ class Recurrent(nn.Module):
         states = (state,) if single else state
         if states is not None and (not isinstance(states, (tuple, list)) or single is not (len(states) == 1)):
             return None
-        if states is not None and not all(isinstance(value, Tensor) for value in states):
-            return None
         choice = choose(own["_modules"]["cells"]._modules["0"], Sequences(x, states))  # pyrefly: ignore
         if choice.call is None:
             return None

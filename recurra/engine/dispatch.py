@@ -59,14 +59,15 @@ def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     if is_compiling():
         return _choose_in_graph(cell, given, keep_trace)
     cache = cache_of(cell)
-    dense = not (keep_trace or given.masks) and given.lengths is None and given.resets is None
-    tensors = (given.x,) if given.state is None else (given.x, *given.state)
-    if not dense or not is_plain_call(tensors):
+    x, states, masks, lengths, resets = given
+    tensors = (x,) if states is None else (x, *states)
+    if keep_trace or masks or lengths is not None or resets is not None or not is_plain_call(tensors):
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            return Choice("reference", "a state is not a tensor")
         return _decide(cell, cache, given, keep_trace)
     train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (*tensors, *cache.tensors)))
-    needs_x = train and given.x.requires_grad
-    settings = train, needs_x, backend(), threads_here(), compiler.find_compiler()
-    signature = *map(KIND, tensors), settings
+    compiled_by = compiler.find_compiler()
+    signature = *map(KIND, tensors), train, train and x.requires_grad, backend(), threads_here(), compiled_by
     choice = cache.choices.get(signature)
     if choice is None:
         choice = _decide(cell, cache, given, keep_trace)
@@ -163,7 +164,8 @@ def _prepare(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> 
         return None
     if x.shape[-1] != cell.input_size or not (states is None or _fit(states, cell, x)):
         return None
-    read = executor.prologue(weights)
+    with torch.no_grad():  # activation checkpoints count what a call saves, and this happens in the first one alone
+        read = executor.prologue(weights)
     if any((w.dtype, w.device) != (x.dtype, x.device) for w in read):
         return None
     start = _Start(cell, cache, x)

@@ -48,8 +48,12 @@ def has_function_mode() -> bool:
 
 def needs_dispatcher(tensors: Iterable[Tensor]) -> bool:
     """Whether the operation must be called by name: under torch.compile, a mode, or with a tensor subclass."""
-    observed = is_compiling() or _len_torch_dispatch_stack() > 0 or has_function_mode()
-    return observed or not _PLAIN_TYPES.issuperset(map(type, tensors))
+    return is_compiling() or _is_observed(tensors)
+
+
+def _is_observed(tensors: Iterable[Tensor]) -> bool:
+    has_mode = _len_torch_dispatch_stack() > 0 or has_function_mode()
+    return has_mode or not _PLAIN_TYPES.issuperset(map(type, tensors))
 
 
 def is_transformed() -> bool:
@@ -58,7 +62,8 @@ def is_transformed() -> bool:
 
 
 def is_plain_call(tensors: Sequence[Tensor]) -> bool:
-    """Whether nothing observes, transforms or recasts the call, and no tensor has its negative bit set."""
-    if needs_dispatcher(tensors) or any(map(Tensor.is_neg, tensors)):
+    """Whether nothing observes, transforms or recasts the call, and no tensor has its negative bit set. Not to be asked
+    under torch.compile."""
+    if _is_observed(tensors) or any(map(Tensor.is_neg, tensors)):
         return False
     return not (_is_any_autocast_enabled() or _is_tracing() or is_transformed())

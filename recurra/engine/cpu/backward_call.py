@@ -127,7 +127,7 @@ class BackwardCall:
         # Python work comes before the loop: after it, what Python reads is no longer in the cache.
         scratch, results = [*map(torch.zeros_like, self.loop.scratch)], self.sums.results()
         packed = self.launch.kernel.pack(weights, self.launch.split)
-        given = packed.vector_list[1], packed.pack_list[1], *map(_ADDRESS, given)
+        given = *packed.addresses, *map(_ADDRESS, given)
         first, then = self.loop.pack(*given, *map(_ADDRESS, scratch)), self.sums.pack(*given, *map(_ADDRESS, results))
         self.loop.run(first)
         if len(results) > 1:

@@ -21,7 +21,7 @@ from .launch_plan import LaunchPlan
 from .layout import Layout, dense
 from .packing import Packed
 
-_ADDRESS = Tensor.data_ptr
+_ADDRESS, _EMPTY_LIKE = Tensor.data_ptr, torch.empty_like
 
 
 class Ran(NamedTuple):
@@ -39,60 +39,97 @@ class ForwardCall:
     def __init__(
         self,
         plan: Plan,
-        way: LaunchPlan,
+        launch: LaunchPlan,
         kept: Arena | None,
         layout: Layout,
         weights: Mapping[str, Tensor],
         single_step: bool = False,
     ):
         """`kept`: the arena of what backward reads. `single_step`: y is (B, size) instead of (1, B, size)."""
-        self.way, self.kept, self.dtype = way, kept, way.kernel.dtype
+        self.launch, self.kept, self.dtype = launch, kept, launch.kernel.dtype
         self.has_delays = any(state.delays for state in plan.states)
-        self.shapes = [(layout.rows, width) if single_step else layout.shape(width) for width in way.widths.values()]
+        self.shapes = [(layout.rows, width) if single_step else layout.shape(width) for width in launch.widths.values()]
+        self.shapes += [(launch.arena.numbers,)] if launch.arena.numbers else []
+        self.shapes += [] if kept is None else [(kept.numbers,)]
         self.like = self._templates()
-        # Addresses of a call: the packed weights, x, masks, initial states, outputs, the two arenas, final states.
+        # Addresses of a call: the packed weights, x, masks, initial states, outputs, arenas, final states.
         initial = [BufferRef.initial(state.name) for state in plan.states]
-        buffers = [X, *map(BufferRef.mask, plan.masks), *initial, *way.widths]
+        buffers = [X, *map(BufferRef.mask, plan.masks), *initial, *launch.widths]
         place = {buffer: i for i, buffer in enumerate(buffers, len(WEIGHTS))}
-        arena = len(WEIGHTS) + len(buffers)
-        where = {buffer: (i, 0) for buffer, i in place.items()} | way.arena.at(arena)
-        where |= {} if kept is None else kept.at(arena + 1)
+        where = {buffer: (i, 0) for buffer, i in place.items()}
+        arena = kept_arena = finals = len(WEIGHTS) + len(buffers)
+        if launch.arena.numbers:
+            where |= launch.arena.at(arena)
+            kept_arena = finals = arena + 1
+        if kept is not None:
+            where |= kept.at(kept_arena)
+            finals = kept_arena + 1
         early = {BufferRef.state(name): place[BufferRef.initial(name)] for name in (s.name for s in plan.states)}
-        finals = arena + 2
+        if has_only_finals(plan, layout):
+            copies = self._write_finals(plan, layout, where, finals)
+        else:
+            copies = self._gather_finals(plan, layout, where, early, finals)
+        count = finals + len(plan.states)
+        self.loop, self.ahead = self._loop(launch, layout, count, where, early, weights, copies), None
+        if launch.ahead is not None:
+            self.ahead = self._loop(launch.ahead, dense(1, layout.total), count, where, {}, weights)
+        self.packs = [(each.kernel.pack, each.split) for each in (launch, launch.ahead) if each is not None]
+
+    def _write_finals(self, plan: Plan, layout: Layout, where: dict[BufferRef, Place], finals: int) -> list[Copy]:
+        """Let the kernel write new states where the caller reads them. If y is one of them, it is a copy: writing to y
+        must not change the state."""
+        copies = []
+        for i, state in enumerate(plan.states):
+            buffer, size = BufferRef.state(state.name), layout.rows * state.size * self.dtype.itemsize
+            if buffer == plan.output:
+                copies.append(Copy(where[buffer][0], 0, finals + i, 0, size))
+            where[buffer] = finals + i, 0
+        return copies
+
+    def _gather_finals(
+        self,
+        plan: Plan,
+        layout: Layout,
+        where: Mapping[BufferRef, Place],
+        early: Mapping[BufferRef, int],
+        finals: int,
+    ) -> list[Copy]:
         copies = []
         for i, state in enumerate(plan.states):
             buffer = BufferRef.state(state.name)
-            source = _StateRows(state, layout, where[buffer], where[buffer][0] == arena, (early[buffer], 0), self.dtype)
-            copies += source.final_copies(finals + i)
-        count = finals + len(plan.states)
-        relocations = [*WEIGHTS, *addresses(way.binding, where, early)]
-        packed = way.kernel.pack(weights, way.split)
-        self.loop = LoopCall(way.kernel, packed, layout, way.binding, count, relocations, after=copies)
-        self.ahead = None
-        if (first := way.ahead) is not None:
-            packed, rows = first.kernel.pack(weights, first.split), dense(1, layout.total)
-            relocations = [*WEIGHTS, *addresses(first.binding, where)]
-            self.ahead = LoopCall(first.kernel, packed, rows, first.binding, count, relocations)
+            is_ring = buffer in self.launch.arena.places
+            rows = _StateRows(state, layout, where[buffer], is_ring, (early[buffer], 0), self.dtype)
+            copies += rows.final_copies(finals + i)
+        return copies
+
+    def _loop(
+        self,
+        launch: LaunchPlan,
+        layout: Layout,
+        count: int,
+        where: Mapping[BufferRef, Place],
+        early: Mapping[BufferRef, int],
+        weights: Mapping[str, Tensor],
+        copies: Sequence[Copy] = (),
+    ) -> LoopCall:
+        relocations = [*WEIGHTS, *addresses(launch.binding, where, early)]
+        packed = launch.kernel.pack(weights, launch.split)
+        return LoopCall(launch.kernel, packed, layout, launch.binding, count, relocations, after=copies)
 
     def _templates(self) -> list[Tensor] | None:
         """Tensors like the outputs and arenas, of one number each; None if they come from the allocator's pool."""
-        shapes = self._shapes(0 if self.kept is None else self.kept.numbers)
-        if max(map(prod, shapes)) * self.dtype.itemsize >= allocator.SMALL:
+        if max(map(prod, self.shapes)) * self.dtype.itemsize >= allocator.SMALL:
             return None
-        return [torch.empty(1, dtype=self.dtype).expand(shape) for shape in shapes]
-
-    def _shapes(self, kept_numbers: int) -> list[tuple[int, ...]]:
-        return [*self.shapes, (self.way.arena.numbers,), (kept_numbers,)]
+        return [torch.empty(1, dtype=self.dtype).expand(shape) for shape in self.shapes]
 
     @property
     def reads_in_place(self) -> bool:
         """Whether the kernel reads all weights where they are: nothing is packed."""
-        return self.way.split.in_place and not self.way.kernel.pack.copied
+        return self.launch.split.in_place and not self.launch.kernel.pack.copied
 
     def pack(self, weights: Mapping[str, Tensor]) -> list[Packed]:
         """The packed weights of each kernel, made again only if they hold other numbers than before."""
-        ways = [self.way] if self.way.ahead is None else [self.way, self.way.ahead]
-        return [way.kernel.pack(weights, way.split) for way in ways]
+        return [pack(weights, split) for pack, split in self.packs]
 
     def __call__(
         self,
@@ -104,30 +141,50 @@ class ForwardCall:
     ) -> Ran:
         """Final states have the shapes of `states`. `padded_numbers`: the size of the kept arena, if it must not depend
         on the layout."""
-        initial = [*map(by_slot, states)] if self.has_delays else states
-        outputs = self._allocate(padded_numbers)
-        finals = (*map(torch.empty_like, states),)
-        addresses = [*map(_ADDRESS, (x, *masks, *initial, *outputs, *finals))]
-        if self.ahead is not None:
-            _run(self.ahead, packed[1], addresses)
-        _run(self.loop, packed[0], addresses)
+        initial = map(by_slot, states) if self.has_delays else states
+        outputs, finals = self.run((x, *masks, *initial), states, packed, padded_numbers)
+        named = outputs[1 : len(self.launch.widths)]
         if self.kept is None:
-            return Ran(outputs[0], finals, outputs[1 : len(self.shapes)], None)
+            return Ran(outputs[0], finals, named, None)
         if padded_numbers is not None:
             self.kept.clear_gaps(outputs[-1])
-        return Ran(outputs[0], finals, outputs[1 : len(self.shapes)], outputs[-1])
+        return Ran(outputs[0], finals, named, outputs[-1])
 
-    def _allocate(self, padded_numbers: int | None) -> list[Tensor]:
-        """Memory for the outputs, the call's own arena and the kept one."""
+    def run(
+        self,
+        inputs: tuple[Tensor, ...],
+        states: Sequence[Tensor],
+        packed: Sequence[Packed],
+        padded_numbers: int | None = None,
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """(y, named values, arenas) and the final states. `inputs`: x, masks, initial states."""
         if self.like is not None and padded_numbers is None:
-            return [*map(torch.empty_like, self.like)]
-        numbers = 0 if self.kept is None else self.kept.numbers if padded_numbers is None else padded_numbers
-        return [allocator.empty(shape, self.dtype) for shape in self._shapes(numbers)]
+            outputs = (*map(_EMPTY_LIKE, self.like),)
+        else:
+            outputs = self._allocate(padded_numbers)
+        finals = (*map(_EMPTY_LIKE, states),)
+        tensors = inputs + outputs + finals
+        if self.ahead is not None:
+            _run(self.ahead, packed[1], tensors)
+        _run(self.loop, packed[0], tensors)
+        return outputs, finals
+
+    def _allocate(self, padded_numbers: int | None) -> tuple[Tensor, ...]:
+        """Memory for the outputs, the call's own arena and the kept one."""
+        shapes = self.shapes if padded_numbers is None else [*self.shapes[:-1], (padded_numbers,)]
+        return tuple(allocator.empty(shape, self.dtype) for shape in shapes)
 
 
-def _run(loop: LoopCall, packed: Packed, given: Sequence[int]) -> None:
-    scratch = map(_ADDRESS, kept) if (kept := [*map(torch.zeros_like, loop.scratch)]) else ()
-    loop.run(loop.pack(packed.vector_list[1], packed.pack_list[1], *given, *scratch))
+def has_only_finals(plan: Plan, layout: Layout) -> bool:
+    """Whether the new states of a call are its final ones: the kernel writes them where the caller reads them."""
+    one_step = layout.steps == 1 and layout.active is None
+    return one_step and plan.backward is None and not any(state.delays for state in plan.states)
+
+
+def _run(loop: LoopCall, packed: Packed, tensors: tuple[Tensor, ...]) -> None:
+    if loop.scratch:
+        tensors += (*map(torch.zeros_like, loop.scratch),)  # alive until the loop is done
+    loop.run(loop.pack(*packed.addresses, *map(_ADDRESS, tensors)))
 
 
 def by_slot(initial: Tensor) -> Tensor:

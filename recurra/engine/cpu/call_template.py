@@ -100,7 +100,7 @@ class LoopCall(CallTemplate):
         needed = {word: torch.zeros(count, dtype=dtype) for word, (count, dtype) in needed.items() if count}
         self.scratch = list(needed.values())
         relocations = [*relocations, *(Relocation(word, given + i) for i, word in enumerate(needed))]
-        call = [0, packed.vector_list[1], packed.pack_list[1], 0, 0, 0, *memoryview(fixed.numbers).cast("q")]
+        call = [0, *packed.addresses, 0, 0, 0, *memoryview(fixed.numbers).cast("q")]
         super().__init__(kernel.library.run, call, binding.numbers, given + len(needed), relocations, before, after)
         self.alive = kernel, fixed, binding  # keeps alive what the words point to
 

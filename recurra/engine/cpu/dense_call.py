@@ -49,8 +49,9 @@ class DenseCall:
 
     @hide_from_modes
     def _run(self, x: Tensor, states: Sequence[Tensor], read: dict[str, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        ran = self.call(x.contiguous(), (), [*map(_CONTIGUOUS, states)], self.call.pack(read))
-        return ran.y, tuple(ran.finals)
+        inputs = (*map(_CONTIGUOUS, (x, *states)),)
+        outputs, finals = self.call.run(inputs, inputs[1:], self.call.pack(read))
+        return outputs[0], finals
 
 
 class StepCall:
@@ -74,9 +75,8 @@ class StepCall:
         self.contiguous = all(map(Tensor.is_contiguous, self.matrices))
         self.sample = _sample(self.executor.forward_kernel, self.weights)
         self.sampled = self.sample()
-        self.call = self.executor.forward_call(dense(1, x.shape[0]), self.read, single_step=True)
-        self.packed = self.call.pack(self.read)
-        self.in_place = self.call.reads_in_place
+        call = self.executor.forward_call(dense(1, x.shape[0]), self.read, single_step=True)
+        self.run, self.packed, self.in_place = call.run, call.pack(self.read), call.reads_in_place
 
     def is_current(self) -> bool:
         """Whether the weights are where they were, and the packed ones still hold their numbers."""
@@ -94,8 +94,9 @@ class StepCall:
             self._prepare(x)
         if states is None:
             states = [state[None] for state in self.start(x)]
-        ran = self.call(x.contiguous(), (), [*map(_CONTIGUOUS, states)], self.packed)
-        return ran.y, ran.finals
+        inputs = (*map(_CONTIGUOUS, (x, *states)),)
+        outputs, finals = self.run(inputs, inputs[1:], self.packed)
+        return outputs[0], finals
 
 
 SAMPLE = 1024  # numbers of a weight that are looked at, from its middle: all of a small one

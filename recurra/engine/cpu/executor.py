@@ -17,7 +17,7 @@ from ..plan.rows import spread_final
 from ..torch_modes import hide_from_modes
 from .arena import Arena, padded_size
 from .backward_call import BackwardCall, CpuLoopMemory
-from .call import ForwardCall, Ran, by_slot
+from .call import ForwardCall, Ran, by_slot, has_only_finals
 from .kernel import Kernel, threads_here
 from .launch_plan import LaunchPlan, plan_backward, plan_forward
 from .layout import Layout
@@ -158,11 +158,10 @@ class CpuExecutor:
 
     def _plan_forward(self, layout: Layout) -> LaunchPlan:
         ahead, loop = self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
-        return plan_forward(self.plan, loop, layout, self._is_whole, ahead)
-
-    def _is_whole(self, state: str) -> bool:
-        """Whether all values of a state are kept, or only its last."""
-        return self.trains or BufferRef.state(state) == self.plan.output
+        whole = self.trains or has_only_finals(self.plan, layout)
+        return plan_forward(
+            self.plan, loop, layout, lambda state: whole or BufferRef.state(state) == self.plan.output, ahead
+        )
 
     # ------------------------------------------------------------------------------------------ backward
 

@@ -35,13 +35,12 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Packed:
-    """Packed weights of a program, as lists of addresses."""
+    """The weights of a program, as its kernel reads them."""
 
     split: Split
     tiles: list[int]
-    vector_list: tuple[bytes, int]  # addresses, and the address of the list
-    pack_list: tuple[bytes, int]
-    alive: tuple  # keeps alive what they point to, except unpacked weights
+    addresses: tuple[int, int]  # of the lists of vectors and of matrices
+    alive: tuple  # what the lists point to, but for weights that are read where they are
 
 
 class Packing:
@@ -95,10 +94,11 @@ class Packing:
             copies = [_copy(vector, weights) for vector in self.tables.vectors]
             pairs = zip(self.tables.vectors, copies, strict=True)
             places = _listed(_place(v, weights) if copy is None else copy.data_ptr() for v, copy in pairs)
-            return Packed(split, tiles, places, _listed(map(ctypes.addressof, pieces)), (pieces, copies))
+            listed = _listed(map(ctypes.addressof, pieces))
+            return Packed(split, tiles, (places[1], listed[1]), (pieces, copies, places, listed))
         packs, vectors = self._matrices(pieces, tiles, split.threads), self._vectors(weights)
         places, listed = _listed(map(Tensor.data_ptr, vectors)), _listed(map(Tensor.data_ptr, packs))
-        return Packed(split, tiles, places, listed, (packs, vectors))
+        return Packed(split, tiles, (places[1], listed[1]), (packs, vectors, places, listed))
 
     def _check_shapes(self, weights: Mapping[str, Tensor]) -> None:
         """Refuse weights whose `.data` was replaced by another shape: kernels would read past their end."""
