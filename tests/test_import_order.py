@@ -21,11 +21,11 @@ ROOMS = (
     "named_layers", "readout", "tensor_files", "storage", "interop", "dynamics", "reservoir", "data", "models", "train",
     "inspect", "estimators", "problem", "compare", "cli",
 )
-# `engine/` in its own order. A module that is missing here is checked for import cycles alone.
+# `engine/` in its own order.
 ENGINE = (
-    "operations", "record", "torch_modes", "caches", "cell_cache", "trace", "traced_step", "graph_rewriter", "latex",
-    "reference", "split_at_resets", "ir", "plan", "cpu", "gpu",
-    "torch_op", "dispatch", "checkpoint", "parallel_directions", "fast_path", "stream", "explain",
+    "backend", "operations", "record", "torch_modes", "caches", "cell_cache", "trace", "traced_step", "graph_rewriter",
+    "latex", "reference", "split_at_resets", "ir", "plan", "cpu", "gpu",
+    "executors", "torch_op", "dispatch", "checkpoint", "parallel_directions", "explain",
 )
 # fmt: on
 
@@ -70,6 +70,11 @@ def in_order(order: tuple[str, ...], importer: str, target: str) -> bool:
 def test_every_room_has_a_place_in_the_order():
     rooms = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert rooms - {"__init__", "__main__"} <= set(ROOMS)
+
+
+def test_every_stage_of_the_engine_has_a_place_in_the_order():
+    stages = {path.stem for path in (ROOT / "engine").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert stages - {"__init__", "__pycache__"} == set(ENGINE)
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

@@ -28,7 +28,7 @@ from .executors import Executor, Refusal, Request, executor_for, pin, pinned
 from .plan.replay import replay
 from .reference import Scanned, Sequences
 from .split_at_resets import split_at_resets
-from .torch_modes import is_plain_call, is_transformed, needs_dispatcher
+from .torch_modes import is_exporting, is_plain_call, is_transformed, needs_dispatcher
 from .traced_step import keep_random_state
 
 NARROW = {torch.bfloat16, torch.float16}  # on the CPU computed in float32 and rounded at the end
@@ -123,7 +123,7 @@ def _obstacle(cell: Cell, given: Sequences, dtypes: set[torch.dtype]) -> str:
         return "set_backend('reference') is in force"
     if not is_compiling() and is_transformed():
         return "a functorch transform or forward-mode differentiation is active"
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if is_exporting():
         return "the model is being exported, and other runtimes know no operation of recurra's"
     if device.type not in DTYPES or (device.type == "cuda" and not _has_gluon()):
         return f"x is on {device}"

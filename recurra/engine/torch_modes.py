@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._C import (
     DisableTorchFunction,
@@ -59,6 +60,12 @@ def _is_observed(tensors: Iterable[Tensor]) -> bool:
 def is_transformed() -> bool:
     """Whether a functorch transform or a level of forward-mode differentiation is active."""
     return peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+def is_exporting() -> bool:
+    """Whether torch.export or torch.jit.trace records the call. torch.compiler.is_exporting is always true while
+    torch.compile of torch 2.11 and 2.12 traces, hence the flag behind it."""
+    return torch.compiler._is_exporting_flag or torch.jit.is_tracing()
 
 
 def is_plain_call(tensors: Sequence[Tensor]) -> bool:

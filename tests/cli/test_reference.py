@@ -20,7 +20,7 @@ class TestCells:
         assert {name for about in found for name in (about["name"], *about["also"])} == set(rc.registry())
         assert len(found) == len(set(rc.registry().values()))
         shown = recurra.good("cells").stdout
-        assert "the output is both, [h; s]." in shown
+        assert "the output is [h; s]." in shown
         for about in found:
             assert about["name"] in shown
 

@@ -202,13 +202,13 @@ def test_bad_options_are_named(change, error, words):
 def test_bad_series_are_named_by_their_place(classifier):
     series, labels, _ = waves(6, ragged=True)
     broken = [*series[:3], series[3][:, :1], *series[4:]]
-    with pytest.raises(ShapeError, match=r"X\[3\]: got 1 numbers a step, expected 2"):
+    with pytest.raises(ShapeError, match=r"X\[3\]: got 1 features per step, expected 2"):
         clone(classifier).fit(broken, labels)
     gap = [x.copy() for x in series]
     gap[2][5, 1] = np.nan
     with pytest.raises(InputError, match=r"X\[2\]: got nan at step 5, column 1"):
         classifier.predict(gap)
-    with pytest.raises(ShapeError, match="X: got 1 numbers a step, expected 2"):
+    with pytest.raises(ShapeError, match="X: got 1 features per step, expected 2"):
         classifier.predict([x[:, :1] for x in series])
     with pytest.raises(ShapeError, match="y: got 5 targets, expected one for each of 6"):
         clone(classifier).fit(series, labels[:5])

@@ -34,7 +34,7 @@ def test_two_processes_under_torchrun_train_as_one(tmp_path):
         assert a == pytest.approx(b, abs=1e-12)
     assert alone.steps == pair["progress"]["step"]
     assert not torch.equal(pair["own"][0]["random"]["torch"], pair["own"][1]["random"]["torch"])  # dropout of their own
-    with pytest.raises(MismatchError, match="written by 2 processes, and read by 1"):
+    with pytest.raises(MismatchError, match="written by 2 processes, but this run has 1"):
         train(tmp_path / "pair", PAIR)
 
 

@@ -19,6 +19,8 @@ from math import prod
 import torch
 from torch import Tensor
 
+from .. import caches
+
 SMALL = 1 << 21  # bytes below which the system allocator is as good, and faster
 LIMIT = 1 << 31  # bytes of all regions of the pool, in use or free; further ones are unmapped when freed
 # Buffers with the same page offset evict each other from the L1 cache and suffer from 4K aliasing of loads and stores:
@@ -33,9 +35,7 @@ class _Region(mmap.mmap):
 
 
 _lock = threading.Lock()
-_free: OrderedDict[int, dict[_Region, weakref.ref]] = (
-    OrderedDict()
-)  # size → free regions; least recently used size first
+_free: OrderedDict[int, dict[_Region, weakref.ref]] = OrderedDict()  # size → free regions, longest unused first
 _state = {"bytes": 0, "process": os.getpid()}  # of all regions of the pool
 _turn = itertools.cycle(range(OFFSETS))
 
@@ -101,3 +101,15 @@ def _make_room(size: int) -> bool:
             free_list.popitem()
             _state["bytes"] -= other
     return _state["bytes"] + size <= LIMIT
+
+
+def free_pool() -> None:
+    """Return the free regions of the pool to the system."""
+    with _lock:
+        for size, regions in _free.items():
+            while regions:
+                regions.popitem()
+                _state["bytes"] -= size
+
+
+caches.register("memory pool", free_pool, lambda: sum(map(len, _free.values())))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ...errors import RecurraError
 from ...file_lock import exclusive_lock
+from .. import caches
 
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
 AS_WRITTEN = "-ffp-contract=off"  # no fused multiply-adds: the same expression gives the same bits
@@ -60,6 +61,9 @@ def _load(source: str, options: tuple[str, ...], where: Path) -> ctypes.CDLL:
             if not _is_intact(path):
                 _compile(source, options, path)
     return ctypes.CDLL(str(path))
+
+
+caches.register("CPU libraries", _load.cache_clear, lambda: _load.cache_info().currsize)
 
 
 # ---------------------------------------------------------------------------------------------------- the key

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .. import caches
 from ..torch_modes import hide_from_modes
 
 
@@ -150,3 +151,6 @@ def _padded(rows: Tensor, reach: int) -> Tensor:
 @hide_from_modes
 def dense(steps: int, rows: int) -> Layout:
     return Layout(steps, rows)
+
+
+caches.register("layouts", dense.cache_clear, lambda: dense.cache_info().currsize)

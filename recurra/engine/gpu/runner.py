@@ -49,6 +49,7 @@ class GpuExecutor:
         self.plan, self.dtype, self.key = plan, dtype, key
         self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
         self.runs = plan.runs
+        self.obstacles: dict[tuple[int, torch.device], str] = {}  # (batch, device) → why not
         self.loops: dict[Any, PersistentLoop | StepwiseLoop] = {}  # by request
         self.rendered: dict[Any, PersistentLoop] = {}  # by what the text depends on: the tiles of a batch, not its size
         self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
@@ -72,9 +73,13 @@ class GpuExecutor:
         assert self.plan.backward is not None
         return schedule(self.plan.backward)
 
-    @functools.cache  # noqa: B019 - plans live as long as the process
     def obstacle(self, batch: int, device: torch.device) -> str:
         """Why these kernels cannot run for a batch; empty if they can."""
+        if (batch, device) not in self.obstacles:
+            self.obstacles[batch, device] = self._obstacle(batch, device)
+        return self.obstacles[batch, device]
+
+    def _obstacle(self, batch: int, device: torch.device) -> str:
         try:
             for backward in (False, True) if self.trains else (False,):
                 self.loop(backward, batch, False, device)

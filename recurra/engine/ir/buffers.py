@@ -1,5 +1,6 @@
 """Typed references to the buffers that programs, kernels and calls read and write."""
 
+import functools
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -53,6 +54,9 @@ class BufferKind(Enum):
     SCRATCH = "scratch"  # the current step
 
 
+_cached = functools.lru_cache(maxsize=1024)  # a call looks the same few up again and again
+
+
 class BufferRef(NamedTuple):
     """The key of a buffer: its role, the state, mask, weight or value it belongs to, and what tells it from others."""
 
@@ -62,66 +66,82 @@ class BufferRef(NamedTuple):
     number: int = 0  # of kept values, scratch and products with x; of δ its width
 
     @staticmethod
+    @_cached
     def mask(name: str) -> "BufferRef":
         return BufferRef(Role.MASK, name)
 
     @staticmethod
+    @_cached
     def state(name: str) -> "BufferRef":
         return BufferRef(Role.STATE, name)
 
     @staticmethod
+    @_cached
     def named(name: str) -> "BufferRef":
         return BufferRef(Role.NAMED, name)
 
     @staticmethod
+    @_cached
     def kept(number: int) -> "BufferRef":
         return BufferRef(Role.KEPT, number=number)
 
     @staticmethod
+    @_cached
     def input_product(number: int) -> "BufferRef":
         return BufferRef(Role.INPUT_PRODUCT, number=number)
 
     @staticmethod
+    @_cached
     def scratch(number: int) -> "BufferRef":
         return BufferRef(Role.SCRATCH, number=number)
 
     @staticmethod
+    @_cached
     def past(name: str, lag: int) -> "BufferRef":
         return BufferRef(Role.PAST, name, lag)
 
     @staticmethod
+    @_cached
     def delta(width: int) -> "BufferRef":
         return BufferRef(Role.DELTA, number=width)
 
     @staticmethod
+    @_cached
     def carry(name: str, lag: int) -> "BufferRef":
         return BufferRef(Role.CARRY, name, lag)
 
     @staticmethod
+    @_cached
     def head(name: str) -> "BufferRef":
         return BufferRef(Role.HEAD, name)
 
     @staticmethod
+    @_cached
     def d_named(name: str) -> "BufferRef":
         return BufferRef(Role.D_NAMED, name)
 
     @staticmethod
+    @_cached
     def d_final(name: str) -> "BufferRef":
         return BufferRef(Role.D_FINAL, name)
 
     @staticmethod
+    @_cached
     def initial(name: str) -> "BufferRef":
         return BufferRef(Role.INITIAL, name)
 
     @staticmethod
+    @_cached
     def final(name: str) -> "BufferRef":
         return BufferRef(Role.FINAL, name)
 
     @staticmethod
+    @_cached
     def d_initial(name: str) -> "BufferRef":
         return BufferRef(Role.D_INITIAL, name)
 
     @staticmethod
+    @_cached
     def weight(name: str) -> "BufferRef":
         return BufferRef(Role.WEIGHT, name)
 

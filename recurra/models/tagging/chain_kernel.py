@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...engine.backend import backend
 from ...engine.cpu.compiler import BuildError, find_compiler, load
-from ...engine.torch_modes import is_transformed
+from ...engine.torch_modes import is_exporting, is_transformed
 from . import chain as reference
 from .chain import IGNORE, Chain
 
@@ -61,7 +61,7 @@ def is_supported(chain: Chain) -> bool:
         chain.emissions.device.type != "cuda" or batch * states**2 >= WORTH_STAYING
     ):
         return False
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if is_exporting():
         return False
     if not torch.compiler.is_compiling() and is_transformed():
         return False

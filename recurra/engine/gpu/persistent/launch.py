@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ... import caches
 from ...cpu import compiler
 from ...ir.buffers import BufferRef, X
 from .. import select
@@ -72,7 +73,7 @@ def shared_memory(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # pyrefly: ignore  (its stubs)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=512)
 def load_module(text: str) -> ModuleType:
     """Import generated source as a module, from a file: Triton reads the source of its functions."""
     name = f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
@@ -85,3 +86,6 @@ def load_module(text: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+caches.register("GPU modules", load_module.cache_clear, lambda: load_module.cache_info().currsize)
