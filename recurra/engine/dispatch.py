@@ -144,12 +144,14 @@ def _obstacle(cell: Cell, given: Sequences, dtypes: set[torch.dtype]) -> str:
     return ""
 
 
-@functools.cache
 def _has_gluon() -> bool:
     """Whether the installed Triton has the layer the GPU kernels are written in."""
-    return importlib.util.find_spec("triton") is not None and (
-        importlib.util.find_spec("triton.experimental.gluon") is not None
-    )
+    return _is_installed("triton") and _is_installed("triton.experimental.gluon")
+
+
+@functools.cache
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 # ---------------------------------------------------------------------------------------------------- prepared calls
@@ -238,7 +240,7 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *(given.state or ()), *weights.values()))
     request = _request(given, keep_trace, train, dtypes)
-    batch = given.x.shape[1] if given.x.is_cuda else 0
+    batch = int(given.x.shape[1]) if given.x.is_cuda else 0  # a constant of the graph: kernels depend on it
     key = _constant_key(cell, _attributes_match(cell), batch, given.x.device.index, *request)
     if not key:
         return Choice("reference", "the cell has no compiled form")
@@ -278,8 +280,8 @@ def _plain_attributes(cell: Cell) -> tuple[tuple[str, bool | int | float | str],
 
 
 # What torch.compiler.assume_constant_result sets, without importing torch.compile with recurra: the results are facts
-# about the cell, and torch.compile need not trace how they are found.
-for _fact in (_constant_key, _plain_attributes):
+# about the cell and the machine, and torch.compile need not trace how they are found.
+for _fact in (_has_gluon, _constant_key, _plain_attributes):
     _fact._dynamo_marked_constant = True  # pyrefly: ignore
 
 
