@@ -25,6 +25,7 @@ from .cpu.dense_call import DenseCall, StepCall
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import threads_here
 from .executors import Executor, Refusal, Request, executor_for, pin, pinned
+from .graph_constants import graph_constant, object_at
 from .plan.replay import replay
 from .reference import Scanned, Sequences
 from .split_at_resets import split_at_resets
@@ -144,6 +145,7 @@ def _obstacle(cell: Cell, given: Sequences, dtypes: set[torch.dtype]) -> str:
     return ""
 
 
+@graph_constant
 def _has_gluon() -> bool:
     """Whether the installed Triton has the layer the GPU kernels are written in."""
     return _is_installed("triton") and _is_installed("triton.experimental.gluon")
@@ -241,7 +243,7 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *(given.state or ()), *weights.values()))
     request = _request(given, keep_trace, train, dtypes)
     batch = int(given.x.shape[1]) if given.x.is_cuda else 0  # a constant of the graph: kernels depend on it
-    key = _constant_key(cell, _attributes_match(cell), batch, given.x.device.index, *request)
+    key = _constant_key(id(cell), _attributes_match(cell), batch, given.x.device.index, *request)
     if not key:
         return Choice("reference", "the cell has no compiled form")
     executor = pinned(key)
@@ -249,8 +251,9 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     return Choice("replayed" if is_replayed else "compiled", "", executor)
 
 
+@graph_constant
 def _constant_key(
-    cell: Cell,
+    cell_id: int,
     attributes_match: bool,
     batch: int,
     index: int | None,
@@ -261,6 +264,7 @@ def _constant_key(
     device: str,
 ) -> str:
     """The key of the executor, which stays from now on; empty if there is none."""
+    cell = object_at(cell_id)
     executor = executor_for(cell, cache_of(cell), Request(train, needs_x, named, dtype, device))
     if isinstance(executor, Refusal):
         return ""
@@ -272,17 +276,12 @@ def _constant_key(
 
 def _attributes_match(cell: Cell) -> bool:
     """True. Comparing the plain attributes of the cell here makes torch.compile trace again when one changes."""
-    return all(getattr(cell, name) == value for name, value in _plain_attributes(cell))
+    return all(getattr(cell, name) == value for name, value in _plain_attributes(id(cell)))
 
 
-def _plain_attributes(cell: Cell) -> tuple[tuple[str, bool | int | float | str], ...]:
-    return tuple((name, v) for name, v in vars(cell).items() if isinstance(v, (bool, int, float, str)))
-
-
-# What torch.compiler.assume_constant_result sets, without importing torch.compile with recurra: the results are facts
-# about the cell and the machine, and torch.compile need not trace how they are found.
-for _fact in (_has_gluon, _constant_key, _plain_attributes):
-    _fact._dynamo_marked_constant = True  # pyrefly: ignore
+@graph_constant
+def _plain_attributes(cell_id: int) -> tuple[tuple[str, bool | int | float | str], ...]:
+    return tuple((name, v) for name, v in vars(object_at(cell_id)).items() if isinstance(v, (bool, int, float, str)))
 
 
 # ---------------------------------------------------------------------------------------------------- the scan

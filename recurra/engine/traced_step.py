@@ -17,12 +17,14 @@ import torch
 from torch import Tensor, fx
 from torch._C import DisableTorchFunction
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.compiler import is_compiling
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..cell import Cell
 from ..errors import TraceError
 from . import caches
 from .cell_cache import cache_of
+from .graph_constants import graph_constant, object_at
 from .operations import BATCH_AXIS
 from .trace import Step, trace
 
@@ -72,7 +74,7 @@ caches.register("step functions", _FUNCTIONS.clear, _FUNCTIONS.__len__)
 
 def step_function(cell: Cell) -> StepFunction:
     """The cell's step, modifiers applied."""
-    return _FUNCTIONS[_key(cell)]
+    return _FUNCTIONS[_constant_key(id(cell)) if is_compiling() else _key(cell)]
 
 
 def bind_step(cell: Cell, weights: dict[str, Tensor] | None = None) -> BoundStep:
@@ -99,9 +101,9 @@ def _key(cell: Cell) -> str:
     return key
 
 
-# What torch.compiler.assume_constant_result sets: torch.compile takes the key as a constant of the cell and does not
-# trace how it is found. Calling the decorator would import the compiler together with recurra.
-_key._dynamo_marked_constant = True  # pyrefly: ignore
+@graph_constant
+def _constant_key(cell_id: int) -> str:
+    return _key(object_at(cell_id))
 
 
 def trace_in_clean_context(cell: Cell) -> Step:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ...engine.backend import backend
 from ...engine.cpu.compiler import BuildError, find_compiler, load
+from ...engine.graph_constants import graph_constant
 from ...engine.torch_modes import is_exporting, is_transformed
 from . import chain as reference
 from .chain import IGNORE, Chain
@@ -69,11 +70,9 @@ def is_supported(chain: Chain) -> bool:
     return len(dtypes) == 1 and dtypes <= set(REALS) and _available(chain.emissions.dtype)
 
 
+@graph_constant
 def _available(dtype: torch.dtype) -> bool:
     return _library(dtype) is not None
-
-
-_available._dynamo_marked_constant = True  # pyrefly: ignore  (what assume_constant_result sets, without importing dynamo)
 
 
 def _arguments(chain: Chain) -> tuple[_ChainArguments, tuple[Tensor, ...]]:
