@@ -242,8 +242,7 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *(given.state or ()), *weights.values()))
     request = _request(given, keep_trace, train, dtypes)
-    batch = int(given.x.shape[1]) if given.x.is_cuda else 0  # a constant of the graph: kernels depend on it
-    key = _constant_key(id(cell), _attributes_match(cell), batch, given.x.device.index, *request)
+    key = _constant_key(id(cell), _attributes_match(cell), given.x.device.index, *request)
     if not key:
         return Choice("reference", "the cell has no compiled form")
     executor = pinned(key)
@@ -255,7 +254,6 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
 def _constant_key(
     cell_id: int,
     attributes_match: bool,
-    batch: int,
     index: int | None,
     train: bool,
     needs_x: bool,
@@ -263,12 +261,13 @@ def _constant_key(
     dtype: torch.dtype,
     device: str,
 ) -> str:
-    """The key of the executor, which stays from now on; empty if there is none."""
+    """The key of the executor, which stays from now on; empty if there is none. The batch may be symbolic: nothing but
+    its size limit depends on it, which `GpuExecutor.forward` checks."""
     cell = object_at(cell_id)
     executor = executor_for(cell, cache_of(cell), Request(train, needs_x, named, dtype, device))
     if isinstance(executor, Refusal):
         return ""
-    if not isinstance(executor, CpuExecutor) and executor.obstacle(batch, torch.device(device, index or 0)):
+    if not isinstance(executor, CpuExecutor) and executor.obstacle(1, torch.device(device, index or 0)):
         return ""
     pin(executor)
     return executor.key

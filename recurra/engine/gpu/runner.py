@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...cell import TIME
+from ...errors import ShapeError
 from ..cpu.arena import as_contiguous
 from ..ir.buffers import (
     D_Y,
@@ -40,6 +41,9 @@ FULL = {
     torch.bfloat16: torch.int16,
     torch.float16: torch.int16,
 }  # all bits set: not written yet
+
+
+INDEX_LIMIT = 2**31  # numbers of a step that kernels can address
 
 
 class GpuExecutor:
@@ -85,7 +89,7 @@ class GpuExecutor:
                 self.loop(backward, batch, False, device)
         except Unsupported as reason:
             return f"the GPU's kernels do not take {reason}"
-        return "" if batch * self._widest < 2**31 else "a step has too many numbers"
+        return "" if batch * self._widest < INDEX_LIMIT else "a step has too many numbers"
 
     @functools.cached_property
     def _widest(self) -> int:
@@ -180,6 +184,10 @@ class GpuExecutor:
     ) -> list[Tensor]:
         """[y, final states, named values, histories of the states that are not y, what else backward needs]."""
         steps, batch = x.shape[:2]
+        if batch * self._widest >= INDEX_LIMIT:
+            raise ShapeError(
+                "x", f"a batch of {batch}", f"at most {INDEX_LIMIT // self._widest} for this cell on a GPU"
+            )
         given = dict(zip(self.weight_names, weights, strict=True))
         loop = self.loop(False, batch, lengths is not None, x.device)
         bound = self._inputs(x, states, masks, given, lengths)

@@ -118,9 +118,10 @@ def test_autocast():
     assert torch.allclose(y.float(), model(x)[0], atol=3e-2)
 
 
-def test_torch_compile_keeps_it_whole():
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}, {"mode": "reduce-overhead"}], ids=str)
+def test_torch_compile_keeps_it_whole(options: dict):
     model, x = layer(dtype=torch.float32), torch.randn(9, 4, 32, device="cuda")
-    compiled = torch.compile(model, fullgraph=True)
+    compiled = torch.compile(model, fullgraph=True, **options)
     y, _ = compiled(x)
     expected = plain(model, x)
     assert torch.allclose(y, expected, atol=2e-6)
