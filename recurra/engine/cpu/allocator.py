@@ -58,6 +58,20 @@ def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return empty(shape, dtype).zero_()
 
 
+class Allocation:
+    """Uninitialised tensors of fixed shapes, allocated together at each call."""
+
+    def __init__(self, shapes: Sequence[Sequence[int]], dtype: torch.dtype):
+        self.shapes, self.dtype = shapes, dtype
+        small = all(prod(shape) * dtype.itemsize < SMALL for shape in shapes)
+        self.like = [torch.empty(1, dtype=dtype).expand(tuple(shape)) for shape in shapes] if small else None
+
+    def __call__(self) -> tuple[Tensor, ...]:
+        if self.like is not None:
+            return (*map(torch.empty_like, self.like),)
+        return tuple(empty(shape, self.dtype) for shape in self.shapes)
+
+
 @functools.lru_cache(maxsize=256)
 def _bytes(size: int) -> type[ctypes.Array]:
     return ctypes.c_char * size  # creating the type is the slowest part

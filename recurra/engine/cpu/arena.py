@@ -44,8 +44,3 @@ class Arena(Generic[Key]):
         starts = [first for first, _, _ in self.places.values()]
         for end, start in zip(ends, [*starts, block.numel()][1:], strict=True):
             block[end:start] = 0
-
-
-def as_contiguous(value: Tensor) -> Tensor:
-    """Contiguous memory that holds the numbers themselves: kernels know nothing of torch's negated views."""
-    return value.contiguous().resolve_neg()

@@ -95,6 +95,8 @@ class BackwardCall:
         count = arena_at + 2
         self.loop = LoopCall(launch.kernel, packed, layout, launch.binding, count, relocations, before=carries)
         self.sums = MatrixGradientCall(sums, layout, where, early, count)
+        shapes = [(launch.arena.numbers,), self.dx, *self.sums.shapes, (self.sums.scratch_numbers,)]
+        self.allocate = allocator.Allocation(shapes, self.dtype)
 
     def _carries(
         self, plan: Plan, layout: Layout, where: Mapping[BufferRef, Place], place: Mapping[BufferRef, int]
@@ -121,11 +123,11 @@ class BackwardCall:
         weights: Mapping[str, Tensor],
     ) -> BackwardResult:
         assert ran.kept is not None
-        block, dx = allocator.empty((self.launch.arena.numbers,), self.dtype), allocator.empty(self.dx, self.dtype)
+        block, dx, *results = self.allocate()
         present = [d for d in cotangents if d is not None]
         given = x, *masks, *initial, ran.y, *ran.named, ran.kept, *present, block, dx
         # Python work comes before the loop: after it, what Python reads is no longer in the cache.
-        scratch, results = [*map(torch.zeros_like, self.loop.scratch)], self.sums.results()
+        scratch = [*map(torch.zeros_like, self.loop.scratch)]
         packed = self.launch.kernel.pack(weights, self.launch.split)
         given = *packed.addresses, *map(_ADDRESS, given)
         first, then = self.loop.pack(*given, *map(_ADDRESS, scratch)), self.sums.pack(*given, *map(_ADDRESS, results))

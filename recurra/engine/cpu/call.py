@@ -5,7 +5,6 @@ Per call only addresses are patched. Weights are packed again if they hold other
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 import torch
@@ -51,7 +50,7 @@ class ForwardCall:
         self.shapes = [(layout.rows, width) if single_step else layout.shape(width) for width in launch.widths.values()]
         self.shapes += [(launch.arena.numbers,)] if launch.arena.numbers else []
         self.shapes += [] if kept is None else [(kept.numbers,)]
-        self.like = self._templates()
+        self.allocate = allocator.Allocation(self.shapes, self.dtype)
         # Addresses of a call: the packed weights, x, masks, initial states, outputs, arenas, final states.
         initial = [BufferRef.initial(state.name) for state in plan.states]
         buffers = [X, *map(BufferRef.mask, plan.masks), *initial, *launch.widths]
@@ -116,12 +115,6 @@ class ForwardCall:
         packed = launch.kernel.pack(weights, launch.split)
         return LoopCall(launch.kernel, packed, layout, launch.binding, count, relocations, after=copies)
 
-    def _templates(self) -> list[Tensor] | None:
-        """Tensors like the outputs and arenas, of one number each; None if they come from the allocator's pool."""
-        if max(map(prod, self.shapes)) * self.dtype.itemsize >= allocator.SMALL:
-            return None
-        return [torch.empty(1, dtype=self.dtype).expand(shape) for shape in self.shapes]
-
     @property
     def reads_in_place(self) -> bool:
         """Whether the kernel reads all weights where they are: nothing is packed."""
@@ -158,21 +151,15 @@ class ForwardCall:
         padded_numbers: int | None = None,
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """(y, named values, arenas) and the final states. `inputs`: x, masks, initial states."""
-        if self.like is not None and padded_numbers is None:
-            outputs = (*map(_EMPTY_LIKE, self.like),)
-        else:
-            outputs = self._allocate(padded_numbers)
+        outputs = self.allocate()
+        if padded_numbers is not None:
+            outputs = (*outputs[:-1], allocator.empty((padded_numbers,), self.dtype))
         finals = (*map(_EMPTY_LIKE, states),)
         tensors = inputs + outputs + finals
         if self.ahead is not None:
             _run(self.ahead, packed[1], tensors)
         _run(self.loop, packed[0], tensors)
         return outputs, finals
-
-    def _allocate(self, padded_numbers: int | None) -> tuple[Tensor, ...]:
-        """Memory for the outputs, the call's own arena and the kept one."""
-        shapes = self.shapes if padded_numbers is None else [*self.shapes[:-1], (padded_numbers,)]
-        return tuple(allocator.empty(shape, self.dtype) for shape in shapes)
 
 
 def has_only_finals(plan: Plan, layout: Layout) -> bool:

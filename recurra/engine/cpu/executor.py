@@ -33,6 +33,8 @@ class CpuExecutor:
 
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
+        self.trains = plan.backward is not None
+        self.has_delays = any(state.delays for state in plan.states)
         self.is_built = False  # whether its kernels were compiled
         self.calls: dict[tuple, Any] = {}  # prepared calls, the oldest first
         self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
@@ -84,10 +86,6 @@ class CpuExecutor:
     def gradients(self) -> WeightGradients:
         """Makes weight gradients of what `backward` gives."""
         return WeightGradients(self.plan)
-
-    @property
-    def trains(self) -> bool:
-        return self.plan.backward is not None
 
     @functools.cached_property
     def can_step(self) -> bool:
@@ -217,7 +215,7 @@ class CpuExecutor:
         wants_states: bool = True,
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
         """Cotangents of x (if the plan gives one), of the initial states, and the pieces `gradients` puts together."""
-        plan, initial = self.plan, [*map(by_slot, states)]
+        plan, initial = self.plan, [*map(by_slot, states)] if self.has_delays else states
         finals = zip(plan.states, dfinals, strict=True)
         spread = (spread_final(d, layout) if d is not None and state.delays else d for state, d in finals)
         cotangents = (dy, *dnamed, *spread)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from .. import caches
 from . import allocator
-from .arena import as_contiguous
 from .layout import Layout, dense
 
 CACHED_ROWS = 1 << 20  # the row order of a ragged batch with more rows is not kept: it takes memory
@@ -33,7 +32,7 @@ class Rows:
     def gather(self, value: Tensor) -> Tensor:
         """(T, B, n), or of a ragged batch (rows, n)."""
         if not self.ragged:
-            return as_contiguous(value)
+            return value.contiguous().resolve_neg()
         return value.reshape(-1, value.shape[-1]).index_select(0, self.index)
 
     def scatter(self, rows: Tensor) -> Tensor:
@@ -45,7 +44,7 @@ class Rows:
         return full
 
     def sort(self, values: Sequence[Tensor]) -> list[Tensor]:
-        return [v[self.order] if self.ragged else as_contiguous(v) for v in values]
+        return [v[self.order] if self.ragged else v.contiguous().resolve_neg() for v in values]
 
     def unsort(self, values: Sequence[Tensor]) -> list[Tensor]:
         return [v[self.back] for v in values] if self.ragged else list(values)

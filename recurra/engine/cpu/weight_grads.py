@@ -5,11 +5,10 @@ from array import array
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
 
 from ..ir.buffers import BufferRef
 from ..plan.program import Plan
-from . import allocator, compiler
+from . import compiler
 from .arena import Place
 from .call_template import OWN, CallTemplate, Relocation
 from .codegen import products_source
@@ -79,10 +78,10 @@ class MatrixGradientCall(CallTemplate):
     def _relocation(self, word: int, place: Place, column: int) -> Relocation:
         return Relocation(word, place[0], place[1] + column * self.dtype.itemsize)
 
-    def results(self) -> tuple[Tensor, ...]:
-        """Uninitialised memory: a tensor for each run, (columns of δ, columns of the operand), and scratch."""
-        scratch = allocator.empty((self.threads * self.scratch_size,), self.dtype)
-        return *(allocator.empty(shape, self.dtype) for shape in self.shapes), scratch
+    @property
+    def scratch_numbers(self) -> int:
+        """Numbers of scratch memory of all threads."""
+        return self.threads * self.scratch_size
 
 
 def _scratch_size(library: ctypes.CDLL, head: list[int], rest: list[int], relocations: list[Relocation]) -> int:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ...cell import TIME
 from ...errors import ShapeError
-from ..cpu.arena import as_contiguous
 from ..ir.buffers import (
     D_Y,
     INPUT_PROJECTION,
@@ -225,14 +224,14 @@ class GpuExecutor:
         given: Mapping[str, Tensor],
         lengths: Tensor | None,
     ) -> dict[BufferRef, Tensor]:
-        bound = {X: as_contiguous(x.reshape(-1, x.shape[-1]))}
+        bound = {X: _contiguous(x.reshape(-1, x.shape[-1]))}
         for name, mask in zip(self.plan.masks, masks, strict=True):
-            bound[BufferRef.mask(name)] = as_contiguous(mask.reshape(-1, mask.shape[-1]))
+            bound[BufferRef.mask(name)] = _contiguous(mask.reshape(-1, mask.shape[-1]))
         for state, value in zip(self.plan.states, states, strict=True):
             slots = value.transpose(0, 1) if state.delays else value
-            initial = as_contiguous(slots)
+            initial = _contiguous(slots)
             bound[BufferRef.initial(state.name)] = initial.float() if state.name == TIME else initial
-        bound |= {BufferRef.weight(name): as_contiguous(weight) for name, weight in given.items()}
+        bound |= {BufferRef.weight(name): _contiguous(weight) for name, weight in given.items()}
         if lengths is not None:
             bound[LENGTHS] = lengths.to(x.device, torch.int32)
         return bound
@@ -315,11 +314,11 @@ class GpuExecutor:
         outputs = {D_Y: dy} | {BufferRef.d_named(n): d for n, d in zip(self.plan.named, dnamed, strict=True)}
         for buffer, value in outputs.items():
             width = self.plan.backward.buffers[buffer].width
-            bound[buffer] = allocator.zeros(width) if value is None else as_contiguous(value.reshape(-1, width))
+            bound[buffer] = allocator.zeros(width) if value is None else _contiguous(value.reshape(-1, width))
         zeros = functools.cache(bound[X].new_zeros)  # shared by states of one shape
         unread = functools.cache(bound[X].new_empty)
         for state, value in zip(self.plan.states, dfinals, strict=True):
-            final = zeros(state.shape(batch)) if value is None else as_contiguous(value)
+            final = zeros(state.shape(batch)) if value is None else _contiguous(value)
             if state.delays:
                 rows = PaddedRows(steps, batch, bound.get(LENGTHS), final.device)
                 final = spread_final(final, rows)
@@ -385,3 +384,8 @@ def _input_matrix(lane: Node, weights: Mapping[str, Tensor], x: Tensor) -> Tenso
     for offset, matrix in parts:
         total[:, offset : offset + matrix.deep] += matrix.of(weights)
     return total
+
+
+def _contiguous(value: Tensor) -> Tensor:
+    """Contiguous memory that holds the numbers themselves: kernels know nothing of torch's negated views."""
+    return value.contiguous().resolve_neg()
