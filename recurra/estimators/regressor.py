@@ -58,7 +58,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) or (n, q), in the shape of the targets."""
-        found = self.target_scaling_.invert(self._network_outputs(X))
+        outputs = self._network_outputs(X)  # checks that the estimator is fitted
+        found = self.target_scaling_.invert(outputs)
         return found if self._columns_ else found[:, 0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

@@ -123,7 +123,7 @@ def uninterrupted(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
 def test_an_interrupted_run_resumes_to_the_same_result(uninterrupted, tmp_path, signum):
-    arguments, folder = {**VOWELS, "keep_after": 0.01}, tmp_path / "run"
+    arguments, folder = {**VOWELS, "checkpoint_after": 0.01}, tmp_path / "run"
     process = start(arguments, folder)
     deadline = time.monotonic() + 120
     while not list(folder.glob("fits/cell_gru_0/checkpoints/*/checkpoint-00000[3-9]")):
@@ -156,7 +156,7 @@ def test_two_machines_share_one_run(tmp_path, scheme):
 
 @pytest.mark.slow
 def test_a_restarted_machine_resumes_its_claims(tmp_path):
-    arguments = {**VOWELS, "storage": f"sqlite:///{tmp_path / 'shared.db'}", "jobs": 1, "keep_after": 0.01}
+    arguments = {**VOWELS, "storage": f"sqlite:///{tmp_path / 'shared.db'}", "jobs": 1, "checkpoint_after": 0.01}
     process = start(arguments, tmp_path / "one")
     deadline = time.monotonic() + 120
     while not list((tmp_path / "one").glob("fits/cell_gru_0/checkpoints")):

@@ -81,7 +81,7 @@ def test_a_dead_process_ends_the_other_with_a_message(tmp_path, dead):
     assert time.monotonic() - since < 15
     code, _, err = results[1 - dead]
     assert code == 1
-    assert f"process {1 - dead} of 2 lost another one" in err
+    assert f"process {1 - dead} of 2 lost the connection to another one" in err
     assert "The run stood at step" in err
     assert "is kept and the same call resumes there" in err
 
@@ -96,7 +96,7 @@ def test_torchrun_ends_within_fifteen_seconds_of_a_death(tmp_path):
     )
     ended = time.time()
     assert done.returncode != 0
-    assert "lost another one" in done.stderr
+    assert "lost the connection to another one" in done.stderr
     assert ended - float((tmp_path / "died").read_text()) < 15
     assert time.monotonic() - since < 90
 
