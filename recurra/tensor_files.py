@@ -135,7 +135,8 @@ def map_file(
         check_shapes(path, {name: tuple(entry["shape"]) for name, entry in header.items()}, like)
     try:
         return load_file(path), json.loads(structure)
-    except (SafetensorError, OSError, json.JSONDecodeError, RecursionError) as error:
+    # RuntimeError: torch cannot map the file, for instance because another process replaced it meanwhile
+    except (SafetensorError, OSError, RuntimeError, json.JSONDecodeError, RecursionError) as error:
         raise ModelFileError(path, str(error), "a safetensors file") from error
 
 

@@ -82,7 +82,7 @@ def test_a_dead_process_ends_the_other_with_a_message(tmp_path, dead):
     code, _, err = results[1 - dead]
     assert code == 1
     assert f"process {1 - dead} of 2 lost the connection to another one" in err
-    assert "The run stood at step" in err
+    assert "The run was at step" in err
     assert "is kept and the same call resumes there" in err
 
 
