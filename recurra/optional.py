@@ -51,7 +51,7 @@ def optional_imports(extra: str, what: str) -> Iterator[None]:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a top-level package could be imported; nothing is imported to find out."""
+    """Whether a package could be imported. Only the parents of a subpackage are imported to find out."""
     try:
         return find_spec(package) is not None
     except (ModuleNotFoundError, ValueError):  # an import hook refuses it, or `sys.modules` holds None for it

@@ -6,7 +6,6 @@ the signature of the inputs: dtypes, devices, shapes, gradients wanted.
 """
 
 import functools
-import importlib.util
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from ..cell import TIME, Cell
+from ..optional import is_installed
 from . import reference, torch_op
 from .backend import backend
 from .cell_cache import CellCache, cache_of, weights_of
@@ -148,12 +148,10 @@ def _obstacle(cell: Cell, given: Sequences, dtypes: set[torch.dtype]) -> str:
 @graph_constant
 def _has_gluon() -> bool:
     """Whether the installed Triton has the layer the GPU kernels are written in."""
-    return _is_installed("triton") and _is_installed("triton.experimental.gluon")
+    return _is_installed("triton.experimental.gluon")
 
 
-@functools.cache
-def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+_is_installed = functools.cache(is_installed)
 
 
 # ---------------------------------------------------------------------------------------------------- prepared calls
