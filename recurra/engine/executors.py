@@ -20,6 +20,7 @@ from . import caches
 from .backend import backend, warn_once
 from .cell_cache import CellCache
 from .cpu import compiler
+from .cpu.call_template import load_template
 from .cpu.executor import CpuExecutor
 from .gpu.runner import GpuExecutor
 from .ir.lowering import Unsupported
@@ -132,11 +133,19 @@ def _build(made: CpuExecutor) -> None:
     if compiler.find_compiler() is None:
         warn_once(f"{compiler.why_no_compiler()}: layers run as torch operations.")
         return
-    kernels = [lambda: made.forward_kernel, *([lambda: made.backward_kernel] if made.trains else [])]
+    if made.is_built:
+        return
+    kernels = [
+        lambda: made.forward_kernel,
+        *([lambda: made.backward_kernel, lambda: made.summed] if made.trains else []),
+    ]
     try:
         with ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(kernel) for kernel in kernels]:
+            for done in [pool.submit(kernel) for kernel in (*kernels, load_template)]:
                 done.result()
+    except compiler.BrokenBuildError as error:
+        warn_once(f"Layers run as torch operations, which is slower. {error}")
+        return
     except compiler.BuildError as error:
         warn_once(f"recurra's generated code did not compile; layers run as torch operations. {error}")
         return

@@ -74,7 +74,7 @@ class CallTemplate:
         words = [*call, *rest]
         counts = [_address(function), len(words), len(call), len(relocations), len(before), len(after)]
         kept = [*counts, *itertools.chain(*relocations, *before, *after), *words]
-        self.run: Callable[[bytes], None] = functools.partial(_run_template(), struct.pack(f"{len(kept)}q", *kept))
+        self.run: Callable[[bytes], None] = functools.partial(load_template(), struct.pack(f"{len(kept)}q", *kept))
         self.pack = struct.Struct(f"{given}q").pack
 
 
@@ -106,7 +106,8 @@ class LoopCall(CallTemplate):
 
 
 @functools.cache
-def _run_template() -> Callable[[bytes, bytes], None]:
+def load_template() -> Callable[[bytes, bytes], None]:
+    """The function that patches a template and calls it."""
     function = compiler.load((KERNELS / "call_template.h").read_text(encoding="utf-8")).run_template
     function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], None
     return function

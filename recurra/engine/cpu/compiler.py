@@ -1,8 +1,10 @@
 """Compile C++ source to a shared library, cached on disk under a hash of source, options, compiler and processor.
 
 The cache folder is `RECURRA_CACHE`, or the platform's cache folder of the user. If it is not writable, or writable by
-other users, a private temporary folder is used. A library is loaded only if its bytes match the stored checksum;
-processes that need the same library compile it once, under a file lock.
+other users, a private temporary folder is used; this is checked at every load. A library is loaded only if its bytes
+match the stored checksum; processes that need the same library compile it once, under a file lock where the file system
+has locks. Everything that can go wrong is one `BuildError`: no compiler or one that fails, hangs, or writes no library,
+a full folder, or one whose files the system does not execute.
 """
 
 import atexit
@@ -12,10 +14,15 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ...errors import RecurraError
@@ -26,10 +33,16 @@ FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
 AS_WRITTEN = "-ffp-contract=off"  # no fused multiply-adds: the same expression gives the same bits
 NATIVE = ("-march=native",)
 THREADS = ("-fopenmp",)
+SECONDS = 120.0  # that a compiler may take for a library; the variable RECURRA_COMPILE_SECONDS overrides it
+POLL = 0.05  # seconds between two attempts to lock
 
 
 class BuildError(RecurraError):
-    """The C++ compiler did not accept the generated code."""
+    """A library could not be compiled or loaded."""
+
+
+class BrokenBuildError(BuildError):
+    """No library can be built: the compiler or the folder does not work, whatever the source."""
 
 
 @functools.cache
@@ -50,27 +63,62 @@ def why_no_compiler() -> str:
 
 def load(source: str, *options: str) -> ctypes.CDLL:
     """Load the library of this source; compile it if it is not cached."""
-    return _load(source, options, folder())
+    try:
+        return _load(source, options, folder(), find_compiler())
+    except OSError as error:
+        raise BrokenBuildError(f"recurra cannot build libraries here: {error}") from error
 
 
 @functools.lru_cache(maxsize=256)
-def _load(source: str, options: tuple[str, ...], where: Path) -> ctypes.CDLL:
-    path = where / f"{_key(source, options, where)}.so"
+def _load(source: str, options: tuple[str, ...], where: Path, compiler: str | None) -> ctypes.CDLL:
+    if (where, compiler) in _broken:  # each attempt may take as long as a compiler that hangs
+        raise BrokenBuildError(_broken[where, compiler])
+    try:
+        return _load_or_compile(source, options, where)
+    except (OSError, BrokenBuildError) as error:
+        _broken[where, compiler] = f"recurra cannot build libraries in {where} (RECURRA_CACHE): {error}"
+        raise BrokenBuildError(_broken[where, compiler]) from error
+
+
+_broken: dict[tuple[Path, str | None], str] = {}  # why nothing can be built in a folder with a compiler
+
+
+def _load_or_compile(source: str, options: tuple[str, ...], where: Path) -> ctypes.CDLL:
+    key = _key(source, options, where)
+    path, is_new = where / f"{key}.so", False
     if not _is_intact(path):
-        with exclusive_lock(path.with_suffix(".lock")):
-            if not _is_intact(path):
-                _compile(source, options, path)
-    return ctypes.CDLL(str(path))
+        with _locked(path.with_suffix(".lock")):
+            if is_new := not _is_intact(path):
+                _compile(source + _SIGNED % key, options, path)
+    try:
+        library = ctypes.CDLL(str(path))
+        signature = (ctypes.c_char * len(key)).in_dll(library, "recurra_library").value.decode("ascii", "replace")
+    except (OSError, ValueError) as error:
+        if is_new:  # the compiler may have written nonsense
+            _discard(path)
+        raise BrokenBuildError(f"the compiled library cannot be loaded: {error}") from error
+    if signature != key:
+        raise BrokenBuildError(f"{find_compiler()} wrote another library")
+    return library
 
 
-caches.register("CPU libraries", _load.cache_clear, lambda: _load.cache_info().currsize)
+# A library says which source it was compiled from.
+_SIGNED = '\nextern "C" {\nextern const char recurra_library[];\nconst char recurra_library[] = "%s";\n}\n'
+
+
+def _forget() -> None:
+    _load.cache_clear()
+    _broken.clear()
+
+
+caches.register("CPU libraries", _forget, lambda: _load.cache_info().currsize)
 
 
 # ---------------------------------------------------------------------------------------------------- the key
 
 
 def _key(source: str, options: tuple[str, ...], where: Path) -> str:
-    return hashlib.sha256("\0".join((source, *FLAGS, *options, _target(where))).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join((source, _SIGNED, *FLAGS, *options, _target(where))).encode()).hexdigest()[:32]
 
 
 @functools.cache
@@ -83,14 +131,11 @@ def _target(where: Path) -> str:
     identity = f"{os.path.realpath(path)} {about.st_mtime_ns} {about.st_size} {_processor()}"
     note = where / f"target-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.txt"
     if note.exists():
-        return note.read_text()
-    text = _output_of(path, "--version") + _output_of(path, *NATIVE, "-dM", "-E", "-x", "c++", os.devnull)
-    _write(note, hashlib.sha256(text.encode()).hexdigest().encode())
-    return note.read_text()
-
-
-def _output_of(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return note.read_text(errors="replace")
+    said = (_run(path, "--version")[1], _run(path, *NATIVE, "-dM", "-E", "-x", "c++", os.devnull)[1])
+    text = hashlib.sha256("".join(said).encode()).hexdigest()
+    _write(note, text.encode())
+    return text
 
 
 def _processor() -> str:
@@ -111,7 +156,6 @@ def folder() -> Path:
     return _folder(os.environ.get("RECURRA_CACHE"), os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
 
 
-@functools.cache
 def _folder(wanted: str | None, caches: str | None, home: str | None) -> Path:
     if wanted:
         place = Path(wanted)
@@ -137,6 +181,7 @@ def _is_private(place: Path) -> bool:
     return private and stat.S_ISDIR(about.st_mode) and os.access(place, os.W_OK | os.X_OK)
 
 
+@functools.cache
 def _temporary() -> Path:
     place = Path(tempfile.mkdtemp(prefix="recurra-"))
     owner = os.getpid()
@@ -145,18 +190,52 @@ def _temporary() -> Path:
 
 
 def _is_intact(path: Path) -> bool:
+    """Whether a library is this user's file and has the bytes that were written."""
     try:
-        return path.with_suffix(".sum").read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
+        private = not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
+        return private and path.with_suffix(".sum").read_bytes() == _checksum(path.read_bytes())
     except OSError:
         return False
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _discard(path: Path) -> None:
+    for file in (path.with_suffix(".sum"), path):
+        file.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except OSError:
+        os.unlink(name)
+        raise
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock, if the file system has locks and no process holds it longer than a compiler may take. Without one,
+    processes may compile the same library twice; each renames a whole file into place."""
+    deadline = time.monotonic() + _limit()
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(exclusive_lock(path, wait=False))
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(POLL)
+                    continue
+            except OSError:
+                pass
+            break
+        yield
 
 
 # ---------------------------------------------------------------------------------------------------- the compiler
@@ -168,13 +247,59 @@ def _compile(source: str, options: tuple[str, ...], path: Path) -> None:
         text.write_text(source, encoding="utf-8")
         errors = ""
         for more in (NATIVE + THREADS, NATIVE, THREADS, ()):  # some compilers lack some options
-            command = [find_compiler() or "", *FLAGS, *options, *more, "-o", str(library), str(text)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
+            code, _, said = _run(find_compiler() or "", *FLAGS, *options, *more, "-o", str(library), str(text))
+            if code == 0:
                 break
-            errors = errors or done.stderr
+            errors = errors or said
         else:
-            raise BuildError(f"{find_compiler()} failed:\n{errors[-2000:]}")
-        content = library.read_bytes()
+            raise _failure(path.parent, errors)
+        content = library.read_bytes() if library.exists() else b""
+        if not _is_whole(content):
+            raise BrokenBuildError(f"{find_compiler()} reported success and wrote no whole library")
         os.replace(library, path)
-        _write(path.with_suffix(".sum"), hashlib.sha256(content).hexdigest().encode())
+        _write(path.with_suffix(".sum"), _checksum(content))
+
+
+def _failure(folder: Path, errors: str) -> BuildError:
+    """A compiler that fails in a full folder would fail for every source."""
+    if shutil.disk_usage(folder).free < 1 << 16:
+        return BrokenBuildError(f"no space is left: {errors[-200:].strip()}")
+    return BuildError(f"{find_compiler()} failed:\n{errors[-2000:]}")
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether an ELF file has all its sections: the process dies if it maps one that was cut off."""
+    if sys.platform != "linux":
+        return len(content) > 0
+    if content[:4] != b"\x7fELF" or len(content) < 64 or content[4] != 2:  # not ELF, or 32 bits
+        return content[:4] == b"\x7fELF" and content[4:5] == b"\x01"
+    (offset,) = struct.unpack_from("Q", content, 40)  # of the section headers, which are the last of a library
+    size, count = struct.unpack_from("HH", content, 58)
+    return offset + size * count <= len(content)
+
+
+def _run(*command: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command. All its processes are killed when its time is up."""
+    pipe, limit = subprocess.PIPE, _limit()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace", start_new_session=True
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            message = f"{command[0]} did not finish in {limit:g} s (RECURRA_COMPILE_SECONDS)"
+            raise BrokenBuildError(message) from error
+        except BaseException:  # an interrupt would leave the compiler behind
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, out, errors
+
+
+def _limit() -> float:
+    """Seconds that a compiler may take."""
+    try:
+        limit = float(os.environ.get("RECURRA_COMPILE_SECONDS", SECONDS))
+    except ValueError:
+        return SECONDS
+    return limit if limit > 0 else SECONDS

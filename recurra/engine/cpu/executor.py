@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..backend import warn_once
 from ..ir.buffers import BufferRef, X
 from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.input_projection import SplitProgram, split_input_projection
@@ -18,6 +19,7 @@ from ..torch_modes import hide_from_modes
 from .arena import Arena, padded_size
 from .backward_call import BackwardCall, CpuLoopMemory
 from .call import ForwardCall, Ran, by_slot, has_only_finals
+from .compiler import BuildError
 from .kernel import Kernel, threads_here
 from .launch_plan import LaunchPlan, plan_backward, plan_forward
 from .layout import Layout
@@ -51,11 +53,16 @@ class CpuExecutor:
         return split_input_projection(self.plan.forward)
 
     @functools.cached_property
-    def hoisted_kernels(self) -> tuple[Kernel, Kernel]:
-        """For the products ahead of the loop, and for the loop."""
+    def hoisted_kernels(self) -> tuple[Kernel | None, Kernel]:
+        """For the products ahead of the loop, and for the loop. They are compiled when first needed: if that fails by
+        then, the kernel that has all products in its loop serves."""
         programs = self.hoisted.ahead, self.hoisted.loop
-        with ThreadPoolExecutor(2) as pool:
-            ahead, loop = pool.map(lambda program: self._kernel(program, backward=False), programs)
+        try:
+            with ThreadPoolExecutor(2) as pool:
+                ahead, loop = pool.map(lambda program: self._kernel(program, backward=False), programs)
+        except BuildError as error:
+            warn_once(f"Products with x stay in the loop over time. {error}")
+            return None, self.forward_kernel
         return ahead, loop
 
     def _worth_hoisting(self, layout: Layout) -> bool:
