@@ -76,8 +76,9 @@ def _load(source: str, options: tuple[str, ...], where: Path, compiler: str | No
     try:
         return _load_or_compile(source, options, where)
     except (OSError, BrokenBuildError) as error:
-        _broken[where, compiler] = f"recurra cannot build libraries in {where} (RECURRA_CACHE): {error}"
-        raise BrokenBuildError(_broken[where, compiler]) from error
+        reason = f"recurra cannot build libraries in {where} (RECURRA_CACHE): {error}"
+        reason = _broken.setdefault((where, compiler), reason)  # threads that fail at the same time give one reason
+        raise BrokenBuildError(reason) from error
 
 
 _broken: dict[tuple[Path, str | None], str] = {}  # why nothing can be built in a folder with a compiler
