@@ -1,6 +1,14 @@
-"""The user's choice of engine, and the warning that something runs slower than it could."""
+"""The user's choice of engine, and the warning that something runs slower than it could.
 
+The choice belongs to a context (contextvars): a thread, or a task of asyncio. torch.compile cannot read context
+variables, but guards attributes of a `threading.local`: compiled graphs follow the choice of their thread.
+"""
+
+import threading
 import warnings
+from contextvars import ContextVar
+
+from torch.compiler import is_compiling
 
 from ..errors import UnknownNameError
 
@@ -20,16 +28,33 @@ class EngineWarning(UserWarning):
     """
 
 
-_setting = {"backend": "auto"}
+class _ThreadChoice(threading.local):
+    def __init__(self) -> None:  # in every thread: an attribute of the class would not be guarded
+        self.backend = "auto"
+
+
+_choice: ContextVar[str] = ContextVar("recurra backend", default="auto")
+_thread_choice = _ThreadChoice()
+backend_here = _choice.get  # the same as `backend`, outside of torch.compile and without a Python frame
 
 
 def backend() -> str:
     """The backend in force: "auto", "reference" or "compiled"."""
-    return _setting["backend"]
+    return _thread_choice.backend if is_compiling() else backend_here()
+
+
+def _set(name: str) -> None:
+    _thread_choice.backend = name
+    if not is_compiling():
+        _choice.set(name)
 
 
 class set_backend:
-    """Choose the engine that runs layers, for the rest of the process or for a `with` block.
+    """Choose the engine that runs layers, for the rest of a thread or asyncio task, or for a `with` block.
+
+    The choice belongs to the current context (`contextvars`): other threads and tasks keep theirs, a new thread starts
+    with "auto", a new task with the choice of the one that made it. Functions that torch.compile made follow their
+    thread alone.
 
     **Arguments:**
 
@@ -48,15 +73,15 @@ class set_backend:
 
     def __init__(self, name: str):
         if name not in BACKENDS:
-            raise UnknownNameError("backend", repr(name), BACKENDS)
-        self.before = _setting["backend"]
-        _setting["backend"] = name
+            raise UnknownNameError("name", repr(name), BACKENDS)
+        self.before = backend()
+        _set(name)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        _setting["backend"] = self.before
+        _set(self.before)
 
 
 _warned: set[str] = set()

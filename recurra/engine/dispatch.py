@@ -18,7 +18,7 @@ from torch.compiler import is_compiling
 from ..cell import TIME, Cell
 from ..optional import is_installed
 from . import reference, torch_op
-from .backend import backend
+from .backend import backend, backend_here
 from .cell_cache import CellCache, cache_of, weights_of
 from .cpu import compiler
 from .cpu.dense_call import DenseCall, StepCall
@@ -68,7 +68,7 @@ def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
         return _decide(cell, cache, given, keep_trace)
     train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (*tensors, *cache.tensors)))
     compiled_by = compiler.find_compiler()
-    signature = *map(KIND, tensors), train, train and x.requires_grad, backend(), threads_here(), compiled_by
+    signature = *map(KIND, tensors), train, train and x.requires_grad, backend_here(), threads_here(), compiled_by
     choice = cache.choices.get(signature)
     if choice is None:
         choice = _decide(cell, cache, given, keep_trace)

@@ -72,7 +72,7 @@ class StepRecorder:
 
     @contextmanager
     def recording(self) -> Iterator["StepRecorder"]:
-        """Inside this context, scans use the plain loop and are recorded; process-wide, like `set_backend`."""
+        """Inside this context, scans use the plain loop and are recorded. The recording is process-wide."""
         outer: Any = (reference.advance, reference._push)
 
         def advance(cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict, graph: BoundStep | None = None) -> Any:
