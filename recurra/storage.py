@@ -9,7 +9,8 @@ Nothing in the files is executed: a kind names a class of recurra, a cell is wri
 A save is one transaction. Both files are written beside under hidden names, the new config as `.config-SHA.json`. The
 rename of `model.safetensors` commits; the rename of the config follows. A reader that finds a staged config with the
 SHA-256 of the weights takes it instead of `config.json`, so a process killed at any point leaves the old model or the
-new one. Other files in the folder are not touched. One process writes a folder at a time; any number may read it.
+new one. Other files in the folder are not touched. Writers wait for each other at a lock (`.lock`, there while a
+process saves); any number of processes may read meanwhile.
 """
 
 import contextlib
@@ -25,10 +26,11 @@ from torch import Tensor, nn
 from .cell import Cell
 from .cells import registry
 from .errors import ModelFileError, OptionError, RecurraError
+from .file_lock import owned_lock
 from .tensor_files import check_shapes, map_file, read_json, save_tensors, sha256, sync, write_json
 
 FORMAT = 2
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, LOCK = "config.json", "model.safetensors", ".lock"
 DRAFTS = (".config.json", ".model.safetensors", ".config-*.json")
 ATTEMPTS = 100  # reads of a folder that another process keeps replacing
 Result = TypeVar("Result")
@@ -89,7 +91,12 @@ def write_folder(folder: str | Path, contents: FolderContents) -> None:
     """Save a model in `folder`, which is created if needed; a model that is there is replaced in one transaction."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _finish_interrupted_save(folder)
+    with owned_lock(folder / LOCK, wait=True):
+        _finish_interrupted_save(folder)
+        _write(folder, contents)
+
+
+def _write(folder: Path, contents: FolderContents) -> None:
     config_draft, weights_draft = folder / ".config.json", folder / ".model.safetensors"
     try:
         save_tensors(weights_draft, contents.tensors)

@@ -11,14 +11,13 @@ import pytest
 # torch is imported before the platform is set: it would look for its own libraries of that platform.
 TORCH = "import torch, torch._dynamo\n"
 WINDOWS = """
-import mmap, os, sys, types, multiprocessing, tempfile, warnings
+import fcntl, mmap, os, sys, types, multiprocessing, tempfile, warnings
 sys.modules["fcntl"] = None
-held = set()
 def locking(descriptor, mode, count):
-    place = os.fstat(descriptor).st_ino
-    if place in held:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         raise PermissionError(13, "Permission denied")
-    held.add(place)
 sys.modules["msvcrt"] = types.SimpleNamespace(locking=locking, LK_NBLCK=2)
 sys.platform = "win32"
 for module, names in ((mmap, ["MAP_PRIVATE", "MAP_ANONYMOUS", "MADV_HUGEPAGE"]), (os, ["getuid", "fork"])):

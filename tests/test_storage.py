@@ -199,6 +199,25 @@ def test_a_reader_beside_a_writer_sees_whole_models(tmp_path):
     assert number_in(tmp_path) >= max(seen)
 
 
+def test_two_writers_and_a_reader_see_whole_models(tmp_path):
+    """Each writer counts on its own thousand; the last save of the two is there whole."""
+    write_folder(tmp_path, contents(0))
+    processes = [start_writer(tmp_path, first) for first in (1000, 1_000_000)]
+    try:
+        seen, end = set(), time.monotonic() + 1
+        while time.monotonic() < end:
+            seen.add(number_in(tmp_path))
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert {number >= 1_000_000 for number in seen} == {False, True}, "one writer shut the other out"
+    assert number_in(tmp_path) > 1000
+    write_folder(tmp_path, contents(1))  # takes over what the killed ones left
+    assert number_in(tmp_path) == 1
+    assert names(tmp_path) == ["config.json", "model.safetensors"]
+
+
 @pytest.mark.slow
 def test_killed_writers_leave_whole_models(tmp_path):
     write_folder(tmp_path, contents(0))

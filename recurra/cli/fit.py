@@ -30,6 +30,7 @@ from recurra.cli.options import (
 
 CHECKPOINT_SECONDS = 3.0  # between checkpoints; Ctrl-C saves one in any case
 RUN = "run"  # folder inside the model folder, during training
+ARGUMENTS, CHECKPOINTS = "arguments.json", "checkpoints"  # inside the run folder
 
 
 def fit(
@@ -99,11 +100,8 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     from recurra.cli import model_folder, printing
     from recurra.cli.devices import check_device
     from recurra.cli.training_progress import TrainingProgress
-    from recurra.errors import RecurraError
     from recurra.problem import infer_problem, save_problem
-    from recurra.train.checkpoint import Checkpoints
-    from recurra.train.fit_context import fit_context
-    from recurra.train.fit_errors import Interrupted
+    from recurra.train.run_lock import run_lock
 
     console = printing.stderr_console()
     find(chosen.cell)
@@ -112,25 +110,15 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     printing.print_pairs(problem.summary, console)
     estimator: Any = problem.estimator(chosen.cell, **chosen.estimator_arguments())
     folder = Path(chosen.out) if chosen.out else Path(f"{_stem(source)}-{chosen.cell}")
-    run = _prepare_run_folder(folder, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
-    console.print(f"\nTraining [bold]{chosen.cell}[/].")
+    run = _run_folder(folder, force)
     progress = TrainingProgress(console)
-    logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # interruptions are reported below
-    try:
-        with fit_context(Checkpoints(run / "checkpoints", apart=CHECKPOINT_SECONDS), [progress]):
-            estimator.fit(*problem.train)
-    except Interrupted as stopped:
-        console.print(f"\nInterrupted {progress.where}.", soft_wrap=True)
-        if stopped.checkpoint is not None:
-            console.print(f"The checkpoint is in {run}. The same command resumes:", soft_wrap=True, markup=False)
-            console.print(f"  {command_line()}", soft_wrap=True, markup=False)
-        raise
-    except RecurraError:
-        _remove_empty_run(folder, run)
-        raise
-    metrics = problem.evaluate(estimator, problem.test) if problem.test else {}
-    save_problem(problem, estimator, folder, metrics)
-    shutil.rmtree(run)
+    with run_lock(run):
+        _note_arguments(run, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
+        console.print(f"\nTraining [bold]{chosen.cell}[/].")
+        _train(estimator, problem, folder, run, progress)
+        metrics = problem.evaluate(estimator, problem.test) if problem.test else {}
+        save_problem(problem, estimator, folder, metrics)
+        shutil.rmtree(run)
     count = model_folder.count_weights(estimator)
     if as_json:
         printing.print_json(_summary(folder, problem, chosen.cell, count, estimator, progress.seconds, metrics))
@@ -144,42 +132,66 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
+def _train(estimator: Any, problem: Any, folder: Path, run: Path, progress: Any) -> None:
+    from recurra.errors import RecurraError
+    from recurra.train.checkpoint import Checkpoints
+    from recurra.train.fit_context import fit_context
+    from recurra.train.fit_errors import Interrupted
+
+    console = progress.console
+    logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # interruptions are reported below
+    try:
+        with fit_context(Checkpoints(run / CHECKPOINTS, apart=CHECKPOINT_SECONDS), [progress]):
+            estimator.fit(*problem.train)
+    except Interrupted as stopped:
+        console.print(f"\nInterrupted {progress.where}.", soft_wrap=True)
+        if stopped.checkpoint is not None:
+            console.print(f"The checkpoint is in {run}. The same command resumes:", soft_wrap=True, markup=False)
+            console.print(f"  {command_line()}", soft_wrap=True, markup=False)
+        raise
+    except RecurraError:
+        _remove_empty_run(folder, run)
+        raise
+
+
 def _stem(source: str) -> str:
     return Path(source).name.split(".")[0] or "model"
 
 
-def _prepare_run_folder(folder: Path, arguments: dict[str, Any], force: bool) -> Path:
-    """The run folder: new, or that of an interrupted run with the same arguments."""
+def _run_folder(folder: Path, force: bool) -> Path:
+    """The run folder, created if needed; a folder with a model and no unfinished run needs --force."""
     from recurra.errors import InputError
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder}", "a file", "a new or empty folder")
     run = folder / RUN
-    note = run / "arguments.json"
-    written = json.loads(json.dumps(arguments))
-    if force and run.is_dir():
-        shutil.rmtree(run)
-    if note.is_file():
-        before = json.loads(note.read_text(encoding="utf-8"))
-        if before != written:
-            raise InputError(
-                f"--out {folder}",
-                f"an unfinished run with other settings ({_difference(before, written)})",
-                "the same settings to resume, another folder, or --force to start over",
-            )
-        return run
-    if (folder / "config.json").exists() and not force:
+    if (folder / "config.json").exists() and not (run / ARGUMENTS).is_file() and not force:
         raise InputError(
             f"--out {folder}", "a folder that contains a model", "another folder, or --force to replace it"
         )
     run.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return run
+
+
+def _note_arguments(run: Path, arguments: dict[str, Any], force: bool) -> None:
+    """Write the arguments of a new run; those of an unfinished one must be the same. With `force` it starts over."""
+    from recurra.errors import InputError
+
+    note, written = run / ARGUMENTS, json.loads(json.dumps(arguments))
+    if force:
+        shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
+    elif note.is_file() and (before := json.loads(note.read_text(encoding="utf-8"))) != written:
+        raise InputError(
+            f"--out {run.parent}",
+            f"an unfinished run with other settings ({_difference(before, written)})",
+            "the same settings to resume, another folder, or --force to start over",
+        )
+    note.write_text(json.dumps(written, indent=1), encoding="utf-8")
 
 
 def _remove_empty_run(folder: Path, run: Path) -> None:
     """Remove the folders of a run that failed before its first checkpoint."""
-    if any(run.glob("checkpoints/*/checkpoint-*")):
+    if any(run.glob(f"{CHECKPOINTS}/*/checkpoint-*")):
         return
     shutil.rmtree(run)
     if not any(folder.iterdir()):

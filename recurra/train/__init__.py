@@ -20,6 +20,7 @@ from recurra.train.fit_errors import (
     NonFiniteError,
     OutOfMemoryError,
     RankError,
+    RunInUseError,
 )
 from recurra.train.genome import Genome, lstm_genome, rnn_genome
 from recurra.train.learner import Learner, Predictor
@@ -67,6 +68,7 @@ __all__ = [
     "Predictor",
     "RankError",
     "Run",
+    "RunInUseError",
     "Trial",
     "constant",
     "cosine",

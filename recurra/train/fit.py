@@ -19,6 +19,7 @@ from recurra.train.loop import Loop
 from recurra.train.objective import Loss, Objective, objective
 from recurra.train.precision import Precision, choose_device
 from recurra.train.run import Callback, FitResult, Progress, Run
+from recurra.train.run_lock import run_lock
 from recurra.train.run_log import JsonLines, progress_callback, stderr_is_terminal
 from recurra.train.schedule import Schedule, rate_controller
 
@@ -67,7 +68,8 @@ def fit(
     - `patience`: stop after this many epochs without a better validation loss, and restore the best weights.
     - `device`: "auto" keeps the model's device, or moves it from the CPU to a GPU if there is one.
     - `precision`: "float32", "bfloat16" or "float16" for products; "auto" is bfloat16 on GPUs that support it.
-    - `checkpoints`: a folder or `Checkpoints(folder, every=steps)`. If the folder holds a run, this call resumes it.
+    - `checkpoints`: a folder or `Checkpoints(folder, every=steps)`. If the folder holds a run, this call resumes it. A
+      folder in which another process trains is a `RunInUseError`.
     - `log`: a file with one JSON line per event; with checkpoints by default `log.jsonl` in their folder.
     - `progress`: show progress on standard error; by default if it is a terminal.
     - `callbacks`: called with an event name and the `Run`.
@@ -118,7 +120,8 @@ def fit(
             checkpoints,
             listeners,
         )
-        return Loop(run, *plan, accumulate, clip, patience).result()
+        with run_lock(None if checkpoints is None else checkpoints.folder, processes):
+            return Loop(run, *plan, accumulate, clip, patience).result()
 
 
 def _check(valid: object, epochs: int, accumulate: int, clip: float | None, patience: int | None) -> None:

@@ -21,6 +21,17 @@ class MismatchError(CheckpointError):
     """A valid checkpoint of another model, optimizer or number of processes."""
 
 
+class RunInUseError(CheckpointError):
+    """Another process trains in the folder."""
+
+    def __init__(self, path: str | Path, owner: str):
+        super().__init__(path, f"in use by {owner}; wait until it ends, or choose another folder")
+        self.owner = owner
+
+    def __reduce__(self):
+        return type(self), (self.path, self.owner)
+
+
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written or read; an older one remains."""
 

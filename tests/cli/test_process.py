@@ -70,6 +70,26 @@ def test_errors_end_with_2_and_without_a_traceback(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_folder_in_which_another_command_trains_is_refused(tmp_path, recurra):
+    """With --force too; the run of a killed command is free."""
+    files.recordings(tmp_path / "moves.csv", count=40)
+    long, short = ([epochs if word == "400" else word for word in FIT] for epochs in ("100000", "2"))
+    process = subprocess.Popen([*RECURRA, *long], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith("epoch "):
+        assert process.poll() is None
+    for words in (long, [*long, "--force"]):
+        refused = recurra(*words)
+        assert refused.exit_code == 1
+        assert f"Error: m/run: in use by process {process.pid} on " in " ".join(refused.stderr.split())
+    process.kill()
+    process.wait()
+    process.stderr.close()
+    recurra.good(*short, "--force")
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]
+
+
+@pytest.mark.slow
 def test_an_unexpected_exception_ends_with_1_and_a_paragraph(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import recurra.problem as p\n"

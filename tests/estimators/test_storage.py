@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import recurra as rc
 from recurra.errors import OptionError, RecurraError, UnknownNameError
+from recurra.storage import FolderContents
 
 RANDOM = np.random.default_rng(0)
 X = [RANDOM.normal(size=(t, 3)) for t in RANDOM.integers(4, 9, 16)]
@@ -119,6 +121,67 @@ def test_a_broken_folder_is_refused(tmp_path):
     weights.write_bytes(weights.read_bytes()[:-9])
     with pytest.raises(RecurraError, match=r"model.safetensors"):
         rc.SequenceClassifier.load(tmp_path)
+
+
+def fitted(kind: str, other: bool) -> Any:
+    """One of two small models of a kind, with other weights, labels and scaling each."""
+    quick = QUICK | {"epochs": 1, "hidden_size": 3 + 2 * other}
+    x, words = [(1 + 9 * other) * row for row in X], [["a", "man"], ["a", "house", "again"][: 2 + other]]
+    match kind:
+        case "SequenceClassifier":
+            return rc.SequenceClassifier("rnn", **quick).fit(x, np.array([["no", "yes"], ["left", "right"]][other] * 8))
+        case "SequenceRegressor":
+            return rc.SequenceRegressor("rnn", **quick).fit(x, np.arange(16.0) * (1 + 99 * other))
+        case "Forecaster":
+            series = np.sin(np.arange(80) / 3) * (1 + 99 * other)
+            return rc.Forecaster("rnn", horizon=2, **quick).fit(series)
+        case "SequenceTagger":
+            return rc.SequenceTagger("rnn", **quick).fit(words, [["D", "N"], ["D", "V", "R"][: 2 + other]])
+    return rc.LanguageModelEstimator("rnn", **quick | {"chunk": 5, "batch_size": 2}).fit(["abab" * 9, "xyz" * 9][other])
+
+
+ALTERNATING_WRITER = """
+import sys, recurra as rc
+kind, first, second, target = sys.argv[1:]
+models = [getattr(rc, kind).load(folder) for folder in (first, second)]
+print("ready", flush=True)
+while True:
+    for model in models:
+        model.save(target)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["SequenceClassifier", "SequenceRegressor", "Forecaster", "SequenceTagger", "LanguageModelEstimator"]
+)
+def test_killed_writers_and_readers_beside_them_see_one_model(kind, tmp_path, repository_root):
+    """Two processes save two models in turn into one folder and are killed; every load gives one of the two, whole."""
+    sources = [str(tmp_path / name) for name in "ab"]
+    for other, source in enumerate(sources):
+        fitted(kind, bool(other)).save(source)
+    load, target = getattr(rc, kind).load, tmp_path / "target"
+    known = [load(source).folder_contents() for source in sources]
+    load(sources[0]).save(target)
+    command, seen = [sys.executable, "-c", ALTERNATING_WRITER, kind, *sources, str(target)], []
+    for attempt in range(2):
+        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=repository_root) for _ in range(2)]
+        for writer in writers:
+            assert writer.stdout.readline() == b"ready\n"
+        for _ in range(12 + attempt):
+            seen.append(model_number(load(target).folder_contents(), known))
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+        seen.append(model_number(load(target).folder_contents(), known))
+    assert set(seen) == {0, 1}
+
+
+def model_number(found: FolderContents, known: list[FolderContents]) -> int:
+    (number,) = [number for number, one in enumerate(known) if one.config == found.config]
+    assert found.tensors.keys() == known[number].tensors.keys()
+    assert all(tensor.equal(found.tensors[name]) for name, tensor in known[number].tensors.items())
+    return number
 
 
 def _edit(folder: Path, change) -> None:
