@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import init
+from .draws import Mask, Noise
 from .errors import InputError, OptionError, UnknownNameError
 from .extensions import implementation
 
@@ -41,26 +42,6 @@ class State:
     def shape(self, batch: int) -> tuple[int, ...]:
         """The shape of the carried tensor."""
         return (batch, self.depth, self.size) if self.delays else (batch, self.size)
-
-
-@dataclass(frozen=True)
-class Mask:
-    """An inverted-dropout mask, with mean 1: random in training, all ones in evaluation."""
-
-    size: int
-    rate: float
-    each: str = "sequence"  # or "step"
-
-    def draw(self, steps: int, batch: int, like: Tensor, training: bool) -> Tensor:
-        """(T, B, size) for a mask of each step, else (B, size)."""
-        shape = (steps, batch, self.size) if self.each == "step" else (batch, self.size)
-        ones = like.new_ones(())
-        if not training or self.rate == 0.0:
-            return ones.expand(shape)
-        if self.rate == 1.0:  # everything is dropped, and 1 / (1 - rate) is infinite
-            return torch.zeros_like(ones).expand(shape)
-        kept = torch.full(shape, 1.0 - self.rate, dtype=like.dtype, device=like.device).bernoulli()
-        return kept / (1.0 - self.rate)
 
 
 class Regulariser(nn.Module):
@@ -180,8 +161,9 @@ class Cell(nn.Module):
     **The step** is called as `step(x, *states)`. Rows are sequences: `x` is (B, D), a state (B, size); a state with
     delays is a tuple with one tensor per delay. It returns the new states in order, each (B, size), and optionally
     the output before them; without it, the first state is the output. Keyword-only arguments are filled by name: `t`,
-    the time index since the sequence began, (B, 1), or a mask declared with `self.mask`. The step must not branch on
-    values of tensors or on the batch size. Its local variables appear by name in traces and in `equations()`.
+    the time index since the sequence began, (B, 1), a mask declared with `self.mask`, or random numbers declared with
+    `self.noise`. The step must not branch on values of tensors or on the batch size. Its local variables appear by name
+    in traces and in `equations()`.
 
     **Parameters** are made by `self.affine(...)` for `W h + U x + b`, `self.vector()` for one number per unit, or as
     any `nn.Parameter`. `self.start(...)` sets the state before the first step, which is 0 otherwise.
@@ -245,7 +227,7 @@ class Cell(nn.Module):
         if TIME in self._asks_for():
             self.carried += (State(TIME, 1),)
         self.output_size = output_size or self.carried[0].size
-        self.masks: dict[str, Mask] = {}
+        self.masks: dict[str, Mask | Noise] = {}  # all that is drawn before a call, by name
         self.starts: dict[str, float | str] = {}
         self.modifiers = nn.ModuleList()
 
@@ -290,9 +272,51 @@ class Cell(nn.Module):
             raise InputError(name, rate, "a rate between 0 and 1")
         if each not in ("sequence", "step"):
             raise InputError("each", each, "'sequence' or 'step'")
+        self._declare(name, Mask(self._width(size), rate, each))
+
+    def noise(self, name: str, size: str | int, distribution: str = "normal") -> None:
+        """Declare random numbers (B, size), which `step` receives as the keyword-only argument `name`.
+
+        For sampling inside a step: exploration, noisy rate networks, categorical latents by the Gumbel-max trick.
+        The numbers are drawn anew for every step and sequence by torch's global generator, so `torch.manual_seed` sets
+        them. No gradient flows to them.
+
+        **Arguments**
+
+        - `name`: the keyword-only argument of `step`.
+        - `size`: a number, "x" or a state.
+        - `distribution`: "normal" (mean 0, variance 1), or "uniform" (0 ≤ u < 1).
+
+        **When they are drawn.** Noise is part of the model: it is drawn in training and in evaluation. A step that
+        wants it in training only multiplies it by `float(self.training)`. A call draws all steps at once, before it
+        runs; that holds T · B · size numbers. They depend on the state of the generator, on the shape, dtype and device
+        of x, and on nothing else: every engine, with or without gradients, lengths, resets and checkpoints, computes
+        with the same numbers. Layers and directions draw in order, each its own; the backward direction reads them from
+        the end of the sequence. On the CPU, a layer with one cell and one uniform noise draws the same numbers for a
+        sequence in pieces, or by `layer.step`, as in one call; nothing else is promised across calls of other shapes.
+        Fixed points, exponents and other measures of the dynamics hold the noise at its mean.
+
+        **Example**
+
+            >>> class Noisy(rc.Cell):
+            ...     def __init__(self, input_size, hidden_size):
+            ...         super().__init__(input_size, hidden_size)
+            ...         self.a = self.affine("x", "h")
+            ...         self.noise("n", "h")
+            ...     def step(self, x, h, *, n):
+            ...         return torch.tanh(self.a(x, h) + 0.1 * n)
+            >>> layer, x = rc.Recurrent(Noisy, 3, 4), torch.zeros(5, 2, 3)
+            >>> torch.equal(layer(x)[0], layer(x)[0])
+            False
+        """
+        if distribution not in ("normal", "uniform"):
+            raise InputError("distribution", repr(distribution), "'normal' or 'uniform'")
+        self._declare(name, Noise(positive_int("size", self._width(size)), distribution))
+
+    def _declare(self, name: str, drawn: Mask | Noise) -> None:
         if name in (*self.masks, *self.states, *RESERVED):
-            raise OptionError("mask", name, "a name not used before")
-        self.masks[name] = Mask(self._width(size), rate, each)
+            raise OptionError(type(drawn).__name__.lower(), name, "a name not used before")
+        self.masks[name] = drawn
 
     def start(self, state: str, value: float | str) -> None:
         """Set a state before the first step: to a number, or to the parameter with this name (default 0)."""
@@ -328,8 +352,12 @@ class Cell(nn.Module):
         return like.new_full(state.shape(batch), start)
 
     def draw_masks(self, steps: int, batch: int, like: Tensor) -> dict[str, Tensor]:
-        """The masks of one call, by name, in `like`'s dtype and on its device."""
+        """The masks and noise of one call, by name, in `like`'s dtype and on its device."""
         return {name: mask.draw(steps, batch, like, self.training) for name, mask in self.masks.items()}
+
+    def mean_masks(self, batch: int, like: Tensor) -> dict[str, Tensor]:
+        """The masks and noise of one step at their mean, (B, size) each: the cell as a deterministic system."""
+        return {name: like.new_full((batch, mask.size), mask.mean) for name, mask in self.masks.items()}
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor that `step` may read, by dotted name; a derived weight replaces what it is derived from."""
@@ -362,6 +390,16 @@ class Cell(nn.Module):
         """Remove the bias of every affine, as `bias=False` does in torch.nn."""
         for affine in self.affines():
             affine.drop_bias()
+
+    def check_draws(self) -> None:
+        """Raise an OptionError unless the keyword-only arguments of `step` are `t` and what is declared as drawn."""
+        asked = {*self._asks_for()} - {TIME}
+        expected = "t, or a name declared with self.mask or self.noise"
+        for name in sorted(asked - {*self.masks}):
+            raise OptionError(f"{type(self).__name__}.step", f"the keyword-only argument {name}", expected)
+        for name in sorted({*self.masks} - asked):
+            declared = type(self.masks[name]).__name__.lower()
+            raise OptionError(declared, repr(name), f"a keyword-only argument of {type(self).__name__}.step")
 
     @classmethod
     def _asks_for(cls) -> tuple[str, ...]:

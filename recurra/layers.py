@@ -135,6 +135,7 @@ class Recurrent(nn.Module):
             raise OptionError(
                 unknown[0], repr(self.options[unknown[0]]), known_options(self.cell_class, Recurrent, unknown[0])
             ) from error
+        cell.check_draws()
         if not self.bias:
             cell.drop_biases()
         if self.initial == "learned":

@@ -108,9 +108,8 @@ class Zoneout(Modifier):
                 new, moves = edit.output(state.name), edit.add_mask(mask, cell)
                 change = edit.call(aten.sub.Tensor, new, old)
                 change.meta[AFTER_EQUATIONS] = True
-                share = edit.call(
-                    aten.mul.Tensor, edit.call(aten.mul.Tensor, change, moves), 1.0 - cell.masks[mask].rate
-                )
+                moved = edit.call(aten.mul.Tensor, change, moves)
+                share = edit.call(aten.mul.Tensor, moved, 1.0 - self._rate(state.name))
                 edit.replace_output(new, edit.call(aten.add.Tensor, old, share))
         return edit.finish()
 

@@ -78,6 +78,7 @@ class DynamicalSystem:
         """The driven system of a cell, or of a layer with one cell. The state is all carried states in one vector.
 
         A delayed state contributes all its values (companion form), so h_t = f(h_{t-1}, x_t) holds for every cell.
+        Dropout masks and noise are held at their mean.
         """
         cell = _one_cell(source)
         shapes = [spec.shape(1)[1:] for spec in cell.carried]
@@ -86,7 +87,7 @@ class DynamicalSystem:
         def step(h: Tensor, x: Tensor) -> Tensor:
             rows, inputs = h.reshape(-1, sum(sizes)), x.expand(*h.shape[:-1], -1).reshape(-1, cell.input_size)
             states = [s.view(-1, *shape) for s, shape in zip(rows.split(sizes, dim=-1), shapes, strict=True)]
-            new = advance(cell, inputs, states, cell.draw_masks(1, len(rows), rows))[1]
+            new = advance(cell, inputs, states, cell.mean_masks(len(rows), rows))[1]
             return torch.cat([s.reshape(len(rows), -1) for s in new], dim=-1).view(h.shape)
 
         return cls(step)

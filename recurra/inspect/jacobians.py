@@ -186,7 +186,7 @@ def system_of(cell: Cell) -> DynamicalSystem:
     def step(h: Tensor, x: Tensor) -> Tensor:
         rows, inputs = h.reshape(-1, sum(sizes)), x.reshape(-1, cell.input_size)
         states = [s.view(-1, *shape) for s, shape in zip(rows.split(sizes, dim=-1), shapes, strict=True)]
-        new = advance(cell, inputs, states, cell.draw_masks(1, len(rows), rows), graph)[1]
+        new = advance(cell, inputs, states, cell.mean_masks(len(rows), rows), graph)[1]
         return torch.cat([s.reshape(len(rows), -1) for s in new], dim=-1).view(h.shape)
 
     return DynamicalSystem(step, driven=True)

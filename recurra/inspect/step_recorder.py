@@ -3,7 +3,7 @@
 The plain loop calls two functions of `engine/reference.py` for each step, `advance` and `_push`; inside
 `StepRecorder.recording()` both are wrapped. That records a layer deep inside a model, a stack, a bidirectional layer
 and a hierarchy of cells alike. The recorded states are tensors of the autograd graph, so a gradient with respect to one
-of them is a total derivative.
+of them is a total derivative. Masks and noise are held at their mean.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,6 +80,7 @@ class StepRecorder:
             if self.current is not None:
                 self.current.x.append(x)
                 self.current.before.append(tuple(state))
+                masks = cell.mean_masks(len(x), x)  # as in `DynamicalSystem.of`: without noise
                 graph = self._graph(cell) if self.named_values else graph
             y, carried, named = outer[0](cell, x, state, masks, graph)
             if self.current is not None:

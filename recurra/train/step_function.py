@@ -15,6 +15,7 @@ from torch.func import functional_call, jacrev, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from recurra.cell import Cell
+from recurra.draws import Noise
 from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
 from recurra.engine.traced_step import bind_step
@@ -166,13 +167,16 @@ def _advance(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     with bind_weights(cell, weights):
         all_weights = cell.weights()
-    masks = cell.draw_masks(1, 1, x)  # all ones: active dropout was refused
-    masks = {n: m[0] if cell.masks[n].each == "step" else m for n, m in masks.items()}
+    masks = cell.mean_masks(1, x)  # all ones: active dropout and noise were refused
     y, new, _ = advance(cell, x, states, masks, bind_step(cell, all_weights))
     return y, new
 
 
 def _check_masks(cell: Cell) -> None:
-    dropped = [name for name, mask in cell.masks.items() if mask.rate and cell.training]
-    if dropped:
-        raise OptionError("model", f"dropout ({', '.join(dropped)}) in training mode", "model.eval(), or no dropout")
+    """Refuse random numbers: a step is computed more than once here, and each time would draw others."""
+    random = [name for name, mask in cell.masks.items() if mask.is_random(cell.training)]
+    noise = [name for name in random if isinstance(cell.masks[name], Noise)]
+    if noise:
+        raise OptionError("model", f"a cell with noise ({', '.join(noise)})", "one without; BPTT takes noise")
+    if random:
+        raise OptionError("model", f"dropout ({', '.join(random)}) in training mode", "model.eval(), or no dropout")

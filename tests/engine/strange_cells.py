@@ -202,6 +202,20 @@ class Competing(Cell):
         return 0.5 * h + torch.softmax(a, -1) * tanh(self.b(x, h)) + 0.1 * tanh(a.logsumexp(-1, keepdim=True))
 
 
+class Noisy(Cell):
+    """Normal noise beside the state, uniform noise in a product and as a factor."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.b, self.c = self.affine("x", "h"), self.affine("h"), self.affine(3)
+        self.noise("n", "h")
+        self.noise("u", 3, distribution="uniform")
+
+    def step(self, x: Tensor, h: Tensor, *, n: Tensor, u: Tensor) -> Tensor:
+        a = tanh(self.a(x, h) + self.c(torch.sqrt(u)) + 0.3 * n * h)
+        return 0.5 * h + sigmoid(self.b(a)) * a * (1 + u[:, :1])
+
+
 STRANGE = [
     Competing,
     TwoChainedProducts,

@@ -15,6 +15,7 @@ from ...layer_states import is_stacked
 from ...layers import Recurrent
 from .export_errors import ExportError, package
 from .layer import state_tensors
+from .noise import drawn_as, noise_inputs
 
 SIZES = ((1, 4), (9, 1), (14, 3))  # (T, B)
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}  # relative to the largest number of a result
@@ -69,20 +70,24 @@ def _feeds(layer: Recurrent, generator: torch.Generator) -> Iterator[Feed]:
     for steps, batch in SIZES:
         shape = (batch, steps) if layer.batch_first else (steps, batch)
         x = torch.randn(*shape, layer.input_size, generator=generator, dtype=dtype)
-        yield {"x": x}
+        noise = {
+            entry.name: torch.rand(*shape, entry.noise.size, generator=generator, dtype=dtype)
+            for entry in noise_inputs(layer)
+        }
+        yield {"x": x, **noise}
         lengths = torch.randint(1, steps + 1, (batch,), generator=generator)
         past = torch.arange(steps)[:, None] >= lengths  # (T, B)
         past = past.t() if layer.batch_first else past
-        state = run_layer(layer, {"x": x})
+        state = run_layer(layer, {"x": x, **noise})
         states = {name[:-1] + "0": value for name, value in state.items() if name != "y"}
-        yield {"x": x.masked_fill(past[..., None], float("nan")), "lengths": lengths, **states}
+        yield {"x": x.masked_fill(past[..., None], float("nan")), "lengths": lengths, **states, **noise}
 
 
 def run_layer(layer: Recurrent, feed: Feed) -> dict[str, Tensor]:
     """The results of the layer, under the names of the file."""
     names = [column.name for column in state_tensors(layer)]
     state = _state(layer, [feed[f"{name}_0"] for name in names]) if f"{names[0]}_0" in feed else None
-    with torch.no_grad(), set_backend("reference"):
+    with torch.no_grad(), set_backend("reference"), drawn_as(layer, feed):
         y, final = layer(feed["x"], state, feed.get("lengths"))
     return {"y": y} | {f"{name}_n": value for name, value in zip(names, _flat(final), strict=True)}
 

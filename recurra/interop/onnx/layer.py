@@ -1,7 +1,7 @@
 """A layer as an ONNX graph: depth, directions, and optional inputs around the loops of its cells.
 
-An optional input (lengths, initial states) has an empty default in the file. The graph concatenates the input with the
-value for "not given" and slices the result to the batch size, so that no branch is needed.
+An optional input (lengths, initial states, noise) has an empty default in the file. The graph concatenates the input
+with the value for "not given" and slices the result to the batch size, so that no branch is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from ...layer_states import is_stacked
 from ...layers import Recurrent
 from .graph import IR_VERSION, OPSET, Graph
 from .loop import Ragged, scan
+from .noise import noise_inputs, write_noise
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,14 @@ class LayerGraph:
 
     def __init__(self, graph: Graph, layer: Recurrent):
         self.graph, self.layer, self.columns = graph, layer, state_tensors(layer)
+        self.noise: list[dict[str, str]] = [{} for _ in layer.cell_list]  # of each cell: name → (T, B, size)
 
     def write(self, x: str, lengths: str, states: Sequence[str]) -> tuple[str, list[str]]:
         """From inputs in the layer's layout, optional ones possibly empty: names of y and of the final states."""
         x = self._swap_batch_and_time(x)
+        for entry in noise_inputs(self.layer):
+            made = write_noise(self.graph, entry.name, entry.noise, x, self.layer.batch_first)
+            self.noise[entry.cell][entry.mask] = made
         ragged = self._make_ragged(x, lengths)
         y, finals = self._run_layers(x, self._states_by_cell(states, ragged.batch), ragged)
         return self._swap_batch_and_time(y), self._pack_states(finals)
@@ -119,7 +124,7 @@ class LayerGraph:
             k = number * layer.directions + direction
             back = direction == 1
             sequence = self._reverse_time(below, ragged) if back else below
-            y, finals[k] = scan(graph, layer.cell_list[k], sequence, given[k], ragged)
+            y, finals[k] = scan(graph, layer.cell_list[k], sequence, given[k], ragged, self.noise[k])
             return self._reverse_time(y, ragged) if back else y
 
         if layer.bidirectional == "separate":
@@ -160,17 +165,20 @@ def layer_model(layer: Recurrent) -> Any:
     lead = ("batch", "time") if layer.batch_first else ("time", "batch")
     inputs = [graph.value_info("x", (*lead, layer.input_size)), graph.value_info("lengths", ("given",), torch.int64)]
     inputs += [graph.value_info(f"{c.name}_0", _optional_shape(c.shape)) for c in columns]
+    noise = {entry.name: entry.shape(layer) for entry in noise_inputs(layer)}
+    inputs += [graph.value_info(name, _optional_shape(shape)) for name, shape in noise.items()]
     outputs = [graph.value_info("y", (*lead, layer.output_size))]
     outputs += [graph.value_info(f"{c.name}_n", c.shape) for c in columns]
     for source, output in zip([y, *finals], outputs, strict=True):
         graph.nodes.append(graph.helper.make_node("Identity", [source], [output.name]))
     defaults = [graph.tensor("lengths", torch.empty(0, dtype=torch.int64))]
     defaults += [graph.tensor(f"{c.name}_0", _empty_default(c.shape, graph.dtype)) for c in columns]
+    defaults += [graph.tensor(name, _empty_default(shape, graph.dtype)) for name, shape in noise.items()]
     return _model(graph, inputs, outputs, defaults)
 
 
 def _optional_shape(shape: Sequence[int | str]) -> tuple[int | str, ...]:
-    return tuple("given" if axis == "batch" else axis for axis in shape)
+    return tuple({"batch": "given", "time": "given_time"}.get(str(axis), axis) for axis in shape)
 
 
 def _empty_default(shape: Sequence[int | str], dtype: torch.dtype) -> Tensor:

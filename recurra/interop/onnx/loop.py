@@ -3,7 +3,7 @@
 Nodes that depend on no state are hoisted: they are computed for all steps at once, and the body reads one row per step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -52,11 +52,17 @@ class _ScanInput:
     dtype: torch.dtype
 
 
-def scan(graph: Graph, cell: Cell, x: str, states: Sequence[str], ragged: Ragged) -> tuple[str, list[str]]:
-    """Add the scan of a cell over x (T, B, D): names of y (T, B, n), zero past each end, and of the final states."""
+def scan(
+    graph: Graph, cell: Cell, x: str, states: Sequence[str], ragged: Ragged, noise: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Add the scan of a cell over x (T, B, D): names of y (T, B, n), zero past each end, and of the final states.
+
+    `noise` has the names of the cell's noise, (T, B, size) each.
+    """
     cell = real_form(cell)
     planned, weights = _plan_cell(cell)
-    return _ScanBuilder(graph, planned, weights, ragged).write(x, states)
+    sequences = {X: x} | {BufferRef.mask(name): value for name, value in noise.items()}
+    return _ScanBuilder(graph, planned, weights, ragged, sequences).write(states)
 
 
 def _plan_cell(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
@@ -75,8 +81,11 @@ def _plan_cell(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
 
 
 class _ScanBuilder:
-    def __init__(self, graph: Graph, planned: Plan, weights: dict[str, Tensor], ragged: Ragged):
+    def __init__(
+        self, graph: Graph, planned: Plan, weights: dict[str, Tensor], ragged: Ragged, sequences: dict[BufferRef, str]
+    ):
         self.graph, self.plan, self.weights, self.ragged = graph, planned, weights, ragged
+        self.sequences = sequences  # x and noise, (T, B, n) each
         self.body = Graph(graph.dtype, outer=graph)
         self.outs = self._outputs_with_mean_masks()
         self.nodes = subgraph([out.node for out in self.outs])
@@ -84,11 +93,12 @@ class _ScanBuilder:
         self.recurrent = self._nodes_reached_from(*self._states())
 
     def _outputs_with_mean_masks(self) -> list[_StepOutput]:
-        """The outputs of a step with every mask replaced by 1, its mean."""
+        """The outputs of a step with every dropout mask replaced by 1, its mean."""
         builder = self.plan.forward.builder
 
         def mean(node: Node) -> Node | None:
-            return builder.const(1.0) if node.op == "load" and node.attr.buffer.role is Role.MASK else None
+            is_mask = node.op == "load" and node.attr.buffer.role is Role.MASK
+            return builder.const(1.0) if is_mask and node.attr.buffer not in self.sequences else None
 
         outputs = [out for out in self.plan.forward.outs if out.buffer in {self.plan.output, *self._states()}]
         replaced = builder.substitute([out.node for out in outputs], mean)
@@ -98,7 +108,7 @@ class _ScanBuilder:
         return {BufferRef.state(state.name): state for state in self.plan.states}
 
     def _sizes(self) -> dict[BufferRef, int]:
-        return {buffer: self.plan.forward.buffers[buffer].width for buffer in (X, *self._states())}
+        return {buffer: self.plan.forward.buffers[buffer].width for buffer in (*self.sequences, *self._states())}
 
     def _nodes_reached_from(self, *buffers: BufferRef) -> set[Node]:
         """The nodes that depend on one of these buffers."""
@@ -110,9 +120,9 @@ class _ScanBuilder:
 
     # ------------------------------------------------------------------------------------------ around the body
 
-    def write(self, x: str, states: Sequence[str]) -> tuple[str, list[str]]:
+    def write(self, states: Sequence[str]) -> tuple[str, list[str]]:
         running = _ScanInput(self.body.name("running"), self.ragged.running, 1, torch.bool)
-        values, early = self._write_hoisted(x)
+        values, early = self._write_hoisted()
         scanned = [running, *early]
         olds = {buffer: self.body.name(f"{state.name}_old") for buffer, state in self._states().items()}
         results = self._step(values, olds)
@@ -130,11 +140,11 @@ class _ScanBuilder:
         )
         return self.graph.add("Where", self.ragged.running, y, self.graph.number(0.0)), finals
 
-    def _write_hoisted(self, x: str) -> tuple[dict[Node, str], list[_ScanInput]]:
+    def _write_hoisted(self) -> tuple[dict[Node, str], list[_ScanInput]]:
         """Write the hoisted nodes outside; returns their names in the body, and the scan inputs for those that vary."""
         needed = {a for node in self.recurrent for a in node.args} | {out.node for out in self.outs}
         roots = [node for node in self.nodes if node in needed and node not in self.recurrent]
-        outside = Renderer(self.graph, self.weights, lambda node: self._columns(self.graph, node, x))
+        outside = Renderer(self.graph, self.weights, self._load_sequence)
         outside.write(subgraph(roots))
         values = {root: outside.values[root] for root in roots}
         scanned = []
@@ -170,6 +180,9 @@ class _ScanBuilder:
             return value
         shape = self.graph.add("Concat", self.ragged.batch, self.graph.integers(out.width), axis=0)
         return self.body.add("Expand", value, shape)
+
+    def _load_sequence(self, node: Node) -> str:
+        return self._columns(self.graph, node, self.sequences[node.attr.buffer])
 
     def _load(self, node: Node, olds: dict[BufferRef, str]) -> str:
         value = olds[node.attr.buffer]

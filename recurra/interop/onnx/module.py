@@ -24,6 +24,7 @@ from ...layers import Recurrent
 from .export_errors import ExportError, package
 from .graph import OPSET, Graph
 from .layer import LayerGraph
+from .noise import noise_inputs
 
 DOMAIN = "recurra"
 NOISY_LOGGERS = ("torch.onnx", "torch.fx.experimental.symbolic_shapes")  # loggers
@@ -115,6 +116,10 @@ def _symbolic(
         raise ExportError(f"layer {name!r} is called with resets or return_trace, which cannot be exported")
     if not isinstance(x, Tensor) or x.is_nested or not (lengths is None or isinstance(lengths, Tensor)):
         raise ExportError(f"layer {name!r}: for export, pass ragged sequences as a padded tensor and lengths")
+    if noise_inputs(layer):
+        raise ExportError(
+            f"layer {name!r} draws noise, which the file of a module cannot repeat; export the layer itself"
+        )
     layer._check_x(x, (2, 3))
     batched = x.dim() == 3
     x = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x

@@ -34,6 +34,8 @@ def export(model: nn.Module, path: str | os.PathLike[str], example: Any = None) 
 
     The inputs of a layer's file are `x`, as the layer takes it, and optionally `lengths` (B,) and the initial states
     (`h_0`, …); the outputs are `y` and the final states (`h_n`, …). Those of any other module are those of the call.
+    Noise that a cell declares is an optional input under its own name, in the layout of x (`u.0`, `u.1`, … if the layer
+    has several cells); if it is not given, the runtime draws it.
 
     **Returns** the path of the file.
 

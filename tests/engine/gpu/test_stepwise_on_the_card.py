@@ -8,7 +8,7 @@ import pytest
 import torch
 from engine.gpu.accuracy import assert_compiled, assert_same_bits, drawn, layer, plain, results
 from engine.gpu.test_cells_on_the_card import CASES, check, compare
-from engine.strange_cells import STRANGE
+from engine.strange_cells import STRANGE, Noisy
 
 import recurra as rc
 from recurra.cell import Cell
@@ -36,7 +36,7 @@ def test_every_cell_in_float32(case: str | type[Cell]):
     check(case, torch.float32, STEPS, 19, True)
 
 
-@pytest.mark.parametrize("case", ["lstm", "gru", "mgu", "scrn", "delay_rnn", "indrnn", *STRANGE])
+@pytest.mark.parametrize("case", ["lstm", "gru", "mgu", "scrn", "delay_rnn", "indrnn", *STRANGE, Noisy])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_cells_in_sixteen_bits(case: str | type[Cell], dtype: torch.dtype):
     check(case, dtype, STEPS, 19, False)
