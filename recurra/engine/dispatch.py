@@ -59,7 +59,7 @@ def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     """The engine for these sequences; for a single step if x is `(B, D)`. A missing state is the cell's own start."""
     if is_compiling():
         return _choose_in_graph(cell, given, keep_trace)
-    cache = cache_of(cell)
+    cache, threads = cache_of(cell), threads_here()
     x, states, masks, lengths, resets = given
     tensors = (x,) if states is None else (x, *states)
     if keep_trace or masks or lengths is not None or resets is not None or not is_plain_call(tensors):
@@ -68,7 +68,7 @@ def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
         return _decide(cell, cache, given, keep_trace)
     train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (*tensors, *cache.tensors)))
     compiled_by = compiler.find_compiler()
-    signature = *map(KIND, tensors), train, train and x.requires_grad, backend_here(), threads_here(), compiled_by
+    signature = *map(KIND, tensors), train, train and x.requires_grad, backend_here(), threads, compiled_by
     choice = cache.choices.get(signature)
     if choice is None:
         choice = _decide(cell, cache, given, keep_trace)

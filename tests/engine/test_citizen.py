@@ -318,24 +318,32 @@ def test_autocast_and_narrow_floats():
 
 
 FORK = """
-import os, torch, recurra as rc
+import os, sys, torch, recurra as rc
+from recurra.engine.cpu import compiler
 torch.set_num_threads(2)
-layer, x = rc.layer("lstm", 64, 128), torch.randn(50, 32, 64)
-expected = layer(x)[0]
-expected.sum().backward()
+if sys.argv[1] == "replayed":
+    compiler.find_compiler = lambda: None
+elif sys.argv[1] == "reference":
+    rc.set_backend("reference")
+layer, x = rc.layer("lstm", 64, 128).double(), torch.randn(50, 32, 64, dtype=torch.float64)
+weights = list(layer.parameters())
+y, expected = layer(x)[0], layer(x)[0]
+gradients = torch.autograd.grad(expected.sum(), weights)
 child = os.fork()
 if child == 0:
-    y = layer(x)[0]
-    torch.set_num_threads(1)  # torch itself would wait for the threads of its parent
-    same = torch.allclose(y, expected)
-    os._exit(0 if same else 1)
+    same = torch.allclose(layer(x)[0], expected)
+    same &= all(map(torch.allclose, torch.autograd.grad(layer(x)[0].sum(), weights), gradients))
+    same &= all(map(torch.allclose, torch.autograd.grad(y.sum(), weights), gradients))  # of the parent's graph
+    os._exit(0 if same and torch.get_num_threads() == 1 else 1)
 assert os.waitpid(child, 0)[1] == 0
+assert torch.get_num_threads() == 2
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_runs_on_one_thread():
-    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
+@pytest.mark.parametrize("engine", ["compiled", "replayed", "reference"])
+def test_a_forked_child_runs_forward_and_backward_on_one_thread(engine: str):
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, engine], check=True, timeout=60)
 
 
 FEWER_THREADS = """

@@ -19,7 +19,7 @@ from .layout import Layout, Table
 from .packing import Packed, Packing, Split
 
 REALS = {torch.float32: "float", torch.float64: "double"}
-_HOME = os.getpid()  # OpenMP threads exist in this process only; a forked child would wait for them
+_HOME = os.getpid()
 
 # Multiply-adds of a call below which waking threads takes longer than the work they would share.
 WORTH_THREADS = 400_000
@@ -36,8 +36,13 @@ DEEP, SINGLE_ROW_TILES = 48, 2
 
 
 def threads_here() -> int:
-    """The number of threads of a call: torch's; one in a forked child."""
-    return torch.get_num_threads() if os.getpid() == _HOME else 1
+    """The number of threads of a call: torch's; one in a forked child. OpenMP's threads stay in the parent, and a child
+    that asks for them waits forever: so do torch's own operations, unless torch is told to use one thread, too."""
+    threads = torch.get_num_threads()
+    if threads == 1 or os.getpid() == _HOME:
+        return threads
+    torch.set_num_threads(1)
+    return 1
 
 
 # The fields of `Call` in kernels/loop.h, after the six that differ from call to call.
