@@ -1,7 +1,7 @@
 """What the engine remembers of a cell: its parts, its traced step, its executors, its prepared calls.
 
-A cell may change between two calls: a weight or a module is replaced, a bias dropped, a hook registered, an attribute
-set on which the step may branch. `cache_of` notices all of that, by a comparison that takes far less time than finding
+A cell may change between two calls: a weight or a module is replaced, a bias dropped, a hook registered, a value set
+that the step reads (guards.py). `cache_of` notices all of that, by a comparison that takes far less time than finding
 the parts again. It does not look for new numbers inside a weight: the kernels do.
 
 The cache is an attribute of the cell, so both are freed together, whatever the cell's hooks and attributes refer to.
@@ -10,7 +10,7 @@ The cache is an attribute of the cell, so both are freed together, whatever the 
 import copy
 from collections import OrderedDict
 from collections.abc import Iterator
-from operator import getitem, is_, itemgetter
+from operator import getitem, is_
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from ..cell import CACHE, Affine, Cell
+from ..cell import CACHE, Cell
 from . import caches
+from .guards import Guards
 
-_OF_EVERY_MODULE = set(vars(nn.Module())) - {"training"}
-_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential, nn.ParameterList, nn.ParameterDict)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = [getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS]
 
@@ -44,25 +43,25 @@ caches.register("cells", _clear, lambda: len(_caches))
 class CellCache:
     """The parts of a cell, and what was derived from them."""
 
-    def __init__(self, cell: Cell):
+    def __init__(self, cell: Cell, before: "CellCache | None" = None):
+        """`before`: the cache that is no longer valid; its guards are taken over if they still hold."""
         self.owner = ref(cell)  # torch copies the attributes of a module, this among them, to replicas of it
         found = [*_modules(cell), *_tensors(cell)]
         # Modules and tensors, the dictionaries that hold them, and their names there: as lists, so that no Python loop
         # is needed to compare them.
-        self.places, self.names, self.parts = [list(column) for column in zip(*found, strict=True)]
-        self.tensors = [part for part in self.parts if isinstance(part, Tensor)]
-        self.settings, *self.part_settings = [_Settings(module) for module in (cell, *_with_settings(self.parts))]
-        self.attribute_count = len(vars(cell))
-        self.modifiers = cell.modifiers._modules
-        self.modifier_count = len(self.modifiers)
+        places, names, parts = [list(column) for column in zip(*found, strict=True)]
+        self.tensors = [part for part in parts if isinstance(part, Tensor)]
+        self.modules = [part for part in parts if isinstance(part, nn.Module)]
+        is_same = before is not None and before.modules == self.modules and before.guards.is_current()
+        self.guards = before.guards if is_same and before is not None else Guards(cell, self.tensors)
+        guards = self.guards
+        self.places, self.names, self.parts = places + guards.places, names + guards.keys, parts + guards.values
         self.first = next(iter(self.tensors), torch.empty(0))
         self.dtype, self.device = self.first.dtype, self.first.device
-        modules = [part for part in self.parts if isinstance(part, nn.Module)]
-        self.hooks = [getattr(module, hooks) for module in modules for hooks in _HOOKS] + _GLOBAL_HOOKS
+        self.hooks = [getattr(module, hooks) for module in self.modules for hooks in _HOOKS] + _GLOBAL_HOOKS
         self.hooked = any(self.hooks)
-        kinds = [(part.dtype, part.device, part.shape) if isinstance(part, Tensor) else part for part in self.parts]
-        settings = [part.values for part in (self.settings, *self.part_settings)]
-        self.form = kinds, self.names, settings, self.hooked  # everything but the tensors themselves
+        kinds = [(part.dtype, part.device, part.shape) if isinstance(part, Tensor) else part for part in parts]
+        self.form = kinds, names, guards.form, self.hooked  # everything but the tensors themselves
         weights: dict[str, Tensor] = {}
         self.weights = weights if _collect(cell, "", weights) else None  # None if some are derived from others
         self.has_constant_start = _has_constant_start(cell)
@@ -70,21 +69,17 @@ class CellCache:
         self.executors: dict[Any, Any] = {}  # (request, compiler) → executor or refusal
         self.choices: OrderedDict[Any, Any] = OrderedDict()  # signature of a dense call → choice and its call
 
-    def is_valid(self, cell: Cell) -> bool:
-        """Whether the cell still consists of these parts."""
-        own = cell.__dict__
+    def is_valid(self) -> bool:
+        """Whether the cell still consists of these parts, and its step reads the same values."""
         try:
             return (
                 all(map(is_, map(getitem, self.places, self.names), self.parts))
-                and len(own) == self.attribute_count
-                and self.settings.named(own) == self.settings.values
-                and (not self.part_settings or all(part.is_current() for part in self.part_settings))
-                and len(self.modifiers) == self.modifier_count
+                and self.guards.rest_is_current()
                 and any(self.hooks) is self.hooked
                 and self.first.dtype is self.dtype
                 and self.first.device == self.device  # tensors of a module move together
             )
-        except (KeyError, RuntimeError, TypeError, ValueError):  # a part is gone, or cannot be compared
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):  # a part is gone
             return False
 
     def is_for_one_call(self) -> bool:
@@ -113,36 +108,14 @@ def _has_constant_start(cell: Cell) -> bool:
     return own and not changed and not any(isinstance(start, str) for start in cell.starts.values())
 
 
-class _Settings:
-    """The plain attributes of a module, on which a step may branch: a snapshot."""
-
-    def __init__(self, module: nn.Module):
-        self.place = vars(module)
-        names = [name for name in self.place if name not in _OF_EVERY_MODULE and name != CACHE]
-        self.named = itemgetter(*names, "training")  # of two at least, so that it returns a tuple
-        self.values = tuple(_snapshot(self.place[name]) for name in (*names, "training"))
-
-    def is_current(self) -> bool:
-        return self.named(self.place) == self.values
-
-
-def _snapshot(value: Any) -> Any:
-    return value.copy() if type(value) in (list, dict, set) else value
-
-
-def _with_settings(parts: list) -> Iterator[nn.Module]:
-    """Modules whose attributes matter. An affine has tensors alone, a container modules alone."""
-    return (p for p in parts if isinstance(p, nn.Module) and not isinstance(p, (Affine, *_CONTAINERS)))
-
-
 def cache_of(cell: Cell) -> CellCache:
     """The cell's cache, made anew if the cell has changed. Traced steps and executors depend on its form alone."""
     own = cell.__dict__
     kept = own.setdefault(CACHE, None)
     mine = kept is not None and kept.owner() is cell
-    if mine and kept.is_valid(cell):
+    if mine and kept.is_valid():
         return kept
-    found = CellCache(cell)
+    found = CellCache(cell, kept if mine else None)
     same_form = mine and _are_equal(found.form, kept.form)
     if same_form:  # only tensors were replaced, by others of the same kind
         found.traced, found.executors = kept.traced, kept.executors

@@ -262,7 +262,10 @@ def _constant_key(
     """The key of the executor, which stays from now on; empty if there is none. The batch may be symbolic: nothing but
     its size limit depends on it, which `GpuExecutor.forward` checks."""
     cell = object_at(cell_id)
-    executor = executor_for(cell, cache_of(cell), Request(train, needs_x, named, dtype, device))
+    cache = cache_of(cell)
+    if not cache.guards.guard_graph() and cache.guards.follows_code:
+        return ""  # torch.compile guards the plain loop itself
+    executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device))
     if isinstance(executor, Refusal):
         return ""
     if not isinstance(executor, CpuExecutor) and executor.obstacle(1, torch.device(device, index or 0)):

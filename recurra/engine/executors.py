@@ -23,6 +23,7 @@ from .cpu import compiler
 from .cpu.call_template import load_template
 from .cpu.executor import CpuExecutor
 from .gpu.runner import GpuExecutor
+from .guards import MAX_VALUES
 from .ir.lowering import Unsupported
 from .plan.planner import plan
 from .traced_step import clean_context, trace_in_clean_context
@@ -74,6 +75,8 @@ def executor_for(cell: Cell, cache: CellCache, request: Request) -> Executor | R
     """The executor of this cell for this request, or why there is none."""
     if cache.hooked:
         return Refusal("a hook on a part of the cell must be called at every step")
+    if cache.guards.overflow:
+        return Refusal(f"its step reads more than {MAX_VALUES} values that may change between calls")
     asked = request, compiler.find_compiler()
     found = cache.executors.get(asked)
     if found is None:

@@ -103,7 +103,9 @@ def _key(cell: Cell) -> str:
 
 @graph_constant
 def _constant_key(cell_id: int) -> str:
-    return _key(object_at(cell_id))
+    cell = object_at(cell_id)
+    cache_of(cell).guards.guard_graph()
+    return _key(cell)
 
 
 def trace_in_clean_context(cell: Cell) -> Step:
