@@ -186,20 +186,35 @@ def _check_header(path: Path, header: dict[str, Any], body: int, limits: Limits)
 
 def read_json(path: Path, limit: int = 1 << 26) -> Any:
     """The content of a JSON file of at most `limit` bytes."""
-    size = regular_size(path)
-    if size > limit:
-        raise ModelFileError(path, f"{size} bytes", f"at most {limit}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path, limit))
     except (ValueError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
         raise ModelFileError(path, f"text that is not JSON ({error})", "JSON in UTF-8") from error
-    except OSError as error:
-        raise ModelFileError(path, error.strerror or str(error), "a JSON file") from error
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write and fsync one JSON file."""
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_text(path: Path, limit: int = 1 << 26) -> str:
+    """The content of a UTF-8 file of at most `limit` bytes."""
+    size = regular_size(path)
+    if size > limit:
+        raise ModelFileError(path, f"{size} bytes", f"at most {limit}")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFileError(path, f"text that is not UTF-8 ({error})", "UTF-8") from error
+    except OSError as error:
+        raise ModelFileError(path, error.strerror or str(error), "a file that can be read") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write and fsync one UTF-8 file."""
+    path.write_bytes(text.encode("utf-8"))
     sync(path)
 
 

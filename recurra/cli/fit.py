@@ -81,6 +81,12 @@ def fit(
         Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Model folder.", rich_help_panel=OUTPUT)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing model.", rich_help_panel=OUTPUT)] = False,
+    accept_changes: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changes", help="Resume with other settings or data than before.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train a model on a data file and save it in a folder.
@@ -92,15 +98,16 @@ def fit(
     from recurra.cli.settings import FitSettings, given_flags
     from recurra.problem.settings import load_settings
 
-    _fit(data, load_settings(FitSettings, settings, given_flags(context, FitSettings)), force, json)
+    _fit(data, load_settings(FitSettings, settings, given_flags(context, FitSettings)), force, accept_changes, json)
 
 
-def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
+def _fit(source: str, chosen: Any, force: bool, accept_changes: bool, as_json: bool) -> None:
     from recurra.cells import find
     from recurra.cli import model_folder, printing
     from recurra.cli.devices import check_device
     from recurra.cli.training_progress import TrainingProgress
     from recurra.problem import infer_problem, save_problem
+    from recurra.train.checkpoint import Checkpoints
     from recurra.train.run_lock import run_lock
 
     console = printing.stderr_console()
@@ -113,9 +120,11 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
     run = _run_folder(folder, force)
     progress = TrainingProgress(console)
     with run_lock(run):
-        _note_arguments(run, {"source": source, "settings": chosen.model_dump(exclude={"out"})}, force)
+        arguments = {"source": source, "settings": chosen.model_dump(exclude={"out"})}
+        _check_arguments(run, arguments, force, accept_changes)
         console.print(f"\nTraining [bold]{chosen.cell}[/].")
-        _train(estimator, problem, folder, run, progress)
+        checkpoints = Checkpoints(run / CHECKPOINTS, apart=CHECKPOINT_SECONDS, accept_changes=accept_changes)
+        _train(estimator, problem, folder, run, checkpoints, progress)
         metrics = problem.evaluate(estimator, problem.test) if problem.test else {}
         save_problem(problem, estimator, folder, metrics)
         shutil.rmtree(run)
@@ -132,16 +141,15 @@ def _fit(source: str, chosen: Any, force: bool, as_json: bool) -> None:
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
-def _train(estimator: Any, problem: Any, folder: Path, run: Path, progress: Any) -> None:
+def _train(estimator: Any, problem: Any, folder: Path, run: Path, checkpoints: Any, progress: Any) -> None:
     from recurra.errors import RecurraError
-    from recurra.train.checkpoint import Checkpoints
     from recurra.train.fit_context import fit_context
     from recurra.train.fit_errors import Interrupted
 
     console = progress.console
     logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # interruptions are reported below
     try:
-        with fit_context(Checkpoints(run / CHECKPOINTS, apart=CHECKPOINT_SECONDS), [progress]):
+        with fit_context(checkpoints, [progress]):
             estimator.fit(*problem.train)
     except Interrupted as stopped:
         console.print(f"\nInterrupted {progress.where}.", soft_wrap=True)
@@ -173,19 +181,21 @@ def _run_folder(folder: Path, force: bool) -> Path:
     return run
 
 
-def _note_arguments(run: Path, arguments: dict[str, Any], force: bool) -> None:
+def _check_arguments(run: Path, arguments: dict[str, Any], force: bool, accept_changes: bool) -> None:
     """Write the arguments of a new run; those of an unfinished one must be the same. With `force` it starts over."""
     from recurra.errors import InputError
 
     note, written = run / ARGUMENTS, json.loads(json.dumps(arguments))
     if force:
         shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
-    elif note.is_file() and (before := json.loads(note.read_text(encoding="utf-8"))) != written:
-        raise InputError(
-            f"--out {run.parent}",
-            f"an unfinished run with other settings ({_difference(before, written)})",
-            "the same settings to resume, another folder, or --force to start over",
-        )
+    elif note.is_file() and not accept_changes:
+        before = json.loads(note.read_text(encoding="utf-8"))
+        if before != written:
+            raise InputError(
+                f"--out {run.parent}",
+                f"an unfinished run with other settings ({_difference(before, written)})",
+                "the same settings, --accept-changes to resume with the new ones, or --force to start over",
+            )
     note.write_text(json.dumps(written, indent=1), encoding="utf-8")
 
 

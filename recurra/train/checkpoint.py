@@ -5,7 +5,8 @@
       model.safetensors       the model's state dict
       best.safetensors        the state dict of the best validation so far, if the run validates
       optimizer.safetensors   the states of optimizer, schedule and loss scaling
-      rank-0.safetensors      per process: random state, carried hidden state, states of callbacks
+      rank-0.safetensors      per process: random state, buffers, carried hidden state, states of callbacks
+      SHA256SUMS              of every other file, as sha256sum writes it
 
 Reading executes nothing and follows no name of a file, class or function that is stored in them.
 """
@@ -23,11 +24,26 @@ from typing import Any
 from torch import Tensor, nn
 
 from recurra.errors import InputError, ModelFileError, WeightsMismatchError
-from recurra.tensor_files import load_tensors, load_tree, read_json, save_tensors, save_tree, sync, write_json
+from recurra.tensor_files import (
+    load_tensors,
+    load_tree,
+    read_json,
+    read_text,
+    regular_size,
+    save_tensors,
+    save_tree,
+    sha256,
+    sync,
+    write_json,
+    write_text,
+)
 from recurra.train.distributed import Processes
 from recurra.train.fit_errors import CheckpointError, CheckpointWarning, MismatchError
 
-FORMAT = 1
+FORMAT = 2
+OLD_FORMAT = 1  # of recurra 0.1.0: without SHA256SUMS
+CHECKSUMS = "SHA256SUMS"
+CHECKSUM_LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")
 NAME = re.compile(r"checkpoint-(\d{6,})")
 
 
@@ -42,6 +58,9 @@ class Checkpoints:
     - `every`: also save after every so many steps.
     - `keep`: how many of the newest checkpoints to keep.
     - `resume`: with False, a folder that holds checkpoints is an error.
+    - `accept_changes`: resume although model, optimizer, learning rate, schedule, loss, batches or data are not those
+      of the run; without it, that is a `MismatchError` that names them. The new ones are used from here on: with other
+      batches the epoch begins again, with another loss or validation set the best weights are those from here on.
     - `apart`: skip the save of an epoch that ends less than so many seconds after the previous save; the last epoch is
       always saved.
     """
@@ -51,6 +70,7 @@ class Checkpoints:
     keep: int = 2
     resume: bool = True
     apart: float = 0.0
+    accept_changes: bool = False
 
     def __post_init__(self):
         if not self.apart >= 0:
@@ -107,6 +127,7 @@ def save(where: Checkpoints, snapshot: Snapshot, processes: Processes) -> Path:
     def publish() -> None:
         nonlocal number
         number = max([0, *(int(path.name.split("-")[1]) for path in _listing(folder))]) + 1
+        write_checksums(draft)
         sync(draft)
         os.rename(draft, folder / f"checkpoint-{number:06d}")
         sync(folder)
@@ -185,9 +206,7 @@ def _checkpoint_errors() -> Iterator[None]:
 
 
 def _read(path: Path, model: nn.Module, processes: Processes) -> Snapshot:
-    progress = read_json(path / "progress.json")
-    if not isinstance(progress, dict) or progress.get("format") != FORMAT:
-        raise CheckpointError(path, f"not a checkpoint of format {FORMAT}")
+    progress = _checked_progress(path)
     if progress.get("processes") != processes.size:
         written = f"written by {progress.get('processes')} processes, but this run has {processes.size}"
         raise MismatchError(path, f"{written}; resume with the same number")
@@ -200,6 +219,37 @@ def _read(path: Path, model: nn.Module, processes: Processes) -> Snapshot:
         load_tree(path / "optimizer.safetensors"),
         load_tree(path / f"rank-{processes.rank}.safetensors"),
     )
+
+
+def _checked_progress(path: Path) -> dict[str, Any]:
+    """progress.json, after the checksums of all files of the checkpoint."""
+    checked = (path / CHECKSUMS).exists()
+    if checked:
+        check_checksums(path)
+    progress = read_json(path / "progress.json")
+    if not isinstance(progress, dict) or progress.get("format") not in (FORMAT, OLD_FORMAT):
+        raise CheckpointError(path, f"not a checkpoint of format {FORMAT}")
+    if progress["format"] == FORMAT and not checked:
+        raise CheckpointError(path, f"{CHECKSUMS} is missing")
+    return progress
+
+
+def write_checksums(path: Path) -> None:
+    """Write the SHA-256 of every file of a folder; `sha256sum --check` reads it too."""
+    names = sorted(file.name for file in path.iterdir() if file.name != CHECKSUMS)
+    write_text(path / CHECKSUMS, "".join(f"{sha256(path / name)}  {name}\n" for name in names))
+
+
+def check_checksums(path: Path) -> None:
+    """Compare all files with their checksums; files that a reader would open must be listed."""
+    text = read_text(path / CHECKSUMS)
+    listed = {name: digest for digest, name in CHECKSUM_LINE.findall(text)}
+    if "".join(f"{digest}  {name}\n" for name, digest in listed.items()) != text:
+        raise CheckpointError(path / CHECKSUMS, "damaged: not lines of a SHA-256 and a file name")
+    for name in sorted({*listed, *(file.name for file in path.iterdir() if file.suffix in (".json", ".safetensors"))}):
+        regular_size(path / name)
+        if listed.get(name) != sha256(path / name):
+            raise CheckpointError(path / name, f"damaged: its SHA-256 is not the one in {CHECKSUMS}")
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -225,8 +275,22 @@ def load_weights(model: nn.Module, folder: str | Path, which: str = "best") -> n
     paths = saved(folder)
     if not paths:
         raise CheckpointError(folder, "no checkpoint here; a run's folder holds folders named checkpoint-…")
-    best = paths[-1] / "best.safetensors"
-    path = best if which == "best" and best.exists() else paths[-1] / "model.safetensors"
-    with _checkpoint_errors():
-        model.load_state_dict(load_tensors(path, tensors_of(model))[0])
+    for path in reversed(paths):
+        try:
+            model.load_state_dict(_weights(path, model, which))
+            return model
+        except MismatchError:
+            raise
+        except CheckpointError as error:
+            if path == paths[0]:
+                raise
+            warnings.warn(f"{error}; going back to an older checkpoint", CheckpointWarning, stacklevel=2)
     return model
+
+
+def _weights(path: Path, model: nn.Module, which: str) -> dict[str, Tensor]:
+    best = path / "best.safetensors"
+    with _checkpoint_errors():
+        _checked_progress(path)
+        chosen = best if which == "best" and best.exists() else path / "model.safetensors"
+        return load_tensors(chosen, tensors_of(model))[0]

@@ -21,6 +21,7 @@ from recurra.train.precision import Precision, choose_device
 from recurra.train.run import Callback, FitResult, Progress, Run
 from recurra.train.run_lock import run_lock
 from recurra.train.run_log import JsonLines, progress_callback, stderr_is_terminal
+from recurra.train.run_settings import Settings, describe_run
 from recurra.train.schedule import Schedule, rate_controller
 
 
@@ -121,7 +122,11 @@ def fit(
             listeners,
         )
         with run_lock(None if checkpoints is None else checkpoints.folder, processes):
-            return Loop(run, *plan, accumulate, clip, patience).result()
+            settings: Settings = {}
+            if checkpoints is not None:
+                others = {"schedule": schedule, "accumulate": accumulate, "clip": clip}
+                settings = describe_run(model, built, goal, training, held_out, **others)
+            return Loop(run, *plan, accumulate, clip, patience, settings).result()
 
 
 def _check(valid: object, epochs: int, accumulate: int, clip: float | None, patience: int | None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from recurra.data.batching import BatchSource
@@ -40,11 +40,18 @@ from recurra.train.micro_batches import MicroBatches, concat_states
 from recurra.train.objective import Objective, with_next
 from recurra.train.precision import Precision
 from recurra.train.run import Callback, Event, FitResult, Progress, Run, restore_states, states_of
+from recurra.train.run_settings import Settings, differences
 from recurra.train.schedule import RateController
 from recurra.train.tensor_trees import detach_tree
 
 logger = logging.getLogger("recurra.train")
 Group = list[tuple[Batch, bool]]  # batches, each with whether the next one carries its state on
+
+
+def buffers_of(model: nn.Module) -> dict[str, Tensor]:
+    """The entries of the state dict that are not parameters."""
+    trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return {name: tensor for name, tensor in checkpoint.tensors_of(model).items() if name not in trained}
 
 
 class _StopRequested(BaseException):
@@ -72,6 +79,7 @@ class Loop:
     accumulate: int = 1
     clip: float | None = None
     patience: int | None = None
+    settings: Settings = field(default_factory=dict)  # compared with those of the run that is resumed
     micro: MicroBatches = field(default_factory=MicroBatches)
     carried: Any = None  # hidden state carried into the next batch
     best: dict[str, Tensor] | None = None  # the weights of the best validation so far
@@ -250,7 +258,10 @@ class Loop:
             "scaler": self.precision.state_dict(),
         }
         own = {"random": randomness.capture(), "carried": self.carried, "callbacks": states_of(self.callbacks)}
-        return Snapshot(run.progress.to_json(), checkpoint.tensors_of(run.model), self.best, shared, own)
+        if self.processes.size > 1:  # normalisation layers have other statistics in every process
+            own |= {"buffers": buffers_of(run.model), "best buffers": self._best_buffers()}
+        progress = run.progress.to_json() | {"settings": self.settings}
+        return Snapshot(progress, checkpoint.tensors_of(run.model), self.best, shared, own)
 
     def _worth_saving(self) -> bool:
         """Whether to save at the end of an epoch; all processes follow the slowest clock."""
@@ -285,21 +296,63 @@ class Loop:
             return False
         self.newest, snapshot = found
         run, shared, own = self.run, snapshot.shared, snapshot.own
-        run.progress = Progress.from_json(snapshot.progress, self.newest)
         try:
             if shared["kind"] != type(run.optimizer).__name__:
                 raise MismatchError(self.newest, f"written with {shared['kind']}, not {type(run.optimizer).__name__}")
+            changed = self._accepted_changes(snapshot.progress.get("settings", {}))
+            run.progress = Progress.from_json(snapshot.progress, self.newest)
             run.model.load_state_dict(snapshot.weights)
-            run.optimizer.load_state_dict(shared["optimizer"])
-            self.rates.load_state_dict(shared["schedule"])
-            self.precision.load_state_dict(shared["scaler"])
             self.best, self.carried = snapshot.best, own["carried"]
+            self._restore_buffers(own)
+            self._restore_optimizer(shared, changed)
             restore_states(self.callbacks, own["callbacks"])
             randomness.restore(own["random"])
+            self._start_over_where(changed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MismatchError(self.newest, f"does not fit this run ({error!r})") from error
         self.micro.parts = run.progress.parts
         return True
+
+    def _accepted_changes(self, before: Settings) -> set[str]:
+        """Names of the settings that differ from those of the saved run; not accepted, they are an error."""
+        assert self.checkpoints is not None
+        assert self.newest is not None
+        changed = differences(before, self.settings)
+        if changed and not self.checkpoints.accept_changes:
+            listed = "; ".join(f"{name} was {difference}" for name, difference in changed.items())
+            advice = "accept_changes=True (recurra fit --accept-changes) resumes with the new ones"
+            raise MismatchError(self.newest, f"saved with other settings: {listed}. {advice}")
+        return set(changed)
+
+    def _restore_optimizer(self, shared: dict[str, Any], changed: set[str]) -> None:
+        """States of optimizer, schedule and loss scaling; options that were changed stay as they are now."""
+        optimizer = self.run.optimizer
+        given = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+        optimizer.load_state_dict(shared["optimizer"])
+        if changed & {"lr", "optimizer", "schedule"}:
+            for group, options in zip(optimizer.param_groups, given, strict=True):
+                group.update(options)
+        else:
+            self.rates.load_state_dict(shared["schedule"])
+        self.precision.load_state_dict(shared["scaler"])
+
+    def _start_over_where(self, changed: set[str]) -> None:
+        """Other batches: this epoch begins again. Another loss: the best weights so far are not comparable."""
+        progress = self.run.progress
+        if changed & {"train", "batch_size", "batches", "accumulate"}:
+            progress.index, progress.loss_sum, progress.items, self.carried = 0, 0.0, 0.0, None
+        if changed & {"loss", "valid"}:
+            progress.best_loss, progress.best_epoch, self.best = None, None, None
+
+    def _best_buffers(self) -> dict[str, Tensor] | None:
+        names = buffers_of(self.run.model)
+        return None if self.best is None else {name: self.best[name] for name in names}
+
+    def _restore_buffers(self, own: dict[str, Any]) -> None:
+        """The buffers of this process over those of rank 0, which the weights hold."""
+        self.run.model.load_state_dict(own.get("buffers", {}), strict=False)
+        if self.best is not None:
+            self.best |= own.get("best buffers") or {}
 
     def _interrupted(self, signum: int) -> Interrupted:
         saved = self._save()

@@ -138,7 +138,15 @@ def test_a_killed_fit_resumes_and_refuses_other_settings(tmp_path):
     assert refused.returncode == 2
     text = " ".join(refused.stderr.split())
     assert "an unfinished run with other settings (hidden_size was 4, now 5, batch_size was 4, now 5)" in text
-    assert run(tmp_path, *FIT).returncode == 0
+    files.recordings(tmp_path / "moves.csv", count=44)
+    refused = run(tmp_path, *FIT)
+    assert refused.returncode == 1
+    assert "train was 32 sequences" in refused.stderr
+    assert "recurra fit --accept-changes) resumes with the new ones" in " ".join(refused.stderr.split())
+    assert run(tmp_path, *FIT, "--lr", "0.02").returncode == 2
+    resumed = run(tmp_path, *FIT, "--lr", "0.02", "--accept-changes")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "Resuming in epoch " in resumed.stderr
     assert run(tmp_path, *FIT).returncode == 2  # it is finished now, and not replaced unasked
 
 

@@ -33,6 +33,7 @@ from recurra.train import (
     fit,
     load_weights,
 )
+from recurra.train.distributed import Processes
 from recurra.train.tensor_trees import map_tensors
 
 
@@ -104,6 +105,7 @@ def test_folder_holds_the_last_two_and_nothing_else(tmp_path):
     assert names == ["checkpoint-000025", "checkpoint-000026", "log.jsonl"]  # the start, 20 steps, 5 epochs
     inside = sorted(path.name for path in (tmp_path / names[1]).iterdir())
     assert inside == [
+        "SHA256SUMS",
         "best.safetensors",
         "model.safetensors",
         "optimizer.safetensors",
@@ -141,6 +143,70 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path):
     assert again.history == result.history
 
 
+# Damaged files
+
+
+def flipped(path: Path, position: int, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def positions(size: int, count: int = 80) -> list[int]:
+    """The first and last bytes of a file, and others at equal distances."""
+    spread = torch.linspace(0, size - 1, count).long().tolist()
+    return sorted({*range(min(16, size)), *range(max(0, size - 16), size), *spread})
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    """At some hundred places of every file, a damaged checkpoint is a `CheckpointError`, and never loads."""
+    path = fit(Net(), data(), data(), epochs=1, checkpoints=tmp_path).checkpoint
+    here, model, tried = Processes(torch.device("cpu")), Net(), 0
+    files = sorted(path.iterdir())
+    assert len(files) == 6
+    for file in files:
+        intact = file.read_bytes()
+        for position in positions(len(intact)):
+            flipped(file, position, tried % 8)
+            tried += 1
+            with pytest.raises(CheckpointError, match=f"{path}") as caught:
+                checkpoint.read(path, model, here)
+            assert not isinstance(caught.value, MismatchError)  # damage, not another model
+            with pytest.raises(CheckpointError):
+                checkpoint._weights(path, model, "best")
+            file.write_bytes(intact)
+    assert tried > 500
+    checkpoint.read(path, model, here)
+
+
+@pytest.mark.parametrize("name", ["SHA256SUMS", "progress.json", "model.safetensors", "rank-0.safetensors"])
+def test_a_flipped_bit_in_the_newest_checkpoint_costs_one_checkpoint(tmp_path, name):
+    result = fit(Net(), data(), data(), epochs=3, checkpoints=tmp_path)
+    older, newest = checkpoint.saved(tmp_path)
+    flipped(newest / name, (newest / name).stat().st_size // 2, 3)
+    with pytest.warns(CheckpointWarning, match=rf"{newest.name}.* going back to an older checkpoint"):
+        loaded = load_weights(Net(), tmp_path, "last")
+    runs.assert_same(dict(loaded.state_dict()), load_tensors(older / "model.safetensors")[0])
+    with pytest.warns(CheckpointWarning, match=rf"{newest.name}.* going back to an older checkpoint"):
+        again = fit(Net(), data(), data(), epochs=3, checkpoints=tmp_path)
+    assert again.history == result.history
+
+
+def test_sha256sum_reads_the_checksums(tmp_path):
+    path = fit(Net(), data(), epochs=1, checkpoints=tmp_path).checkpoint
+    done = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=path, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.count(": OK") == 4
+
+
+@pytest.mark.parametrize("missing", ["SHA256SUMS", "model.safetensors", "rank-0.safetensors"])
+def test_a_missing_file_is_named(tmp_path, missing):
+    path = fit(Net(), data(), epochs=1, checkpoints=Checkpoints(tmp_path, keep=1)).checkpoint
+    (path / missing).unlink()
+    with pytest.raises(CheckpointError, match=missing):
+        fit(Net(), data(), epochs=1, checkpoints=tmp_path)
+
+
 # Files that are not what they seem
 
 
@@ -164,6 +230,7 @@ def test_a_pickle_renamed_to_safetensors_is_never_executed(tmp_path, name):
     fit(Net(), data(), data(), epochs=1, checkpoints=Checkpoints(tmp_path / "run", keep=1))
     path = checkpoint.saved(tmp_path / "run")[-1]
     (path / f"{name}.safetensors").write_bytes(pickle.dumps(Canary(tmp_path / "song")))
+    checkpoint.write_checksums(path)  # whoever writes the file can write its checksum
     with pytest.raises(CheckpointError, match="expected a safetensors file"):
         fit(Net(), data(), data(), epochs=2, checkpoints=Checkpoints(tmp_path / "run", keep=1))
     assert not (tmp_path / "song").exists()

@@ -39,8 +39,10 @@ def test_two_processes_under_torchrun_train_as_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_pair_resumes_bit_equal(tmp_path):
-    options = {"case": "streams", "every": 2}
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_killed_pair_resumes_bit_equal(tmp_path, norm):
+    """With batch normalisation too, whose buffers are others in each process."""
+    options = {"case": "streams", "every": 2, "norm": norm}
     assert [code for code, *_ in finish_both(runs.start_pair(tmp_path / "whole", options))] == [0, 0]
     pair = runs.start_pair(tmp_path / "killed", options | {"pause": 0.05})
     runs.wait_for(lambda: runs.steps_logged(tmp_path / "killed") >= 5, pair[0])
@@ -50,6 +52,9 @@ def test_a_killed_pair_resumes_bit_equal(tmp_path):
     assert [code for code, *_ in finish_both(runs.start_pair(tmp_path / "killed", options))] == [0, 0]
     whole, resumed = (runs.final_state(tmp_path / name, ranks=2) for name in ("whole", "killed"))
     runs.assert_same(whole, resumed)
+    first, second = (own["buffers"] for own in resumed["own"])
+    assert set(first) == ({"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"} if norm else set())
+    assert not norm or not torch.equal(first["norm.running_mean"], second["norm.running_mean"])
 
 
 @pytest.mark.slow

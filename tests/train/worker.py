@@ -47,6 +47,18 @@ class Net(nn.Module):
         return self.head(self.drop(y)), state
 
 
+class Normalised(Net):
+    """With batch normalisation, whose running statistics are those of the batches of one process."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, pause: float = 0.0):
+        super().__init__(inputs, hidden, outputs, pause)
+        self.norm = nn.BatchNorm1d(outputs)
+
+    def forward(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        y, state = super().forward(x, state, lengths)
+        return self.norm(y.flatten(0, 1)).view_as(y), state
+
+
 class Plain(Net):
     """Without any noise, in double precision."""
 
@@ -111,6 +123,8 @@ def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
     random.seed(0)
     numpy.random.seed(0)  # noqa: NPY002
     model = Net(2, 8, 2, options.get("pause", 0.0), phase, marker)
+    if options.get("norm"):
+        model = Normalised(2, 8, 2, options.get("pause", 0.0))
     if options.get("plain"):  # nothing random, and enough digits to compare sums in another order
         model = Plain(2, 8, 2).double()
     data, held_out = streams() if case == "streams" else batches(options.get("world", 1))
