@@ -22,6 +22,7 @@ def public_objects() -> Iterator[tuple[str, Any]]:
         if isinstance(found, ModuleType):
             names = [n for n in getattr(found, "__all__", vars(found)) if not n.startswith("_")]
             yield from ((f"rc.{name}.{n}", getattr(found, n)) for n in names)
+    yield "rc.cells.spike", rc.cells.spike  # `__all__` of this module lists cells alone
 
 
 def find_examples() -> dict[str, doctest.DocTest]:

@@ -41,6 +41,7 @@ from .plain import RNN as RNN
 from .plain import IdentityRNN as IdentityRNN
 from .plain import OrthogonalRNN as OrthogonalRNN
 from .plain import ResidualRNN as ResidualRNN
+from .surrogates import spike as spike
 from .timescales import SCRN as SCRN
 from .timescales import DelayRNN as DelayRNN
 from .timescales import FocusedRNN as FocusedRNN

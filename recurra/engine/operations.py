@@ -10,6 +10,8 @@ import torch
 from torch import fx
 from torch._decomp import get_decompositions
 
+from ..cells import surrogates  # noqa: F401  defines recurra::spike
+
 aten = torch.ops.aten
 
 # LaTeX binding strength of a printed expression: a weaker one is put in parentheses inside a stronger one.
@@ -85,6 +87,7 @@ MEANING: dict[object, Operation] = {
     aten.logical_and.default: Operation("elementwise", r"{0} \wedge {1}", SUM, SUM),
     aten.logical_or.default: Operation("elementwise", r"{0} \vee {1}", SUM, SUM),
     aten.logical_not.default: Operation("elementwise", r"\neg {0}", PRODUCT, ATOM),
+    torch.ops.recurra.spike.default: _function(r"\Theta"),
     aten.sum.dim_IntList: Operation("row", r"\textstyle\sum {0}", SUM, PRODUCT),
     aten.mean.dim: Operation("row", r"\mathrm{{mean}}\left({0}\right)"),
     aten.var.correction: Operation("row", r"\mathrm{{var}}\left({0}\right)"),

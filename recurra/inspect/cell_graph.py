@@ -159,6 +159,8 @@ class _GraphBuilder:
         return [node]
 
     def _operation(self, node: fx.Node, sources: list[fx.Node]) -> str:
+        if node.op == "placeholder":  # the time, a mask or noise
+            return self.symbols[node]
         constant = [
             a for a in node.args if isinstance(a, (int, float)) or (isinstance(a, fx.Node) and a not in self.dynamic)
         ]

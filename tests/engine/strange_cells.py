@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, sigmoid, tanh
 
 from recurra.cell import Cell
+from recurra.cells import spike
 
 
 class TwoChainedProducts(Cell):
@@ -214,6 +215,22 @@ class Noisy(Cell):
     def step(self, x: Tensor, h: Tensor, *, n: Tensor, u: Tensor) -> Tensor:
         a = tanh(self.a(x, h) + self.c(torch.sqrt(u)) + 0.3 * n * h)
         return 0.5 * h + sigmoid(self.b(a)) * a * (1 + u[:, :1])
+
+
+class Spiking(Cell):
+    """Adaptive neurons that fire, with every surrogate."""
+
+    states = ("s", "v", "b")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size, sizes={"b": hidden_size})
+        self.a, self.c = self.affine("x", "s"), self.affine("v")
+
+    def step(self, x: Tensor, s: Tensor, v: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        v = 0.8 * v * (1 - s) + self.a(x, s)
+        b = 0.9 * b + 0.3 * s
+        fires = spike(v - b, "fast_sigmoid", 2.0) * spike(v + 1, "atan")
+        return fires - 0.5 * spike(self.c(v), "triangle", 0.5, scale=0.3), v, b
 
 
 STRANGE = [

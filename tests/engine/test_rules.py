@@ -10,7 +10,7 @@ from recurra.cell import Cell
 from recurra.engine.ir.nodes import TABLE, Builder, Node, subgraph
 
 INSIDE = {"log": (0.1, 3.0), "sqrt": (0.1, 3.0), "rsqrt": (0.1, 3.0), "pow": (0.1, 3.0), "log1p": (-0.9, 3.0)}
-ATTRIBUTES = {"pow": 1.7, "clamp": (-0.5, 0.8)}
+ATTRIBUTES = {"pow": 1.7, "clamp": (-0.5, 0.8), "spike": ("atan", 2.0, 0.3)}
 COUNT = {
     **dict.fromkeys(
         [
@@ -46,7 +46,7 @@ def evaluate(node: Node, given: dict[Node, Tensor]) -> Tensor:
             elif one.op == "clamp":
                 values[one] = TABLE[one.op].torch(args[0], *one.attr)
             else:
-                values[one] = TABLE[one.op].torch(*args, *([one.attr] if one.op == "pow" else []))
+                values[one] = TABLE[one.op].torch(*args, *([] if one.attr is None else [one.attr]))
     return values[node]
 
 

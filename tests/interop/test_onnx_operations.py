@@ -13,7 +13,11 @@ from recurra.interop.onnx.operations import ONNX
 
 LOGICAL = ("and", "or", "not", "where")
 POSITIVE = ("log", "sqrt", "rsqrt", "pow")
-ATTRIBUTES = {"pow": [2.0, 3.0, -0.5], "clamp": [(-0.5, 0.7), (None, 0.3), (-0.2, None)]}
+ATTRIBUTES = {
+    "pow": [2.0, 3.0, -0.5],
+    "clamp": [(-0.5, 0.7), (None, 0.3), (-0.2, None)],
+    "spike": [("fast_sigmoid", 25.0, 1.0)],
+}
 TWO = ("add", "sub", "mul", "div", "remainder", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "and", "or")
 CLOSE = {torch.float32: 1e-6, torch.float64: 1e-13}
 CASES = [

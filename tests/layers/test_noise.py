@@ -276,8 +276,9 @@ def test_online_learners_refuse_noise():
         learner.gradients(torch.randn(STEPS, BATCH, 4, dtype=F64), torch.randn(STEPS, BATCH, 2, dtype=F64))
 
 
-def test_equations_name_the_noise():
+def test_equations_and_diagrams_name_the_noise():
     assert r"n_{t}" in Noisy.equations()
+    assert "given" not in rc.diagram(Noisy(3, 4)).svg  # the name of a placeholder
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ class _GroupWriter:
         args = [self.names[a] for a in node.args]
         if node.op == "clamp":
             return self._clamped(args[0], *node.attr)
-        attr = self._constant(node.attr) if node.attr is not None else ""
+        attr = self._constant(node.attr) if isinstance(node.attr, float) else ""
         return TABLE[node.op].cpp.format(*args, attr=attr)
 
     def _clamped(self, x: str, low: float | None, high: float | None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...cells.surrogates import DERIVATIVES
 from .buffers import BufferRef
 
 
@@ -336,6 +337,11 @@ def _expm1(node: Node, g: Node) -> tuple[Node]:
     return (g * node.builder.make("minimum", node + 1.0, node.builder.const(1e38)),)
 
 
+def _spike(node: Node, g: Node) -> tuple[Node]:
+    surrogate, slope, scale = node.attr
+    return (DERIVATIVES[surrogate](g * scale, _apply("abs", node.args[0]), slope, lambda v: _apply("relu", v)),)
+
+
 def _unary(rule: Callable[[Node, Node, Node], Node | None]) -> Vjp:
     """The vjp of a unary operation, from `(cotangent, argument, result)` → cotangent."""
     return lambda node, g: (rule(g, node.args[0], node),)
@@ -404,5 +410,6 @@ TABLE: dict[str, Rule] = {
     "and": Rule("truth(({0} != splat(0)) & ({1} != splat(0)))", _boolean(torch.logical_and), _no_gradient),
     "or": Rule("truth(({0} != splat(0)) | ({1} != splat(0)))", _boolean(torch.logical_or), _no_gradient),
     "not": Rule("truth({0} == splat(0))", _boolean(torch.logical_not), _no_gradient),
+    "spike": Rule("truth({0} > splat(0))", lambda v, attr: torch.ops.recurra.spike(v, *attr), _spike),
     "stop": Rule("{0}", lambda x: x, _no_gradient),  # detach
 }

@@ -176,6 +176,7 @@ ELEMENTWISE: dict[Any, Callable[..., Node]] = {
     aten.where.Scalar: operation("where"),
     aten.remainder.Tensor: operation("remainder"),
     aten.remainder.Scalar: operation("remainder"),
+    torch.ops.recurra.spike.default: lambda b, v, *attr: b.make("spike", v, attr=attr),
 }
 ELEMENTWISE |= {
     getattr(aten, name).default: operation(name)

@@ -97,4 +97,4 @@ class _Step:
         function: Callable[..., Tensor] = TABLE[node.op].torch
         if node.op == "clamp":
             return function(args[0], *node.attr)
-        return function(*args, node.attr) if node.op == "pow" else function(*args)
+        return function(*args) if node.attr is None else function(*args, node.attr)

@@ -115,5 +115,6 @@ ONNX: dict[str, Render] = {
     "and": _logical("And"),
     "or": _logical("Or"),
     "not": _logical("Not"),
+    "spike": lambda graph, args, attr: as_number(graph, graph.add("Greater", args[0], graph.number(0.0))),
     "stop": lambda graph, args, attr: args[0],
 }
