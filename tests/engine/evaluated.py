@@ -13,7 +13,8 @@ from torch import Tensor
 
 from recurra.cell import TIME, Cell
 from recurra.engine.ir.buffers import D_X, D_Y, BufferRef, Role, X
-from recurra.engine.ir.nodes import TABLE, Load, Node
+from recurra.engine.ir.nodes import Load, Node
+from recurra.engine.ir.table import evaluate as evaluate_operation
 from recurra.engine.plan.epilogue import WeightGradients
 from recurra.engine.plan.planner import Plan, Program, plan
 from recurra.engine.plan.schedule import _Scheduler
@@ -122,10 +123,7 @@ class _Run:
         args = [values[a] for a in node.args]
         if node.op == "expand":
             return args[0].expand(-1, node.width)
-        function = TABLE[node.op].torch
-        if node.op == "clamp":
-            return function(args[0], *node.attr)
-        return function(*args, node.attr) if node.op == "pow" else function(*args)
+        return evaluate_operation(node.op, args, node.attr)
 
     def _lane(self, node: Node, t: int) -> Tensor:
         total = self.memory.nothing(node.width)

@@ -1,4 +1,4 @@
-"""Every row of the operation table: its derivative against torch's, its C++ against torch's function."""
+"""Functions of torch between a product and a state, on ordinary numbers: value and gradient as on the plain loop."""
 
 import pytest
 import torch
@@ -7,72 +7,6 @@ from engine.compare import compare, sequences
 from torch import Tensor
 
 from recurra.cell import Cell
-from recurra.engine.ir.nodes import TABLE, Builder, Node, subgraph
-
-INSIDE = {"log": (0.1, 3.0), "sqrt": (0.1, 3.0), "rsqrt": (0.1, 3.0), "pow": (0.1, 3.0), "log1p": (-0.9, 3.0)}
-ATTRIBUTES = {"pow": 1.7, "clamp": (-0.5, 0.8), "spike": ("atan", 2.0, 0.3)}
-COUNT = {
-    **dict.fromkeys(
-        [
-            "add",
-            "sub",
-            "mul",
-            "div",
-            "remainder",
-            "maximum",
-            "minimum",
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "and",
-            "or",
-        ],
-        2,
-    ),
-    "where": 3,
-}
-
-
-def evaluate(node: Node, given: dict[Node, Tensor]) -> Tensor:
-    values = dict(given)
-    for one in subgraph([node]):
-        if one not in values:
-            args = [values[a] for a in one.args]
-            if one.op == "const":
-                values[one] = torch.full((1, 1), one.attr, dtype=torch.float64)
-            elif one.op == "clamp":
-                values[one] = TABLE[one.op].torch(args[0], *one.attr)
-            else:
-                values[one] = TABLE[one.op].torch(*args, *([] if one.attr is None else [one.attr]))
-    return values[node]
-
-
-@pytest.mark.parametrize("op", sorted(TABLE))
-def test_the_derivative_of_every_row_is_torchs(op: str):
-    builder, count = Builder(), COUNT.get(op, 1)
-    leaves = [builder.load(f"v{i}", 7) for i in range(count)]
-    node = builder.make(op, *leaves, attr=ATTRIBUTES.get(op))
-    cotangent = builder.load("g", 7)
-    low, high = INSIDE.get(op, (-2.0, 2.0))
-    values = [torch.empty(50, 7, dtype=torch.float64).uniform_(low, high).requires_grad_() for _ in leaves]
-    if op in ("maximum", "minimum", "eq"):
-        with torch.no_grad():
-            values[1][0] = values[0][0]  # equals share the cotangent
-    given = dict(zip(leaves, values, strict=True))
-    result = evaluate(node, given)
-    g = torch.randn_like(result)
-    if op == "stop" or not result.requires_grad:
-        assert all(part is None for part in TABLE[op].vjp(node, cotangent))
-        return
-    expected = torch.autograd.grad(result, values, g, allow_unused=True)
-    pulls = TABLE[op].vjp(node, cotangent)
-    for want, part in zip(expected, pulls, strict=True):
-        found = torch.zeros_like(g) if part is None else evaluate(part, given | {cotangent: g})
-        torch.testing.assert_close(found, torch.zeros_like(g) if want is None else want)
-
 
 FUNCTIONS = [
     torch.sigmoid,

@@ -14,7 +14,7 @@ from ..ir.nodes import TABLE, Load, Matrix, Node, Vector
 from ..plan.schedule import Group, Schedule
 
 KERNELS = Path(__file__).parent / "kernels"
-LITERALS = {0.0: "0", 1.0: "1", -1.0: "-1", 2.0: "2", 0.5: "0.5"}
+LITERALS = {"0.0": "0", "-0.0": "-0.0", "1.0": "1", "-1.0": "-1", "2.0": "2", "0.5": "0.5"}
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Rendered:
     tables: Tables
 
     def source(self, real: str) -> str:
-        return _text(real, "loop.h") + self.body
+        return _text(real, "elementwise.h", "loop.h") + self.body
 
 
 def products_source(real: str) -> str:
@@ -51,9 +51,9 @@ def products_source(real: str) -> str:
     return _text(real, "products.h")
 
 
-def _text(real: str, name: str) -> str:
+def _text(real: str, *names: str) -> str:
     return "\n".join(
-        (f"#define REAL {real}", *((KERNELS / n).read_text(encoding="utf-8") for n in ("vectors.h", name)))
+        (f"#define REAL {real}", *((KERNELS / n).read_text(encoding="utf-8") for n in ("vectors.h", *names)))
     )
 
 
@@ -284,8 +284,8 @@ class _GroupWriter:
         return f"i < c.active[s - 1] ? vec{{}} : {value}" if node.attr.start else value
 
     def _constant(self, value: float) -> str:
-        if value in LITERALS:
-            return f"real({LITERALS[value]})"
+        if (literal := LITERALS.get(str(value))) is not None:
+            return f"real({literal})"
         return f"c.constants[{number(self.tables.constants, value)}]"
 
     def _node(self, node: Node) -> None:
@@ -316,18 +316,12 @@ class _GroupWriter:
         args = [self.names[a] for a in node.args]
         if node.op == "clamp":
             return self._clamped(args[0], *node.attr)
-        attr = self._constant(node.attr) if isinstance(node.attr, float) else ""
-        return TABLE[node.op].cpp.format(*args, attr=attr)
+        return TABLE[node.op].cpp.format(*args, attr=node.attr)
 
     def _clamped(self, x: str, low: float | None, high: float | None) -> str:
-        inner = x
-        if low is not None:
-            bound = self._constant(low)
-            inner = f"pick({x} < splat({bound}), splat({bound}), {x})"
-        if high is not None:
-            bound = self._constant(high)
-            inner = f"pick({x} > splat({bound}), splat({bound}), {inner})"
-        return inner
+        """min(max(x, low), high): the upper bound wins. NaN passes."""
+        inner = f"at_least({x}, {self._constant(low)})" if low is not None else x
+        return f"at_most({inner}, {self._constant(high)})" if high is not None else inner
 
     # ------------------------------------------------------------------------------------------ results
 

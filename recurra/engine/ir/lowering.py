@@ -63,7 +63,7 @@ class _Reader:
     """Walks the graph of a step once and lowers every operation."""
 
     def __init__(self, cell: Cell, step: Step):
-        self.cell, self.step, self.builder = cell, step, Builder()
+        self.cell, self.step = cell, step
         self.values: dict[fx.Node, Any] = {}
         self.meta: dict[fx.Node, Any] = {}  # the stand-in value of what depends on weights alone
         self.repeated: dict[fx.Node, int] = {}  # those of them with a row for every sequence: the axis
@@ -71,6 +71,7 @@ class _Reader:
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}  # what the prologue returns, and in which shape
         like = step.node("x").meta["val"]
         self.batch, self.dtype = like.shape[0], like.dtype
+        self.builder = Builder(self.dtype)
 
     def read(self) -> LoweredStep:
         placeholders = self.step.placeholders()

@@ -1,4 +1,4 @@
-"""The intermediate representation: nodes, and a table of the operations with their C++, torch function and vjp.
+"""The intermediate representation: nodes, whose operations are rows of the table in table.py.
 
 A `Node` is a value with one row per sequence and `width` numbers per row; width 1 broadcasts. A `Builder` makes nodes
 and interns them: the same expression is the same node, so common subexpressions exist once.
@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cells.surrogates import DERIVATIVES
 from .buffers import BufferRef
+from .table import TABLE, Rule, attributes, evaluate
+
+__all__ = ["TABLE", "Builder", "Load", "Matrix", "Node", "Rule", "Vector", "is_whole", "slice_matrix", "subgraph"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +111,12 @@ class Vector:
 class Builder:
     """Makes nodes and interns them, with constant folding and a few simplifications."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         self.nodes: dict[Any, Node] = {}
+        self.dtype = dtype  # of the numbers in a row
 
     def _intern(self, op: str, args: tuple[Node, ...], attr: Any, width: int) -> Node:
-        key = (op, tuple(a.index for a in args), attr, width)
+        key = (op, tuple(a.index for a in args), str(attr) if op == "const" else attr, width)  # 0.0 == -0.0
         if key not in self.nodes:
             self.nodes[key] = Node(op, args, attr, width, len(self.nodes), self)
         return self.nodes[key]
@@ -169,15 +172,16 @@ class Builder:
     def _fold_constants(self, op: str, args: tuple[Node, ...], attr: Any) -> Node:
         """The result of an operation on constants. Some devices lack scalar versions of operations."""
         numbers = [torch.tensor((a if a.op == "const" else a.args[0]).attr, dtype=torch.float64) for a in args]
-        more = () if attr is None else attr if op == "clamp" else (attr,)
-        return self.const(float(TABLE[op].torch(*numbers, *more)))
+        return self.const(float(evaluate(op, numbers, attr)))
 
     def _simplify(self, op: str, args: tuple[Node, ...]) -> Node | None:
-        if op == "log1p" and args[0].op == "exp":  # exp overflows where softplus does not
-            return self.make("softplus", args[0].args[0])
-        if op in ("add", "sub", "mul", "div") and args[1].op == "const" and args[1].attr == float(op in ("mul", "div")):
+        """A simpler node with the same value for every number, -0 and NaN included."""
+        if op == "where" and args[0].op == "const":
+            return self.expand(args[1] if args[0].attr != 0.0 else args[2], max(a.width for a in args))
+        neutral = {"add": "-0.0", "sub": "0.0", "mul": "1.0", "div": "1.0"}.get(op)
+        if args[-1].op == "const" and str(args[-1].attr) == neutral:
             return args[0]
-        if op in ("add", "mul") and args[0].op == "const" and args[0].attr == float(op == "mul"):
+        if op in ("add", "mul") and args[0].op == "const" and str(args[0].attr) == neutral:
             return args[1]
         if op == "mul" and args[1].op == "const" and args[1].attr == -1.0:
             return self.make("neg", args[0])
@@ -206,6 +210,17 @@ class Builder:
             new = change(node)
             if new is None:
                 new = node if node.is_leaf else self.rebuild(node, tuple(done[a] for a in node.args))
+            done[node] = new
+        return done
+
+    def expand_composites(self, roots: Iterable[Node]) -> dict[Node, Node]:
+        """Rewrite rows of the table without C++ as those that have some. Returns old → new."""
+        done: dict[Node, Node] = {}
+        for node in subgraph(roots):
+            new = node if node.is_leaf else self.rebuild(node, tuple(done[a] for a in node.args))
+            while new.is_elementwise and (expansion := TABLE[new.op].expansion) is not None:
+                made = expansion(*new.args, *attributes(new.attr))
+                new = self.expand(self.expand_composites([made])[made], new.width)
             done[node] = new
         return done
 
@@ -265,151 +280,3 @@ def is_whole(node: Node) -> bool:
             differs[part] = any(differs[a][0] for a in part.args), any(differs[a][1] for a in part.args)
     rows, columns = differs[node]
     return rows and (columns or node.width == 1)
-
-
-# ---------------------------------------------------------------------------------------------------- the table
-
-Vjp = Callable[[Node, Node], tuple[Node | None, ...]]  # (the node, its cotangent) → a cotangent per argument
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One elementwise operation: a C++ template, the torch function, and the vector-Jacobian product."""
-
-    cpp: str
-    torch: Callable[..., Tensor]
-    vjp: Vjp
-    costly: bool = False  # storing the result is cheaper than recomputing it
-
-
-def _mul(node: Node, g: Node) -> tuple[Node, Node]:
-    a, b = node.args
-    return g * b, g * a
-
-
-def _div(node: Node, g: Node) -> tuple[Node, Node]:
-    quotient = g / node.args[1]
-    return quotient, -(quotient * node)
-
-
-def _where(node: Node, g: Node) -> tuple[None, Node, Node]:
-    make, zero = node.builder.make, node.builder.const(0.0)
-    return None, make("where", node.args[0], g, zero), make("where", node.args[0], zero, g)
-
-
-def _extremum(node: Node, g: Node) -> tuple[Node, Node]:
-    """maximum and minimum: the larger (smaller) one gets the cotangent, equal ones share it, as in torch."""
-    make = node.builder.make
-    a, b = node.args
-    first, second = ("gt", "lt") if node.op == "maximum" else ("lt", "gt")
-    half = make("where", make("eq", a, b), g * 0.5, node.builder.const(0.0))
-    return make("where", make(first, a, b), g, half), make("where", make(second, a, b), g, half)
-
-
-def _clamp(node: Node, g: Node) -> tuple[Node]:
-    make, (low, high) = node.builder.make, node.attr
-    x = node.args[0]
-    for bound, inside in ((low, "ge"), (high, "le")):
-        if bound is not None:
-            g = make("where", make(inside, x, node.builder.const(bound)), g, node.builder.const(0.0))
-    return (g,)
-
-
-def _power(node: Node, g: Node) -> tuple[Node]:
-    x, exponent = node.args[0], node.attr
-    if exponent == 2.0:
-        return (g * x * 2.0,)
-    return (g * node.builder.make("pow", x, attr=exponent - 1.0) * exponent,)
-
-
-def _relu(node: Node, g: Node) -> tuple[Node]:
-    zero = node.builder.const(0.0)
-    return (node.builder.make("where", node.builder.make("gt", node, zero), g, zero),)
-
-
-def _remainder(node: Node, g: Node) -> tuple[Node, Node]:
-    a, b = node.args
-    return g, -(g * node.builder.make("floor", a / b))
-
-
-def _expm1(node: Node, g: Node) -> tuple[Node]:
-    """Bounded, because `where` multiplies the unused branch (of elu) by zero, and 0 · ∞ is NaN."""
-    return (g * node.builder.make("minimum", node + 1.0, node.builder.const(1e38)),)
-
-
-def _spike(node: Node, g: Node) -> tuple[Node]:
-    surrogate, slope, scale = node.attr
-    return (DERIVATIVES[surrogate](g * scale, _apply("abs", node.args[0]), slope, lambda v: _apply("relu", v)),)
-
-
-def _unary(rule: Callable[[Node, Node, Node], Node | None]) -> Vjp:
-    """The vjp of a unary operation, from `(cotangent, argument, result)` → cotangent."""
-    return lambda node, g: (rule(g, node.args[0], node),)
-
-
-def _no_gradient(node: Node, g: Node) -> tuple[None, ...]:
-    return (None,) * len(node.args)
-
-
-def _compare(symbol: str, function: Callable[[Tensor, Tensor], Tensor]) -> Rule:
-    return Rule(f"truth({{0}} {symbol} {{1}})", lambda a, b: function(a, b).to(a.dtype), _no_gradient)
-
-
-def _apply(name: str, node: Node) -> Node:
-    return node.builder.make(name, node)
-
-
-def _boolean(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda *args: function(*(a != 0 for a in args)).to(args[0].dtype)
-
-
-def _torch_clamp(x: Tensor, low: float | None, high: float | None) -> Tensor:
-    return torch.clamp(x, low, high)
-
-
-TABLE: dict[str, Rule] = {
-    "add": Rule("{0} + {1}", torch.add, lambda node, g: (g, g)),
-    "sub": Rule("{0} - {1}", torch.sub, lambda node, g: (g, -g)),
-    "mul": Rule("{0} * {1}", torch.mul, _mul),
-    "div": Rule("{0} / {1}", torch.div, _div),
-    "neg": Rule("-{0}", torch.neg, _unary(lambda g, x, y: -g)),
-    "reciprocal": Rule("splat(1) / {0}", torch.reciprocal, _unary(lambda g, x, y: -(g * y * y))),
-    "sigmoid": Rule("sigmoid({0})", torch.sigmoid, _unary(lambda g, x, y: g * (y * (1.0 - y))), True),
-    "tanh": Rule("tanh_({0})", torch.tanh, _unary(lambda g, x, y: g * (1.0 - y * y)), True),
-    "relu": Rule("pick({0} < splat(0), splat(0), {0})", torch.relu, _relu),
-    "exp": Rule("exp_({0})", torch.exp, _unary(lambda g, x, y: g * y), True),
-    "expm1": Rule("expm1_({0})", torch.expm1, _expm1, True),
-    "log": Rule("log_({0})", torch.log, _unary(lambda g, x, y: g / x), True),
-    "log1p": Rule("log1p_({0})", torch.log1p, _unary(lambda g, x, y: g / (x + 1.0)), True),
-    "softplus": Rule(
-        "softplus({0})",
-        lambda x: torch.clamp(x, min=0) + torch.log1p(torch.exp(-torch.abs(x))),
-        _unary(lambda g, x, y: g * _apply("sigmoid", x)),
-        True,
-    ),
-    "sin": Rule("sin_({0})", torch.sin, _unary(lambda g, x, y: g * _apply("cos", x)), True),
-    "cos": Rule("cos_({0})", torch.cos, _unary(lambda g, x, y: -(g * _apply("sin", x))), True),
-    "erf": Rule("erf_({0})", torch.erf, _unary(lambda g, x, y: g * _apply("exp", -(x * x)) * 1.1283791670955126), True),
-    "sqrt": Rule("sqrt_({0})", torch.sqrt, _unary(lambda g, x, y: g / (y * 2.0)), True),
-    "rsqrt": Rule("splat(1) / sqrt_({0})", torch.rsqrt, _unary(lambda g, x, y: g * (y * y * y) * -0.5), True),
-    "abs": Rule("abs_({0})", torch.abs, _unary(lambda g, x, y: g * _apply("sign", x))),
-    "sign": Rule("truth({0} > splat(0)) - truth({0} < splat(0))", torch.sign, _no_gradient),
-    "floor": Rule("floor_({0})", torch.floor, _no_gradient, True),
-    "remainder": Rule("{0} - {1} * floor_({0} / {1})", torch.remainder, _remainder, True),
-    "pow": Rule("pow_({0}, {attr})", torch.pow, _power, True),
-    "maximum": Rule("maximum({0}, {1})", torch.maximum, _extremum),
-    "minimum": Rule("minimum({0}, {1})", torch.minimum, _extremum),
-    "clamp": Rule("{clamp}", _torch_clamp, _clamp),
-    "where": Rule("pick({0} != splat(0), {1}, {2})", lambda c, a, b: torch.where(c != 0, a, b), _where),
-    "eq": _compare("==", torch.eq),
-    "ne": _compare("!=", torch.ne),
-    "lt": _compare("<", torch.lt),
-    "le": _compare("<=", torch.le),
-    "gt": _compare(">", torch.gt),
-    "ge": _compare(">=", torch.ge),
-    "and": Rule("truth(({0} != splat(0)) & ({1} != splat(0)))", _boolean(torch.logical_and), _no_gradient),
-    "or": Rule("truth(({0} != splat(0)) | ({1} != splat(0)))", _boolean(torch.logical_or), _no_gradient),
-    "not": Rule("truth({0} == splat(0))", _boolean(torch.logical_not), _no_gradient),
-    "spike": Rule("truth({0} > splat(0))", lambda v, attr: torch.ops.recurra.spike(v, *attr), _spike),
-    "stop": Rule("{0}", lambda x: x, _no_gradient),  # detach
-}

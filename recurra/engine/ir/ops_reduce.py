@@ -83,7 +83,7 @@ def _var(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1,
 
 def _std(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
     variance = _var(reader, value, dims, correction=correction, keepdim=keepdim)
-    return reader.elementwise(operation("sqrt"), (variance,), {})
+    return reader.elementwise(_sqrt_of_norm, (variance,), {})
 
 
 def _amax(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
@@ -103,26 +103,39 @@ def _amin(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False)
     return reader.elementwise(operation("neg"), (highest,), {})
 
 
-def _shifted_exp(reader: Reader, value: Value, dims: Any) -> tuple[Value, Value]:
-    """`e^(v - m)` and m, the maximum. m is detached: results that use both do not depend on it."""
-    highest = reader.elementwise(operation("stop"), (_amax(reader, value, dims, keepdim=True),), {})
-    return reader.elementwise(lambda b, v, m: b.make("exp", v - m), (value, highest), {}), highest
+def _detached_max(reader: Reader, value: Value, dims: Any) -> Value:
+    """The maximum m in `e^(v - m)`. Results that use both do not depend on m."""
+    return reader.elementwise(operation("stop"), (_amax(reader, value, dims, keepdim=True),), {})
+
+
+def _shifted_exp(reader: Reader, value: Value, shift: Value) -> Value:
+    return reader.elementwise(lambda b, v, m: b.make("exp", v - m), (value, shift), {})
+
+
+def _log_of_sum(reader: Reader, value: Value, shift: Value, dims: Any, keepdim: bool) -> Value:
+    total = row_sum(reader, _shifted_exp(reader, value, shift), dims, keepdim)
+    shift = shift.with_shape(total.shape)
+    return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, shift), {})
 
 
 def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    powers, highest = _shifted_exp(reader, value, dims)
-    total = row_sum(reader, powers, dims, keepdim)
-    highest = highest.with_shape(total.shape)
-    return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, highest), {})
+    """An infinite maximum is replaced by 0, as in torch: `-inf - -inf` is NaN."""
+
+    def finite(b: Builder, m: Node) -> Node:
+        return b.make("where", b.make("eq", b.make("abs", m), b.const(float("inf"))), b.const(0.0), m)
+
+    shift = reader.elementwise(finite, (_detached_max(reader, value, dims),), {})
+    return _log_of_sum(reader, value, shift, dims, keepdim)
 
 
 def _softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
-    powers, _ = _shifted_exp(reader, value, [dim])
+    powers = _shifted_exp(reader, value, _detached_max(reader, value, [dim]))
     return reader.elementwise(operation("div"), (powers, row_sum(reader, powers, [dim], keepdim=True)), {})
 
 
 def _log_softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
-    return reader.elementwise(operation("sub"), (value, _logsumexp(reader, value, [dim], keepdim=True)), {})
+    total = _log_of_sum(reader, value, _detached_max(reader, value, [dim]), [dim], keepdim=True)
+    return reader.elementwise(operation("sub"), (value, total), {})
 
 
 def _norm(
@@ -195,7 +208,7 @@ def _layer_norm(
 
 
 def _log_sigmoid(reader: Reader, value: Value) -> tuple[Value, ...]:
-    return (reader.elementwise(lambda b, x: -b.make("softplus", -x), (value,), {}),)
+    return (reader.elementwise(lambda b, x: 0.0 - b.make("softplus", -x), (value,), {}),)
 
 
 def _cat(reader: Reader, values: list[Any], dim: int = 0) -> Value:

@@ -1,6 +1,6 @@
 """Runs a plan as torch operations, step by step: without a compiler, and for derivatives of derivatives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..ir.buffers import BufferRef, X
-from ..ir.nodes import TABLE, Node, subgraph
+from ..ir.nodes import Node, subgraph
+from ..ir.table import evaluate
 from .program import Plan
 
 
@@ -94,7 +95,4 @@ class _Step:
             return args[0].expand(-1, node.width)
         if node.op == "stop":
             return args[0].detach()
-        function: Callable[..., Tensor] = TABLE[node.op].torch
-        if node.op == "clamp":
-            return function(args[0], *node.attr)
-        return function(*args) if node.attr is None else function(*args, node.attr)
+        return evaluate(node.op, args, node.attr)

@@ -69,7 +69,9 @@ class _Scheduler:
     def __init__(self, program: Program):
         self.builder: Builder = program.builder
         roots = [o.node for o in program.outs] + [n for _, n in program.sums]
-        fused = _fuse(self.builder, roots)
+        plain = self.builder.expand_composites(roots)
+        lanes = _fuse(self.builder, [plain[root] for root in roots])
+        fused = {root: lanes[plain[root]] for root in roots}
         self.outs = [Out(o.buffer, o.offset, fused[o.node]) for o in program.outs]
         self.sums = [(vector, fused[node]) for vector, node in program.sums]
         self.buffers = dict(program.buffers)

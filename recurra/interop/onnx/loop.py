@@ -102,7 +102,8 @@ class _ScanBuilder:
 
         outputs = [out for out in self.plan.forward.outs if out.buffer in {self.plan.output, *self._states()}]
         replaced = builder.substitute([out.node for out in outputs], mean)
-        return [_StepOutput(out.buffer, out.offset, out.node.width, replaced[out.node]) for out in outputs]
+        plain = builder.expand_composites(replaced.values())
+        return [_StepOutput(out.buffer, out.offset, out.node.width, plain[replaced[out.node]]) for out in outputs]
 
     def _states(self) -> dict[BufferRef, State]:
         return {BufferRef.state(state.name): state for state in self.plan.states}

@@ -1,6 +1,7 @@
 """The operations of a planned step as ONNX operations, one table row each: (graph, argument names, attr) → name."""
 
 from collections.abc import Callable
+from math import log, pi
 from typing import Any
 
 from .graph import KINDS, Graph
@@ -68,9 +69,59 @@ def _rsqrt(graph: Graph, args: list[str], attr: Any) -> str:
     return graph.add("Reciprocal", graph.add("Sqrt", args[0]))
 
 
-def _remainder(graph: Graph, args: list[str], attr: Any) -> str:
-    whole = graph.add("Floor", graph.add("Div", *args))
-    return graph.add("Sub", args[0], graph.add("Mul", args[1], whole))
+def _fmod(graph: Graph, args: list[str], attr: Any) -> str:
+    return graph.add("Mod", *args, fmod=1)
+
+
+def _scaled(name: str, factor: float, before: bool) -> Render:
+    """An operation on `factor · x`, or `factor` times the operation."""
+
+    def render(graph: Graph, args: list[str], attr: Any) -> str:
+        if before:
+            return graph.add(name, graph.add("Mul", args[0], graph.number(factor)))
+        return graph.add("Mul", graph.add(name, args[0]), graph.number(factor))
+
+    return render
+
+
+def _erfc(graph: Graph, args: list[str], attr: Any) -> str:
+    return graph.add("Sub", graph.number(1.0), graph.add("Erf", args[0]))
+
+
+def _is_negative(graph: Graph, value: str) -> str:
+    """By the sign bit: -0 is, which 1 / x tells from 0."""
+    zero = graph.number(0.0)
+    below = graph.add("Less", value, zero)
+    return graph.add("Or", below, graph.add("Less", graph.add("Reciprocal", value), zero))
+
+
+def _copysign(graph: Graph, args: list[str], attr: Any) -> str:
+    size = graph.add("Abs", args[0])
+    return graph.add("Where", _is_negative(graph, args[1]), graph.add("Neg", size), size)
+
+
+def _trunc(graph: Graph, args: list[str], attr: Any) -> str:
+    return _copysign(graph, [graph.add("Floor", graph.add("Abs", args[0])), args[0]], None)
+
+
+def _hypot(graph: Graph, args: list[str], attr: Any) -> str:
+    squares = graph.add("Add", *(graph.add("Mul", a, a) for a in args))
+    return graph.add("Sqrt", squares)
+
+
+def _atan2(graph: Graph, args: list[str], attr: Any) -> str:
+    """atan of the ratio of sizes, then the quadrant by the signs."""
+    y, x = args
+    ratio = graph.add("Div", graph.add("Abs", y), graph.add("Abs", x))
+    ratio = graph.add("Where", graph.add("Equal", y, graph.number(0.0)), graph.number(0.0), ratio)
+    angle = graph.add("Atan", ratio)
+    left = graph.add("Sub", graph.number(pi), angle)
+    return _copysign(graph, [graph.add("Where", _is_negative(graph, x), left, angle), y], None)
+
+
+def _integer(graph: Graph, args: list[str], attr: Any) -> str:
+    kind = graph.proto.INT32 if attr == 32 else graph.proto.INT64
+    return as_number(graph, graph.add("Cast", args[0], to=kind))
 
 
 def _pow(graph: Graph, args: list[str], attr: Any) -> str:
@@ -100,7 +151,28 @@ ONNX: dict[str, Render] = {
     "abs": _op("Abs"),
     "sign": _op("Sign"),
     "floor": _op("Floor"),
-    "remainder": _remainder,
+    "ceil": _op("Ceil"),
+    "round": _op("Round"),
+    "trunc": _trunc,
+    "integer": _integer,
+    "copysign": _copysign,
+    "fmod": _fmod,
+    "power": _op("Pow"),
+    "hypot": _hypot,
+    "exp2": _scaled("Exp", log(2.0), before=True),
+    "log2": _scaled("Log", 1.0 / log(2.0), before=False),
+    "log10": _scaled("Log", 1.0 / log(10.0), before=False),
+    "erfc": _erfc,
+    "tan": _op("Tan"),
+    "asin": _op("Asin"),
+    "acos": _op("Acos"),
+    "atan": _op("Atan"),
+    "atan2": _atan2,
+    "sinh": _op("Sinh"),
+    "cosh": _op("Cosh"),
+    "asinh": _op("Asinh"),
+    "acosh": _op("Acosh"),
+    "atanh": _op("Atanh"),
     "pow": _pow,
     "maximum": _op("Max"),
     "minimum": _op("Min"),

@@ -21,42 +21,53 @@ RANDOM = [0, 1, 3, 5, 6, 10, 14, 18, 21]
 WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch
 
 
-def run_in_the_interpreter(mode: str, names: list[str]) -> None:
-    """In a process of its own: the interpreter must be enabled before Triton is imported."""
+def run_in_the_interpreter(mode: str, names: list[str], program: str = "interpreted.py") -> str:
+    """What the program prints. In a process of its own: the interpreter must be enabled before Triton is imported."""
     path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     child = subprocess.run(
-        [sys.executable, TESTS / "engine" / "gpu" / "interpreted.py", mode, *names],
+        [sys.executable, TESTS / "engine" / "gpu" / program, mode, *names],
         env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert child.returncode == 0, child.stdout[-300:] + child.stderr[-3000:]
-    assert child.stdout.count("\n") == 2 * len(names)
+    assert child.returncode == 0, child.stdout[-3000:] + child.stderr[-3000:]
+    return child.stdout
+
+
+def check_in_the_interpreter(mode: str, names: list[str]) -> None:
+    assert run_in_the_interpreter(mode, names).count("\n") == 2 * len(names)
 
 
 def test_every_operation_of_the_table_can_be_written():
-    assert set(EXPRESSIONS) | {"pow", "clamp"} == set(TABLE)
+    assert set(EXPRESSIONS) | {"pow", "clamp", "integer"} == {
+        op for op, rule in TABLE.items() if rule.expansion is None
+    }
 
 
 @pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
 def test_a_few_cells(mode: str):
-    run_in_the_interpreter(mode, QUICK)
+    check_in_the_interpreter(mode, QUICK)
+
+
+@pytest.mark.parametrize("mode", [pytest.param("row_per_program", marks=pytest.mark.slow), "stepwise"])
+def test_every_operation_is_torchs_on_extreme_numbers(mode: str):
+    run_in_the_interpreter(mode, [], "interpreted_table.py")
 
 
 @pytest.mark.slow
 def test_many_programs_step_by_step():
-    run_in_the_interpreter("stepwise", WIDE)
+    check_in_the_interpreter("stepwise", WIDE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
 def test_random_cells(mode: str):
-    run_in_the_interpreter(mode, [f"Random{seed}" for seed in RANDOM])
+    check_in_the_interpreter(mode, [f"Random{seed}" for seed in RANDOM])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["row_per_program", "cooperative", "stepwise"])
 @pytest.mark.parametrize("names", [REST[::3], REST[1::3], REST[2::3], [cell.__name__ for cell in STRANGE]])
 def test_every_other_cell(names: list[str], mode: str):
-    run_in_the_interpreter(mode, names)
+    check_in_the_interpreter(mode, names)

@@ -79,7 +79,7 @@ class KernelBuilder:
             f"from recurra.engine.gpu.tiles_{dialect} import *",
             f"from recurra.engine.gpu.tiles_{dialect} import L, constexpr, jit",
             "",
-            preamble(exact=self.spec.bits == 32),
+            preamble(self.spec.bits == 32, "\n".join([*self.setup, *self.tile_setup, *self.step, *self.tile_end])),
             "",
             '@jit(do_not_specialize=["steps", "batch", "tiles"])',
             f"def kernel({', '.join([*(f'a{i}' for i in range(len(self.arguments))), 'steps', 'batch', 'tiles'])}):",

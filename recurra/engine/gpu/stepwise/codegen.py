@@ -65,7 +65,8 @@ class _StepWriter:
             self._group(group)
         for low, high, buffer in self._carried_reads():
             self._check_carried(buffer, low, high)
-        lines = self._head() + [line for stage in self.stages for line in stage.function()]
+        body = [line for stage in self.stages for line in stage.function()]
+        lines = self._head("\n".join(body)) + body
         return StepSource(
             "\n".join(lines) + "\n",
             self.stages,
@@ -352,12 +353,12 @@ class _StepWriter:
         place = f"{self._pointer(slot)} + row * {self.window_buffers[slot].width} + L.program_id(1)"
         self._line(f"store({place}, {value}, live)")
 
-    def _head(self) -> list[str]:
+    def _head(self, body: str) -> list[str]:
         return [
             "from recurra.engine.gpu.tiles_triton import *",
             "from recurra.engine.gpu.tiles_triton import L, constexpr, jit",
             "",
-            preamble(exact=self.dtype == torch.float32),
+            preamble(self.dtype == torch.float32, body),
             "",
             "",
             f"@jit(do_not_specialize={[f'a{i}' for i in range(len(self.external))]})",
