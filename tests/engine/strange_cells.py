@@ -233,6 +233,30 @@ class Spiking(Cell):
         return fires - 0.5 * spike(self.c(v), "triangle", 0.5, scale=0.3), v, b
 
 
+class RSSM(Cell):
+    """A deterministic path h and categorical latents z, sampled by the Gumbel-max trick (Hafner et al. 2021)."""
+
+    states = ("h", "z")
+    latents, classes = 3, 4
+
+    def __init__(self, input_size: int, hidden_size: int, hard: str = "largest"):
+        width = self.latents * self.classes
+        super().__init__(input_size, hidden_size, sizes={"z": width})
+        self.a, self.logits, self.hard = self.affine("x", "h", "z"), self.affine("h", size=width), hard
+        self.noise("u", "z", distribution="uniform")
+
+    def step(self, x: Tensor, h: Tensor, z: Tensor, *, u: Tensor) -> tuple[Tensor, Tensor]:
+        h = 0.5 * h + tanh(self.a(x, h, z))
+        logits = self.logits(h).unflatten(-1, (self.latents, self.classes))
+        score = logits - torch.log(-torch.log(u.unflatten(-1, (self.latents, self.classes))))
+        if self.hard == "one_hot":
+            sample = F.one_hot(score.argmax(-1), self.classes).to(h.dtype)
+        else:
+            sample = (score == score.amax(-1, keepdim=True)).to(h.dtype)
+        probabilities = torch.softmax(logits, -1)
+        return h, (sample + probabilities - probabilities.detach()).flatten(1)
+
+
 STRANGE = [
     Competing,
     TwoChainedProducts,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from engine.strange_cells import Noisy
+from engine.strange_cells import RSSM, Noisy
 from torch import Tensor
 
 import recurra as rc
@@ -53,8 +53,9 @@ def test_every_spike_is_that_of_float64(surrogate: str, mode: str):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_noise_is_the_same_on_both_engines(mode: str):
-    layer = rc.Recurrent(Noisy, 24, 40, num_layers=2, bidirectional=True).cuda()
+@pytest.mark.parametrize("cell", [Noisy, RSSM])
+def test_noise_is_the_same_on_both_engines(cell: type[rc.Cell], mode: str):
+    layer = rc.Recurrent(cell, 24, 40, num_layers=2, bidirectional=True).cuda()
     x, lengths = torch.randn(12, 5, 24, device="cuda", requires_grad=True), [12, 3, 7, 1, 12]
     results = []
     for backend in ("auto", "reference"):
