@@ -291,10 +291,11 @@ class Cell(nn.Module):
         wants it in training only multiplies it by `float(self.training)`. A call draws all steps at once, before it
         runs; that holds T · B · size numbers. They depend on the state of the generator, on the shape, dtype and device
         of x, and on nothing else: every engine, with or without gradients, lengths, resets and checkpoints, computes
-        with the same numbers. Layers and directions draw in order, each its own; the backward direction reads them from
-        the end of the sequence. On the CPU, a layer with one cell and one uniform noise draws the same numbers for a
-        sequence in pieces, or by `layer.step`, as in one call; nothing else is promised across calls of other shapes.
-        Fixed points, exponents and other measures of the dynamics hold the noise at its mean.
+        with the same numbers. TorchInductor draws others, as it does for dropout. Layers and directions draw in order,
+        each its own; the backward direction reads them from the end of the sequence. On the CPU, a layer with one cell
+        and one uniform noise draws the same numbers for a sequence in pieces, or by `layer.step`, as in one call;
+        nothing else is promised across calls of other shapes. Fixed points, exponents and other measures of the
+        dynamics hold the noise at its mean.
 
         **Example**
 
@@ -311,7 +312,9 @@ class Cell(nn.Module):
         """
         if distribution not in ("normal", "uniform"):
             raise InputError("distribution", repr(distribution), "'normal' or 'uniform'")
-        self._declare(name, Noise(positive_int("size", self._width(size)), distribution))
+        self._declare(
+            name, Noise(positive_int("size", self._width(size) if isinstance(size, str) else size), distribution)
+        )
 
     def _declare(self, name: str, drawn: Mask | Noise) -> None:
         if name in (*self.masks, *self.states, *RESERVED):

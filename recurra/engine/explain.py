@@ -13,6 +13,7 @@ from .gpu.describe import describe
 from .gpu.runner import GpuExecutor
 from .ir.buffers import Role, X
 from .ir.nodes import Node
+from .traced_step import keep_random_state
 
 
 def explain(layer: Any, x: Tensor, source: bool = False) -> str:
@@ -52,7 +53,8 @@ def explain(layer: Any, x: Tensor, source: bool = False) -> str:
 def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     steps, batch = x.shape[:2]
     given = x.new_empty(steps, batch, cell.input_size).requires_grad_(x.requires_grad)
-    masks = cell.draw_masks(steps, batch, given)
+    with keep_random_state():
+        masks = cell.draw_masks(steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
     if isinstance(choice.executor, GpuExecutor):

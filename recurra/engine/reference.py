@@ -63,8 +63,8 @@ def _loop(cell: Cell, given: Sequences, keep_trace: bool, step: BoundStep | None
     if not keep_trace:
         return Scanned(y, state)
     if not traces:  # T = 0: a step on zeros tells the names and shapes
-        blank = {name: mask[0] for name, mask in _unbind_masks(cell, cell.draw_masks(1, batch, given.x), 1).items()}
-        named = advance(cell, given.x.new_zeros(batch, cell.input_size), state, blank, step)[2]
+        zeros, masks_t = given.x.new_zeros(batch, cell.input_size), cell.mean_masks(batch, given.x)
+        named = advance(cell, zeros, state, masks_t, step)[2]
         return Scanned(y, state, {name: value[None][:0] for name, value in named.items()})
     return Scanned(y, state, {name: torch.stack([named[name] for named in traces]) for name in traces[0]})
 

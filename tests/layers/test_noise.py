@@ -156,6 +156,20 @@ def test_second_derivatives(engine: str):
         assert_close(one, other, 1e-10)  # sums of products of gradients, of size 1e3
 
 
+def test_modifiers_beside_noise(engine: str):
+    modifiers = [rc.Zoneout(0.3), rc.VariationalDropout(0.4)]
+    layer, x = made(modifiers=modifiers), torch.randn(STEPS, BATCH, 4, dtype=F64, requires_grad=True)
+    assert {"n", "u", "zoneout_h", "dropout_h"} < set(layer.cell_list[0].masks)
+
+    def plain() -> Tensor:
+        with set_backend("reference"):
+            return layer(x)[0]
+
+    compare(layer, x, lambda: layer(x)[0], plain)
+    layer = made(modifiers=modifiers[1]).eval()  # a mask of ones; zoneout is the mean of both states there
+    compare(layer, x, lambda: layer(x)[0], lambda: oracle(layer.cell_list[0], x, draws(STEPS, BATCH)))
+
+
 def test_half_precision_stays_close(engine: str):
     layer, x = made().bfloat16(), torch.randn(STEPS, BATCH, 4).bfloat16()
     torch.manual_seed(9)
@@ -204,6 +218,13 @@ def test_pieces_on_the_cpu_draw_the_uniform_numbers_of_the_whole():
     assert torch.equal(torch.cat([layer(x[:3])[0], layer(x[3:])[0]]), whole)
     torch.manual_seed(1)
     assert torch.equal(torch.stack([layer.step(x_t)[0] for x_t in x]), whole)
+
+
+def test_explain_leaves_the_generator_alone():
+    layer, x = rc.Recurrent(Draws, 2, 5), torch.zeros(STEPS, BATCH, 2)
+    before = torch.get_rng_state()
+    rc.explain(layer, x)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_noise_in_training_only():
@@ -287,6 +308,7 @@ def test_equations_and_diagrams_name_the_noise():
         (lambda cell: cell.noise("h", 3), "noise: got h, expected a name not used before"),
         (lambda cell: cell.noise("n", 3), "noise: got n, expected a name not used before"),
         (lambda cell: cell.noise("v", 3, "gumbel"), "distribution: got 'gumbel', expected 'normal' or 'uniform'"),
+        (lambda cell: cell.noise("v", 2.5), "size: got 2.5, expected a whole number of at least 1"),
         (lambda cell: cell.noise("v", 0), "size: got 0, expected a whole number of at least 1"),
     ],
 )
