@@ -98,13 +98,16 @@ def _tiles(group: Group, index: int) -> list[str]:
     """Lines that run the tiles of a group: a thread's own, or by work stealing. Row sums exclude stealing, which would
     change the order of additions."""
 
-    def of(first: str, last: str) -> str:
+    def of(first: str, last: str, part: str = "me") -> str:
         return (
             "for (int p = 0; p < pieces; ++p)"
-            f" group_{index}(c, s, p ? cuts[p - 1] : low, cuts[p], {first}, {last}, me, sums);"
+            f" group_{index}(c, s, p ? cuts[p - 1] : low, cuts[p], {first}, {last}, {part}, sums);"
         )
 
     own = of("tiles * me / threads", "tiles * (me + 1) / threads")
+    if group.rowsums:  # added up in the same order, however many threads there are
+        part = of("tiles * part / c.rowsum_parts", "tiles * (part + 1) / c.rowsum_parts", "part")
+        own = f"for (int64_t part = me; part < c.rowsum_parts; part += threads) {part}"
     return [
         "  {",
         f"    const int64_t vectors = (c.widths[{index}] + W - 1) / W, tile = c.tiles[{index}];",

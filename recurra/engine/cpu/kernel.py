@@ -1,6 +1,7 @@
 """A compiled program: its tables, the split into threads, and the fixed part of its calls."""
 
 import ctypes
+import functools
 import os
 import struct
 from array import array
@@ -14,7 +15,7 @@ from ..ir.buffers import BufferRef
 from ..plan.program import Program
 from ..plan.schedule import Schedule, schedule
 from . import compiler
-from .codegen import Rendered, products_source, render
+from .codegen import KERNELS, Rendered, products_source, render
 from .layout import Layout, Table
 from .packing import Packed, Packing, Split
 
@@ -31,6 +32,7 @@ WORTH_BARRIERS = 16_000
 # Parts of the batch per thread, work items per part, blocks of rows per part if the weights fill the cache, and
 # multiply-adds per step from which on a part, or work stealing, pays.
 PARTS, ITEMS_PER_PART, BLOCKS_PER_PART, WORTH_STEALING = 2, 16, 4, 300_000
+MOST_TILES = 1 << 24  # that work stealing can count
 # A single row reads unpacked weights if their depth is at least this; so many tiles are then merged into one.
 DEEP, SINGLE_ROW_TILES = 48, 2
 
@@ -43,6 +45,20 @@ def threads_here() -> int:
         return threads
     torch.set_num_threads(1)
     return 1
+
+
+@functools.cache
+def free_cores() -> ctypes.CDLL:
+    """The library that limits threads to the cores that other processes leave free."""
+    return compiler.load((KERNELS / "free_cores.h").read_text(encoding="utf-8"))
+
+
+def load_products(dtype: torch.dtype) -> ctypes.CDLL:
+    """The library of products.h."""
+    library = compiler.load(products_source(REALS[dtype]))
+    address = ctypes.cast(free_cores().free_threads, ctypes.c_void_p)
+    ctypes.c_void_p.in_dll(library, "free_threads").value = address.value
+    return library
 
 
 # The fields of `Call` in kernels/loop.h, after the six that differ from call to call.
@@ -67,6 +83,7 @@ FIXED = (
     "exceeds_cache",
     "multiplies",
     "in_place",
+    "free_threads",
 )
 
 
@@ -79,12 +96,13 @@ class Kernel:
         self.rendered: Rendered = render(self.schedule, backward)
         self.dtype, self.backward = dtype, backward
         self.library = compiler.load(self.rendered.source(REALS[dtype]), *([compiler.AS_WRITTEN] if as_written else []))
-        self.common = compiler.load(products_source(REALS[dtype]))
+        self.common = load_products(dtype)
         self.vector = ctypes.c_int64.in_dll(self.common, "vector_width").value
         self.tile = ctypes.c_int64.in_dll(self.common, "tile_width").value
         self.rows = ctypes.c_int64.in_dll(self.common, "tile_rows").value
         self.multiplies = ctypes.addressof(ctypes.c_void_p.in_dll(self.common, "multiplies"))
         self.in_place = ctypes.cast(self.common.in_place, ctypes.c_void_p).value
+        self.free_threads = ctypes.c_void_p.in_dll(self.common, "free_threads").value
         self.library.run.argtypes, self.library.run.restype = [ctypes.c_char_p], None
         self.tables = self.rendered.tables
         self.reach = max(self.tables.lags, default=0)
@@ -166,6 +184,12 @@ class Kernel:
         totals = sums[self.sums_stride : 2 * self.sums_stride]
         return totals if self.dense_sums is None else totals[self.dense_sums]
 
+    def _worth_stealing(self, split: Split, layout: Layout, tiles: list[int]) -> bool:
+        most = max(
+            -(-group.width // self.vector) // tile for group, tile in zip(self.tables.groups, tiles, strict=True)
+        )
+        return self.work * layout.rows > split.threads * WORTH_STEALING and most < MOST_TILES
+
     def fixed(self, packed: Packed, layout: Layout) -> "Fixed":
         """Build the fixed part of calls with this layout and split."""
         split = packed.split
@@ -179,7 +203,7 @@ class Kernel:
             "steps": layout.steps,
             "threads": split.threads,
             "by_unit": int(split.by_unit),
-            "work_stealing": int(split.by_unit and self.work * layout.rows > split.threads * WORTH_STEALING),
+            "work_stealing": int(split.by_unit and self._worth_stealing(split, layout, packed.tiles)),
             "parts": parts,
             "steps_per_item": -(-layout.steps // ITEMS_PER_PART) if parts > 1 else layout.steps,
             "bounds": bounds.data_ptr(),
@@ -196,6 +220,7 @@ class Kernel:
             "exceeds_cache": int(self.exceeds_cache(split)),
             "multiplies": self.multiplies,
             "in_place": self.in_place if split.in_place else 0,
+            "free_threads": self.free_threads,
         }
         numbers = struct.pack(f"{len(FIXED)}q", *(values[name] for name in FIXED))
         count = len(self.schedule.rowsums) * shares * layout.rows

@@ -8,11 +8,9 @@ import torch
 
 from ..ir.buffers import BufferRef
 from ..plan.program import Plan
-from . import compiler
 from .arena import Place
 from .call_template import OWN, CallTemplate, Relocation
-from .codegen import products_source
-from .kernel import REALS, WORTH_THREADS, threads_here
+from .kernel import WORTH_THREADS, load_products, threads_here
 from .layout import Layout
 
 WORD, HEAD, GRADIENT = 8, 5, 6  # bytes of a word; words of `GradientCall` and `Gradient` in kernels/products.h
@@ -25,7 +23,7 @@ class MatrixGradients:
         self.dtype, self.runs = dtype, plan.runs
         assert plan.backward is not None
         self.buffers = plan.forward.buffers | plan.backward.buffers
-        self.library = compiler.load(products_source(REALS[dtype]))
+        self.library = load_products(dtype)
         self.library.sum_room.argtypes, self.library.sum_room.restype = [ctypes.c_void_p], ctypes.c_int64
         self.work = sum(p.matrix.wide * p.matrix.deep for run in self.runs for p in run)  # multiplications a row
         self.shapes = [(sum(p.delta.width for p in run), run[0].matrix.deep) for run in self.runs]

@@ -17,7 +17,7 @@ struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   const real* const* vectors;
   const void* const* packs;
   real* sums;                        // [part][2][sums_stride]: sums of the last up to 64 steps, and of all before
-  real* rowsums;                     // [rowsum][thread][row], then the same as unreduced vectors
+  real* rowsums;                     // [rowsum][part of the units][row], then the same as unreduced vectors
   int64_t* sync;                     // words for synchronisation of threads, initially zero
   int64_t steps, threads, by_unit;   // by_unit: threads share the units; else the batch
   int64_t work_stealing;             // by_unit: idle threads take tiles of others
@@ -35,6 +35,7 @@ struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   int64_t exceeds_cache;             // the weights do not fit into the cache
   const Multiply (*multiplies)[ROWS][COLUMNS];  // without and with prefetch of weights, by rows and columns
   InPlace in_place;                  // a single row with unpacked weights, whose addresses are in `packs`
+  int64_t (*free_threads)(int64_t);  // of so many threads, those that find a core
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -85,12 +86,13 @@ static void barrier(const Call& c, int64_t me, int64_t threads) {
 
 // Work stealing for threads that share the units. Each thread starts with its own range of tiles, whose weights its cache
 // may still hold; an idle thread takes tiles from the end of another's range. A range is one atomic word: the number of the
-// group execution, the next tile, and the end.
+// group execution in 16 bits, and the next tile and the end in 24 bits each. A barrier ends each execution, so two threads
+// differ by less than 2^16 executions; kernel.py asks for no stealing if there are more tiles than 24 bits can count.
 struct TileRange {
   uint64_t all;
-  uint64_t number() const { return all >> 32; }
-  int64_t next() const { return int64_t(all >> 16 & 0xffff); }
-  int64_t end() const { return int64_t(all & 0xffff); }
+  uint64_t number() const { return all >> 48; }
+  int64_t next() const { return int64_t(all >> 24 & 0xffffff); }
+  int64_t end() const { return int64_t(all & 0xffffff); }
 };
 
 struct TileScheduler {
@@ -103,8 +105,8 @@ struct TileScheduler {
   int64_t first(int64_t of) const { return tiles * of / threads; }
 
   TileScheduler(const Call& c, int64_t tiles, int64_t me, int64_t threads, bool reversed)
-      : c(c), tiles(tiles), me(me), threads(threads), reversed(reversed), number((TileRange{*range_of(me)}.number() + 1) & 0xffffffff) {
-    __atomic_store_n(range_of(me), number << 32 | uint64_t(first(me)) << 16 | uint64_t(first(me + 1)), __ATOMIC_RELEASE);
+      : c(c), tiles(tiles), me(me), threads(threads), reversed(reversed), number((TileRange{*range_of(me)}.number() + 1) & 0xffff) {
+    __atomic_store_n(range_of(me), number << 48 | uint64_t(first(me)) << 24 | uint64_t(first(me + 1)), __ATOMIC_RELEASE);
   }
 
   // Takes half of the rest of the own range, or one tile of another's; false if none is left.
@@ -114,7 +116,7 @@ struct TileScheduler {
       TileRange range{__atomic_load_n(range_of(of), __ATOMIC_ACQUIRE)};
       while (range.number() == number && range.next() < range.end()) {
         const int64_t some = i ? 1 : (range.end() - range.next() + 1) / 2;
-        const uint64_t left = i ? range.all - 1 : range.all + (uint64_t(some) << 16);
+        const uint64_t left = i ? range.all - 1 : range.all + (uint64_t(some) << 24);
         if (!__atomic_compare_exchange_n(range_of(of), &range.all, left, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
         low = i ? range.end() - 1 : range.next();
         high = low + some;
@@ -244,14 +246,10 @@ static void work(const Call& c, int64_t me, int64_t threads) {
 
 static void run_threads(const Call& c) {
 #ifdef _OPENMP
-  if (c.threads > 1) {
-#pragma omp parallel num_threads((int)c.threads)
-    {
-      const int64_t threads = omp_get_num_threads();  // may be fewer than requested
-      Call here = c;
-      if (c.by_unit) here.rowsum_parts = threads;
-      work(here, omp_get_thread_num(), threads);
-    }
+  const int64_t threads = c.threads > 1 ? c.free_threads(c.threads) : 1;
+  if (threads > 1) {
+#pragma omp parallel num_threads((int)threads)
+    work(c, omp_get_thread_num(), omp_get_num_threads());  // may be fewer than requested
     return;
   }
 #endif

@@ -4,6 +4,11 @@
 #include <omp.h>
 #endif
 
+extern "C" {
+extern int64_t (*free_threads)(int64_t);
+int64_t (*free_threads)(int64_t) = nullptr;  // of free_cores.h; set when this library is loaded
+}
+
 // out[v][m] = Σ rows[m][k] packed[k][v] over all segments; added to `out` if `accumulate`. `prefetch`: the weights exceed
 // the L2 cache, and the ones needed next, from `next` on, are prefetched, two lines per iteration.
 template <int M, int V, bool prefetch>
@@ -216,6 +221,7 @@ static void pack_one(const Piece* pieces, int64_t lanes, int64_t segments, int64
 
 extern "C" void pack(const Pack* packs, int64_t count, int64_t threads) {
 #ifdef _OPENMP
+  threads = threads > 1 ? free_threads(threads) : 1;
   if (threads > 1) {
 #pragma omp parallel num_threads((int)threads)
     for (int64_t i = 0; i < count; ++i)
@@ -440,14 +446,15 @@ extern "C" int64_t sum_room(const GradientCall* s) {
 // With fewer threads than requested, some do the work of two.
 extern "C" void sum_over_time(const GradientCall* s) {
 #ifdef _OPENMP
-  if (s->threads > 1) {
-#pragma omp parallel for schedule(static, 1) num_threads((int)s->threads)
+  const int64_t threads = s->threads > 1 ? free_threads(s->threads) : 1;
+  if (threads > 1) {
+#pragma omp parallel for schedule(static, 1) num_threads((int)threads)
     for (int64_t me = 0; me < s->threads; ++me)
       sum_share(s->gradients, s->count, me, s->threads, s->scratch + me * s->stride);
     return;
   }
 #endif
-  sum_share(s->gradients, s->count, 0, 1, s->scratch);
+  for (int64_t me = 0; me < s->threads; ++me) sum_share(s->gradients, s->count, me, s->threads, s->scratch);
 }
 
 // ------------------------------------------------------------------------------------------ fingerprints of weights
@@ -485,6 +492,7 @@ static uint64_t combine(uint64_t mixed, uint64_t next) { return ((mixed ^ mixed 
 extern "C" uint64_t fingerprint(const WordArray* all, int64_t count, int64_t threads) {
   uint64_t mixed = 0;
 #ifdef _OPENMP
+  threads = threads > 1 ? free_threads(threads) : 1;
   if (threads > 1) {
 #pragma omp parallel for ordered schedule(static, 1) num_threads((int)threads)
     for (int64_t i = 0; i < count; ++i) {
