@@ -39,6 +39,7 @@ from .values import (
     count,
     format_shapes,
     has_batch,
+    is_batch,
     row,
 )
 
@@ -291,7 +292,7 @@ class _Reader:
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value:
         """Apply an elementwise operation, segment by segment."""
-        if any(isinstance(a, (str, Fold)) for a in args):
+        if any(map(is_batch, args)):
             raise Unsupported("the batch size as a number")
         values = [self.value(a) if isinstance(a, (Value, LoopInvariant)) else a for a in args]
         rows = [v for v in values if isinstance(v, Value)]
@@ -336,7 +337,7 @@ class _Reader:
                 return places[argument[0]]
             if isinstance(argument, (tuple, list)) and not isinstance(argument, Fold):
                 return [fill(a) for a in argument]
-            return at_batch([argument], SEQUENCES)[0] if isinstance(argument, (str, Fold)) else argument
+            return at_batch([argument], SEQUENCES)[0] if is_batch(argument) else argument
 
         marked = _map(collect, self._indices(node, args)), {k: _map(collect, v) for k, v in kwargs.items()}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .values import BATCH, Fold, Shape, Unsupported, Value
+from .values import Fold, Shape, Unsupported, Value, is_batch
 
 aten = torch.ops.aten
 
@@ -73,13 +73,13 @@ def check_sizes(target: Any, args: Sequence[Any], result: Value) -> None:
     """Check that the batch is where the caller put it, and nowhere a size that happens to be the same."""
     if target in SIZED:
         given = args[SIZED[target]]
-        if any(size != -1 and _is_batch(size) != _is_batch(own) for size, own in zip(given, result.shape, strict=True)):
+        if any(size != -1 and is_batch(size) != is_batch(own) for size, own in zip(given, result.shape, strict=True)):
             raise Unsupported(f"{target_name(target)} with the batch size as another size")
     elif target is aten.slice.Tensor:
         dim, bounds = (args[1] if len(args) > 1 else 0), args[2:]
-        if any(map(_is_batch, bounds)) and not _is_batch(args[0].shape[dim]):
+        if any(map(is_batch, bounds)) and not is_batch(args[0].shape[dim]):
             raise Unsupported("a slice of a row with the batch size as a bound")
-    elif any(map(_is_batch, _numbers(args))):
+    elif any(map(is_batch, _numbers(args))):
         raise Unsupported(f"{target_name(target)} by the batch size")
 
 
@@ -91,10 +91,6 @@ def check_fill(target: Any, args: Sequence[Any]) -> None:
 
 def target_name(target: Any) -> str:
     return str(target).rpartition(".")[0]
-
-
-def _is_batch(size: Any) -> bool:
-    return isinstance(size, Fold) or (isinstance(size, str) and size == BATCH)
 
 
 def _numbers(args: Sequence[Any]) -> list[Any]:

@@ -68,6 +68,11 @@ def at_batch(shape: Sequence[Size], batch: int) -> tuple[int, ...]:
     return tuple(batch if isinstance(size, str) else size for size in sizes)
 
 
+def is_batch(size: object) -> bool:
+    """Whether a size is the batch, or holds it."""
+    return isinstance(size, Fold) or (isinstance(size, str) and size == BATCH)
+
+
 def has_batch(shape: Sequence[Size]) -> bool:
     return any(not isinstance(size, int) for size in shape)
 
