@@ -13,6 +13,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..cell import TIME, Affine, Cell, Regulariser
+from ..draws import Noise
 from .operations import ATOM, MEANING, PRODUCT, SUM, product_of
 from .trace import Step, trace_equations
 
@@ -28,9 +29,15 @@ _MULTIPLICATIONS = (aten.mul.Tensor, aten.mul.Scalar)
 
 
 def equations(cell: Cell) -> str:
-    """One `aligned` block: derived weights, then every named value, state and output of the cell's own step."""
-    lines = [*derived_weights(cell), *StepPrinter(cell, trace_equations(cell)).lines()]
+    """One `aligned` block: derived weights, noise, then every named value, state and output of the cell's own step."""
+    lines = [*derived_weights(cell), *_noise(cell), *StepPrinter(cell, trace_equations(cell)).lines()]
     return "\\begin{aligned}\n" + " \\\\\n".join(f"{left} &= {right}" for left, right in lines) + "\n\\end{aligned}"
+
+
+def _noise(cell: Cell) -> list[tuple[str, str]]:
+    """The distribution of each noise: its mean and variance, or its bounds."""
+    declared = [(name, drawn) for name, drawn in cell.masks.items() if isinstance(drawn, Noise)]
+    return [(symbol(name, "t"), rf"\mathrm{{{drawn.distribution}}}\left(0, 1\right)") for name, drawn in declared]
 
 
 class StepPrinter:

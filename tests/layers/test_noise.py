@@ -14,6 +14,7 @@ from recurra.engine.backend import set_backend
 from recurra.engine.cpu import compiler
 from recurra.engine.dispatch import Sequences, choose
 from recurra.errors import InputError, OptionError
+from recurra.inspect.mathml import cell_mathml
 
 pytestmark = pytest.mark.filterwarnings("ignore:recurra found no C:recurra.engine.backend.EngineWarning")
 
@@ -298,7 +299,9 @@ def test_online_learners_refuse_noise():
 
 
 def test_equations_and_diagrams_name_the_noise():
-    assert r"n_{t}" in Noisy.equations()
+    assert r"n_{t} &= \mathrm{normal}\left(0, 1\right)" in Noisy.equations()
+    assert r"u_{t} &= \mathrm{uniform}\left(0, 1\right)" in Noisy.equations()
+    assert "normal" in cell_mathml(Noisy(3, 4))
     assert "given" not in rc.diagram(Noisy(3, 4)).svg  # the name of a placeholder
 
 
