@@ -24,7 +24,7 @@ ROOMS = (
 # `engine/` in its own order.
 ENGINE = (
     "backend", "graph_constants", "operations", "record", "torch_modes", "caches", "guards", "cell_cache", "trace",
-    "traced_step", "graph_rewriter", "latex", "reference", "split_at_resets", "ir", "plan", "cpu", "gpu",
+    "traced_step", "graph_rewriter", "latex", "reference", "split_at_resets", "restarts", "ir", "plan", "cpu", "gpu",
     "executors", "torch_op", "dispatch", "checkpoint", "parallel_directions", "explain",
 )
 # fmt: on

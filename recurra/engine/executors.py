@@ -26,6 +26,7 @@ from .gpu.runner import GpuExecutor
 from .guards import MAX_VALUES
 from .ir.lowering import Unsupported
 from .plan.planner import plan
+from .restarts import restarting
 from .traced_step import clean_context, trace_in_clean_context
 
 RECENT = 128  # executors that stay though no cell uses them
@@ -41,6 +42,7 @@ class Request(NamedTuple):
     named: bool  # the named values of each step are returned
     dtype: torch.dtype
     device: str
+    restarts: bool = False  # a mask says where sequences start again
 
 
 class Refusal(NamedTuple):
@@ -85,6 +87,7 @@ def executor_for(cell: Cell, cache: CellCache, request: Request) -> Executor | R
 
 
 def _make(cell: Cell, request: Request) -> Executor | Refusal:
+    cell = restarting(cell) if request.restarts else cell
     try:
         step = trace_in_clean_context(cell)
     except TraceError as reason:
@@ -111,8 +114,6 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
 def _executor(planned: Any, request: Request, key: str) -> Executor:
     if request.device != "cuda":
         return CpuExecutor(planned, request.dtype, key)
-    if planned.gathers:
-        raise Unsupported("numbers of a row read in another order on the GPU")
     if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
         raise Unsupported("the derivative of a maximum over a row on the GPU")
     return GpuExecutor(planned, request.dtype, key)

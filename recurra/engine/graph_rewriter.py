@@ -124,6 +124,12 @@ class GraphRewriter:
         returned[:count] = [new if value is old else value for value in returned[:count]]
         self._output_node().args = (returned,)
 
+    def replace_state(self, state: str, new: fx.Node) -> None:
+        """The step returns `new` as this state. Its output and everything else stays, even if it was the same value."""
+        returned = self.step.results()
+        returned[self.step.outputs.index(state)] = new
+        self._output_node().args = (returned,)
+
     def _output_node(self) -> fx.Node:
         return next(node for node in self.graph.nodes if node.op == "output")
 
