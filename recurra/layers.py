@@ -19,7 +19,7 @@ from .cell import Cell, positive_int
 from .cells import find
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, choose, scan
-from .engine.parallel_directions import concat_features, run_parallel
+from .engine.parallel_directions import concat_features, run_both, run_parallel
 from .engine.reference import valid_steps
 from .errors import InputError, OptionError, ShapeError
 from .extensions import implementation
@@ -305,8 +305,18 @@ class Recurrent(nn.Module):
             masks = cell.draw_masks(below.shape[0], below.shape[1], below)
             return Sequences(sequence, states[number], masks, lengths, starts)
 
+        def run_dense_pair(numbers: list[int], below: Tensor) -> list[Scanned] | None:
+            special = lengths is not None or resets is not None or keep_trace or self.checkpoint
+            pair = [cells[k] for k in numbers]
+            if len(pair) < 2 or special or any(cell.masks for cell in pair):
+                return None
+            return run_both(pair, below, [states[k] for k in numbers])
+
         def run_layer(number: int, below: Tensor, directions: Sequence[int]) -> Tensor:
             numbers = [number * self.directions + direction for direction in directions]
+            if (both := run_dense_pair(numbers, below)) is not None:
+                scanned.update(zip(numbers, both, strict=True))
+                return both[0].y
             pairs = list(zip(numbers, directions, strict=True))
             given = [(cells[k], sequences_for(cells[k], k, direction == 1, below)) for k, direction in pairs]
             results = run_parallel(functools.partial(self._scan, keep_trace), given)

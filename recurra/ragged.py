@@ -71,6 +71,9 @@ def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, devic
         low, high = int(tensor.min()), int(tensor.max())
         if low < 1 or high > steps:
             raise LengthsError("lengths", low if low < 1 else high, f"values from 1 to T = {steps}")
+    if tensor.is_cpu and device.type == "cuda" and _is_readable(tensor):
+        tensor = tensor.to(torch.int64).pin_memory()  # copying pageable memory waits for all earlier work on the card
+        return tensor.to(device, non_blocking=True)
     return tensor.to(device=device, dtype=torch.int64)
 
 

@@ -25,9 +25,11 @@ from .cpu.dense_call import DenseCall, StepCall
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import threads_here
 from .executors import Executor, Refusal, Request, executor_for, pin, pinned
+from .gpu.step_call import prepare_step
 from .graph_constants import graph_constant, object_at
 from .plan.replay import replay
 from .reference import Scanned, Sequences
+from .restarts import can_restart, with_mask
 from .split_at_resets import split_at_resets
 from .torch_modes import is_exporting, is_plain_call, is_transformed, needs_dispatcher
 from .traced_step import keep_random_state
@@ -83,7 +85,8 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
     if reason:
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (given.x, *(given.state or ()), *cache.tensors)))
-    executor = executor_for(cell, cache, _request(given, keep_trace, train, dtypes))
+    restarts = _restarts(cell, given, keep_trace)
+    executor = executor_for(cell, cache, _request(given, keep_trace, train, dtypes, restarts))
     if isinstance(executor, Refusal):
         return Choice("reference", executor.why)
     if isinstance(executor, CpuExecutor):
@@ -92,16 +95,16 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
         return Choice("compiled", "the step was planned and compiled", executor)
     batch, device = given.x.shape[-2], given.x.device
     reason = executor.obstacle(batch, device)
-    return Choice("reference", reason) if reason else Choice("compiled", executor.way(batch, device), executor)
+    return Choice("reference", reason) if reason else Choice("compiled", executor.loops.way(batch, device), executor)
 
 
-def _request(given: Sequences, keep_trace: bool, train: bool, dtypes: set[torch.dtype]) -> Request:
+def _request(given: Sequences, keep_trace: bool, train: bool, dtypes: set[torch.dtype], restarts: bool) -> Request:
     (dtype,), device = dtypes, given.x.device.type
     if device == "cuda" and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
     elif device == "cpu" and dtype in NARROW:
         dtype = torch.float32
-    return Request(train, train and given.x.requires_grad, keep_trace, dtype, device)
+    return Request(train, train and given.x.requires_grad, keep_trace, dtype, device, restarts)
 
 
 def _weight_dtypes(cell: Cell, cache: CellCache) -> set[torch.dtype]:
@@ -130,7 +133,7 @@ def _obstacle(cell: Cell, given: Sequences, dtypes: set[torch.dtype]) -> str:
         return f"x is on {device}"
     if 0 in given.x.shape:
         return "x is empty"
-    if given.resets is not None and is_compiling():
+    if given.resets is not None and is_compiling() and not can_restart(cell):
         return "resets change the shapes, which torch.compile must know"
     if not dtypes:
         return "the cell has no weights"
@@ -187,25 +190,37 @@ def _fit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
 
 class _Start:
     """The states before the first step, of a call without given ones. The engines only read them, so constant ones are
-    made once: not on a GPU, where a graph that is being captured has to make its own."""
+    made once. On a GPU they belong to one stream, and a graph that is being captured makes its own."""
 
     def __init__(self, cell: Cell, cache: CellCache, x: Tensor):
         self.cell = ref(cell)  # the cell's cache refers to this
         self.constant: Sequence[Tensor] | None = None
-        if cache.has_constant_start and x.is_cpu:
+        self.stream = _stream_of(x)
+        if cache.has_constant_start and self.stream is not None:
             with torch.inference_mode(False):  # inference tensors could not be saved for a backward pass
                 self.constant = cell.initial_state(x.shape[-2], x)
 
     def __call__(self, x: Tensor) -> Sequence[Tensor]:
-        if self.constant is not None:
+        if self.constant is not None and self.stream == _stream_of(x):
             return self.constant
         cell = self.cell()
         assert cell is not None
         return cell.initial_state(x.shape[-2], x)
 
 
+def _stream_of(x: Tensor) -> int | None:
+    """The stream on which a call with x runs, 0 on the CPU; None while a CUDA graph is being captured."""
+    if x.is_cpu:
+        return 0
+    return None if torch.cuda.is_current_stream_capturing() else torch._C._cuda_getCurrentRawStream(x.device.index)
+
+
 def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], start: _Start) -> Call | None:
-    if not isinstance(executor, CpuExecutor) or executor.trains or not executor.can_step:
+    if executor.trains:
+        return None
+    if not isinstance(executor, CpuExecutor):
+        return prepare_step(executor, x, weights, start)
+    if not executor.can_step:
         return None
     if any(w.is_inference() for w in weights.values()):  # they have no version to compare
         return None
@@ -239,7 +254,7 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     if reason:
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *(given.state or ()), *weights.values()))
-    request = _request(given, keep_trace, train, dtypes)
+    request = _request(given, keep_trace, train, dtypes, _restarts(cell, given, keep_trace))
     key = _constant_key(id(cell), _attributes_match(cell), given.x.device.index, *request)
     if not key:
         return Choice("reference", "the cell has no compiled form")
@@ -258,6 +273,7 @@ def _constant_key(
     named: bool,
     dtype: torch.dtype,
     device: str,
+    restarts: bool,
 ) -> str:
     """The key of the executor, which stays from now on; empty if there is none. The batch may be symbolic: nothing but
     its size limit depends on it, which `GpuExecutor.forward` checks."""
@@ -265,7 +281,7 @@ def _constant_key(
     cache = cache_of(cell)
     if not cache.guards.guard_graph() and cache.guards.follows_code:
         return ""  # torch.compile guards the plain loop itself
-    executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device))
+    executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device, restarts))
     if isinstance(executor, Refusal):
         return ""
     if not isinstance(executor, CpuExecutor) and executor.obstacle(1, torch.device(device, index or 0)):
@@ -299,9 +315,17 @@ def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     else:
         weights = cache_of(cell).weights or cell.weights()
     if given.resets is not None:
+        if _restarts(cell, given, keep_trace):
+            return _run(choice, weights, with_mask(cell, given), keep_trace)
         split = split_at_resets(cell, given)
         return split.join(_run(choice, weights, split.given, keep_trace))
     return _run(choice, weights, given, keep_trace)
+
+
+def _restarts(cell: Cell, given: Sequences, keep_trace: bool) -> bool:
+    """Whether resets are a mask in the loop. On the CPU, more and shorter sequences are faster."""
+    masked = given.resets is not None and (given.x.is_cuda or is_compiling())
+    return masked and not keep_trace and can_restart(cell)
 
 
 def _run(choice: Choice, weights: dict[str, Tensor], given: Sequences, keep_trace: bool) -> Scanned:

@@ -81,15 +81,22 @@ def _save(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, cotangents):
-    run = functools.partial(torch.ops.recurra.scan_backward, ctx.executor.key)
-    dx, dstates, masks, dweights = _cotangents(ctx, cotangents, run)
+    dx, dstates, masks, dweights = _cotangents(ctx, cotangents, functools.partial(_by_name, ctx.executor))
     return None, dx, list(dstates), [None] * masks, list(dweights), None
+
+
+def _by_name(executor: Executor, cotangents, x, states, masks, weights, lengths, needed, wants_states) -> list[Tensor]:
+    """`Executor.cotangents` through the dispatcher."""
+    run = torch.ops.recurra.scan_backward
+    result = run(executor.key, cotangents, x, states, masks, weights, lengths, needed, wants_states)
+    count = 1 + len(states) * wants_states
+    return [*result[:count], *executor.gradients(result[count:], weights)]
 
 
 torch.library.register_autograd("recurra::scan", _backward, setup_context=_save)
 
 
-def _cotangents(ctx, cotangents, run_backward: Callable[..., list[Tensor]]) -> tuple:
+def _cotangents(ctx, cotangents, run: Callable[..., list[Tensor]]) -> tuple:
     """Cotangents of x, of the states and of the weights, and the number of masks between them."""
     states, masks, weights, ragged = ctx.counts
     saved = iter(ctx.saved_tensors)
@@ -97,22 +104,22 @@ def _cotangents(ctx, cotangents, run_backward: Callable[..., list[Tensor]]) -> t
     groups = [[next(saved) for _ in range(n)] for n in (states, masks, weights)]
     lengths = next(saved) if ragged else None
     executor = ctx.executor
-    if torch.is_grad_enabled() or _is_batched(cotangents):  # torch operations can be differentiated and transformed
-        dx, dstates, dweights = _replayed_cotangents(executor, cotangents, x, groups[0], groups[1], groups[2], lengths)
+    if torch.is_grad_enabled() or is_batched(cotangents):  # torch operations can be differentiated and transformed
+        dx, dstates, dweights = replayed_cotangents(executor, cotangents, x, groups[0], groups[1], groups[2], lengths)
         return dx, dstates, masks, dweights
-    result = run_backward(list(cotangents), x, *groups, lengths, list(saved), ctx.wants_states)
+    result = run(list(cotangents), x, *groups, lengths, list(saved), ctx.wants_states)
     dx = result[0] if executor.plan.needs_x else None
     count = 1 + states if ctx.wants_states else 1
     dstates = result[1:count] if ctx.wants_states else [None] * states
-    return dx, dstates, masks, executor.gradients(result[count:], groups[2])
+    return dx, dstates, masks, result[count:]
 
 
-def _is_batched(cotangents: Sequence[Tensor | None]) -> bool:
+def is_batched(cotangents: Sequence[Tensor | None]) -> bool:
     """Whether one is a batched tensor without memory, as with torch.autograd.grad's is_grads_batched."""
     return any(d is not None and not torch._C._has_storage(d) for d in cotangents)
 
 
-def _replayed_cotangents(executor: Executor, cotangents, x, states, masks, weights, lengths):
+def replayed_cotangents(executor: Executor, cotangents, x, states, masks, weights, lengths):
     """The derivative of the replayed plan. Each input enters as a view of its own: one tensor may be given twice, or be
     computed from another, and each input receives its own share alone."""
     differentiable = torch.is_grad_enabled()
@@ -152,8 +159,11 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *cotangents):
-        dx, dstates, masks, dweights = _cotangents(ctx, cotangents, ctx.executor.backward)
+        dx, dstates, masks, dweights = _cotangents(ctx, cotangents, ctx.executor.cotangents)
         return None, None, None, dx, *dstates, *[None] * masks, *dweights
+
+
+_apply_scan = super(torch.autograd.Function, _Scan).apply  # pyrefly: ignore  (no search for transforms: there is none)
 
 
 def scan(
@@ -171,4 +181,4 @@ def scan(
         return torch.ops.recurra.scan.default(executor.key, x, *groups, lengths)
     if not executor.trains:
         return executor.forward(x, states, masks, weights, lengths)
-    return _Scan.apply(executor, (len(states), len(masks), len(weights)), lengths, *tensors)
+    return _apply_scan(executor, (len(states), len(masks), len(weights)), lengths, *tensors)

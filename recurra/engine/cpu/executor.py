@@ -170,6 +170,22 @@ class CpuExecutor:
 
     # ------------------------------------------------------------------------------------------ backward
 
+    def cotangents(
+        self,
+        cotangents: Sequence[Tensor | None],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        """What `backward` gives, with the cotangents of the weights put together."""
+        result = self.backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
+        count = 1 + len(states) * wants_states
+        return [*result[:count], *self.gradients(result[count:], weights)]
+
     @hide_from_modes
     def backward(
         self,

@@ -19,8 +19,8 @@ def describe(made: GpuExecutor, batch: int, device: torch.device, source: bool) 
     """Lines on the kernels for a batch on a device; `source`: with the generated kernels."""
     lines = ["  before the loop: one product of x with the weights of all gates, for all steps"]
     for backward, chosen in _schedules(made):
-        direction, reason = "backward" if backward else "forward", made.why_stepwise(backward, batch, device)
-        loop = made.loop(backward, batch, False, device)
+        direction, reason = "backward" if backward else "forward", made.loops.why_stepwise(backward, batch, device)
+        loop = made.loops.find(backward, batch, False, device)
         if isinstance(loop, StepwiseLoop):
             lines += [f"  {direction}, step by step: {reason}", *_step(loop)]
         else:
@@ -42,7 +42,7 @@ def _step(loop: StepwiseLoop) -> list[str]:
 
 
 def _schedules(made: GpuExecutor) -> list[tuple[bool, Schedule]]:
-    return [(False, made.forward_schedule), *([(True, made.backward_schedule)] if made.trains else [])]
+    return [(False, made.loops.forward_schedule), *([(True, made.loops.backward_schedule)] if made.trains else [])]
 
 
 def _grid(shape: Tiling, batch: int) -> list[str]:

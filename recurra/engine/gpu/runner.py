@@ -1,7 +1,8 @@
 """Runs a plan on a GPU: the products before the loop, the loop, and the epilogue after it."""
 
 import functools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any
 
 import torch
@@ -24,15 +25,13 @@ from ..ir.nodes import Node
 from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.program import Plan
 from ..plan.rows import last_values, spread_final
-from ..plan.schedule import Schedule, schedule
+from ..plan.schedule import Schedule
 from ..torch_modes import hide_from_modes
 from . import select
 from .epilogue import GpuLoopMemory, PaddedRows
-from .persistent.codegen import render
-from .persistent.kernel_builder import KernelSpec
-from .persistent.launch import PersistentLoop, load_module, processors, shared_memory
-from .persistent.tiling import ROW_PER_PROGRAM, Tiling, tiling
-from .stepwise import codegen
+from .graph_calls import GraphCalls
+from .loops import GpuLoops, precision_of
+from .persistent.launch import PersistentLoop
 from .stepwise.run import StepwiseLoop
 
 FULL = {
@@ -53,10 +52,8 @@ class GpuExecutor:
         self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
         self.runs = plan.runs
         self.obstacles: dict[tuple[int, torch.device], str] = {}  # (batch, device) → why not
-        self.loops: dict[Any, PersistentLoop | StepwiseLoop] = {}  # by request
-        self.rendered: dict[Any, PersistentLoop] = {}  # by what the text depends on: the tiles of a batch, not its size
-        self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
-        self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid does not fit on the card at once
+        self.loops = GpuLoops(plan, dtype)
+        self.graphs = GraphCalls()
 
     @property
     def trains(self) -> bool:
@@ -67,15 +64,6 @@ class GpuExecutor:
         """Makes weight gradients of what `backward` gives."""
         return WeightGradients(self.plan)
 
-    @functools.cached_property
-    def forward_schedule(self) -> Schedule:
-        return schedule(self.plan.forward)
-
-    @functools.cached_property
-    def backward_schedule(self) -> Schedule:
-        assert self.plan.backward is not None
-        return schedule(self.plan.backward)
-
     def obstacle(self, batch: int, device: torch.device) -> str:
         """Why these kernels cannot run for a batch; empty if they can."""
         if (batch, device) not in self.obstacles:
@@ -85,84 +73,14 @@ class GpuExecutor:
     def _obstacle(self, batch: int, device: torch.device) -> str:
         try:
             for backward in (False, True) if self.trains else (False,):
-                self.loop(backward, batch, False, device)
+                self.loops.find(backward, batch, False, device)
         except Unsupported as reason:
             return f"the GPU's kernels do not take {reason}"
         return "" if batch * self._widest < INDEX_LIMIT else "a step has too many numbers"
 
     @functools.cached_property
     def _widest(self) -> int:
-        return max(b.width for b in self.forward_schedule.buffers.values())
-
-    def tiling(self, backward: bool, batch: int, device: torch.device) -> Tiling | None:
-        chosen = self.backward_schedule if backward else self.forward_schedule
-        size, mode = self.dtype.itemsize, select.forced()
-        if device.type != "cpu":
-            return tiling(chosen, size, batch, processors(device), shared_memory(device), mode)
-        row_per_program = tiling(chosen, size, batch, 1, 0, ROW_PER_PROGRAM) if mode == ROW_PER_PROGRAM else None
-        wide = max([8, *(group.width for group in chosen.groups)])
-        return row_per_program or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
-
-    def loop(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> PersistentLoop | StepwiseLoop:
-        asked = (backward, batch, ragged, _precision(self.dtype), device, select.forced())
-        if asked not in self.loops:
-            self.loops[asked] = self._chosen_loop(*asked[:-1])
-        return self.loops[asked]
-
-    def why_stepwise(self, backward: bool, batch: int, device: torch.device) -> str:
-        """What speaks for a loop step by step; empty: one kernel runs all steps."""
-        if (backward, batch, device) in self.refused:
-            return "the card did not take all programs of one kernel at once"
-        shape = self.tiling(backward, batch, device)
-        reason = select.why_stepwise(shape, batch, device, "backward" if backward else "forward")
-        if reason or shape is None:
-            return reason
-        try:
-            self._one_kernel(backward, shape, False, _precision(self.dtype), device)
-        except Unsupported as missing:
-            return f"one kernel for all steps does not take {missing}"
-        return ""
-
-    def way(self, batch: int, device: torch.device) -> str:
-        """How a loop forward runs, in a few words."""
-        by_kernel = isinstance(self.loop(False, batch, False, device), PersistentLoop)
-        return "one kernel runs all steps" if by_kernel else "products and one kernel at each step"
-
-    def _chosen_loop(
-        self, backward: bool, batch: int, ragged: bool, precision: str, device: torch.device
-    ) -> PersistentLoop | StepwiseLoop:
-        if self.why_stepwise(backward, batch, device):
-            return self._stepwise_loop(backward, precision)
-        shape = self.tiling(backward, batch, device)
-        assert shape is not None
-        return self._one_kernel(backward, shape, ragged, precision, device)
-
-    def _one_kernel(self, *key: Any) -> PersistentLoop:
-        if key not in self.rendered:
-            self.rendered[key] = self._new_loop(*key)
-        return self.rendered[key]
-
-    def _new_loop(
-        self, backward: bool, shape: Tiling, ragged: bool, precision: str, device: torch.device
-    ) -> PersistentLoop:
-        chosen = self.backward_schedule if backward else self.forward_schedule
-        bits, interpreted = 8 * self.dtype.itemsize, device.type == "cpu"
-        by_warp = not interpreted and torch.cuda.get_device_capability(device) >= (9, 0)
-        kind = KernelSpec(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
-        rendered = render(chosen, self.plan, shape, kind)
-        return PersistentLoop(rendered, shape, load_module(rendered.text).kernel)
-
-    def _stepwise_loop(self, backward: bool, precision: str) -> StepwiseLoop:
-        if (backward, precision) not in self.stepwise:
-            chosen = self.backward_schedule if backward else self.forward_schedule
-            made = codegen.render(chosen, self.plan, backward, self.trains, self.dtype)
-            self.stepwise[backward, precision] = StepwiseLoop(made, load_module(made.text), backward, self.dtype)
-        return self.stepwise[backward, precision]
-
-    def _refuse(self, *loop: Any) -> None:
-        """From now on, this loop runs step by step."""
-        self.refused.add(loop)
-        self.loops = {asked: known for asked, known in self.loops.items() if (*asked[:2], asked[4]) != loop}
+        return max(b.width for b in self.loops.forward_schedule.buffers.values())
 
     # ------------------------------------------------------------------------------------------ forward
 
@@ -182,13 +100,46 @@ class GpuExecutor:
         padded: bool = False,
     ) -> list[Tensor]:
         """[y, final states, named values, histories of the states that are not y, what else backward needs]."""
-        steps, batch = x.shape[:2]
-        if batch * self._widest >= INDEX_LIMIT:
+        if x.shape[1] * self._widest >= INDEX_LIMIT:
             raise ShapeError(
-                "x", f"a batch of {batch}", f"at most {INDEX_LIMIT // self._widest} for this cell on a GPU"
+                "x", f"a batch of {x.shape[1]}", f"at most {INDEX_LIMIT // self._widest} for this cell on a GPU"
             )
+        if not self._is_replayable(False, x, lengths):
+            return self._forward(x, states, masks, weights, lengths)
+        ends = () if lengths is None else (lengths.to(x.device, torch.int32),)
+        key = False, lengths is not None, precision_of(self.dtype), select.forced()
+        return self.graphs(self._forward_flat, [x, *states, *masks, *weights, *ends], key)
+
+    def _is_replayable(self, backward: bool, x: Tensor, lengths: Tensor | None) -> bool:
+        """Whether a CUDA graph may run the call; a loop step by step has graphs of its own."""
+        return x.is_cuda and isinstance(
+            self.loops.find(backward, x.shape[1], lengths is not None, x.device), PersistentLoop
+        )
+
+    def _forward_flat(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        rest = iter(inputs)
+        x, states, masks, weights = next(rest), *self._groups(rest)
+        return self._forward(x, states, masks, weights, next(rest, None))
+
+    def _groups(self, inputs: Iterator[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """States, masks and weights, which come in this order."""
+        counts = len(self.plan.states), len(self.plan.masks), len(self.weight_names)
+        states, masks, weights = ([*islice(inputs, count)] for count in counts)
+        return states, masks, weights
+
+    def _forward(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        given_loop: PersistentLoop | None = None,
+    ) -> list[Tensor]:
+        """`given_loop`: to run instead of the chosen one."""
+        steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
-        loop = self.loop(False, batch, lengths is not None, x.device)
+        loop = given_loop or self.loops.find(False, batch, lengths is not None, x.device)
         bound = self._inputs(x, states, masks, given, lengths)
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
@@ -200,7 +151,7 @@ class GpuExecutor:
             if self.trains or state.delays or stored:
                 bound[history] = allocator.rows(history, state.size)
             bound[BufferRef.final(state.name)] = x.new_empty(batch, state.size)
-        allocator.bind_rest(bound, loop, self.forward_schedule, batch)
+        allocator.bind_rest(bound, loop, self.loops.forward_schedule, batch)
         for state in self.plan.states:  # a product gives all NaNs the same bits, never those of "nothing yet"
             if BufferRef.state(state.name) in loop.rendered.exchanged:
                 initial = BufferRef.initial(state.name)
@@ -208,8 +159,8 @@ class GpuExecutor:
         try:
             loop(bound, steps, batch)
         except select.LaunchRefused:
-            self._refuse(False, batch, x.device)
-            return self.forward(x, states, masks, weights, lengths)
+            self.loops.refuse(False, batch, x.device)
+            return self._forward(x, states, masks, weights, lengths)
         finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
         y = bound[self.plan.output]
         rest = [bound[buffer] for buffer in self.plan.named.values()]
@@ -265,12 +216,72 @@ class GpuExecutor:
         """[the cotangent of x, or nothing, those of the states if wanted, and pieces of those of the weights].
 
         `needed`: y, the named values and what else `forward` returned for backward."""
+        return self._replay_backward(False, cotangents, [x, *states, *masks, *weights], lengths, needed, wants_states)
+
+    @hide_from_modes
+    def cotangents(
+        self,
+        cotangents: Sequence[Tensor | None],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        """The same with the cotangents of the weights themselves."""
+        return self._replay_backward(True, cotangents, [x, *states, *masks, *weights], lengths, needed, wants_states)
+
+    def _replay_backward(
+        self,
+        assembled: bool,
+        cotangents: Sequence[Tensor | None],
+        given: list[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        present = tuple([cotangent is not None for cotangent in cotangents])
+        ends = [] if lengths is None else [lengths.to(given[0].device, torch.int32)]
+        inputs = [*given, *ends, *needed, *(c for c in cotangents if c is not None)]
+        form = assembled, present, lengths is not None, wants_states
+        run = functools.partial(self._backward_flat, *form)
+        if not self._is_replayable(True, given[0], lengths):
+            return run(inputs)
+        key = True, form, precision_of(self.dtype), select.forced()
+        return self.graphs(run, inputs, key, flat=1 + len(self.plan.states) * wants_states)
+
+    def _backward_flat(
+        self, assembled: bool, present: Sequence[bool], ragged: bool, wants_states: bool, inputs: Sequence[Tensor]
+    ) -> list[Tensor]:
+        rest = iter(inputs)
+        x, states, masks, weights = next(rest), *self._groups(rest)
+        lengths = next(rest) if ragged else None
+        needed = [*islice(rest, 1 + len(self.plan.named) + len(self.histories) + len(self.plan.kept))]
+        cotangents = [next(rest) if is_given else None for is_given in present]
+        result = self._backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
+        count = 1 + len(states) * wants_states
+        return [*result[:count], *self.gradients(result[count:], weights)] if assembled else result
+
+    def _backward(
+        self,
+        cotangents: Sequence[Tensor | None],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+        given_loop: PersistentLoop | None = None,
+    ) -> list[Tensor]:
         count, named = 1 + len(states), len(self.plan.named)
         received = cotangents[0], cotangents[1:count], cotangents[count : count + named]
         results = needed[0], needed[1 : 1 + named], needed[1 + named :]
         steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
-        loop = self.loop(True, batch, lengths is not None, x.device)
+        loop = given_loop or self.loops.find(True, batch, lengths is not None, x.device)
         if lengths is not None:  # an infinite number in the padding must not reach a gradient
             running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
             x = x.masked_fill(~running[..., None], 0.0)
@@ -278,12 +289,12 @@ class GpuExecutor:
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         self._bind_results(bound, results)
         self._bind_cotangents(bound, received, steps, batch, allocator, wants_states)
-        allocator.bind_rest(bound, loop, self.backward_schedule, batch)
+        allocator.bind_rest(bound, loop, self.loops.backward_schedule, batch)
         try:
             loop(bound, steps, batch)
         except select.LaunchRefused:
-            self._refuse(True, batch, x.device)
-            return self.backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
+            self.loops.refuse(True, batch, x.device)
+            return self._backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
         memory = GpuLoopMemory(self.plan, bound, steps, batch)
         left = Cotangents(self.plan, memory, given)
         dx = left.of_x() if self.plan.needs_x else x.new_empty(0)
@@ -333,11 +344,6 @@ def _by_step(rows: Tensor, steps: int) -> Tensor:
     shape = (steps, rows.shape[0] // steps, rows.shape[1])
     result = torch.empty(0, dtype=rows.dtype, device=rows.device)
     return result.set_(rows.untyped_storage(), rows.storage_offset(), shape, (shape[1] * shape[2], shape[2], 1))
-
-
-def _precision(dtype: torch.dtype) -> str:
-    """How 32-bit numbers are multiplied, following torch's setting: as TF32, or exactly, in three products."""
-    return "x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
 class _LoopAllocator:

@@ -79,17 +79,17 @@ def test_a_mode_can_be_forced():
     shape = tiling_on(H200, 512, 64)
     with select.only("stepwise"):
         assert select.why_stepwise(shape, 64, CPU, "forward")
-        assert isinstance(on_gpu("lstm").loop(False, 3, False, CPU), StepwiseLoop)
-    assert not isinstance(on_gpu("lstm").loop(False, 3, False, CPU), StepwiseLoop)
+        assert isinstance(on_gpu("lstm").loops.find(False, 3, False, CPU), StepwiseLoop)
+    assert not isinstance(on_gpu("lstm").loops.find(False, 3, False, CPU), StepwiseLoop)
 
 
 def test_a_refused_loop_goes_step_by_step_from_then_on():
     made = on_gpu("lstm")
-    assert not isinstance(made.loop(True, 3, False, CPU), StepwiseLoop)
-    made._refuse(True, 3, CPU)
-    assert isinstance(made.loop(True, 3, False, CPU), StepwiseLoop)
-    assert not isinstance(made.loop(False, 3, False, CPU), StepwiseLoop)
-    assert not isinstance(made.loop(True, 4, False, CPU), StepwiseLoop)
+    assert not isinstance(made.loops.find(True, 3, False, CPU), StepwiseLoop)
+    made.loops.refuse(True, 3, CPU)
+    assert isinstance(made.loops.find(True, 3, False, CPU), StepwiseLoop)
+    assert not isinstance(made.loops.find(False, 3, False, CPU), StepwiseLoop)
+    assert not isinstance(made.loops.find(True, 4, False, CPU), StepwiseLoop)
 
 
 def test_what_triton_says_of_a_grid_that_does_not_fit_is_a_refusal_and_nothing_else_is():
@@ -125,6 +125,6 @@ def test_the_description_names_mode_and_reason():
 def test_states_that_are_multiplied_at_the_same_step_lie_side_by_side():
     """So that h goes to all lanes in one product, and the three gates to theirs in another."""
     with select.only("stepwise"):
-        (stage,) = on_gpu("full_gate_lstm").loop(False, 3, False, CPU).rendered.stages
+        (stage,) = on_gpu("full_gate_lstm").loops.find(False, 3, False, CPU).rendered.stages
     assert [(product.deep, product.wide) for product in stage.products] == [(4, 16), (12, 12)]
     assert len({product.operand for product in stage.products}) == 1

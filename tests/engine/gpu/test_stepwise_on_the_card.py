@@ -15,7 +15,7 @@ from recurra.cell import Cell
 from recurra.engine import executors
 from recurra.engine.dispatch import choose
 from recurra.engine.explain import explain
-from recurra.engine.gpu import runner, select
+from recurra.engine.gpu import loops, select
 from recurra.engine.gpu.persistent import launch
 from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.plan.planner import plan
@@ -55,7 +55,7 @@ def test_the_loop_runs_stepwise():
     given = drawn(cell, 3, 5)
     results(cell, given, "auto")
     made = choose(cell, given).executor
-    assert {backward for backward, _ in made.stepwise} == {False, True}
+    assert {backward for backward, _ in made.loops.stepwise} == {False, True}
     assert "step by step" in explain(cell, given.x)
 
 
@@ -153,7 +153,7 @@ def test_memory_is_bounded_and_goes_with_the_plan():
         made.forward(x, cell.initial_state(batch, x), [], weights, None)
     del x, weights
     assert torch.cuda.memory_allocated() - before < 64 << 20
-    assert all(len(steps.windows) <= 8 for steps in made.stepwise.values())
+    assert all(len(steps.windows) <= 8 for steps in made.loops.stepwise.values())
     del made
     gc.collect()
     torch.cuda.synchronize()
@@ -187,7 +187,7 @@ def test_one_layer_in_both_modes_in_turn():
 def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):
     """Told of more multiprocessors than there are, one kernel asks for too many programs at once."""
     monkeypatch.setattr(launch, "processors", lambda device: 100_000)
-    monkeypatch.setattr(runner, "processors", lambda device: 100_000)
+    monkeypatch.setattr(loops, "processors", lambda device: 100_000)
     with select.only("cooperative"):
         model = rc.layer("lstm", 24, 512).cuda().bfloat16()
         x = torch.randn(5, 4000, 24, device="cuda").bfloat16()

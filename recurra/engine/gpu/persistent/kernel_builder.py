@@ -18,6 +18,7 @@ class KernelSpec:
     warps_wait: bool = True  # each warp spins by itself (Hopper or later); else the whole program does
     bits: int = 16  # of an element
     precision: str = "tf32"
+    single_step: bool = False  # nothing is computed before the loop, and no step follows
 
 
 @dataclass

@@ -27,6 +27,7 @@ class PersistentLoop:
     rendered: KernelSource
     tiling: Tiling
     function: Any
+    processors: int = 1  # that its programs may occupy
     machine_code: Any = None  # for the device of the first call, pointers aligned to sixteen bytes
 
     summed_in = torch.float32  # dtype of sums over all steps, which are kept in registers
@@ -42,7 +43,7 @@ class PersistentLoop:
         if device.type == "cpu":  # Triton's interpreter
             self.function[1, tiles](*pointers, steps, batch, tiles)
             return
-        grid = (self.tiling.programs, self.tiling.concurrent_tiles(batch, processors(device)), 1)
+        grid = (self.tiling.programs, self.tiling.concurrent_tiles(batch, self.processors), 1)
         aligned = not any(address % 16 for address in map(Tensor.data_ptr, pointers))
         there = torch.cuda.current_device() == device.index
         with contextlib.nullcontext() if there else torch.cuda.device(device):

@@ -36,7 +36,9 @@ class CooperativeProducts:
         self.chunk = 512 // self.spec.bits  # elements of depth per warp: four threads with sixteen bytes each
         self.exchanged: set[BufferRef] = set()  # buffers that programs wait for
         self.lanes: list[tuple[Node, int]] = []  # product with x before the loop; its first column
-        self.lane_columns = sum(lane.width for g in schedule.groups for lane in g.lanes if any(map(is_x, lane.args)))
+        self.is_projected = _never if self.spec.single_step else is_x  # operand of a product that runs before the loop
+        lanes = [lane for group in schedule.groups for lane in group.lanes]
+        self.lane_columns = sum(lane.width for lane in lanes if any(map(self.is_projected, lane.args)))
         self.settled: set[Node] = set()  # operands known to be complete at this step
         self.weight_tiles: list[tuple[str, str, str]] = []  # (variable, load expression, pointer)
         self.order = {(o.buffer, o.offset): i for i, o in enumerate(o for g in schedule.groups for o in g.stores)}
@@ -67,7 +69,7 @@ class CooperativeProducts:
         for lane in (lane for g in self.schedule.groups for lane in g.lanes):
             for operand in lane.args:
                 buffer = operand.attr.buffer if operand.op == "load" else self.made[operand].buffer
-                if buffer in written:
+                if buffer in written and not (self.spec.single_step and operand.op == "load"):
                     self.exchanged.add(buffer)
 
     def _source(self, operand: Node) -> Source:
@@ -79,6 +81,9 @@ class CooperativeProducts:
                 base, "batch > 0", size, out.offset, operand.width, True, (0, self.order[out.buffer, out.offset])
             )
         at, size = operand.attr, self.operands.size(operand.attr.buffer)
+        if at.buffer.role is Role.STATE and self.spec.single_step:
+            base = f"{self.builder.pointer(BufferRef.initial(at.buffer.name))} + {at.offset}"
+            return Source(base, "batch > 0", size, at.offset, operand.width, False, (0, 0))
         if at.buffer.role is Role.STATE:
             hist, start = self.builder.pointer(at.buffer), self.builder.pointer(BufferRef.initial(at.buffer.name))
             base = (
@@ -99,7 +104,7 @@ class CooperativeProducts:
     def emit(self, group: Group, mark: int) -> None:
         """Write the lanes of a group: first products of complete operands, while the others arrive; then wait and
         multiply those."""
-        operands = list(dict.fromkeys(a for lane in group.lanes for a in lane.args if not is_x(a)))
+        operands = list(dict.fromkeys(a for lane in group.lanes for a in lane.args if not self.is_projected(a)))
         sources = {operand: self._source(operand) for operand in operands}
         looping = [lane for lane in group.lanes if any(a in sources for a in lane.args)]
         sums = {lane: f"sum{i}" for i, lane in enumerate(looping)}
@@ -250,7 +255,7 @@ class CooperativeProducts:
     def _with_input(self, lane: Node, looped: bool) -> None:
         """Add the input projection, which was computed before the loop."""
         name = f"n{lane.index}"
-        if any(is_x(a) for a in lane.args):
+        if any(map(self.is_projected, lane.args)):
             column = sum(earlier.width for earlier, _ in self.lanes)
             self.lanes.append((lane, column))
             base = f"{self.builder.pointer(INPUT_PROJECTION)} + next_at * {self.lane_columns}"
@@ -261,6 +266,10 @@ class CooperativeProducts:
                 f"{name} = reduce_columns({name}, (col - first_column) == 0, False, {self.builder.shape})"
             )
         self.operands.names[lane] = name
+
+
+def _never(operand: Node) -> bool:
+    return False
 
 
 def batched(parts: list, size: int) -> list[list]:

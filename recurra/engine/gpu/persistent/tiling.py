@@ -80,6 +80,13 @@ def tiling(
     return replace(best, probe_first=busiest > PROBE_BYTES)
 
 
+def step_tiling(schedule: Schedule, processors: int) -> Tiling:
+    """The tiling for a single step: the weights are read once, so by as many programs as possible."""
+    wide = max((group.width for group in schedule.groups), default=1)
+    columns = next((columns for columns in COLUMNS if -(-wide // columns) <= processors), COLUMNS[-1])
+    return Tiling(columns, -(-wide // columns), ROWS[0], WARPS[-1], "memory", depth=4)
+
+
 def _row_per_program(schedule: Schedule) -> Iterator[Tiling]:
     """Tilings with one program per row, if its registers hold all weights."""
     wide = max((group.width for group in schedule.groups), default=1)

@@ -1,0 +1,198 @@
+"""Replays a call as one CUDA graph: launching its kernels one by one takes longer than running them.
+
+A graph reads and writes memory of its own, so inputs are copied in and results are copied out. Weights are read where
+they are, and their addresses are part of a call's signature. A call is captured when its signature comes again, if the
+copies are small.
+"""
+
+import itertools
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from itertools import compress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._nn import unflatten_dense_tensors
+from torch.nn import Parameter
+
+from .. import caches
+
+CAPTURE_AT = 3  # calls of one signature after which it is captured
+MOST_BYTES = 96 << 20  # that a replay may copy in and out
+MOST_GRAPHS = 128  # in the process; the one replayed longest ago is dropped
+MOST_SIGNATURES = 256  # whose calls are counted
+
+Run = Callable[[Sequence[Tensor]], list[Tensor]]
+
+_lock = threading.RLock()  # the copies and the replay of one call stay together
+_recent: OrderedDict[int, "weakref.ref[_Signature]"] = OrderedDict()  # signatures with a graph
+_numbers = itertools.count()
+_pools: dict[tuple[int, int], "_Pool"] = {}  # by device and stream
+
+
+def _drop_graphs() -> None:
+    for known in list(_recent.values()):
+        signature = known()
+        if signature is not None:
+            signature.graph = None
+    _recent.clear()
+
+
+caches.register("CUDA graphs", _drop_graphs, _recent.__len__)
+
+
+class GraphCalls:
+    """The captured calls of an executor."""
+
+    def __init__(self) -> None:
+        self.known: OrderedDict[Hashable, _Signature] = OrderedDict()
+
+    def __call__(self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None) -> list[Tensor]:
+        """`run(inputs)`, replayed if it is known; `key` is all that it depends on beside the inputs. Results from
+        number `flat` on may share memory."""
+        device = inputs[0].device.index
+        if device is None or torch.cuda.is_current_stream_capturing():
+            return run(inputs)
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        places = tuple([t.data_ptr() if type(t) is Parameter and t.is_contiguous() else t.shape for t in inputs])
+        signature = self.known.get((stream, key, places))
+        if signature is None:
+            signature = self.known[stream, key, places] = _Signature(device, stream)
+            if len(self.known) > MOST_SIGNATURES:
+                self.known.popitem(last=False)
+        if signature.graph is None:
+            return signature.run_and_count(run, inputs, flat)
+        with _lock:
+            if signature.number in _recent:
+                _recent.move_to_end(signature.number)
+            return signature.replay(run, inputs)
+
+
+class _Signature:
+    """Calls on one stream, of one shape, with the same weights."""
+
+    def __init__(self, device: int, stream: int):
+        self.device, self.stream = device, stream
+        self.number = next(_numbers)
+        self.calls = 0
+        self.graph: _Graph | None = None
+
+    def replay(self, run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
+        return run(inputs) if self.graph is None else self.graph(inputs)
+
+    def run_and_count(self, run: Run, inputs: Sequence[Tensor], flat: int | None) -> list[Tensor]:
+        self.calls += 1
+        results = run(inputs)
+        if self.calls == CAPTURE_AT:
+            fixed = {i for i, t in enumerate(inputs) if type(t) is Parameter and t.is_contiguous()}
+            moved = [tensor for i, tensor in enumerate(inputs) if i not in fixed]
+            if sum(tensor.nbytes for tensor in (*moved, *results)) <= MOST_BYTES:
+                self._capture(run, inputs, fixed, flat)
+        return results
+
+    def _capture(self, run: Run, inputs: Sequence[Tensor], fixed: set[int], flat: int | None) -> None:
+        with _lock:
+            pool = _pools.setdefault((self.device, self.stream), _Pool(self.device))
+            self.graph = pool.capture(run, inputs, fixed, flat)
+            if self.graph is None:
+                return
+            number = self.number
+            _recent[number] = weakref.ref(self, lambda _: _recent.pop(number, None))
+            while len(_recent) > MOST_GRAPHS:
+                oldest = _recent.popitem(last=False)[1]()
+                if oldest is not None:
+                    oldest.graph = None
+
+
+class _Graph:
+    """One captured call: its inputs, its graph, its results."""
+
+    @torch.inference_mode(False)  # later calls outside inference mode write to this memory too
+    @torch.no_grad()
+    def __init__(
+        self,
+        run: Run,
+        inputs: Sequence[Tensor],
+        fixed: set[int],
+        flat: int | None,
+        pool: Any,
+        stream: torch.cuda.Stream,
+    ):
+        own = [tensor if i in fixed else _like(tensor) for i, tensor in enumerate(inputs)]
+        self.moved = [i for i in range(len(inputs)) if i not in fixed]
+        self.places = [own[i] for i in self.moved]
+        self.graph, self.device = torch.cuda.CUDAGraph(), inputs[0].device
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            self.graph.capture_begin(pool, capture_error_mode="thread_local")
+            try:
+                results = run(own)
+                self.results = [result.contiguous() for result in results[:flat]]
+                self.flat, self.pieces = _flatten(results[flat:]) if flat is not None else (None, [])
+            finally:
+                self.graph.capture_end()
+        self.shapes = [(result.shape, result.dtype) for result in self.results]
+
+    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        _copy_all(self.places, [inputs[i] for i in self.moved])
+        self.graph.replay()
+        fresh = [torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.shapes]
+        if fresh:
+            _copy_all(fresh, self.results)
+        return fresh if self.flat is None else [*fresh, *unflatten_dense_tensors(self.flat.clone(), self.pieces)]
+
+
+failures: list[str] = []  # why calls were not captured
+
+
+def _flatten(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """All in one, and the views into it."""
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    return flat, list(unflatten_dense_tensors(flat, tensors))
+
+
+def _copy_all(places: list[Tensor], values: list[Tensor]) -> None:
+    """Copy values to contiguous places, in one kernel those that are contiguous and of the first one's dtype: torch
+    would copy all of them one by one if one of them were not."""
+    dtype = places[0].dtype
+    alike = [v.dtype is dtype and v.is_contiguous() for v in values]
+    if all(alike):
+        torch._foreach_copy_(places, values)
+        return
+    torch._foreach_copy_([*compress(places, alike)], [*compress(values, alike)]) if any(alike) else None
+    for place, value, done in zip(places, values, alike, strict=True):
+        if not done:
+            place.copy_(value)
+
+
+def _like(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+class _Pool:
+    """Memory and a stream to capture on. Graphs replayed on one stream never run at the same time, so they share the
+    memory of what dies inside them. Torch frees it with the last graph, and the handle is no longer valid then."""
+
+    def __init__(self, device: int):
+        self.stream = torch.cuda.Stream(device)
+        self.handle: Any = None
+        self.graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()
+
+    def capture(self, run: Run, inputs: Sequence[Tensor], fixed: set[int], flat: int | None) -> "_Graph | None":
+        """The captured call, or None: an operation may not allow it, such as a kernel's first launch."""
+        alive = list(self.graphs)
+        if not alive:
+            self.handle = torch.cuda.graph_pool_handle()
+        try:
+            graph = _Graph(run, inputs, fixed, flat, self.handle, self.stream)
+        except RuntimeError as error:
+            failures.append(str(error))
+            # The generator of the device is left in capture mode, so it gets its state anew.
+            generator = torch.cuda.default_generators[self.stream.device_index]
+            generator.graphsafe_set_state(generator.clone_state())
+            return None
+        self.graphs.add(graph)
+        return graph
