@@ -114,6 +114,8 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
 def _executor(planned: Any, request: Request, key: str) -> Executor:
     if request.device != "cuda":
         return CpuExecutor(planned, request.dtype, key)
+    if planned.gathers:
+        raise Unsupported("numbers of a row read in another order on the GPU")
     if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
         raise Unsupported("the derivative of a maximum over a row on the GPU")
     return GpuExecutor(planned, request.dtype, key)

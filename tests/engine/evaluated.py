@@ -116,6 +116,10 @@ class _Run:
             return node.attr.of(self.memory.weights)[None]
         if node.op == "const":
             return self.memory.like.new_full((1, 1), node.attr)
+        if node.op == "literal":
+            return self.memory.like.new_tensor([node.attr])
+        if node.op == "gather":
+            return node.attr.compute([self._source(arg, t) for arg in node.args])
         if node.op == "rowsum":
             return self.rowsums[node]
         if node.op == "lane":
@@ -124,6 +128,14 @@ class _Run:
         if node.op == "expand":
             return args[0].expand(-1, node.width)
         return evaluate_operation(node.op, args, node.attr)
+
+    def _source(self, node: Node, t: int) -> Tensor:
+        """What a gather reads, from where it is in memory."""
+        if node.op in ("weight", "literal"):
+            row = node.attr.of(self.memory.weights) if node.op == "weight" else self.memory.like.new_tensor(node.attr)
+            return row.expand(self.memory.batch, -1)
+        place = node if node.op == "load" else self.scheduler.stored[node]
+        return self.memory.read(place.attr, node.width, t)
 
     def _lane(self, node: Node, t: int) -> Tensor:
         total = self.memory.nothing(node.width)

@@ -111,13 +111,9 @@ LEFT: dict[str, tuple[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], str]] 
     "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "sum over all numbers"),
     "spread of a batch": (lambda a, b, h, g: tanh(a) * torch.std(b), "sum over all numbers"),
     "maximum of a batch": (lambda a, b, h, g: tanh(a) * b.amax(), "maximum over all numbers"),
-    "sequences mixed": (lambda a, b, h, g: tanh(a + torch.softmax(h @ h.T, -1) @ h), "two values that change"),
+    "sequences mixed": (lambda a, b, h, g: tanh(a + torch.softmax(h @ h.T, -1) @ h), "with time across sequences"),
     "sequences summed": (lambda a, b, h, g: tanh(a) - b.T.sum(-1), r"a sum over dimensions \[-1\]"),
-    "all with all": (lambda a, b, h, g: tanh(a + (h[:, None] * b[..., None]).sum(-1)), "an outer product of rows"),
-    "heads in another order": (lambda a, b, h, g: tanh(a + h.view(-1, 3, 7).mT.flatten(1)), "permute that reorders"),
     "the size of a batch": (lambda a, b, h, g: tanh(a) / len(h), "the batch size as a number"),
-    "a matrix of weights with a row": (lambda a, b, h, g: tanh(a + (torch.outer(g, g) * h[:, None]).sum(-1)),
-                                       r"a weight of shape \(21, 21\) outside a matrix product"),
     "mean of a batch": (lambda a, b, h, g: tanh(a) - b.mean(0), r"sum over dimensions \[0\]"),
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.buffers import BufferRef
+from ..ir.index_map import IndexMap
 from ..ir.nodes import TABLE, Load, Matrix, Node, Vector
 from ..plan.schedule import Group, Schedule
 
@@ -25,6 +26,8 @@ class Tables:
     offsets: dict[Hashable, int] = field(default_factory=dict)
     constants: dict[float, int] = field(default_factory=dict)
     vectors: dict[Vector, int] = field(default_factory=dict)
+    literals: dict[tuple[float, ...], int] = field(default_factory=dict)
+    maps: dict[IndexMap, int] = field(default_factory=dict)
     packs: list[list[tuple[Matrix, ...]]] = field(default_factory=list)  # each: lanes × segments
     groups: list[Group] = field(default_factory=list)  # packs of group g: pack_group[i] == g
     pack_group: list[int] = field(default_factory=list)
@@ -232,7 +235,7 @@ class _GroupWriter:
         depth = f"depth_{pack}"
         segments, depths = [], []
         for q, operand in enumerate(operands):
-            place = operand if operand.op == "load" else self.schedule_load(operand)
+            place = operand if operand.op == "load" else self.schedule.stored[operand]
             base, load = self._base(place), place.attr
             length = f"c.offsets[{number(self.tables.offsets, ('depth', pack, q))}]"
             rows = f"b{base} + i * d{base}"
@@ -253,14 +256,6 @@ class _GroupWriter:
         ]
         every_span = f"for (int64_t k = 0; k < {depth}; k += span_{pack})"
         return [every_span, *("  " + line for line in self._loop_over_blocks(block))]
-
-    def schedule_load(self, operand: Node) -> Node:
-        """Where an earlier group stored the operand."""
-        for group in self.schedule.groups:
-            for out in group.stores:
-                if out.node is operand:
-                    return operand.builder.load(out.buffer, operand.width, offset=out.offset)
-        raise AssertionError("operands of products are stored")
 
     # ------------------------------------------------------------------------------------------ values
 
@@ -300,6 +295,9 @@ class _GroupWriter:
             wide = node.width > 1 or self.group.width == 1
             value = f"load({vector} + column, count)" if wide else f"splat(*{vector})"
             self.column.append(f"const vec {name} = {value};")
+        elif node.op == "literal":
+            row = f"c.literals[{number(self.tables.literals, node.attr)}]"
+            self.column.append(f"const vec {name} = load({row} + column, count);")
         elif node.op == "lane" and node not in self.group.loads:
             self.row.append(f"const vec {name} = {self.names[node]};")
         else:
@@ -316,10 +314,33 @@ class _GroupWriter:
             return f"splat({'rowmax' if node.attr == 'max' else 'rowsum'}(c, {slot}, i + r))"
         if node.op == "expand":
             return self.names[node.args[0]]
+        if node.op == "gather":
+            return self._gather(node)
         args = [self.names[a] for a in node.args]
         if node.op == "clamp":
             return self._clamped(args[0], *node.attr)
         return TABLE[node.op].cpp.format(*args, attr=node.attr)
+
+    def _gather(self, node: Node) -> str:
+        """Numbers read from memory through index maps, and reduced."""
+        rows = []
+        for arg, index in zip(node.args, node.attr.maps, strict=True):
+            rows += [f"c.maps[{number(self.tables.maps, index)}]", self._row_address(arg)]
+        function = "gather_dot" if len(node.args) == 2 else f"gather_{node.attr.kind}"
+        if node.attr.moves:
+            function = "gather_one"
+        value = f"{function}({', '.join(rows)}, column, count)"
+        starts = any(arg.op == "load" and arg.attr.start for arg in node.args)
+        return f"i < c.active[s - 1] ? vec{{}} : {value}" if starts else value
+
+    def _row_address(self, source: Node) -> str:
+        """Where the row of a gather's source begins."""
+        if source.op == "weight":
+            return f"c.vectors[{number(self.tables.vectors, source.attr)}]"
+        if source.op == "literal":
+            return f"c.literals[{number(self.tables.literals, source.attr)}]"
+        base = self._base(source if source.op == "load" else self.schedule.stored[source])
+        return f"b{base} + (i + r) * d{base}"
 
     def _clamped(self, x: str, low: float | None, high: float | None) -> str:
         """min(max(x, low), high): the upper bound wins. NaN passes."""

@@ -16,6 +16,7 @@ from ..plan.program import Program
 from ..plan.schedule import Schedule, schedule
 from . import compiler
 from .codegen import KERNELS, Rendered, products_source, render
+from .index_tables import IndexTables, LiteralTables
 from .layout import Layout, Table
 from .packing import Packed, Packing, Split
 
@@ -84,6 +85,8 @@ FIXED = (
     "multiplies",
     "in_place",
     "free_threads",
+    "maps",
+    "literals",
 )
 
 
@@ -121,6 +124,7 @@ class Kernel:
         padded = [self._padded(node.width) for _, node in self.schedule.sums]
         self.sum_offsets = torch.tensor([sum(padded[:i]) for i in range(len(padded) + 1)], dtype=torch.int64)
         self.sums_stride = sum(padded)
+        self.maps, self.literals = IndexTables(tables.maps, self.vector), LiteralTables(tables.literals, self.dtype)
         self.work, self.multiplications = self.schedule.work(), self.schedule.multiplications()
         self.deep = self.multiplications >= DEEP * sum(lane.width for group in tables.groups for lane in group.lanes)
         dense = [
@@ -221,6 +225,8 @@ class Kernel:
             "multiplies": self.multiplies,
             "in_place": self.in_place if split.in_place else 0,
             "free_threads": self.free_threads,
+            "maps": self.maps.address,
+            "literals": self.literals.address,
         }
         numbers = struct.pack(f"{len(FIXED)}q", *(values[name] for name in FIXED))
         count = len(self.schedule.rowsums) * shares * layout.rows

@@ -6,7 +6,7 @@ with columns of the weight; a slice of a product becomes a product with rows of 
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -18,12 +18,30 @@ from torch.fx.node import map_aggregate, map_arg
 from ...cell import Cell
 from ..trace import Step, decompose
 from .buffers import BufferRef, Role, X
+from .index_map import MAX_ENTRIES, IndexMap
 from .nodes import Builder, Node, Vector
 from .ops_elementwise import BOOLEAN, ELEMENTWISE
 from .ops_matmul import PRODUCTS
-from .ops_reduce import MAX_PIECES, ROWS
-from .ops_view import VIEWS
-from .values import BATCH, LoopInvariant, Shape, Unsupported, Value, boundaries, broadcast, count, format_shapes, row
+from .ops_order import ORDER
+from .ops_reduce import ROWS
+from .ops_view import INDEXED, MOVES, VIEWS, check_fill, check_sizes, target_name
+from .placement import SEQUENCES, move
+from .values import (
+    BATCH,
+    Fold,
+    LoopInvariant,
+    Shape,
+    Unsupported,
+    Value,
+    at_batch,
+    boundaries,
+    broadcast,
+    count,
+    format_shapes,
+    has_batch,
+    is_batch,
+    row,
+)
 
 aten = torch.ops.aten
 
@@ -32,6 +50,16 @@ VIEW_OPERATIONS = {*VIEWS, aten.repeat.default}
 ROWWISE_OPERATIONS = {*VIEW_OPERATIONS, *ELEMENTWISE}
 # Computed in float32 and rounded at the end; casts inside the step are ignored.
 REDUCED_PRECISION = (torch.bfloat16, torch.float16)
+SEVERAL = (
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default,
+    aten.unbind.int,
+)
+# Pieces that a row is cut into instead of gathered: few, or long ones. A gather goes through memory.
+FEW_PIECES, MAX_PIECES, LONG = 4, 16, 16
+MAX_WIDTH = 1 << 16  # numbers of a row, beyond which the plain loop is as fast
 
 __all__ = ["LoweredStep", "Unsupported", "lower_step"]
 
@@ -67,6 +95,8 @@ class _Reader:
         self.values: dict[fx.Node, Any] = {}
         self.meta: dict[fx.Node, Any] = {}  # the stand-in value of what depends on weights alone
         self.repeated: dict[fx.Node, int] = {}  # those of them with a row for every sequence: the axis
+        self.sizes: dict[fx.Node, Any] = {}  # the batch size, and its multiples
+        self.fixed: dict[fx.Node, Any] = {}  # what depends on no weight either, for SEQUENCES sequences
         self.known: dict[str, fx.Node] = {}  # the name of a LoopInvariant → its node
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}  # what the prologue returns, and in which shape
         like = step.node("x").meta["val"]
@@ -139,23 +169,37 @@ class _Reader:
 
     def _call(self, node: fx.Node) -> None:
         parents = node.all_input_nodes
+        if all(parent in self.fixed for parent in parents) and _is_pure(node.target):
+            self.fixed[node] = self._run(node, self.fixed)
         constant = [parent for parent in parents if parent in self.meta]
         if len(constant) == len(parents) and not any(parent in self.repeated for parent in parents):
             self.meta[node] = self._evaluate(node)
             return
-        sizes = [parent for parent in parents if self.values.get(parent) == BATCH]
+        sizes = [parent for parent in parents if parent in self.sizes]
         if constant and len(constant) + len(sizes) == len(parents):
             allowed = VIEW_OPERATIONS if sizes else ROWWISE_OPERATIONS
             if node.target in allowed and isinstance(node.meta.get("val"), Tensor):
                 self._hoist_repeated(node)
                 return
+        if node.target in (aten.sym_size.int, operator.mul):
+            self._size(node)
+            return
         given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
         self.values[node] = self._read(node, *given)
         self._check(node, self.values[node])
 
+    def _size(self, node: fx.Node) -> None:
+        """The batch size, or a multiple of it."""
+        times = node.args[1] if node.target is operator.mul else 1
+        self.sizes[node] = self.values[node] = BATCH if times == 1 else Fold(1, times)  # pyrefly: ignore
+        self.fixed[node] = times * SEQUENCES  # pyrefly: ignore
+
     def _evaluate(self, node: fx.Node) -> Any:
         """Run an operation on stand-ins of the weights, with a batch of one."""
-        args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.meta.get(n, 1))
+        return self._run(node, self.meta | {n: count([size]) for n, size in self.sizes.items()})
+
+    def _run(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: values[n])
         if "device" in kwargs:
             kwargs = kwargs | {"device": "cpu"}
         return node.target(*args, **kwargs)  # pyrefly: ignore
@@ -172,13 +216,13 @@ class _Reader:
     def _read(self, node: fx.Node, args: tuple, kwargs: dict) -> Any:
         """Look the operation up in the tables and lower it."""
         like = node.meta.get("val")  # None for a node that a modifier added
-        if node.target is aten.sym_size.int:
-            return BATCH
         if node.target is operator.getitem:
             return args[0][args[1]]
         if node.target in PRODUCTS:
             return PRODUCTS[node.target](self, *args, **kwargs)
-        for table in (ROWS, VIEWS):
+        if node.target in MOVES:
+            return self._move(node, args, kwargs)
+        for table in (ROWS, ORDER):
             if node.target in table:
                 return table[node.target](self, *map(self._as_row, args), **kwargs)
         if node.target in BOOLEAN and isinstance(like, Tensor) and like.dtype is torch.bool:
@@ -192,7 +236,7 @@ class _Reader:
         like = node.meta.get("val")
         if not isinstance(value, Value) or not isinstance(like, Tensor):
             return
-        if tuple(like.shape) != tuple(self.batch if size == BATCH else size for size in value.shape):
+        if tuple(like.shape) != at_batch(value.shape, self.batch):
             raise Unsupported(f"{node.target} that gives shape {tuple(like.shape)}")
         if like.is_floating_point() and like.dtype != self.dtype and self.dtype not in REDUCED_PRECISION:
             raise Unsupported(f"{like.dtype} inside a cell of {self.dtype}")
@@ -216,7 +260,7 @@ class _Reader:
 
     def _as_row(self, argument: Any) -> Any:
         """A weight that is repeated for every sequence as a row; anything else unchanged."""
-        is_row = isinstance(argument, LoopInvariant) and BATCH in argument.shape
+        is_row = isinstance(argument, LoopInvariant) and has_batch(argument.shape)
         return self.value(argument) if is_row else argument
 
     def _use(self, weight: LoopInvariant, shape: tuple[int, ...]) -> str:
@@ -248,14 +292,13 @@ class _Reader:
 
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value:
         """Apply an elementwise operation, segment by segment."""
-        if BATCH in args:
+        if any(map(is_batch, args)):
             raise Unsupported("the batch size as a number")
-        self._check_weights(args)
         values = [self.value(a) if isinstance(a, (Value, LoopInvariant)) else a for a in args]
         rows = [v for v in values if isinstance(v, Value)]
         shape = broadcast([v.shape for v in rows])
-        if count(shape) > max(v.width for v in rows):
-            raise Unsupported(f"an outer product of rows, of shape {format_shapes(shape)}")
+        if count(shape) > MAX_WIDTH:
+            raise Unsupported(f"a row of shape {format_shapes(shape)}")
         values = [self.broadcast_to(v, shape) if isinstance(v, Value) and v.width > 1 else v for v in values]
         made = []
         for piece in self.aligned([v for v in values if isinstance(v, Value)]):
@@ -263,29 +306,91 @@ class _Reader:
             made.append(op(self.builder, *(next(parts) if isinstance(v, Value) else v for v in values), **kwargs))
         return Value(tuple(made), shape)
 
-    def _check_weights(self, args: tuple) -> None:
-        """Refuse a weight matrix that would be broadcast to a row of its own size."""
-        widest = max((a.width for a in args if isinstance(a, Value)), default=1)
-        for a in args:
-            matrix = isinstance(a, LoopInvariant) and len([n for n in a.shape if n not in (1, BATCH)]) > 1
-            if matrix and count(a.shape) > widest:
-                raise Unsupported(f"a weight of shape {format_shapes(a.shape)} outside a matrix product")
-
     def broadcast_to(self, value: Value, shape: Shape) -> Value:
         """Broadcast a row to a larger shape, as torch does."""
         if broadcast([value.shape, shape]) != shape:
             raise Unsupported(f"a row {format_shapes(value.shape)} expanded to {format_shapes(shape)}")
         if value.width == count(shape):
             return value.with_shape(shape)
-        if value.width == 1:
-            return Value((self.builder.expand(value.segments[0], count(shape)),), shape)
-        runs = _runs(_source_indices(value.shape, shape))
-        if len(runs) > MAX_PIECES:
-            raise Unsupported(f"a row {format_shapes(value.shape)} expanded to {format_shapes(shape)}")
-        return Value(tuple(s for run in runs for s in self._run(value, *run)), shape)
+        sizes = at_batch(shape, 1)
+        places = torch.arange(value.width).reshape(at_batch(value.shape, 1)).expand(sizes)
+        return self.take(value.segments, places.flatten(), shape)
 
-    def _run(self, value: Value, low: int, high: int, times: int) -> tuple[Node, ...]:
-        """Numbers `low` to `high` of a row, or number `low` repeated."""
+    def _move(self, node: fx.Node, args: tuple, kwargs: dict) -> Any:
+        """An operation that moves numbers: what it does to their places."""
+        check_fill(node.target, args)
+        operands: list[Value] = []
+
+        def collect(argument: Any) -> Any:
+            argument = self._as_row(argument)
+            if isinstance(argument, LoopInvariant):
+                raise Unsupported(f"{target_name(node.target)} by a weight")
+            if isinstance(argument, Value):
+                operands.append(argument)
+                return len(operands) - 1, Value
+            return argument
+
+        places: dict[int, Tensor] = {}
+
+        def fill(argument: Any) -> Any:
+            if isinstance(argument, tuple) and argument[-1:] == (Value,):
+                return places[argument[0]]
+            if isinstance(argument, (tuple, list)) and not isinstance(argument, Fold):
+                return [fill(a) for a in argument]
+            return at_batch([argument], SEQUENCES)[0] if is_batch(argument) else argument
+
+        marked = _map(collect, self._indices(node, args)), {k: _map(collect, v) for k, v in kwargs.items()}
+
+        def run(*given: Tensor) -> Any:
+            places.update(enumerate(given))
+            return node.target(*fill(marked[0]), **{k: fill(v) for k, v in marked[1].items()})  # pyrefly: ignore
+
+        values = self.move(run, *operands, what=target_name(node.target))
+        several = isinstance(node.meta.get("val"), (tuple, list)) or node.target in SEVERAL
+        for value in values:
+            check_sizes(node.target, args, value)
+        return values if several else values[0]
+
+    def move(self, function: Callable, *operands: Value, what: str = "an operation") -> list[Value]:
+        """The results of a function that moves numbers of these values, from what it does to their places."""
+        segments = [s for value in operands for s in value.segments]
+        found = move(function, [value.shape for value in operands], what)
+        return [self.take(segments, places, shape) for places, shape in found]
+
+    def _indices(self, node: fx.Node, args: tuple) -> list:
+        """The arguments, with tensors for constant indices."""
+        given = list(args)
+        if node.target in INDEXED:
+            at = INDEXED[node.target]
+            given[at] = map_aggregate(node.args[at], lambda a: self._index(node, a) if isinstance(a, fx.Node) else a)
+        return given
+
+    def _index(self, node: fx.Node, index: fx.Node) -> Tensor:
+        if index not in self.fixed:
+            raise Unsupported(f"{target_name(node.target)} by indices that are not constants of the step")
+        return self.fixed[index]
+
+    def take(self, segments: Sequence[Node], places: Tensor, shape: Shape) -> Value:
+        """The numbers at these places of a row, -1 for zero: as pieces of it if they are few, else as one gather."""
+        if not len(places):
+            raise Unsupported("a slice of nothing")
+        value = row(*segments)
+        if len(places) > MAX_WIDTH:
+            raise Unsupported(f"a row of shape {format_shapes(shape)}")
+        runs = _runs(places.tolist())
+        if len(runs) <= FEW_PIECES or (len(runs) <= MAX_PIECES and len(places) >= LONG * len(runs)):
+            return Value(tuple(s for run in runs for s in self._piece_of(value, *run)), shape)
+        return Value((self.gather(segments, IndexMap.of(places)),), shape)
+
+    def gather(self, segments: Sequence[Node], index: IndexMap, kind: str = "sum") -> Node:
+        if index.terms * index.width > MAX_ENTRIES:
+            raise Unsupported(f"an index map of {index.terms} × {index.width} places")
+        return self.builder.gather(self.builder.concat(segments), index, kind)
+
+    def _piece_of(self, value: Value, low: int, high: int, times: int) -> tuple[Node, ...]:
+        """Numbers `low` to `high` of a row, or number `low` repeated; zeros if it is negative."""
+        if low < 0:
+            return (self.builder.expand(self.builder.const(0.0), times),)
         segments = self.cut(value, low, high).segments
         return segments if times == 1 else (self.builder.expand(segments[0], times),)
 
@@ -323,10 +428,11 @@ class _Reader:
         return row(*(self.piece(value, a, b) for a, b in pairwise([low, *inner, high])))
 
 
-def _source_indices(shape: Shape, wide: Shape) -> list[int]:
-    """For each number of the broadcast shape, the index of its source number."""
-    own, target = ([1 if size == BATCH else int(size) for size in sizes] for sizes in (shape, wide))
-    return torch.arange(count(shape)).reshape(own).expand(target).flatten().tolist()
+def _map(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Apply a function to an argument, or to all in its lists."""
+    if isinstance(argument, (list, tuple)) and not isinstance(argument, Fold):
+        return [_map(function, a) for a in argument]
+    return function(argument)
 
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -334,7 +440,7 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
     runs: list[tuple[int, int, int]] = []
     for place, same in groupby(places):
         times = len(list(same))
-        if times == 1 and runs and runs[-1][1:] == (place, 1):
+        if times == 1 and place >= 0 and runs and runs[-1][0] >= 0 and runs[-1][1:] == (place, 1):
             runs[-1] = (runs[-1][0], place + 1, 1)
         else:
             runs.append((place, place + 1, times))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .buffers import BufferRef
+from .index_map import Gather, IndexMap
 from .table import TABLE, Rule, attributes, evaluate
 
 __all__ = ["TABLE", "Builder", "Load", "Matrix", "Node", "Rule", "Vector", "is_whole", "slice_matrix", "subgraph"]
@@ -21,7 +22,8 @@ __all__ = ["TABLE", "Builder", "Load", "Matrix", "Node", "Rule", "Vector", "is_w
 class Node:
     """One value of a step."""
 
-    op: str  # a row of TABLE, or "load", "weight", "const", "product", "lane", "rowsum", "expand"
+    op: str  # a row of TABLE, or "load", "weight", "const", "product", "lane", "rowsum", "expand", "gather", "concat",
+    # "literal"
     args: tuple["Node", ...]
     attr: Any
     width: int
@@ -48,7 +50,7 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        return self.op in ("load", "weight", "const")
+        return self.op in ("load", "weight", "const", "literal")
 
     @property
     def is_elementwise(self) -> bool:
@@ -134,6 +136,13 @@ class Builder:
     def weight(self, vector: Vector) -> Node:
         return self._intern("weight", (), vector, vector.rows[1] - vector.rows[0])
 
+    def literal(self, numbers: Iterable[float]) -> Node:
+        """A row of constants, the same for every sequence."""
+        row = tuple(map(float, numbers))
+        if len(set(row)) == 1:
+            return self.expand(self.const(row[0]), len(row))
+        return self._intern("literal", (), row, len(row))
+
     def product(self, operand: Node, matrix: Matrix) -> Node:
         if operand.width != matrix.deep:
             operand = self.expand(operand, matrix.deep)
@@ -156,6 +165,55 @@ class Builder:
 
     def expand(self, value: Node, width: int) -> Node:
         return value if value.width == width else self._intern("expand", (value,), None, width)
+
+    def concat(self, values: Iterable[Node]) -> Node:
+        """Values side by side in memory, for a gather to read. Neighbours in one buffer are one value."""
+        parts: list[Node] = []
+        for value in values:
+            if parts and (both := self._adjacent(parts[-1], value)) is not None:
+                parts[-1] = both
+            else:
+                parts.append(value)
+        return parts[0] if len(parts) == 1 else self._intern("concat", tuple(parts), None, sum(p.width for p in parts))
+
+    def _adjacent(self, first: Node, second: Node) -> Node | None:
+        if first.op != "load" or second.op != "load":
+            return None
+        a, b = first.attr, second.attr
+        if (a.buffer, a.lag, a.offset + first.width, a.start) != (b.buffer, b.lag, b.offset, b.start):
+            return None
+        return self.load(a.buffer, first.width + second.width, a.lag, a.offset, a.start)
+
+    def gather(self, value: Node, index: IndexMap, kind: str = "sum") -> Node:
+        """The sum or maximum of the numbers of a row that each place of a map reads."""
+        single = index.single()
+        if single is not None:
+            return self.expand(self.cut(value, *single[:2]) if value.width > 1 else value, index.width)
+        if value.op == "literal":
+            row = torch.tensor([value.attr], dtype=torch.float64)
+            return self.literal(Gather(kind, (index,)).compute([row])[0].tolist())
+        if value.op == "gather" and value.attr.moves:
+            return self.gather(value.args[0], index.after(value.attr.maps[0]), kind)
+        if value.op == "concat":
+            low, high = index.bounds()
+            at = 0
+            for part in value.args:
+                if at <= low and high < at + part.width:
+                    return self.gather(part, index.moved(-at), kind)
+                at += part.width
+        numbers, alike = index.counts(), value.args[0] if value.op == "expand" else value
+        if alike.width == 1 and bool((numbers == numbers[0]).all()) and (int(numbers[0]) or kind == "sum"):
+            return self.expand(alike * float(numbers[0]) if kind == "sum" else alike, index.width)
+        return self._intern("gather", (value,), Gather(kind, (index,)), index.width)
+
+    def dot(self, values: Iterable[Node], maps: Iterable[IndexMap]) -> Node:
+        """The sum of products of the numbers of two rows that each place of two maps reads."""
+        read = [
+            (v.args[0], m.after(v.attr.maps[0])) if v.op == "gather" and v.attr.moves else (v, m)
+            for v, m in zip(values, maps, strict=True)
+        ]
+        args, maps = zip(*read, strict=True)
+        return self._intern("gather", args, Gather("sum", maps), maps[0].width)
 
     def make(self, op: str, *args: Node, attr: Any = None) -> Node:
         """An elementwise operation, a row of the table."""
@@ -201,6 +259,11 @@ class Builder:
             return self.rowmax(args[0]) if node.attr == "max" else self.rowsum(args[0], node.args[0].width)
         if node.op == "expand":
             return self.expand(args[0], node.width)
+        if node.op == "concat":
+            return self.concat(args)
+        if node.op == "gather":
+            maps = node.attr.maps
+            return self.gather(args[0], maps[0], node.attr.kind) if len(args) == 1 else self.dot(args, maps)
         return self.make(node.op, *args, attr=node.attr)
 
     def substitute(self, roots: Iterable[Node], change: Callable[[Node], Node | None]) -> dict[Node, Node]:
@@ -234,13 +297,31 @@ class Builder:
         if node.op == "weight":
             first = node.attr.rows[0]
             return self.weight(Vector(node.attr.weight, (first + low, first + high), node.attr.col))
+        if node.op == "literal":
+            return self.literal(node.attr[low:high])
         if node.op == "product":
             return self.product(node.args[0], slice_matrix(node.attr, low, high))
         if node.op == "lane":
             return self.lane((a, slice_matrix(m, low, high)) for a, m in zip(node.args, node.attr, strict=True))
         if node.op == "expand":
             return self.expand(node.args[0], high - low)
+        if node.op == "gather":
+            part = node.attr.columns(low, high)
+            if len(node.args) == 1:
+                return self.gather(node.args[0], part.maps[0], part.kind)
+            return self.dot(node.args, part.maps)
+        if node.op == "concat":
+            return self._cut_concat(node, low, high)
         return self.make(node.op, *(self.cut(a, low, high) for a in node.args), attr=node.attr)
+
+    def _cut_concat(self, node: Node, low: int, high: int) -> Node:
+        at, parts = 0, []
+        for part in node.args:
+            first, last = max(low - at, 0), min(high - at, part.width)
+            if first < last:
+                parts.append(self.cut(part, first, last))
+            at += part.width
+        return self.concat(parts)
 
 
 def slice_matrix(matrix: Matrix, low: int, high: int) -> Matrix:
@@ -272,9 +353,9 @@ def is_whole(node: Node) -> bool:
     """
     differs: dict[Node, tuple[bool, bool]] = {}  # from row to row, from column to column
     for part in subgraph([node]):
-        if part.op in ("load", "lane", "product", "rowsum"):
+        if part.op in ("load", "lane", "product", "rowsum", "gather"):
             differs[part] = True, part.width > 1
-        elif part.op == "weight":
+        elif part.op in ("weight", "literal"):
             differs[part] = False, part.width > 1
         else:
             differs[part] = any(differs[a][0] for a in part.args), any(differs[a][1] for a in part.args)

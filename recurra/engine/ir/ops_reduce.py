@@ -1,17 +1,20 @@
-"""Lowers torch's reductions, slices and concatenations of rows: one table row each."""
+"""Lowers torch's reductions of rows, over any of their axes: one table row each."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
+from .index_map import IndexMap
 from .nodes import Builder, Node
 from .ops_elementwise import operation
-from .values import BATCH, LoopInvariant, Shape, Unsupported, Value, count, format_shapes
+from .ops_view import shape_without
+from .values import LoopInvariant, Shape, Unsupported, Value, at_batch, count
 
 aten = torch.ops.aten
 
-MAX_PIECES = 16  # with more pieces a row is slower than the reference engine, and takes long to compile
+FEW_GROUPS = 4  # results up to which the numbers of each are a row of their own
 
 
 class Reader(Protocol):
@@ -27,34 +30,49 @@ class Reader(Protocol):
 
     def cut(self, value: Value, low: int, high: int) -> Value: ...
 
+    def take(self, segments: Sequence[Node], places: Tensor, shape: Shape) -> Value: ...
+
+    def gather(self, segments: Sequence[Node], index: IndexMap, kind: str = "sum") -> Node: ...
+
+    def move(self, function: Callable, *operands: Value) -> list[Value]: ...
+
     def elementwise(self, op: Callable, args: tuple, kwargs: dict) -> Value: ...
 
     def at_each_step(self, node: Node) -> Node: ...
 
 
-def _reduction_groups(reader: Reader, what: str, value: Value, dims: Any, keepdim: bool) -> tuple[list[Value], Shape]:
-    """The parts of a row that a reduction over `dims` combines, one per result, and the shape of the result."""
-    if not dims:
+def reduced(what: str, value: Value, dims: Any, keepdim: bool) -> tuple[Tensor, Shape]:
+    """The places that a reduction over `dims` combines, (terms, results), and the shape of the result."""
+    if dims is None or not len(dims):
         raise Unsupported(f"{what} over all numbers of a batch")
     axes = {axis % len(value.shape) for axis in dims}
-    if any(value.shape[axis] == BATCH for axis in axes):
-        raise Unsupported(f"{what} over dimensions {dims}")
-    kept = [size for axis, size in enumerate(value.shape) if axis not in axes]
-    groups = count(kept)
-    long = [axis in axes for axis, size in enumerate(value.shape) if size not in (1, BATCH)]
-    if long != sorted(long) or groups > MAX_PIECES:
-        raise Unsupported(f"{what} over dimensions {dims} of {format_shapes(value.shape)}")
-    size = value.width // groups
-    parts = [reader.cut(value, low, low + size) for low in range(0, value.width, size)]
-    return parts, tuple(1 if axis in axes else n for axis, n in enumerate(value.shape)) if keepdim else tuple(kept)
+    if any(not isinstance(value.shape[axis], int) for axis in axes):
+        raise Unsupported(f"{what} over dimensions {list(dims)}, which mixes sequences")
+    places = torch.arange(value.width).reshape(at_batch(value.shape, 1))
+    kept = [axis for axis in range(len(value.shape)) if axis not in axes]
+    terms = count([value.shape[axis] for axis in axes])
+    return places.permute(*sorted(axes), *kept).reshape(terms, -1), shape_without(value.shape, axes, keepdim)
+
+
+def _reduce(reader: Reader, kind: str, value: Value, places: Tensor, shape: Shape) -> Value:
+    """The sum or maximum of each column of places. A few pieces of a row are reduced as rows of their own."""
+    terms, results = places.shape
+    of_rows = _sum_of if kind == "sum" else _max_of
+    if terms == 1:
+        return reader.take(value.segments, places[0], shape)
+    if results <= FEW_GROUPS and bool((places.t().flatten() == torch.arange(value.width)).all()):
+        parts = [reader.cut(value, low, low + terms) for low in range(0, value.width, terms)]
+        return Value(tuple(of_rows(reader.builder, part.segments, terms) for part in parts), shape)
+    return Value((reader.gather(value.segments, IndexMap.of(places), kind),), shape)
 
 
 def row_sum(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    groups, shape = _reduction_groups(reader, "a sum", value, dims, keepdim)
-    return Value(tuple(_sum_of(reader.builder, group.segments) for group in groups), shape)
+    return _reduce(reader, "sum", value, *reduced("a sum", value, dims, keepdim))
 
 
-def _sum_of(b: Builder, segments: Sequence[Node]) -> Node:
+def _sum_of(b: Builder, segments: Sequence[Node], terms: int) -> Node:
+    if len(segments) == 1 and segments[0].width == 1:
+        return b.rowsum(segments[0], terms)
     total, *others = (b.rowsum(segment, segment.width) for segment in segments)
     for other in others:
         total = total + other
@@ -87,11 +105,10 @@ def _std(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1,
 
 
 def _amax(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    groups, shape = _reduction_groups(reader, "a maximum", value, dims, keepdim)
-    return Value(tuple(_max_of(reader.builder, group.segments) for group in groups), shape)
+    return _reduce(reader, "max", value, *reduced("a maximum", value, dims, keepdim))
 
 
-def _max_of(b: Builder, segments: Sequence[Node]) -> Node:
+def _max_of(b: Builder, segments: Sequence[Node], terms: int) -> Node:
     highest, *others = (b.rowmax(segment) for segment in segments)
     for other in others:
         highest = b.make("maximum", highest, other)
@@ -156,42 +173,9 @@ def _sqrt_of_norm(b: Builder, x: Node) -> Node:
     return b.make("where", none, b.const(0.0), b.make("sqrt", b.make("where", none, b.const(1.0), x)))
 
 
-def _axis_and_stride(what: str, value: Value, dim: int) -> tuple[int, int]:
-    """The non-negative axis for `dim`, and the number of contiguous elements per index of it."""
-    axis = dim % len(value.shape)
-    if value.shape[axis] == BATCH:
-        raise Unsupported(f"{what} along the batch")
-    if count(value.shape[:axis]) > 1:
-        raise Unsupported(f"{what} along dimension {dim} of {format_shapes(value.shape)}")
-    return axis, count(value.shape[axis + 1 :])
-
-
-def _replace_size(shape: Shape, axis: int, size: int) -> Shape:
-    return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _slice_axis(reader: Reader, value: Value, axis: int, low: int, high: int) -> Value:
-    """Indices `low` to `high` of an axis that `_axis_and_stride` accepted."""
-    each = count(value.shape[axis + 1 :])
-    return reader.cut(value, low * each, high * each).with_shape(_replace_size(value.shape, axis, high - low))
-
-
 def _glu(reader: Reader, value: Value, dim: int = -1) -> Value:
-    axis, each = _axis_and_stride("aten.glu", value, dim)
-    half = value.width // each // 2
-    gate = reader.elementwise(operation("sigmoid"), (_slice_axis(reader, value, axis, half, 2 * half),), {})
-    return reader.elementwise(operation("mul"), (_slice_axis(reader, value, axis, 0, half), gate), {})
-
-
-def _roll(reader: Reader, value: Value, shifts: list[int], dims: list[int] = []) -> Value:  # noqa: B006
-    if len(dims) != 1:
-        raise Unsupported("aten.roll along the batch")
-    _, each = _axis_and_stride("aten.roll", value, dims[0])
-    at = -shifts[0] * each % value.width
-    if at == 0:
-        return value
-    parts = reader.cut(value, at, value.width), reader.cut(value, 0, at)
-    return Value(tuple(s for part in parts for s in part.segments), value.shape)
+    first, second = reader.move(lambda places: places.chunk(2, dim), value)
+    return reader.elementwise(lambda b, x, y: x * b.make("sigmoid", y), (first, second), {})
 
 
 def _layer_norm(
@@ -211,96 +195,9 @@ def _log_sigmoid(reader: Reader, value: Value) -> tuple[Value, ...]:
     return (reader.elementwise(lambda b, x: 0.0 - b.make("softplus", -x), (value,), {}),)
 
 
-def _cat(reader: Reader, values: list[Any], dim: int = 0) -> Value:
-    rows = [reader.value(v) for v in values]
-    axis = _axis_and_stride("aten.cat", rows[0], dim)[0]
-    size = sum(count(value.shape[axis : axis + 1]) for value in rows)
-    return Value(tuple(s for value in rows for s in value.segments), _replace_size(rows[0].shape, axis, size))
-
-
-def _stack(reader: Reader, values: list[Any], dim: int = 0) -> Value:
-    rows = [reader.value(v) for v in values]
-    axis = dim % (len(rows[0].shape) + 1)
-    return _cat(reader, [v.with_shape((*v.shape[:axis], 1, *v.shape[axis:])) for v in rows], axis)
-
-
-def _repeat(reader: Reader, value: Value, times: list[int]) -> Value:
-    long = [axis for axis, n in enumerate(times) if n != 1]
-    if len(times) != len(value.shape) or len(long) != 1 or times[long[0]] < 1:
-        raise Unsupported(f"a row {format_shapes(value.shape)} repeated {times} times")
-    axis, each = _axis_and_stride("aten.repeat", value, long[0])
-    n = times[axis]
-    return Value(value.segments * n, _replace_size(value.shape, axis, n * value.width // each))
-
-
-def _slice(reader: Reader, value: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
-    if _is_whole(start, end, step):
-        return value
-    bounds = _bounds("aten.slice", value, dim, start, end, step)
-    return _slice_axis(reader, value, *bounds)
-
-
-def _is_whole(start: Any, end: Any, step: int) -> bool:
-    return start in (None, 0) and (end in (None, BATCH) or end > 1 << 40) and step == 1
-
-
-def _bounds(what: str, value: Value, dim: int, start: Any, end: Any, step: int) -> tuple[int, int, int]:
-    """`(axis, first index, end index)` of a slice."""
-    axis, each = _axis_and_stride(what, value, dim)
-    if step != 1 or BATCH in (start, end):
-        raise Unsupported(f"{what} with a step, or with the batch as a bound")
-    low, high, _ = slice(start, end).indices(value.width // each)
-    if high <= low:
-        raise Unsupported("a slice of nothing")
-    return axis, low, high
-
-
 def _copy(reader: Reader, value: Value, source: Any, *_: Any) -> Value:
     """`value[:] = source`."""
     return reader.broadcast_to(reader.value(source), value.shape)
-
-
-def _slice_scatter(
-    reader: Reader, value: Value, part: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Value:
-    """`value[start:end] = part` along an axis."""
-    if _is_whole(start, end, step):
-        return reader.value(part)
-    axis, low, high = _bounds("aten.slice_scatter", value, dim, start, end, step)
-    each = count(value.shape[axis + 1 :])
-    before = reader.cut(value, 0, low * each).segments if low else ()
-    after = reader.cut(value, high * each, value.width).segments if high * each < value.width else ()
-    return Value((*before, *reader.value(part).segments, *after), value.shape)
-
-
-def _select_scatter(reader: Reader, value: Value, part: Any, dim: int, index: int) -> Value:
-    index %= max(1, count(value.shape[dim : dim + 1 or None]))
-    return _slice_scatter(reader, value, part, dim, index, index + 1)
-
-
-def _split(reader: Reader, value: Value, size: int | list[int], dim: int = 0) -> list[Value]:
-    axis, each = _axis_and_stride("aten.split", value, dim)
-    whole = value.width // each
-    sizes = size if isinstance(size, list) else [min(size, whole - i) for i in range(0, whole, size)]
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return [_slice_axis(reader, value, axis, low, low + n) for low, n in zip(starts, sizes, strict=True)]
-
-
-def _select(reader: Reader, value: Value, dim: int, index: int) -> Value:
-    axis = dim % len(value.shape)
-    shape = value.shape[:axis] + value.shape[axis + 1 :]
-    if value.shape[axis] == 1:
-        return value.with_shape(shape)
-    each = _axis_and_stride("aten.select", value, dim)[1]
-    index %= value.width // each
-    return _slice_axis(reader, value, axis, index, index + 1).with_shape(shape)
-
-
-def _unbind(reader: Reader, value: Value, dim: int = 0) -> list[Value]:
-    size = value.shape[dim]
-    if not isinstance(size, int):
-        raise Unsupported("aten.unbind along the batch")
-    return [_select(reader, value, dim, index) for index in range(size)]
 
 
 def _like(fill: float | None) -> Callable[..., Value]:
@@ -338,22 +235,11 @@ ROWS: dict[Any, Callable] = {
     aten._log_softmax.default: _log_softmax,
     aten.linalg_vector_norm.default: _norm,
     aten.glu.default: _glu,
-    aten.roll.default: _roll,
     aten.native_layer_norm.default: _layer_norm,
     aten.log_sigmoid_forward.default: _log_sigmoid,
-    aten.cat.default: _cat,
-    aten.stack.default: _stack,
-    aten.repeat.default: _repeat,
-    aten.slice.Tensor: _slice,
     aten.copy.default: _copy,
     aten.fill.Scalar: _copy,
     aten.fill.Tensor: _copy,
-    aten.slice_scatter.default: _slice_scatter,
-    aten.select_scatter.default: _select_scatter,
-    aten.split.Tensor: _split,
-    aten.split_with_sizes.default: _split,
-    aten.select.int: _select,
-    aten.unbind.int: _unbind,
     aten.full_like.default: _like(None),
     aten.zeros_like.default: _like(0.0),
     aten.ones_like.default: _like(1.0),

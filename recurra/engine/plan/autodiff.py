@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..ir.buffers import CLOCK, D_X, D_Y, BufferKind, BufferRef, BufferSpec, Role, X
+from ..ir.index_map import IndexMap
 from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, slice_matrix, subgraph
 from ..ir.values import Unsupported
 from .program import Delta, Out, Plan, Product, Program
@@ -53,7 +54,7 @@ class BackwardPlanner:
 
     def _add_cotangent(self, node: Node, cotangent: Node | None, width: int) -> None:
         """Add a cotangent that comes from a result of `width` numbers a row."""
-        if cotangent is None or node.op == "const":
+        if cotangent is None or node.op in ("const", "literal"):
             return
         if node.op == "weight":
             if cotangent.width == 1 and width > 1:
@@ -86,9 +87,39 @@ class BackwardPlanner:
             self._add_cotangent(node.args[0], g, node.args[0].width)
         elif node.op == "expand":
             self._add_cotangent(node.args[0], g, node.width)
+        elif node.op == "concat":
+            self._pull_concat(node, self.builder.expand(g, node.width))
+        elif node.op == "gather":
+            self._pull_gather(node, self.builder.expand(g, node.width))
         else:
             for arg, cotangent in zip(node.args, TABLE[node.op].vjp(node, g), strict=True):
                 self._add_cotangent(arg, cotangent, node.width)
+
+    def _pull_concat(self, node: Node, g: Node) -> None:
+        at = 0
+        for part in node.args:
+            self._add_cotangent(part, self.builder.cut(g, at, at + part.width), part.width)
+            at += part.width
+
+    def _pull_gather(self, node: Node, g: Node) -> None:
+        """Each source gets the cotangents of the results that read it: a gather by the inverse map."""
+        maps = node.attr.maps
+        if len(node.args) == 2:
+            for (arg, own), (other, its) in zip(zip(node.args, maps, strict=True), _swapped(node), strict=True):
+                back, beside = own.inverse(arg.width, its)
+                self._add_cotangent(arg, self.builder.dot((g, other), (back, beside)), arg.width)
+            return
+        value = node.args[0]
+        (back,) = maps[0].inverse(value.width)
+        if node.attr.kind == "max":
+            if back.terms > 1:
+                raise Unsupported("the derivative of a maximum over overlapping windows")
+            self.result.seeks_largest = True
+            highest = self.builder.make("eq", value, self.builder.gather(node, back))
+            share = g / self.builder.gather(highest, maps[0])
+            self._add_cotangent(value, highest * self.builder.gather(share, back), value.width)
+        else:
+            self._add_cotangent(value, self.builder.gather(g, back), value.width)
 
     def _cotangent_of(self, load: Load) -> BufferRef | None:
         """The buffer for the cotangent of a loaded value; None if it is not needed."""
@@ -251,6 +282,11 @@ def _is_cut_product(node: Node, forward: set[Node]) -> bool:
     return node.op == "product" and node not in forward and node.args[0] in forward
 
 
+def _swapped(node: Node) -> list[tuple[Node, IndexMap]]:
+    """For each of the two arguments of a gather the other one and its map."""
+    return list(zip(node.args[::-1], node.attr.maps[::-1], strict=True))
+
+
 def _is_head(node: Node) -> bool:
     return node.op == "load" and node.attr.buffer.role is Role.HEAD
 
@@ -281,14 +317,37 @@ def _choose_kept(needed: list[Node], available: set[Node]) -> list[Node]:
         """Whether it can be recomputed with at most `allowed` costly operations."""
         if node in have or node.is_leaf:
             return True
+        if node.op == "gather" and node.attr.moves:
+            return node.args[0] in have or node.args[0].is_leaf
         if not node.is_elementwise and node.op != "expand":
             return False
         costly = node.is_elementwise and TABLE[node.op].costly and node.width > 1
         return (allowed > 0 or not costly) and all(is_cheap(a, allowed - costly) for a in node.args)
 
-    costly_first = sorted(needed, key=lambda n: (n.is_elementwise and not TABLE[n.op].costly, n.index))
-    for node in costly_first:
+    def keep(node: Node) -> None:
         if node not in have and not is_cheap(node, 1):
-            have.add(node)
-            kept.append(node)
+            sources = _narrow_sources(node, have)
+            for source in sources or [node]:
+                have.add(source)
+                kept.append(source)
+
+    for node in sorted(needed, key=lambda n: (n.is_elementwise and not TABLE[n.op].costly, n.index)):
+        keep(node)
     return kept
+
+
+def _narrow_sources(node: Node, have: set[Node]) -> list[Node]:
+    """Values from which a wide one is cheap to make, if they are narrower: those that gathers spread over it."""
+    found: dict[Node, None] = {}
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if part in have or part.is_leaf:
+            continue
+        if part.is_elementwise or part.op == "expand":
+            todo.extend(part.args)
+        elif part.op == "gather" and part.attr.moves:
+            todo.append(part.args[0])
+        else:
+            found[part] = None
+    return list(found) if found and sum(part.width for part in found) < node.width else []

@@ -77,8 +77,8 @@ class _Planner:
         return subgraph(roots)
 
     def _read_elementwise(self, node: Node) -> bool:
-        """Whether anything but a product reads this."""
-        return any(node in user.args for user in self._forward_nodes() if user.op != "product")
+        """Whether anything but a product or a gather, which read whole rows from memory, reads this."""
+        return any(node in user.args for user in self._forward_nodes() if user.op not in ("product", "gather"))
 
     # ------------------------------------------------------------------------------------------ forward
 
@@ -97,7 +97,7 @@ class _Planner:
             buffers[buffer] = BufferSpec(sum(n.width for n in segments), BufferKind.PER_STEP)
         forward = Program(self.builder, outs, buffers=buffers)
         for node in subgraph([o.node for o in outs]):
-            if node.op == "product" and node.args[0].op in ("weight", "const"):
+            if node.op == "product" and node.args[0].op in ("weight", "const", "literal"):
                 raise Unsupported("a matrix product of a weight with a weight inside the loop")
         result = Plan(
             self.step, tuple(self.states.values()), self.masks, forward, None, output, named, (), [], (), needs_x

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...cell import State
 from ..ir.buffers import D_Y, BufferRef, BufferSpec
 from ..ir.lowering import LoweredStep
-from ..ir.nodes import Builder, Load, Matrix, Node, Vector
+from ..ir.nodes import Builder, Load, Matrix, Node, Vector, subgraph
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,13 @@ class Plan:
     carries: tuple[BufferRef, ...]  # what flows back to states other than through products
     needs_x: bool
     seeks_largest: bool = False  # the backward program looks for the largest of a row among its numbers
+
+    @functools.cached_property
+    def gathers(self) -> bool:
+        """Whether a program reads rows in memory through index maps, or rows of constants."""
+        programs = [self.forward, *([self.backward] if self.backward else [])]
+        roots = [n for p in programs for n in (*(o.node for o in p.outs), *(node for _, node in p.sums))]
+        return any(node.op in ("gather", "concat", "literal") for node in subgraph(roots))
 
     @property
     def trains(self) -> bool:

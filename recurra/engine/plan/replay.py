@@ -80,6 +80,8 @@ class _Step:
     def _value(self, node: Node, values: dict, inputs: dict, rings: dict, like: Tensor) -> Tensor:
         if node.op == "const":
             return like.new_full((1, 1), node.attr)
+        if node.op == "literal":
+            return like.new_tensor([node.attr])
         if node.op == "load":
             at = node.attr
             source = rings[at.buffer][at.lag - 1] if at.lag else inputs[at.buffer]
@@ -93,6 +95,11 @@ class _Step:
             return args[0].expand(-1, node.args[0].width).sum(1, keepdim=True)
         if node.op == "expand":
             return args[0].expand(-1, node.width)
+        if node.op == "concat":
+            rows = [a.expand(like.shape[0], part.width) for a, part in zip(args, node.args, strict=True)]
+            return torch.cat(rows, 1)
+        if node.op == "gather":
+            return node.attr.compute([a.expand(-1, part.width) for a, part in zip(args, node.args, strict=True)])
         if node.op == "stop":
             return args[0].detach()
         return evaluate(node.op, args, node.attr)

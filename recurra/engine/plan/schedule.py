@@ -8,6 +8,7 @@ again instead of stored and loaded.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ..ir.buffers import BufferKind, BufferRef, BufferSpec
 from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, subgraph
@@ -43,6 +44,7 @@ class Schedule:
     buffers: dict[BufferRef, BufferSpec]
     sums: list[tuple[Vector, Node]]
     rowsums: list[Node]  # numbered
+    stored: dict[Node, Node]  # value → the load that reads it from memory
 
     @property
     def groups(self) -> list[Group]:
@@ -54,11 +56,15 @@ class Schedule:
 
     def work(self) -> int:
         """The cost of a row, in multiply-adds."""
-        equations = sum(len(group.body) * group.width for group in self.groups)
+        equations = sum(_operations(node) * group.width for group in self.groups for node in group.body)
         return self.multiplications() + OPERATION * equations
 
     def matrices(self) -> list[Matrix]:
         return [m for g in self.groups for lane in g.lanes for m in lane.attr]
+
+
+def _operations(node: Node) -> int:
+    return node.attr.terms if node.op == "gather" else 1
 
 
 def schedule(program: Program) -> Schedule:
@@ -83,6 +89,7 @@ class _Scheduler:
         for out in self.outs:
             if not out.node.is_leaf:
                 self.stored.setdefault(out.node, self.builder.load(out.buffer, out.node.width, offset=out.offset))
+        self.outs = [part for out in self.outs for part in _side_by_side(out)]
 
     # ------------------------------------------------------------------------------------------ levels
 
@@ -102,7 +109,7 @@ class _Scheduler:
         return latest
 
     def _distance(self, arg: Node, user: Node) -> int:
-        if user.op in ("lane", "rowsum"):
+        if user.op in ("lane", "rowsum", "gather"):
             return 1
         return int(arg.width == 1 < user.width and _contains_lane(arg))
 
@@ -118,14 +125,17 @@ class _Scheduler:
                 for operand in node.args:
                     if operand.op != "load":
                         self._store(operand)
+            elif node.op == "gather":
+                for source in node.args:
+                    if source.op not in ("load", "weight", "literal"):
+                        self._store(source)
         groups, count = self._groups(), -1
         while count != len(self.stored):  # storing one value may require another one
             count = len(self.stored)
             groups = self._groups()
         levels = sorted({group.level for group in groups})
-        return Schedule(
-            [[g for g in groups if g.level == level] for level in levels], self.buffers, self.sums, self.rowsums
-        )
+        by_level = [[g for g in groups if g.level == level] for level in levels]
+        return Schedule(by_level, self.buffers, self.sums, self.rowsums, self.stored)
 
     def _store(self, node: Node) -> Node:
         """Store a value, if it is not stored yet; the load that reads it back."""
@@ -133,7 +143,7 @@ class _Scheduler:
             buffer = BufferRef.scratch(len(self.stored))
             self.buffers[buffer] = BufferSpec(node.width, BufferKind.SCRATCH)
             self.stored[node] = self.builder.load(buffer, node.width)
-            self.outs.append(Out(buffer, 0, node))
+            self.outs += _side_by_side(Out(buffer, 0, node))
         return self.stored[node]
 
     def _groups(self) -> list[Group]:
@@ -166,7 +176,7 @@ class _Scheduler:
                 group.loads[node] = self.stored[node]
             elif node.op == "lane":
                 group.lanes.append(node)
-            else:
+            elif node.op != "gather":  # a gather reads memory
                 todo.extend(node.args)
         group.body = sorted(seen, key=lambda n: n.index)
         group.lanes.sort(key=lambda n: n.index)
@@ -175,14 +185,28 @@ class _Scheduler:
         """Whether a group loads what an earlier one computed. A value that is costly to compute is stored for it."""
         if self.level[node] >= group.level:
             return False
-        costly = node.op == "lane" or (node.is_elementwise and TABLE[node.op].costly and node.width > 1)
+        costly = node.op == "lane" or _is_costly_gather(node)
+        costly = costly or (node.is_elementwise and TABLE[node.op].costly and node.width > 1)
         if costly:
             self._store(node)
         return node in self.stored
 
 
 def _contains_lane(node: Node) -> bool:
-    return node.op == "lane" or (node.op != "rowsum" and any(_contains_lane(a) for a in node.args))
+    """Whether it is made of what a group of width 1 computes."""
+    return node.op in ("lane", "gather") or (node.op != "rowsum" and any(_contains_lane(a) for a in node.args))
+
+
+def _is_costly_gather(node: Node) -> bool:
+    return node.op == "gather" and (node.width == 1 or not node.attr.moves)
+
+
+def _side_by_side(out: Out) -> list[Out]:
+    """The parts of a concatenation, stored one after another."""
+    if out.node.op != "concat":
+        return [out]
+    starts = accumulate((part.width for part in out.node.args), initial=out.offset)
+    return [Out(out.buffer, at, part) for at, part in zip(starts, out.node.args, strict=False)]
 
 
 def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:

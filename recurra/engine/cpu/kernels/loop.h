@@ -12,6 +12,15 @@ struct Buffer {  // row r of step s is at data + (rows[s] + r) * stride; negativ
   real* before;  // values before the first step
 };
 
+// Which numbers of a row a result reads: `terms` each. For every term and vector of results, `runs` has the first place if
+// the places are consecutive, else one of the marks below, and `places` has each of them; -1 reads nothing.
+struct IndexMap {
+  const int32_t* places;
+  const int32_t* runs;
+  int64_t terms, vectors;
+};
+constexpr int32_t SCATTERED = -1, NOTHING = -2, REPEATED = -3;  // REPEATED - place: one place, for all
+
 struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   const Buffer* buffers;
   const real* const* vectors;
@@ -36,6 +45,8 @@ struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   const Multiply (*multiplies)[ROWS][COLUMNS];  // without and with prefetch of weights, by rows and columns
   InPlace in_place;                  // a single row with unpacked weights, whose addresses are in `packs`
   int64_t (*free_threads)(int64_t);  // of so many threads, those that find a core
+  const IndexMap* maps;
+  const real* const* literals;       // rows of constants
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -47,6 +58,50 @@ INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
 // The distance from a row of step `s` to the same row of the next step.
 INLINE int64_t to_next(const Call& c, int buffer, int64_t s, const real* here, int offset) {
   return s + 1 < c.steps ? at(c, buffer, s + 1, offset) - here : 0;
+}
+
+// One term of a vector of results, from a row in memory; `none` where nothing is read. Functions, not inlined: a step may
+// gather a hundred times, and compiling them in place would take a minute.
+#define SHARED static __attribute__((noinline))
+SHARED vec take_scattered(const int32_t* places, const real* row, real none) {
+  vec v = splat(none);
+  for (int i = 0; i < W; ++i)
+    if (places[i] >= 0) v[i] = row[places[i]];
+  return v;
+}
+
+INLINE vec take(const IndexMap& map, int64_t term, const real* row, int64_t column, int count, real none) {
+  const int64_t at = term * map.vectors + column / W;
+  const int32_t run = map.runs[at];
+  if (run >= 0) return load(row + run, count);
+  if (run <= REPEATED) return splat(row[REPEATED - run]);
+  return run == NOTHING ? splat(none) : take_scattered(map.places + at * W, row, none);
+}
+
+SHARED vec gather_one(const IndexMap& map, const real* row, int64_t column, int count) {
+  return take(map, 0, row, column, count, 0);
+}
+
+SHARED vec gather_sum(const IndexMap& map, const real* row, int64_t column, int count) {
+  vec sum = {};
+  for (int64_t q = 0; q < map.terms; ++q)
+    if (map.runs[q * map.vectors + column / W] != NOTHING) sum += take(map, q, row, column, count, 0);
+  return sum;
+}
+
+SHARED vec gather_max(const IndexMap& map, const real* row, int64_t column, int count) {
+  vec most = splat(-__builtin_inf());
+  for (int64_t q = 0; q < map.terms; ++q) most = maximum(most, take(map, q, row, column, count, -__builtin_inf()));
+  return most;
+}
+
+SHARED vec gather_dot(const IndexMap& map, const real* row, const IndexMap& other, const real* its, int64_t column,
+                      int count) {
+  vec sum = {};
+  for (int64_t q = 0; q < map.terms; ++q)
+    if (map.runs[q * map.vectors + column / W] != NOTHING)
+      sum += take(map, q, row, column, count, 0) * take(other, q, its, column, count, 0);
+  return sum;
 }
 
 INLINE real rowsum(const Call& c, int number, int64_t row) {
