@@ -1,5 +1,6 @@
 """Fixtures and collection rules for all tests: data folders, engines, CUDA tests, one thread and one seed per test."""
 
+import os
 import random
 import zlib
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 import torch
 from engines import is_slow_on_default_engine
 
+from recurra.engine import backend
 from recurra.engine.backend import set_backend
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +23,9 @@ DEFAULT_ENGINE = ("engine", "estimators", "train")  # folders of tests that run 
 hypothesis.settings.register_profile("recurra", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("recurra")
 torch.set_num_threads(1)  # the tests run in parallel as processes
+backend._setting["check"] = os.environ.get(
+    "RECURRA_CHECK", "0"
+)  # tests compare engines themselves; see test_self_check
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker

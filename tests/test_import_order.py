@@ -25,7 +25,7 @@ ROOMS = (
 ENGINE = (
     "backend", "graph_constants", "operations", "record", "torch_modes", "caches", "guards", "cell_cache", "trace",
     "traced_step", "graph_rewriter", "latex", "reference", "split_at_resets", "restarts", "ir", "plan", "cpu", "gpu",
-    "executors", "torch_op", "dispatch", "checkpoint", "parallel_directions", "explain",
+    "executors", "torch_op", "self_check", "dispatch", "checkpoint", "parallel_directions", "explain",
 )
 # fmt: on
 

@@ -1,18 +1,20 @@
-"""The user's choice of engine, and the warning that something runs slower than it could.
+"""The user's choice of engine, how often it is checked, and the warning that something runs slower than it could.
 
 The choice belongs to a context (contextvars): a thread, or a task of asyncio. torch.compile cannot read context
 variables, but guards attributes of a `threading.local`: compiled graphs follow the choice of their thread.
 """
 
+import os
 import threading
 import warnings
 from contextvars import ContextVar
 
 from torch.compiler import is_compiling
 
-from ..errors import UnknownNameError
+from ..errors import OptionError, UnknownNameError
 
 BACKENDS = ("auto", "reference", "compiled")
+CHECKS = ("0", "1", "all")
 
 
 class EngineWarning(UserWarning):
@@ -82,6 +84,19 @@ class set_backend:
 
     def __exit__(self, *_: object) -> None:
         _set(self.before)
+
+
+_setting = {"check": os.environ.get("RECURRA_CHECK", "1")}
+
+
+def self_check() -> str:
+    """How often a compiled call is compared with the plain loop, from the environment variable `RECURRA_CHECK`.
+
+    "1", the default: the first call of every new plan. "all": every call, some steps of it. "0": never.
+    """
+    if _setting["check"] not in CHECKS:
+        raise OptionError("RECURRA_CHECK", repr(_setting["check"]), "0, 1 or all")
+    return _setting["check"]
 
 
 _warned: set[str] = set()

@@ -6,7 +6,7 @@ the signature of the inputs: dtypes, devices, shapes, gradients wanted.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 from weakref import ref
@@ -18,7 +18,7 @@ from torch.compiler import is_compiling
 from ..cell import TIME, Cell
 from ..optional import is_installed
 from . import reference, torch_op
-from .backend import backend, backend_here
+from .backend import backend, backend_here, self_check
 from .cell_cache import CellCache, cache_of, weights_of
 from .cpu import compiler
 from .cpu.dense_call import DenseCall, StepCall
@@ -30,6 +30,7 @@ from .graph_constants import graph_constant, object_at
 from .plan.replay import replay
 from .reference import Scanned, Sequences
 from .restarts import can_restart, with_mask
+from .self_check import find_disagreement, report
 from .split_at_resets import split_at_resets
 from .torch_modes import is_exporting, is_plain_call, is_transformed, needs_dispatcher
 from .traced_step import keep_random_state
@@ -75,6 +76,8 @@ def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     if choice is None:
         choice = _decide(cell, cache, given, keep_trace)
         choice = choice._replace(call=_prepare(cell, cache, choice, given))
+        if choice.call is not None and _must_check(choice, given):
+            return choice._replace(call=_FirstCall(cell, cache, signature, choice))
         cache.remember(signature, choice)
     return choice
 
@@ -89,6 +92,8 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
     executor = executor_for(cell, cache, _request(given, keep_trace, train, dtypes, restarts))
     if isinstance(executor, Refusal):
         return Choice("reference", executor.why)
+    if executor.fault:
+        return Choice("reference", f"the compiled code gave other numbers: {executor.fault}")
     if isinstance(executor, CpuExecutor):
         if compiler.find_compiler() is None or not executor.is_built:
             return Choice("replayed", "no C++ compiler works here", executor)
@@ -243,6 +248,55 @@ class _TrainCall:
         return y, tuple(final[None] if stacked else final for final in finals[: len(states)])
 
 
+# ---------------------------------------------------------------------------------------------------- the self-check
+
+
+def _must_check(choice: Choice, given: Sequences) -> bool:
+    """Whether this call is to be compared with the plain loop."""
+    how, executor = self_check(), choice.executor
+    if executor is None:
+        return False
+    return how == "all" or (how == "1" and (given.lengths is not None) not in executor.checked)
+
+
+def _agrees(cell: Cell, choice: Choice, weights: dict[str, Tensor], given: Sequences, keep_trace: bool) -> bool:
+    """Whether the plan gives the plain loop's numbers; if not, it is not used again."""
+    executor = choice.executor
+    assert executor is not None
+    train = torch.is_grad_enabled() and executor.trains
+    run = functools.partial(_run_plan, cell, choice, keep_trace)
+    difference = find_disagreement(cell, executor, given, weights, train, keep_trace, run)
+    if difference:
+        executor.fault = difference
+        report(cell, difference)
+    elif difference is not None:
+        executor.checked.add(given.lengths is not None)
+    return not difference
+
+
+class _FirstCall:
+    """A prepared call that is compared with the plain loop, and then remembered."""
+
+    def __init__(self, cell: Cell, cache: CellCache, signature: tuple, choice: Choice):
+        self.cell, self.cache, self.signature, self.choice = cell, cache, signature, choice
+
+    def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        cell, batch, is_step = self.cell, x.shape[-2], x.dim() == 2
+        plain = cell.initial_state(batch, x) if states is None else states
+        plain = [state.reshape(spec.shape(batch)) for state, spec in zip(plain, cell.carried, strict=True)]
+        given = Sequences(x[None] if is_step else x, tuple(plain))
+        if _agrees(cell, self.choice, self.cache.weights or {}, given, False):
+            if self_check() != "all":
+                self.cache.remember(self.signature, self.choice)
+            assert self.choice.call is not None
+            return self.choice.call(x, states)
+        self.cache.choices.clear()
+        scanned = reference.scan(cell, given)
+        stacked = states is None or states[0].dim() == 3
+        finals = tuple(final[None] if stacked else final for final in scanned.state)
+        return scanned.y[0] if is_step else scanned.y, finals
+
+
 # ---------------------------------------------------------------------------------------------------- torch.compile
 
 
@@ -282,7 +336,7 @@ def _constant_key(
     if not cache.guards.guard_graph() and cache.guards.follows_code:
         return ""  # torch.compile guards the plain loop itself
     executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device, restarts))
-    if isinstance(executor, Refusal):
+    if isinstance(executor, Refusal) or executor.fault:
         return ""
     if not isinstance(executor, CpuExecutor) and executor.obstacle(1, torch.device(device, index or 0)):
         return ""
@@ -311,15 +365,21 @@ def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     if choice.backend == "reference" or choice.executor is None:
         return reference.scan(cell, given, keep_trace)
     if is_compiling():
-        weights = weights_of(cell)
-    else:
-        weights = cache_of(cell).weights or cell.weights()
-    if given.resets is not None:
-        if _restarts(cell, given, keep_trace):
-            return _run(choice, weights, with_mask(cell, given), keep_trace)
-        split = split_at_resets(cell, given)
-        return split.join(_run(choice, weights, split.given, keep_trace))
-    return _run(choice, weights, given, keep_trace)
+        return _run_plan(cell, choice, keep_trace, weights_of(cell), given)
+    weights = cache_of(cell).weights or cell.weights()
+    if _must_check(choice, given) and not _agrees(cell, choice, weights, given, keep_trace):
+        cache_of(cell).choices.clear()
+        return reference.scan(cell, given, keep_trace)
+    return _run_plan(cell, choice, keep_trace, weights, given)
+
+
+def _run_plan(cell: Cell, choice: Choice, keep_trace: bool, weights: Mapping[str, Tensor], given: Sequences) -> Scanned:
+    if given.resets is None:
+        return _run(choice, weights, given, keep_trace)
+    if _restarts(cell, given, keep_trace):
+        return _run(choice, weights, with_mask(cell, given), keep_trace)
+    split = split_at_resets(cell, given)
+    return split.join(_run(choice, weights, split.given, keep_trace))
 
 
 def _restarts(cell: Cell, given: Sequences, keep_trace: bool) -> bool:
@@ -328,7 +388,7 @@ def _restarts(cell: Cell, given: Sequences, keep_trace: bool) -> bool:
     return masked and not keep_trace and can_restart(cell)
 
 
-def _run(choice: Choice, weights: dict[str, Tensor], given: Sequences, keep_trace: bool) -> Scanned:
+def _run(choice: Choice, weights: Mapping[str, Tensor], given: Sequences, keep_trace: bool) -> Scanned:
     """Convert the inputs to what the executor computes in, run it, convert back."""
     executor, device = choice.executor, given.x.device.type
     assert executor is not None

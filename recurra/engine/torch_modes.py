@@ -74,3 +74,8 @@ def is_plain_call(tensors: Sequence[Tensor]) -> bool:
     if _is_observed(tensors) or any(map(Tensor.is_neg, tensors)):
         return False
     return not (_is_any_autocast_enabled() or _is_tracing() or is_transformed())
+
+
+def has_saved_tensor_hooks() -> bool:
+    """Whether hooks see what autograd saves: an activation checkpoint counts it."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None

@@ -33,8 +33,11 @@ FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
 class CpuExecutor:
     """A plan with its kernels. Compiled when first used, for the dtype it is used with."""
 
+    fault = ""  # how it was seen to differ from the plain loop
+
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
+        self.checked: set[bool] = set()  # kinds of calls that agreed with the plain loop: dense (False), ragged (True)
         self.trains = plan.backward is not None
         self.has_delays = any(state.delays for state in plan.states)
         self.is_built = False  # whether its kernels were compiled

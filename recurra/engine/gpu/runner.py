@@ -47,8 +47,11 @@ INDEX_LIMIT = 2**31  # numbers of a step that kernels can address
 class GpuExecutor:
     """A plan with its kernels, rendered and compiled when first used."""
 
+    fault = ""  # how it was seen to differ from the plain loop
+
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
+        self.checked: set[bool] = set()  # kinds of calls that agreed with the plain loop: dense (False), ragged (True)
         self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
         self.runs = plan.runs
         self.obstacles: dict[tuple[int, torch.device], str] = {}  # (batch, device) → why not

@@ -1,0 +1,240 @@
+"""The self-check: the first call of a new plan is compared with the plain loop, values and gradients.
+
+A few steps of a few rows of the call's own input run both ways. Both get detached weights, and the plain loop a copy of
+the cell: hooks, attributes, gradients and random numbers of the caller stay untouched. A difference beyond rounding is
+a bug in recurra; the plan is then not used. `RECURRA_CHECK` says how often (backend.py).
+
+Rounding is judged in two stages. If the results differ by more than some units of the last place, both are compared
+with the plain loop in float64: a step that amplifies rounding does so on the plain loop, too.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..cell import Cell
+from ..errors import TraceError
+from .backend import warn_once
+from .cpu.executor import CpuExecutor
+from .cpu.layout import dense
+from .executors import Executor
+from .reference import Scanned, Sequences, _loop
+from .torch_modes import has_saved_tensor_hooks, needs_dispatcher
+from .trace import bind_weights
+from .traced_step import BoundStep, _copy_with, keep_random_state, step_function
+
+STEPS, ROWS = 3, 4  # of the call, unless kernels for so few rows would have to be compiled for the check alone
+MANY_WEIGHTS = 1 << 17  # numbers from which on two steps must do: they take a millisecond each
+ULPS = 64  # units of the last place of the largest number that two orders of summation may differ by
+OWN_ERROR = 8  # times the plain loop's own rounding error
+
+Run = Callable[[Mapping[str, Tensor], Sequences], Scanned]
+
+
+class Result(NamedTuple):
+    """What a run gave: outputs, states, traced values; then gradients, None where there is none."""
+
+    names: list[str]
+    values: list[Tensor | None]
+
+
+def find_disagreement(
+    cell: Cell, executor: Executor, given: Sequences, weights: Mapping[str, Tensor], train: bool, trace: bool, run: Run
+) -> str | None:
+    """How `run`, the planned step, differs from the plain loop; empty if it does not, None if that cannot be told now.
+
+    `given` may be a whole batch; `weights` are those of this call, derived ones included; `trace`: `run` returns one.
+    """
+    if not _can_check(given, weights):
+        return None
+    steps = STEPS if sum(weight.numel() for weight in weights.values()) < MANY_WEIGHTS else 2
+    given = _small(cell, executor, given, steps)
+    leaves = {name: _leaf(w, train and w.is_floating_point()) for name, w in weights.items()}
+    with keep_random_state(), torch.set_grad_enabled(train):
+        given = given._replace(x=_leaf(given.x, train and given.x.requires_grad), state=_leaves(given.state, train))
+        found = _differentiated(run(leaves, given), given, leaves)
+        try:
+            wanted = _differentiated(_plain(cell, given, leaves, trace), given, leaves)
+            differing = _differing(found, wanted, _epsilon(executor, given))
+            if not differing:
+                return ""
+            exact = _exact(cell, given, leaves, trace, train)
+        except (TraceError, torch.OutOfMemoryError):  # no copy of the cell, or no memory for one
+            return ""
+        except Exception as error:  # of the step itself, which the caller sees on the plain loop
+            return f"the plain loop raises {type(error).__name__}: {error}"
+    if exact is not None:
+        differing = _differing(found, exact, _epsilon(executor, given), _own_errors(wanted, exact))
+    return "; ".join(f"{name} by {error:.1e} of {scale:.1e}" for name, error, scale in differing[:3])
+
+
+def report(cell: Cell, difference: str) -> None:
+    """Warn, and say how to report it."""
+    warn_once(
+        f"{type(cell).__name__} runs on the plain loop, which is slower: recurra's compiled code for it gave other "
+        f"numbers there ({difference}). This is a bug in recurra. Please report it with the code of the cell and the "
+        "text of rc.explain(layer, x, source=True). RECURRA_CHECK=0 skips this check."
+    )
+
+
+def _can_check(given: Sequences, weights: Mapping[str, Tensor]) -> bool:
+    """Not if something observes the operations of the call, or a CUDA graph is being captured."""
+    tensors = (given.x, *given.state, *given.masks.values(), *weights.values())
+    if needs_dispatcher(tensors) or has_saved_tensor_hooks():
+        return False
+    return not (given.x.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+# ---------------------------------------------------------------------------------------------------- inputs
+
+
+def _small(cell: Cell, executor: Executor, given: Sequences, steps: int) -> Sequences:
+    """The first steps of the first rows."""
+    steps = min(steps, given.x.shape[0])
+    rows = _rows(executor, steps, *given.x.shape[:2])
+    each_step = {name for name, mask in cell.masks.items() if mask.each == "step"}
+    return Sequences(
+        given.x[:steps, :rows],
+        tuple(state[:rows] for state in given.state),
+        {name: m[:steps, :rows] if name in each_step else m[:rows] for name, m in given.masks.items()},
+        None if given.lengths is None else given.lengths[:rows].clamp(max=steps),
+        None if given.resets is None else given.resets[:steps, :rows],
+    )
+
+
+def _rows(executor: Executor, few: int, steps: int, batch: int) -> int:
+    """As few rows as run on the kernels of the whole batch. On a GPU, kernels depend on the batch."""
+    if not isinstance(executor, CpuExecutor):
+        return batch
+    rows = min(ROWS, batch)
+    if executor.is_built:
+        hoists = executor._worth_hoisting(dense(steps, batch))
+        while rows < batch and executor._worth_hoisting(dense(few, rows)) is not hoists:
+            rows = min(2 * rows, batch)
+    return rows
+
+
+def _leaf(tensor: Tensor, requires_grad: bool) -> Tensor:
+    return tensor.detach().requires_grad_() if requires_grad else tensor.detach()
+
+
+def _leaves(tensors: Sequence[Tensor], train: bool) -> tuple[Tensor, ...]:
+    return tuple(_leaf(tensor, train and tensor.requires_grad) for tensor in tensors)
+
+
+# ---------------------------------------------------------------------------------------------------- both ways
+
+
+def _plain(
+    cell: Cell, given: Sequences, weights: Mapping[str, Tensor], trace: bool, tensors: dict[int, Tensor] | None = None
+) -> Scanned:
+    """The plain loop on a copy of the cell, whose tensors are `tensors`, by id; its own by default."""
+    if cell.modifiers or trace:
+        return _loop(cell, given, trace, BoundStep(step_function(cell), dict(weights)))
+    own = {id(tensor): tensor for tensor in (*cell.parameters(), *cell.buffers())}
+    twin = _copy_with(cell, own if tensors is None else tensors)
+    with bind_weights(twin, dict(weights)):
+        return _loop(twin, given, False, None)
+
+
+def _exact(cell: Cell, given: Sequences, weights: Mapping[str, Tensor], trace: bool, train: bool) -> Result | None:
+    """The plain loop in float64; None if the step cannot run in it."""
+    wide = functools.partial(_in_float64, train=train)
+    tensors = {id(tensor): wide(tensor) for tensor in (*cell.parameters(), *cell.buffers())}
+    leaves = {name: wide(weight) for name, weight in weights.items()}
+    masks = {name: wide(mask) for name, mask in given.masks.items()}
+    given = given._replace(x=wide(given.x), state=tuple(map(wide, given.state)), masks=masks)
+    try:
+        with torch.autocast(given.x.device.type, enabled=False):
+            return _differentiated(_plain(cell, given, leaves, trace, tensors), given, leaves)
+    except RuntimeError:  # the step names another dtype
+        return None
+
+
+def _in_float64(tensor: Tensor, train: bool) -> Tensor:
+    wide = tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
+    return wide.requires_grad_(train and tensor.requires_grad)
+
+
+def _differentiated(scanned: Scanned, given: Sequences, weights: Mapping[str, Tensor]) -> Result:
+    """All values, and the gradients of their sum with fixed factors."""
+    outputs = {"y": scanned.y} | {f"state {i}": state for i, state in enumerate(scanned.state)} | (scanned.trace or {})
+    inputs = {"x": given.x} | {f"initial state {i}": state for i, state in enumerate(given.state)} | dict(weights)
+    inputs = {f"gradient of {name}": tensor for name, tensor in inputs.items() if tensor.requires_grad}
+    differentiable = [value for value in outputs.values() if value.requires_grad]
+    grads: Sequence[Tensor | None] = [None] * len(inputs)
+    if differentiable and inputs:
+        cotangents = [_factors(value) for value in differentiable]
+        grads = torch.autograd.grad(differentiable, list(inputs.values()), cotangents, allow_unused=True)
+    return Result([*outputs, *inputs], [*(value.detach() for value in outputs.values()), *grads])
+
+
+def _factors(like: Tensor) -> Tensor:
+    """Numbers between -1 and 1, all different, without the random generator."""
+    count = torch.arange(like.numel(), dtype=torch.float64, device=like.device)
+    return torch.cos(2.4 * count + 0.3).reshape(like.shape).to(like.dtype)
+
+
+# ---------------------------------------------------------------------------------------------------- comparison
+
+
+def _epsilon(executor: Executor, given: Sequences) -> float:
+    """The rounding error of one operation, of the widest of the dtypes that take part."""
+    device = given.x.device.type
+    dtypes = [executor.dtype, given.x.dtype]
+    if torch.is_autocast_enabled(device):
+        dtypes.append(torch.get_autocast_dtype(device))
+    epsilon = max(torch.finfo(dtype).eps for dtype in dtypes)
+    is_tf32 = device == "cuda" and torch.backends.cuda.matmul.allow_tf32
+    return max(epsilon, 2**-10) if is_tf32 else epsilon
+
+
+def _differing(
+    found: Result, wanted: Result, epsilon: float, allowances: Sequence[float] | None = None
+) -> list[tuple[str, float, float]]:
+    """(name, largest difference, largest number) of all that differ by more than rounding."""
+    scales = [_largest(value) for value in wanted.values]
+    if allowances is not None:  # a gradient of zero is a sum of terms as large as those of others
+        whole = max(scales, default=0.0)
+        scales = [max(scale, whole) for scale in scales]
+    allowed = [ULPS * epsilon * scale for scale in scales]
+    if allowances is not None:
+        allowed = [a + OWN_ERROR * b for a, b in zip(allowed, allowances, strict=True)]
+    errors = [_difference(a, b) for a, b in zip(found.values, wanted.values, strict=True)]
+    rows = zip(wanted.names, errors, scales, allowed, strict=True)
+    return [(name, error, scale) for name, error, scale, most in rows if not error <= most]
+
+
+def _own_errors(wanted: Result, exact: Result) -> list[float]:
+    return [_difference(a, b) for a, b in zip(wanted.values, exact.values, strict=True)]
+
+
+def _largest(value: Tensor | None) -> float:
+    """The largest finite magnitude."""
+    if value is None or not value.numel():
+        return 0.0
+    largest = _magnitude(value)
+    return largest if math.isfinite(largest) else _magnitude(value.nan_to_num(0.0, 0.0, 0.0))
+
+
+def _magnitude(value: Tensor) -> float:
+    low, high = torch.aminmax(value.detach())  # much faster than a norm
+    return max(-float(low), float(high))
+
+
+def _difference(one: Tensor | None, other: Tensor | None) -> float:
+    """The largest difference; equal infinities and NaNs do not differ, and None is zero."""
+    if one is None or other is None:
+        return _largest(other if one is None else one)
+    if not one.numel():
+        return 0.0
+    quick = _magnitude(one - other)  # in the wider dtype of the two
+    if math.isfinite(quick):
+        return quick
+    one, other = one.double(), other.double()
+    same = (one == other) | (one.isnan() & other.isnan())
+    return float((one - other).abs().masked_fill(same, 0.0).nan_to_num(torch.inf, torch.inf).max())
