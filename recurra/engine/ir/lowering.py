@@ -19,6 +19,7 @@ from ...cell import Cell
 from ..trace import Step, decompose
 from .buffers import BufferRef, Role, X
 from .index_map import MAX_ENTRIES, IndexMap
+from .integers import IntegerRanges
 from .nodes import Builder, Node, Vector
 from .ops_elementwise import BOOLEAN, ELEMENTWISE
 from .ops_matmul import PRODUCTS
@@ -101,7 +102,7 @@ class _Reader:
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}  # what the prologue returns, and in which shape
         like = step.node("x").meta["val"]
         self.batch, self.dtype = like.shape[0], like.dtype
-        self.builder = Builder(self.dtype)
+        self.builder, self.integers = Builder(self.dtype), IntegerRanges(self.dtype)
 
     def read(self) -> LoweredStep:
         placeholders = self.step.placeholders()
@@ -174,6 +175,8 @@ class _Reader:
         constant = [parent for parent in parents if parent in self.meta]
         if len(constant) == len(parents) and not any(parent in self.repeated for parent in parents):
             self.meta[node] = self._evaluate(node)
+            if not parents or all(parent in self.integers.known for parent in parents):
+                self.integers.add_constant(node, self.meta[node])
             return
         sizes = [parent for parent in parents if parent in self.sizes]
         if constant and len(constant) + len(sizes) == len(parents):
@@ -184,6 +187,7 @@ class _Reader:
         if node.target in (aten.sym_size.int, operator.mul):
             self._size(node)
             return
+        self.integers.check(node)
         given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
         self.values[node] = self._read(node, *given)
         self._check(node, self.values[node])

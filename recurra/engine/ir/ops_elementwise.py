@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from .nodes import Builder, Node
-from .values import Unsupported
 
 aten = torch.ops.aten
 
@@ -140,10 +139,8 @@ def _cast(b: Builder, x: Node, *, dtype: torch.dtype | None = None, **_: Any) ->
     """Casts to bool and integers are computed; casts between floating-point types are ignored."""
     if dtype is torch.bool:
         return b.make("ne", x, b.const(0.0))
-    if dtype is not None and not dtype.is_floating_point:
-        if dtype not in (torch.int32, torch.int64):
-            raise Unsupported(f"a cast to {dtype}")
-        return b.make("integer", x, attr=float(torch.iinfo(dtype).bits))
+    if dtype is not None and not dtype.is_floating_point:  # integers.py refuses one from floats to fewer bits
+        return b.make("integer", x, attr=32.0 if torch.iinfo(dtype).bits <= 32 else 64.0)
     return x
 
 

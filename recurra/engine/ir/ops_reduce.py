@@ -96,7 +96,11 @@ def _var_mean(
 
 
 def _var(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
-    return _var_mean(reader, value, dims, correction=correction, keepdim=keepdim)[0]
+    """Of the distances to the first number: the mean of equal numbers is rounded, and their variance is exactly 0."""
+    places, shape = reduced("a variance", value, dims, keepdim=True)
+    first = reader.take(value.segments, places[0], shape)
+    distance = reader.elementwise(lambda b, x, y: x - b.make("stop", y), (value, first), {})
+    return _var_mean(reader, distance, dims, correction=correction, keepdim=keepdim)[0]
 
 
 def _std(reader: Reader, value: Value, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
@@ -129,12 +133,6 @@ def _shifted_exp(reader: Reader, value: Value, shift: Value) -> Value:
     return reader.elementwise(lambda b, v, m: b.make("exp", v - m), (value, shift), {})
 
 
-def _log_of_sum(reader: Reader, value: Value, shift: Value, dims: Any, keepdim: bool) -> Value:
-    total = row_sum(reader, _shifted_exp(reader, value, shift), dims, keepdim)
-    shift = shift.with_shape(total.shape)
-    return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, shift), {})
-
-
 def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = False) -> Value:
     """An infinite maximum is replaced by 0, as in torch: `-inf - -inf` is NaN."""
 
@@ -142,7 +140,8 @@ def _logsumexp(reader: Reader, value: Value, dims: Any = None, keepdim: bool = F
         return b.make("where", b.make("eq", b.make("abs", m), b.const(float("inf"))), b.const(0.0), m)
 
     shift = reader.elementwise(finite, (_detached_max(reader, value, dims),), {})
-    return _log_of_sum(reader, value, shift, dims, keepdim)
+    total = row_sum(reader, _shifted_exp(reader, value, shift), dims, keepdim)
+    return reader.elementwise(lambda b, x, y: b.make("log", x) + y, (total, shift.with_shape(total.shape)), {})
 
 
 def _softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
@@ -151,8 +150,9 @@ def _softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False
 
 
 def _log_softmax(reader: Reader, value: Value, dim: int, half_to_float: bool = False) -> Value:
-    total = _log_of_sum(reader, value, _detached_max(reader, value, [dim]), [dim], keepdim=True)
-    return reader.elementwise(operation("sub"), (value, total), {})
+    shift = _detached_max(reader, value, [dim])
+    total = row_sum(reader, _shifted_exp(reader, value, shift), [dim], keepdim=True)
+    return reader.elementwise(lambda b, v, m, x: v - m - b.make("log", x), (value, shift, total), {})
 
 
 def _norm(

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from engine.operation_table import TableCell, cases
 from engine.strange_cells import FourStates, OneForAll, RowNormalised, TwoChainedProducts
 
 import recurra as rc
@@ -145,6 +146,19 @@ def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.d
             assert len(code.asm["cubin"]) > 0
             assert "atom." not in code.asm["ptx"]  # sums in no particular order would differ from run to run
             assert "red.global" not in code.asm["ptx"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_every_operation_of_the_table_becomes_machine_code(part: int):
+    cell = TableCell(cases()[part::4])
+    made, shape = rendered(cell, False, torch.float32, 50, "row_per_program")
+    assert len(assembled(made, shape.warps, torch.float32).asm["cubin"]) > 0
+    planned = plan(cell, trace_in_clean_context(cell), train=True, needs_x=True)
+    assert planned.backward is not None
+    for backward, program in enumerate((planned.forward, planned.backward)):
+        made = codegen.render(schedule(program), planned, bool(backward), True, torch.float32)
+        assert all(len(code.asm["cubin"]) > 0 for code in assembled_stages(made, torch.float32, 80))
 
 
 def test_addresses_from_the_table_are_read_sixteen_bytes_at_a_time():
