@@ -14,18 +14,21 @@ process saves); any number of processes may read meanwhile.
 """
 
 import contextlib
+import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .cell import Cell
 from .cells import registry
-from .errors import ModelFileError, OptionError, RecurraError
+from .errors import ModelFileError, OptionError, RecurraError, WeightsMismatchError
 from .file_lock import owned_lock
 from .tensor_files import check_shapes, map_file, read_json, save_tensors, sha256, sync, write_json
 
@@ -34,6 +37,30 @@ CONFIG, WEIGHTS, LOCK = "config.json", "model.safetensors", ".lock"
 DRAFTS = (".config.json", ".model.safetensors", ".config-*.json")
 ATTEMPTS = 100  # reads of a folder that another process keeps replacing
 Result = TypeVar("Result")
+FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye, torch.arange}
+SPARE_FACTOR, SPARE_ELEMENTS = 16, 1 << 22  # elements of a build besides the weights: initialisation, buffers
+
+
+class _TooManyElements(Exception):
+    """The tensors of a module are larger than the weights that it is built for."""
+
+
+class _AllocationLimit(TorchFunctionMode):
+    """Counts the elements of new tensors before they are allocated."""
+
+    def __init__(self, limit: int):
+        super().__init__()
+        self.left = limit
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in FACTORIES:
+            size = kwargs.get("size", args[:1] if func is torch.full else args)
+            size = size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size
+            self.left -= (count := math.prod(size)) * (count if func is torch.eye and len(size) == 1 else 1)
+            if self.left < 0:
+                raise _TooManyElements(f"a tensor of shape {tuple(size)}")
+        return func(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -72,6 +99,25 @@ class StoredModel:
         found = {name: tuple(tensor.shape) for name, tensor in self.weights.items()}
         check_shapes(self.folder / WEIGHTS, found, like)
         return {name: tensor.clone() for name, tensor in self.weights.items()}
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[None]:
+        """Refuse, in the block, tensors that are much larger than the file: a config can name any size."""
+        self._check_layer_counts(self.config)
+        elements = sum(tensor.numel() for tensor in self.weights.values())
+        try:
+            with _AllocationLimit(SPARE_FACTOR * elements + SPARE_ELEMENTS):
+                yield
+        except (_TooManyElements, OverflowError) as error:
+            raise WeightsMismatchError(self.config_path, str(error), f"the {elements} weights of the file") from error
+
+    def _check_layer_counts(self, section: Mapping[str, Any]) -> None:
+        """A layer has at least one tensor: more layers than tensors would be built one by one, for ever."""
+        for name, value in section.items():
+            if isinstance(value, Mapping):
+                self._check_layer_counts(value)
+            elif name == "num_layers" and isinstance(value, int | float) and value > len(self.weights):
+                raise ModelFileError(f"{self.config_path}, {name}", value, f"at most {len(self.weights)}, as tensors")
 
     @contextlib.contextmanager
     def expecting(self, what: str) -> Iterator[None]:

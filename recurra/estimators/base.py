@@ -248,7 +248,8 @@ class SequenceEstimator(BaseEstimator, ABC):
         stored = read_folder(folder, cls.__name__)
         self = cls(**saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder))
         self._restore(stored.section("fitted"), folder)
-        self.network_ = self._build()
+        with stored.building():
+            self.network_ = self._build()
         tensors = stored.tensors(like=self._tensors())
         prefix = "network."
         self.network_.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})

@@ -13,7 +13,7 @@ from recurra.estimators.linear import LinearForecast
 from recurra.estimators.panel import Panel
 from recurra.estimators.scaling import Scaling
 from recurra.estimators.windows import Windows
-from recurra.storage import FolderContents, read_folder
+from recurra.storage import FolderContents, StoredModel, read_folder
 
 if TYPE_CHECKING:
     from recurra.estimators.forecaster import Forecaster
@@ -48,7 +48,7 @@ def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
     }
     model = cls(**(options | sequences))
     with stored.expecting("the config.json of a forecaster"):
-        _allocate(model, stored.section("fitted"))
+        _allocate(model, stored)
     _fill(model, stored.tensors(like=_tensors(model)))
     return model
 
@@ -75,10 +75,12 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
     return weights | {name: torch.tensor(np.ascontiguousarray(value)) for name, value in values.items()}
 
 
-def _allocate(model: "Forecaster", fitted: dict[str, Any]) -> None:
+def _allocate(model: "Forecaster", stored: StoredModel) -> None:
     """Give the model attributes of the right shapes, filled with zeros."""
+    fitted, weights = stored.section("fitted"), stored.weights
     ids, lengths = [str(name) for name in fitted["ids"]], [int(n) for n in fitted["lengths"]]
-    if len(ids) != len(lengths) or not ids or min(lengths) < 1 or sum(lengths) > 1 << 32 or len(set(ids)) < len(ids):
+    steps = sum(lengths) if len(ids) == len(set(ids)) == len(lengths) > 0 and min(lengths) > 0 else 0
+    if not steps or weights["past.y"].shape != (steps,):
         raise ValueError("ids and lengths of the series")
     if fitted["unit"] not in ("date", "seconds", "whole") or fitted["form"] not in ("one", "series", "table"):
         raise ValueError("unit or form of the series")
@@ -87,7 +89,7 @@ def _allocate(model: "Forecaster", fitted: dict[str, Any]) -> None:
     y, covariates = [np.zeros(n) for n in lengths], [np.zeros((n, known)) for n in lengths]
     model.past_ = Panel(ids, y, covariates, np.zeros((len(ids), static)), times, fitted["unit"], fitted["form"])
     context, horizon, season = int(fitted["context"]), int(model.horizon), int(fitted["linear_season"])
-    if not 0 < context <= 1 << 24 or not 0 < horizon <= 1 << 24 or not 0 < season <= 1 << 24:
+    if (horizon, context + 2 + static + 2 * known) != weights["linear"].shape or not 0 < season <= 1 << 24:
         raise ValueError("context, horizon or linear_season")
     each = {name: Scaling.none(1) for name in ids}
     model.windows_ = Windows(context, int(model.season), each, Scaling.none(known), Scaling.none(static))
@@ -95,7 +97,8 @@ def _allocate(model: "Forecaster", fitted: dict[str, Any]) -> None:
     model.calibrated_ = bool(fitted["calibrated_"])
     model.history_ = list(fitted["history_"])
     model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
-    model.network_ = model._build()
+    with stored.building():
+        model.network_ = model._build()
 
 
 def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:

@@ -172,7 +172,8 @@ class LanguageModelEstimator(BaseEstimator):
         fitted = stored.section("fitted")
         with stored.expecting("the vocabulary of a language model"):
             vocabulary, self.history_ = vocabulary_from(fitted["vocabulary"]), fitted["history_"]
-        self.model_, self.tokens_ = self._build(vocabulary), vocabulary.tokens
+        with stored.building():
+            self.model_, self.tokens_ = self._build(vocabulary), vocabulary.tokens
         self.model_.load_state_dict(stored.tensors(like=self.model_.state_dict()))
         self.model_.eval()
         return self

@@ -161,7 +161,8 @@ class SequenceTagger(BaseEstimator):
         fitted = stored.section("fitted")
         with stored.expecting("the vocabulary of a tagger"):
             vocabulary, self.history_ = Vocabulary(**fitted["vocabulary"]), fitted["history_"]
-        self.tagger_ = Tagger(vocabulary, **self._options())
+        with stored.building():
+            self.tagger_ = Tagger(vocabulary, **self._options())
         self.tagger_.load_state_dict(stored.tensors(like=self.tagger_.state_dict()))
         self.tagger_.eval()
         self.classes_ = np.array(vocabulary.classes)

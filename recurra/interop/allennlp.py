@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..optional import require
+from .hdf5_storage import is_stored_inside
 
 #: rows of the character table in a file: 256 bytes and five marks; the row of padding is not stored
 CHARACTERS = 261
@@ -170,6 +171,8 @@ def _array(h5py: Any, path: Path, file: Any, key: str, shape: tuple[int, ...]) -
     array = file.get(key)
     if not isinstance(array, h5py.Dataset):
         raise ElmoFileError(f"{path}, {key}", "no such array", f"an array of shape {shape}")
+    if not is_stored_inside(file, array):
+        raise ElmoFileError(f"{path}, {key}", "an array whose values are in another file", "values in this file")
     if tuple(array.shape) != shape or math.prod(shape) > LIMIT:
         raise ElmoFileError(f"{path}, {key}", f"shape {tuple(array.shape)}", f"shape {shape}")
     if array.dtype.kind != "f":

@@ -10,8 +10,10 @@ from pyarrow import json as arrow_json
 from pyarrow import parquet
 
 from recurra.data.data_errors import FormatError
+from recurra.data.readers.arrow import check_parquet
 from recurra.data.readers.csv import Dialect
 from recurra.data.readers.dispatch import read
+from recurra.data.readers.jsonl import check_nesting
 from recurra.data.readers.layout import ID_NAMES, LABEL_NAMES
 from recurra.data.readers.open_files import open_arrow
 from recurra.numerals import is_number
@@ -41,8 +43,14 @@ def _csv(path: Path) -> pa.Table:
 
 
 def _jsonl(path: Path) -> pa.Table:
+    check_nesting(path)
     with open_arrow(path) as file:
         return arrow_json.read_json(file, arrow_json.ReadOptions(use_threads=False, block_size=BLOCK))
+
+
+def _parquet(path: Path) -> pa.Table:
+    check_parquet(path)
+    return parquet.read_table(path)
 
 
 def _arrow(path: Path) -> pa.Table:
@@ -52,7 +60,7 @@ def _arrow(path: Path) -> pa.Table:
         return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped).read_all()
 
 
-_LOADERS: dict[str, Any] = {"csv": _csv, "jsonl": _jsonl, "parquet": parquet.read_table, "arrow": _arrow}
+_LOADERS: dict[str, Any] = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "arrow": _arrow}
 
 
 def is_contiguous(table: pa.Table, column: str) -> bool:

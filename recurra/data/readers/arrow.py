@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Unpack
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
+from .limits import check_decoded
 from .open_files import existing
-from .table_sources import ParquetSource, Source, TableSource, spool_to_disk
+from .table_sources import SCAN_ROWS, ParquetSource, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
 #: the largest decoded row group, in bytes
@@ -27,10 +29,47 @@ def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceS
         file = pq.ParquetFile(path, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(path, _first_line(error), "a Parquet file") from error
+    check_parquet(path)
     source: Source = ParquetSource(file)
     if _largest_group(file.metadata) > GROUP:
         source = spool_to_disk(file.schema_arrow, source.scan(file.schema_arrow.names))
     return sequences_of(source, parts, path)
+
+
+def check_parquet(path: Path) -> None:
+    """Check the decoded size: run lengths and dictionaries make many values of few bytes, which the footer counts."""
+    try:
+        file = pq.ParquetFile(path, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FormatError(path, _first_line(error), "a Parquet file") from error
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+    chunks = [(group.column(column), max(8, leaf.length)) for group in groups for column, leaf in enumerate(leaves)]
+    check_decoded(path, sum(max(chunk.total_uncompressed_size, width * chunk.num_values) for chunk, width in chunks))
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    if texts:
+        _check_texts(path, texts)
+
+
+def _check_texts(path: Path, texts: list[str]) -> None:
+    """Add up the text of every row from the dictionaries, without decoding it."""
+    total = 0
+    file = pq.ParquetFile(path, pre_buffer=False, read_dictionary=texts)
+    for batch in file.iter_batches(batch_size=SCAN_ROWS, columns=texts):
+        total += sum(_text_bytes(column) for column in batch.columns)
+        check_decoded(path, total)
+
+
+def _text_bytes(column: pa.Array) -> int:
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _text_bytes(column.flatten())
+    if pa.types.is_dictionary(kind):
+        lengths = pc.call_function("binary_length", [column.dictionary]).cast(pa.int64())
+        return pc.call_function("sum", [lengths.take(column.indices)]).as_py() or 0
+    if pa.types.is_struct(kind):
+        return sum(_text_bytes(column.field(number)) for number in range(kind.num_fields))
+    return column.nbytes
 
 
 def _largest_group(metadata: pq.FileMetaData) -> int:

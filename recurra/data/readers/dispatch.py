@@ -9,6 +9,7 @@ from ...errors import UnknownNameError
 from ...optional import optional_imports
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
+from .limits import allow_bytes
 from .open_files import BOM, ZIP, existing, head, open_zip
 
 #: format → module and reader; a module is imported when a file needs it
@@ -64,7 +65,7 @@ SUFFIXES: dict[str, str] = {
 }
 
 
-def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
+def read(path: str | Path, format: str | None = None, *, max_bytes: int | None = None, **options) -> SequenceSet:
     """Read a file or folder of any supported format as a `SequenceSet`.
 
     The format is detected from the first bytes, the file name or the lines: CSV, JSON lines, Parquet, Arrow, .npy and
@@ -74,6 +75,8 @@ def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
 
     - `path`: a file, or a folder of WAV or text files.
     - `format`: a key of `READERS` such as "csv", to skip the detection.
+    - `max_bytes`: how many bytes the decoded content may have. By default 256 MiB, or 32 times the size of the file if
+      that is more; the environment variable RECURRA_MAX_BYTES replaces the default. More is a `SizeError`.
     - `options`: of the reader of the format, for tables those of `Layout`: `id`, `time`, `features`, `target`, `label`,
       `missing`, `sort`.
 
@@ -91,13 +94,14 @@ def read(path: str | Path, format: str | None = None, **options) -> SequenceSet:
         (2, 'forecasting', [2, 1])
     """
     path = existing(path)
-    format = format or format_of(path)
-    if format not in READERS:
-        raise UnknownNameError("format", format, READERS)
-    module, name = READERS[format]
-    with optional_imports("data", what=f"reading {format} files"):
-        reader: Callable[..., SequenceSet] = getattr(import_module(f"recurra.data.readers.{module}"), name)
-    return reader(path, **options)
+    with allow_bytes(max_bytes):
+        format = format or format_of(path)
+        if format not in READERS:
+            raise UnknownNameError("format", format, READERS)
+        module, name = READERS[format]
+        with optional_imports("data", what=f"reading {format} files"):
+            reader: Callable[..., SequenceSet] = getattr(import_module(f"recurra.data.readers.{module}"), name)
+        return reader(path, **options)
 
 
 def format_of(path: str | Path) -> str:
@@ -150,6 +154,6 @@ def _of_text(start: str) -> str:
 def _is_json(line: str) -> bool:
     try:
         json.loads(line)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return False
     return True

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...interop.hdf5_storage import is_stored_inside
 from ...optional import require
-from ..data_errors import EmptyFileError, FormatError, SizeError
+from ..data_errors import EmptyFileError, FormatError
 from ..sequences import SequenceSet
+from .limits import check_decoded
 from .open_files import existing
-
-#: bytes one sequence may declare to hold; a file of a few bytes can declare any number
-LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,11 @@ def read_hdf5(path: str | Path) -> SequenceSet:
     shapes = _shapes(path)
     if not shapes:
         raise EmptyFileError(path, "no dataset", "one for each sequence")
+    check_decoded(path, sum(8 * math.prod(shape) for shape in shapes.values()))
     widths = set()
     for name, shape in shapes.items():
         if len(shape) not in (2, 3) or shape[-2] < 2:
             raise FormatError(path, f"a dataset of shape {shape}", "(T, D) or (K, T, D) sequences, T ≥ 2", column=name)
-        declared = 8 * math.prod(shape)
-        if declared > LIMIT:
-            raise SizeError(path, f"a dataset of shape {shape}", f"at most {LIMIT:,} bytes a sequence", column=name)
         widths.add((len(shape), shape[0] if len(shape) == 3 else 1, shape[-1]))
     if len(widths) > 1:
         raise FormatError(path, f"sequences of {len(widths)} different widths", "as many features in each")
@@ -57,14 +54,20 @@ def read_hdf5(path: str | Path) -> SequenceSet:
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     h5py = _h5py()
-    shapes: dict[str, tuple[int, ...]] = {}
+    found: dict[str, tuple[tuple[int, ...], bool]] = {}
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(
-                lambda name, item: shapes.update({name: item.shape}) if isinstance(item, h5py.Dataset) else None
-            )
+
+            def visit(name: str, item: Any) -> None:
+                if isinstance(item, h5py.Dataset):
+                    found[name] = item.shape, is_stored_inside(file, item)
+
+            file.visititems(visit)
     except OSError as error:
         raise FormatError(path, str(error), "an HDF5 file") from error
+    for name in (name for name, (_, inside) in found.items() if not inside):
+        raise FormatError(path, "a dataset whose values are in another file", "values in this file", column=name)
+    shapes = {name: shape for name, (shape, _) in found.items()}
     return dict(sorted(shapes.items(), key=lambda item: (len(item[0]), item[0])))
 
 

@@ -13,7 +13,8 @@ from pyarrow import json as arrow_json
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
-from .open_files import estimated_size, existing, lines, open_arrow, text_blocks
+from .limits import check_depth, parse_json
+from .open_files import estimated_size, existing, lines, open_arrow, open_bytes, text_blocks
 from .table_sources import Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
@@ -39,6 +40,7 @@ def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet
 def _source(path: Path) -> Source:
     for _ in text_blocks(path):  # checks the encoding, which pyarrow does not
         pass
+    check_nesting(path)
     options = arrow_json.ReadOptions(use_threads=False, block_size=BLOCK)
     with open_arrow(path) as file:
         if estimated_size(path) <= IN_MEMORY:
@@ -49,6 +51,13 @@ def _source(path: Path) -> Source:
     with open_arrow(path) as file:
         tables = (arrow_json.read_json(io.BytesIO(block), options, parse) for block in _blocks(file, BLOCK))
         return spool_to_disk(schema, (batch for table in tables for batch in table.to_batches()))
+
+
+def check_nesting(path: Path) -> None:
+    """Raise for lines that pyarrow would not survive."""
+    with open_bytes(path) as file:
+        for block in _blocks(file, BLOCK):
+            check_depth(block, path)
 
 
 def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
@@ -79,7 +88,7 @@ def _raise_line_error(path: Path) -> None:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = parse_json(line, path)
         except json.JSONDecodeError as error:
             raise FormatError(path, error.msg, "one JSON object", number, error.colno) from error
         if not isinstance(record, dict):

@@ -1,5 +1,7 @@
 """Reads MATLAB files (format 5) with cell arrays of matrices, such as piano rolls, with SciPy."""
 
+import os
+import struct
 import zlib
 from pathlib import Path
 
@@ -11,9 +13,11 @@ from ...optional import optional_imports
 from ..data_errors import EmptyFileError, FormatError, SizeError
 from ..sequences import SequenceSet
 from ..stores import Cast
+from .limits import check_decoded, max_bytes
 from .open_files import existing
 
-LIMIT = 1 << 30
+COMPRESSED = 15  # the type of an element that zlib has compressed
+BLOCK = 1 << 20
 
 
 def read_mat(path: str | Path, part: str | None = None) -> SequenceSet:
@@ -36,15 +40,33 @@ def read_mat(path: str | Path, part: str | None = None) -> SequenceSet:
     return SequenceSet.one_step_ahead(store, lengths, "next_step", names=names, source=str(path))
 
 
+def _decompressed_size(path: Path) -> int:
+    """Bytes of all elements, the compressed ones decompressed; no more than a little over the limit is counted."""
+    limit, total = max_bytes(path.stat().st_size), path.stat().st_size
+    with path.open("rb") as file:
+        order = "<" if file.read(128)[-2:] == b"IM" else ">"
+        while len(tag := file.read(8)) == 8 and total <= limit:
+            kind, size = struct.unpack(f"{order}II", tag)
+            if kind != COMPRESSED:
+                file.seek(size, os.SEEK_CUR)
+                continue
+            inflate, left = zlib.decompressobj(), size
+            while total <= limit and (part := inflate.unconsumed_tail or file.read(min(left, BLOCK))):
+                left -= 0 if inflate.unconsumed_tail else len(part)
+                total += len(inflate.decompress(part, BLOCK))
+    return total
+
+
 def _cells(path: Path) -> dict[str, list[np.ndarray]]:
     with optional_imports("estimators", what="reading .mat files"):
         from scipy.io import loadmat
         from scipy.io.matlab import MatReadError
 
-    if path.stat().st_size > LIMIT:
-        raise SizeError(path, f"{path.stat().st_size:,} bytes", f"at most {LIMIT:,}")
     try:
+        check_decoded(path, _decompressed_size(path))
         content = loadmat(path)
+    except SizeError:
+        raise
     except (MatReadError, NotImplementedError, ValueError, TypeError, OSError, zlib.error, MemoryError) as error:
         raise FormatError(path, f"{error}", "a MATLAB file of format 5") from error
     cells = {}

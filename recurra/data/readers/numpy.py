@@ -13,9 +13,6 @@ from ..stores import Cast, Flat, Store, offsets
 from .labels import Encoder, classes_of
 from .open_files import existing, open_zip
 
-#: the largest array in an .npz, in bytes
-LIMIT = 16 << 30
-
 INPUT_NAMES = ("inputs", "x", "X", "data", "sequences")
 TARGET_NAMES = ("targets", "y", "Y", "labels", "label")
 
@@ -151,7 +148,7 @@ def _check(shape: tuple[int, ...], kind: np.dtype, size: int, path: Path) -> Non
     declared = kind.itemsize
     for length in shape:
         declared *= length
-    if declared > LIMIT or declared > size:
+    if declared > size:
         raise SizeError(
             path, f"a header that declares {declared:,} bytes", f"at most the {size:,} bytes that are there"
         )

@@ -18,6 +18,7 @@ from ..data_errors import EmptyFileError, FormatError
 from ..sequences import SequenceSet
 from ..stores import Cast, Flat, offsets
 from .labels import Encoder, vocabulary_of
+from .limits import parse_json
 from .open_files import existing, lines, text_blocks
 
 Level = Literal["character", "word"]
@@ -87,7 +88,7 @@ def read_sentences(path: str | Path, *, vocabulary: Sequence[str] | None = None,
     """A JSON file of sentences in nested lists; the tokens are words, the targets the next words."""
     path = existing(path)
     try:
-        content = json.loads("".join(text_blocks(path)))
+        content = parse_json("".join(text_blocks(path)), path)
     except json.JSONDecodeError as error:
         raise FormatError(path, error.msg, "JSON", error.lineno, error.colno) from error
     sentences = list(_sentences(content, path))

@@ -291,7 +291,9 @@ class LanguageModel(nn.Module):
         """The model that `save` wrote, in evaluation mode."""
         stored = read_folder(folder, KIND)
         with stored.expecting("the config.json of a language model"):
-            model = cls(vocabulary_from(stored.section("vocabulary")), **stored.section("settings"))
+            vocabulary = vocabulary_from(stored.section("vocabulary"))
+            with stored.building():
+                model = cls(vocabulary, **stored.section("settings"))
         model.load_state_dict(stored.tensors(like=distinct_tensors(model)), strict=False)  # tied tensors are there once
         return model.eval()
 

@@ -244,7 +244,8 @@ class Tagger(nn.Module):
         stored = read_folder(folder, KIND)
         with stored.expecting("the options of a tagger"):
             vocabulary = Vocabulary(**stored.section("vocabulary"))
-            tagger = Tagger(vocabulary, extra_inputs=extra_inputs, **stored.section("options"))
+            with stored.building():
+                tagger = Tagger(vocabulary, extra_inputs=extra_inputs, **stored.section("options"))
         tagger.load_state_dict(stored.tensors(like=tagger.state_dict()))
         return tagger.eval()
 
