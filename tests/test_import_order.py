@@ -23,8 +23,9 @@ ROOMS = (
 )
 # `engine/` in its own order.
 ENGINE = (
-    "backend", "graph_constants", "operations", "record", "torch_modes", "caches", "guards", "cell_cache", "trace",
-    "traced_step", "graph_rewriter", "latex", "reference", "split_at_resets", "restarts", "ir", "plan", "cpu", "gpu",
+    "backend", "graph_constants", "operations", "user_code", "custom_vjp", "record", "effects", "step_watch",
+    "torch_modes", "caches", "guards", "cell_cache", "trace", "traced_step", "graph_rewriter", "latex", "reference",
+    "split_at_resets", "restarts", "ir", "plan", "cpu", "gpu",
     "executors", "torch_op", "self_check", "dispatch", "checkpoint", "parallel_directions", "explain",
 )
 # fmt: on

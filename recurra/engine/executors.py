@@ -28,6 +28,7 @@ from .ir.lowering import Unsupported
 from .plan.planner import plan
 from .restarts import restarting
 from .traced_step import clean_context, trace_in_clean_context
+from .user_code import Untraceable
 
 RECENT = 128  # executors that stay though no cell uses them
 
@@ -90,7 +91,10 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
     cell = restarting(cell) if request.restarts else cell
     try:
         step = trace_in_clean_context(cell)
-    except TraceError as reason:
+    except Untraceable as reason:
+        _warn_plain_loop(cell, f"{reason}.")
+        return Refusal(str(reason))
+    except TraceError as reason:  # the plain loop raises it again
         return Refusal(str(reason))
     with clean_context():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
@@ -102,7 +106,7 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
                 planned = plan(cell, step, train=request.train, needs_x=request.needs_x, named=request.named)
                 made = _executor(planned, request, key)
             except Unsupported as reason:
-                _warn_unsupported(cell, str(reason))
+                _warn_plain_loop(cell, f"the compiled one does not take {reason}.")
                 return Refusal(f"the compiled engine does not take {reason}")
         _alive[key] = made
         _use(key, made)
@@ -160,7 +164,7 @@ def _build(made: CpuExecutor) -> None:
     made.is_built = True
 
 
-def _warn_unsupported(cell: Cell, reason: str) -> None:
+def _warn_plain_loop(cell: Cell, reason: str) -> None:
     """For the user's own cells. Those of the zoo that cannot be compiled are documented."""
     if type(cell) not in registry().values() or backend() == "compiled":
-        warn_once(f"{type(cell).__name__} runs on the reference engine: the compiled one does not take {reason}.")
+        warn_once(f"{type(cell).__name__} runs on the reference engine: {reason}")

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..cell import TIME, Affine, Cell, Regulariser
 from ..draws import Noise
+from .custom_vjp import custom_vjp_of
 from .operations import ATOM, MEANING, PRODUCT, SUM, product_of
 from .trace import Step, trace_equations
 
@@ -148,6 +149,9 @@ class Expressions:
         if node.target is aten.linear.default and product_of(node) is None:  # W xᵀ: a column for each sequence
             left, right = (self._operand(argument, ATOM) for argument in node.args)
             return rf"{left}\,{right}^\top", PRODUCT
+        if (custom := custom_vjp_of(node)) is not None:
+            inner = ", ".join(self.print(a)[0] for a in node.args[custom.outputs : custom.outputs + custom.inputs])
+            return rf"{_word(custom.name)}\left({inner}\right)", ATOM
         row = MEANING.get(self._plain_target(node))
         if row is None:
             name = str(getattr(node.target, "__name__", node.target)).split(".")[0]

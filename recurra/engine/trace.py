@@ -2,31 +2,53 @@
 
 `trace(cell)` runs `step` on stand-in tensors and records its operations, those of operations.py. The inputs of the
 graph are what the step reads (x, states, masks, weights); its results are what the step returns, followed by every
-local variable of the step. Derivatives are taken later, by plan/autodiff.py.
+local variable of the step. Derivatives are taken later, by plan/autodiff.py; where the step says what is not to be
+differentiated, or how, the graph says so, too.
 
 The step is traced at two batch sizes. Where the graphs differ by the batch size itself, the merged graph reads it from
 x. Any other difference is an error: the step branched on a shape, and a graph would be right for one batch size only.
+A step that does what a graph cannot hold raises `Untraceable`, which names the line.
 """
 
 import operator
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.autograd.graph import saved_tensors_hooks
 
 from ..cell import TIME, Cell
 from ..errors import TraceError
 from .cell_cache import cache_of
+from .custom_vjp import custom_vjp_of
 from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
-from .record import record
-
-OUTPUT = "output:"  # the name of the output; the colon keeps it apart from names of states
+from .record import Recorder
+from .step_watch import StepWatch
+from .user_code import Untraceable
 
 aten = torch.ops.aten
+
+
+class _OutputName(str):
+    """A name that equals no other, not even one with the same letters."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __reduce__(self) -> str:
+        return "OUTPUT"  # copies are the same object
+
+
+OUTPUT = _OutputName("output:")  # beside the names of states, which may be any text
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +114,18 @@ def trace(cell: Cell) -> Step:
 
 def trace_equations(cell: Cell) -> Step:
     """The graph of the cell's own equations, without modifiers."""
-    step = _trace_at(cell, 2)
-    _merge_batch_sizes(step.graph, _trace_at(cell, 3).graph)
+    try:
+        (step, two), (other, three) = _trace_at(cell, 2), _trace_at(cell, 3)
+        for line in sorted(two.compared & three.compared):  # in one of them, another size may happen to be 2 or 3
+            raise Untraceable(f"branches on the batch size: it may differ for 2 sequences and for more ({line})")
+        _merge_batch_sizes(step.graph, other.graph)
+        if two.plain_size or three.plain_size:
+            for batch in (5, 64):
+                _compare_operations(step.graph, _trace_at(cell, batch)[0].graph, batch, two.plain_size)
+    except Untraceable as error:
+        name = f"{type(cell).__name__}.step"
+        message = str(error).removeprefix("step ")
+        raise Untraceable(message if message.startswith(name) else f"{name} {message}", error.effects) from error
     return step
 
 
@@ -105,46 +137,60 @@ def _input_names(state: Any) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------------- tracing
 
 
-def _trace_at(cell: Cell, batch: int) -> Step:
+def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
     """Trace `step` at one batch size, on zeros. A branch on the value of a tensor is an error."""
-    weights = {n: torch.zeros(w.shape, dtype=w.dtype, device=w.device) for n, w in cell.weights().items()}
+    weights = {n: _stand_in(w.shape, w) for n, w in cell.weights().items()}
     like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
     shapes = {"x": (batch, cell.input_size)}
     for state in cell.carried:
         shapes |= dict.fromkeys(_input_names(state), (batch, state.size))
-    shapes |= {name: (batch, cell.masks[name].size) for name in cell._asks_for() if name != TIME}
-    outputs: list[str] = []
-    named: list[str] = []
+    extras = [name for name in cell._asks_for() if name != TIME]
+    shapes |= {name: (batch, cell.masks[name].size) for name in extras}
+    given = {n: _stand_in(shape, like, n not in (TIME, *extras)) for n, shape in shapes.items()}
+    recorder = Recorder([*given.values(), *weights.values()])
+    with bind_weights(cell, weights):
+        watch = StepWatch(cell, recorder, batch)
 
-    def one_step(inputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
-        given = dict(zip(shapes, inputs, strict=True))
-        with bind_weights(cell, dict(zip(weights, tensors, strict=True))), _record_locals(cell) as names:
-            returned = _call_step(cell, given)
-        outputs[:] = [OUTPUT, *(state.name for state in cell.carried if state.name != TIME)]
-        named[:] = list(names)
-        return [*returned, *(names[name] for name in named)]
+        def one_step() -> list[Tensor]:
+            args, kwargs = _arguments(cell, given)
+            with watch:
+                returned = cell.step(*args, **kwargs)
+            return [*output_and_states(cell, returned), *watch.names.values()]
 
-    stand_ins = [torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes.values()]
-    count = len(stand_ins)
-    try:
-        with torch.no_grad():
-            graph = record(lambda *v: one_step(v[:count], v[count:]), [*stand_ins, *weights.values()])
-    except TraceError as error:
-        step, message = f"{type(cell).__name__}.step", str(error)
-        raise TraceError(message if message.startswith(step) else f"{step} {message}") from error
+        try:
+            with torch.inference_mode(False), torch.enable_grad(), _hide_saved_tensors():
+                graph = recorder.record(one_step)
+        except Exception as error:
+            if isinstance(error, TraceError) or recorder.failure is None:
+                raise
+            raise recorder.failure from error  # what the step did with the first error
     _simplify(graph)
-    return Step(graph, tuple(shapes), _prune(graph, len(shapes), tuple(weights)), tuple(outputs), tuple(named))
+    outputs = (OUTPUT, *(state.name for state in cell.carried if state.name != TIME))
+    return Step(graph, tuple(given), _prune(graph, len(given), tuple(weights)), outputs, tuple(watch.names)), watch
 
 
-def _call_step(cell: Cell, given: dict[str, Tensor]) -> list[Tensor]:
-    """`[output, *new states]` of the cell's `step`."""
-    states = []
+def _hide_saved_tensors() -> AbstractContextManager:
+    """Active hooks do not see what is saved here: activation checkpoints count what the caller saves."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        return nullcontext()
+    return saved_tensors_hooks(Tensor.detach, lambda saved: saved)  # an output that saves itself would never be freed
+
+
+def _stand_in(shape: Sequence[int], like: Tensor, differentiable: bool = True) -> Tensor:
+    """Zeros, as a result of an operation: leaves of autograd refuse operations in place."""
+    grows = differentiable and (like.is_floating_point() or like.is_complex())
+    with torch.inference_mode(False), torch.enable_grad():
+        return torch.zeros(shape, dtype=like.dtype, device=like.device, requires_grad=grows).clone()
+
+
+def _arguments(cell: Cell, given: dict[str, Tensor]) -> tuple[list[Any], dict[str, Tensor]]:
+    """The arguments of the cell's `step`: x and the states, and those filled by name."""
+    values: list[Any] = [given["x"]]
     for state in cell.carried:
         if state.name != TIME:
             views = tuple(given[view] for view in _input_names(state))
-            states.append(views if state.delays else views[0])
-    extras = {name: given[name] for name in cell._asks_for()}
-    return output_and_states(cell, cell.step(given["x"], *states, **extras))
+            values.append(views if state.delays else views[0])
+    return values, {name: given[name] for name in cell._asks_for()}
 
 
 def output_and_states(cell: Cell, returned: Any) -> list[Tensor]:
@@ -188,36 +234,6 @@ class bind_weights:
 def _split_names(weights: dict[str, Tensor]) -> Iterator[tuple[str, str, Tensor]]:
     """`(module path, attribute, tensor)` of every dotted name."""
     return ((name.rpartition(".")[0], name.rpartition(".")[2], weight) for name, weight in weights.items())
-
-
-class _record_locals:
-    """Context manager: collects the tensors among the local variables of `step` with sys.settrace, line by line."""
-
-    def __init__(self, cell: Cell):
-        self.code = type(cell).step.__code__
-        self.names: dict[str, Tensor] = {}
-
-    def __enter__(self) -> dict[str, Tensor]:
-        self.outer = sys.gettrace()
-        sys.settrace(self._on_call)
-        return self.names
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self.outer)
-
-    def _on_call(self, frame: FrameType, event: str, arg: object) -> Callable | None:
-        if frame.f_code is not self.code:
-            return None
-        self.arguments = {id(v) for v in frame.f_locals.values()}
-        return self._on_line
-
-    def _on_line(self, frame: FrameType, event: str, arg: object) -> Callable:
-        for name, value in frame.f_locals.items():
-            if isinstance(value, Tensor) and id(value) not in self.arguments:
-                if self.names.get(name) is not value:
-                    self.names.pop(name, None)  # assigned again: its place is now the later one
-                self.names[name] = value
-        return self._on_line
 
 
 def _simplify(graph: fx.Graph) -> fx.Graph:
@@ -277,23 +293,40 @@ def _prune(graph: fx.Graph, inputs: int, weights: tuple[str, ...]) -> tuple[str,
 
 def _merge_batch_sizes(two: fx.Graph, three: fx.Graph) -> fx.Graph:
     """Make the graph for 2 sequences one for any number, from its differences to the graph for 3. Edits `two`."""
+    _compare_operations(two, three, 3)
     first, second = list(two.nodes), list(three.nodes)
-    if [(n.op, n.target if n.op == "call_function" else None) for n in first] != [
-        (n.op, n.target if n.op == "call_function" else None) for n in second
-    ]:
-        raise TraceError("step runs other operations for 2 sequences than for 3: it branches on the batch size")
     placeholders = [node for node in first if node.op == "placeholder"]
     with two.inserting_after(placeholders[-1]):
         batch = two.call_function(aten.sym_size.int, (placeholders[0], 0))
     twin = dict(zip(second, first, strict=True))
     for a, b in zip(first, second, strict=True):
         a.meta[BATCH_AXIS] = _batch_axis(a, b)
+        if (custom := custom_vjp_of(a)) is not None:
+            _merge_batch_sizes(custom.graph, custom_vjp_of(b).graph)  # pyrefly: ignore
+            a.target = replace(custom).target()  # its name changes with its graph
         if a.op != "placeholder":
             a.args = tuple(_merge(p, q, batch, twin) for p, q in zip(a.args, b.args, strict=True))
             a.kwargs = {k: _merge(v, b.kwargs[k], batch, twin) for k, v in a.kwargs.items()}
     if not batch.users:
         two.erase_node(batch)
     return two
+
+
+def _compare_operations(one: fx.Graph, other: fx.Graph, batch: int, line: str = "") -> None:
+    """Check that the step runs the same operations for 2 sequences as for another number."""
+    if [_kind(node) for node in one.nodes if node.target is not aten.sym_size.int] != [
+        _kind(node) for node in other.nodes if node.target is not aten.sym_size.int
+    ]:
+        at = f" ({line})" if line else ""
+        raise Untraceable(f"runs other operations for 2 sequences than for {batch}: it branches on the batch size{at}")
+
+
+def _kind(node: fx.Node) -> tuple:
+    """What two nodes at the same place of two graphs have in common."""
+    custom = custom_vjp_of(node)
+    if custom is not None:
+        return custom.name, custom.outputs, custom.inputs, custom.reads
+    return node.op, node.target if node.op == "call_function" else None
 
 
 def _batch_axis(two: fx.Node, three: fx.Node) -> int | None:
@@ -306,7 +339,7 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
     """One argument of a node, for any batch size. `twin` maps nodes of the second graph to those of the first."""
     if isinstance(two, fx.Node):
         if not isinstance(three, fx.Node) or twin[three] is not two:
-            raise TraceError("step reads another value for 2 sequences than for 3: it branches on the batch size")
+            raise Untraceable("step reads another value for 2 sequences than for 3: it branches on the batch size")
         return two
     if isinstance(two, (list, tuple)):
         return type(two)(_merge(a, b, batch, twin) for a, b in zip(two, three, strict=True))
@@ -317,7 +350,7 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
     if isinstance(two, int) and isinstance(three, int) and two * 3 == three * 2:  # the batch and other axes as one
         with batch.graph.inserting_after(batch):
             return batch.graph.call_function(operator.mul, (batch, two // 2))
-    raise TraceError(f"step holds {two} for 2 sequences and {three} for 3: it folds the batch into another size")
+    raise Untraceable(f"step holds {two} for 2 sequences and {three} for 3: it folds the batch into another size")
 
 
 # ---------------------------------------------------------------------------------------------------- lowering
@@ -325,6 +358,8 @@ def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -
 
 def decompose(step: Step) -> Step:
     """The same step with composite operations decomposed, and none in place: what the compiled engines read."""
+    if any(custom_vjp_of(node) for node in step.graph.nodes):
+        return step  # decomposing would take the derivative of the values
     targets = [node.target for node in step.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
     if not any(target in DECOMPOSITIONS or target._schema.is_mutable for target in targets):
         return step

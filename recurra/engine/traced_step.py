@@ -8,10 +8,11 @@ tensors, and a graph traced from them would be wrong for every later call.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx
@@ -27,6 +28,7 @@ from .cell_cache import cache_of
 from .graph_constants import graph_constant, object_at
 from .operations import BATCH_AXIS
 from .trace import Step, trace
+from .user_code import Untraceable
 
 MAX_FUNCTIONS = 256  # step functions kept; the one used longest ago goes first
 
@@ -110,12 +112,32 @@ def _constant_key(cell_id: int) -> str:
 
 def trace_in_clean_context(cell: Cell) -> Step:
     """Trace a copy of the cell on plain tensors, outside of active transforms, modes and autocast."""
-    with clean_context():
-        plain = {
-            id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-            for tensor in (*cell.parameters(), *cell.buffers())
-        }
-        return trace(_copy_with(cell, plain))
+    known = _CHANGED.get(cell)
+    if known is not None and known[1] == _settings(cell, known[0].effects):
+        raise known[0]
+    try:
+        with clean_context():
+            plain = {
+                id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+                for tensor in (*cell.parameters(), *cell.buffers())
+            }
+            return trace(_copy_with(cell, plain))
+    except Untraceable as error:
+        if error.effects:  # the step changes the cell at every call: it need not be traced again for that
+            _CHANGED[cell] = error, _settings(cell, error.effects)
+        raise
+
+
+_CHANGED: WeakKeyDictionary[Cell, tuple[Untraceable, list]] = WeakKeyDictionary()
+caches.register("steps with effects", _CHANGED.clear, _CHANGED.__len__)
+
+
+def _settings(cell: Cell, without: Container[str]) -> list[tuple[str, Any]]:
+    """The attributes of the cell and its parts on which a step may branch, but for those that the step changes."""
+    named = [(f"self.{path}." if path else "self.", module) for path, module in cell.named_modules()]
+    plain = (bool, int, float, str, type(None))
+    every = ((prefix + name, value) for prefix, module in named for name, value in vars(module).items())
+    return [(name, value) for name, value in every if isinstance(value, plain) and name not in without]
 
 
 def _copy_with(cell: Cell, tensors: dict[int, Tensor]) -> Cell:
@@ -124,6 +146,8 @@ def _copy_with(cell: Cell, tensors: dict[int, Tensor]) -> Cell:
         return copy.deepcopy(cell, tensors)  # pyrefly: ignore
     except RuntimeError as error:  # deepcopy takes leaves only
         raise TraceError(f"{type(cell).__name__} has a tensor that is the result of a computation: {error}") from error
+    except Exception as error:  # a file, a lock, a generator
+        raise Untraceable(f"{type(cell).__name__} has an attribute that cannot be copied: {error}") from error
 
 
 def keep_random_state() -> AbstractContextManager[None]:

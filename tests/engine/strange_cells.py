@@ -257,7 +257,39 @@ class RSSM(Cell):
         return h, (sample + probabilities - probabilities.detach()).flatten(1)
 
 
+class SurrogateSpike(torch.autograd.Function):
+    """A hard threshold, with the derivative of a fast sigmoid (Zenke & Ganguli 2018)."""
+
+    @staticmethod
+    def forward(ctx, v: Tensor) -> Tensor:  # pyrefly: ignore
+        ctx.save_for_backward(v)
+        return (v > 0).to(v.dtype)
+
+    @staticmethod
+    def backward(ctx, g: Tensor) -> Tensor:  # pyrefly: ignore
+        (v,) = ctx.saved_tensors
+        return g / (1 + 5 * v.abs()) ** 2
+
+
+class LeakySpiking(Cell):
+    """Leaky integrate-and-fire: a potential, a reset that is not differentiated, spikes with a surrogate gradient."""
+
+    states = ("s", "v")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "s")
+        self.leak = self.vector(fill=1.5)
+
+    def step(self, x: Tensor, s: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            reset = 1 - s
+        v = sigmoid(self.leak) * v * reset + self.a(x, s)
+        return SurrogateSpike.apply(v - 0.3), v  # pyrefly: ignore
+
+
 STRANGE = [
+    LeakySpiking,
     Competing,
     TwoChainedProducts,
     RowNormalised,

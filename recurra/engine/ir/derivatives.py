@@ -232,6 +232,11 @@ def softplus(node: "Node", g: "Node") -> "tuple[Node]":
     return (pick(apply("gt", x * beta, threshold), g, g * apply("sigmoid", x * beta)),)
 
 
+def surrogate(node: "Node", g: "Node") -> tuple[None, "Node", None]:
+    """Of a value, an argument and the slope by that argument: see custom_vjp.py."""
+    return None, g * node.args[2], None
+
+
 def spike(node: "Node", g: "Node") -> "tuple[Node]":
     surrogate, slope, scale = node.attr
     return (DERIVATIVES[surrogate](g * scale, apply("abs", node.args[0]), slope, lambda v: apply("relu", v)),)

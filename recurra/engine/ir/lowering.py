@@ -16,11 +16,14 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate, map_arg
 
 from ...cell import Cell
+from ..custom_vjp import custom_vjp_of
+from ..record import LINE
 from ..trace import Step, decompose
 from .buffers import BufferRef, Role, X
 from .index_map import MAX_ENTRIES, IndexMap
 from .integers import IntegerRanges
 from .nodes import Builder, Node, Vector
+from .ops_custom import lower_custom_vjp
 from .ops_elementwise import BOOLEAN, ELEMENTWISE
 from .ops_matmul import PRODUCTS
 from .ops_order import ORDER
@@ -189,8 +192,11 @@ class _Reader:
             return
         self.integers.check(node)
         given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
-        self.values[node] = self._read(node, *given)
-        self._check(node, self.values[node])
+        try:
+            self.values[node] = self._read(node, *given)
+            self._check(node, self.values[node])
+        except Unsupported as reason:
+            raise Unsupported(f"{reason} ({node.meta[LINE]})" if node.meta.get(LINE) else f"{reason}") from reason
 
     def _size(self, node: fx.Node) -> None:
         """The batch size, or a multiple of it."""
@@ -222,6 +228,9 @@ class _Reader:
         like = node.meta.get("val")  # None for a node that a modifier added
         if node.target is operator.getitem:
             return args[0][args[1]]
+        if (custom := custom_vjp_of(node)) is not None:
+            shapes = [tuple(parent.meta["val"].shape) for parent in node.args]  # pyrefly: ignore
+            return lower_custom_vjp(self, custom, args, shapes)
         if node.target in PRODUCTS:
             return PRODUCTS[node.target](self, *args, **kwargs)
         if node.target in MOVES:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..custom_vjp import surrogate
 from . import derivatives as d
 from .derivatives import Vjp, apply, no_gradient, pick, unary
 
@@ -292,4 +293,5 @@ TABLE: dict[str, Rule] = {
     "not": Rule("truth({0} == splat(0))", _boolean(torch.logical_not), no_gradient),
     "spike": Rule("truth({0} > splat(0))", lambda v, *attr: torch.ops.recurra.spike(v, *attr), d.spike),
     "stop": Rule("{0}", lambda x: x, no_gradient),  # detach
+    "surrogate": _composite(surrogate, d.surrogate, lambda value, of, slope: apply("stop", value)),
 }

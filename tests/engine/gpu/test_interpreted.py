@@ -14,7 +14,7 @@ from recurra.engine.ir.nodes import TABLE
 
 TESTS = Path(__file__).parents[2]
 # A constant state; parts of products; masks and noise; spikes; samples; nothing to compute.
-ODD = ["Random4", "Random26", "MasksAndTime", "Noisy", "Spiking", "RSSM", "OnlyAMask"]
+ODD = ["Random4", "Random26", "MasksAndTime", "Noisy", "Spiking", "LeakySpiking", "RSSM", "OnlyAMask"]
 QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing", *ODD]
 REST = [n for n in sorted(rc.registry()) if n not in (*QUICK, "unitary_rnn")]
 RANDOM = [0, 1, 3, 5, 6, 10, 14, 18, 21]

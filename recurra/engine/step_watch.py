@@ -1,0 +1,251 @@
+"""Watches what a traced step does in Python, where no torch operation tells of it.
+
+`StepWatch` is active while `step` runs on stand-in tensors. It collects the local variables of the step, hands calls of
+`torch.autograd.Function` to the recorder, and refuses what a graph cannot hold: values read from memory, hooks,
+derivatives taken inside the step, output, effects. Sizes that may be the batch size are numbers that notice
+comparisons.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DisableTorchFunction, _EnableTorchFunction, _is_torch_function_enabled
+from torch.autograd import Function
+from torch.overrides import TorchFunctionMode
+
+from ..cell import Cell
+from .effects import Effects
+from .record import Recorder
+from .user_code import Untraceable, is_called_by_user, is_user_code, location
+
+_APPLY = Function.apply.__func__.__code__  # pyrefly: ignore
+_DERIVATIVES = {
+    torch.autograd.grad.__code__: "torch.autograd.grad",
+    torch.autograd.backward.__code__: "backward",
+}
+_LOG = logging.Logger.handle.__code__
+_TRANSFORMS = "eager_transforms.py"  # torch.func.grad, vjp, jvp, …
+_READ_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage", "__repr__"}
+_HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_"}
+_AUTOGRAD_FIELDS = {"requires_grad", "is_leaf", "grad_fn", "grad"}
+_SIZES = {"shape", "size", "numel", "nelement", "__len__"}
+_MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled"}
+_OUTPUT = {"print", "input", "open", "write"}
+
+
+class StepWatch:
+    """Context manager around one run of a step. `names` are its tensors among the local variables, in order."""
+
+    def __init__(self, cell: Cell, recorder: Recorder, batch: int):
+        self.recorder, self.batch, self.effects = recorder, batch, Effects(cell)
+        self.code = type(cell).step.__code__
+        self.names: dict[str, Tensor] = {}
+        self.arguments: set[int] = set()
+        self.applied: dict[FrameType, tuple[type, tuple]] = {}
+        self.compared: set[str] = set()  # lines that compare what may be the batch size
+        self.plain_size = ""  # the line that reads a size as a plain number, whose comparisons are not noticed
+        self.mode = _FunctionMode(self, hidden=not _is_torch_function_enabled())
+
+    def __enter__(self) -> "StepWatch":
+        self.outer, self.profiler = sys.gettrace(), sys.getprofile()
+        self.enabled = _EnableTorchFunction()
+        self.enabled.__enter__()
+        self.mode.__enter__()
+        self.recorder.pause = lambda: _Pause(self)
+        self.install()
+        return self
+
+    def install(self) -> None:
+        """Have Python call the watch. A profiler of the user's stays where it is."""
+        if self.profiler is None:
+            sys.setprofile(self._on_builtin)
+        sys.settrace(self._on_call)
+
+    def remove(self) -> None:
+        sys.settrace(self.outer)
+        if self.profiler is None:
+            sys.setprofile(None)
+
+    def __exit__(self, kind: Any, *error: Any) -> None:
+        self.remove()
+        self.recorder.pause = nullcontext
+        self.mode.__exit__(kind, *error)
+        self.enabled.__exit__(kind, *error)
+        changed = self.effects.changed()
+        if changed:
+            self._note(f"changes {changed[0]}", self.effects.line(changed[0]), changed)
+            self.effects.undo()
+
+    def _note(self, message: str, at: str = "", effects: Sequence[str] = ()) -> None:
+        """Keep a failure without raising it: inside a trace function that would end the tracing."""
+        failure = Untraceable(f"{message} ({at or location()})", effects)
+        self.recorder.failure = self.recorder.failure or failure
+
+    # ------------------------------------------------------------------------------------------ functions
+
+    def _on_call(self, frame: FrameType, event: str, arg: object) -> Callable | None:
+        code = frame.f_code
+        if code is _APPLY:
+            self.applied[frame] = frame.f_locals["cls"], frame.f_locals["args"]
+            frame.f_trace_lines = False
+            return self._on_applied
+        if code in _DERIVATIVES or code.co_filename.endswith(_TRANSFORMS):
+            self._note(f"calls {_DERIVATIVES.get(code, 'torch.func.' + code.co_name)}")
+        elif code is _LOG:
+            self._note("writes to a log")
+        elif is_user_code(code):
+            self.effects.enter(frame)
+        if code is not self.code:
+            return None
+        self.arguments = {id(v) for v in frame.f_locals.values()}
+        return self._on_line
+
+    def _on_applied(self, frame: FrameType, event: str, arg: Any) -> Callable:
+        if event == "return" and arg is not None:
+            with DisableTorchFunction():
+                self.recorder.add_custom_function(*self.applied.pop(frame), arg)
+        return self._on_applied
+
+    def _on_line(self, frame: FrameType, event: str, arg: object) -> Callable:
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Tensor) and id(value) not in self.arguments:
+                if self.names.get(name) is not value:
+                    self.names.pop(name, None)  # assigned again: its place is now the later one
+                self.names[name] = value
+        return self._on_line
+
+    def _on_builtin(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "c_call" and is_user_code(frame.f_code):
+            name = arg.__name__
+            if name in _OUTPUT:
+                self._note(f"calls {name}", location(frame))
+            elif name in _MODES:
+                self._note(f"asks {name}()", location(frame))
+
+    # ------------------------------------------------------------------------------------------ torch functions
+
+    def check(self, name: str, function: Any) -> None:
+        """Refuse a function of torch that a graph cannot hold."""
+        if name in _HOOKS:
+            raise self.recorder.fail(f"calls {name} on a tensor")
+        if name in _READ_MEMORY and is_called_by_user(function):
+            raise self.recorder.fail(f"reads the numbers of a tensor with {name}")
+
+    def check_field(self, name: str, function: Any) -> None:
+        """Refuse reading what autograd knows of a tensor, and assigning to any field."""
+        if function.__name__ == "__set__":
+            raise self.recorder.fail(f"sets the field {name} of a tensor")
+        if name in _AUTOGRAD_FIELDS and is_called_by_user(function):
+            raise self.recorder.fail(f"reads the field {name} of a tensor")
+
+    def sizes(self, name: str, function: Any, result: Any) -> Any:
+        """A shape whose entries of the batch's size notice comparisons."""
+        if not is_called_by_user(function):
+            return result
+        if isinstance(result, torch.Size):
+            return torch.Size([BatchSize(n, self) if n == self.batch else n for n in result])
+        if name == "size" and result == self.batch:
+            return BatchSize(result, self)
+        if name not in ("shape", "size"):
+            self.note_plain_size()
+        return result
+
+    def note_plain_size(self) -> None:
+        self.plain_size = self.plain_size or location()
+
+    def compare(self) -> None:
+        """What may be the batch size is compared."""
+        if is_called_by_user(None):
+            self.compared.add(location())
+
+
+class _Pause:
+    """Context manager: Python does not call the watch."""
+
+    def __init__(self, watch: StepWatch):
+        self.watch = watch
+
+    def __enter__(self) -> None:
+        sys.settrace(None)
+        if self.watch.profiler is None:
+            sys.setprofile(None)
+
+    def __exit__(self, *_: object) -> None:
+        self.watch.install()
+
+
+class _FunctionMode(TorchFunctionMode):
+    """Shows the watch every torch function that the step calls. `hidden`: active modes of others stay inactive."""
+
+    def __init__(self, watch: StepWatch, hidden: bool):
+        super().__init__()
+        self.watch, self.hidden = watch, hidden
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__"):  # of a field
+            name = func.__self__.__name__
+            self.watch.check_field(name, func)
+        else:
+            self.watch.check(name, func)
+        if not self.hidden:
+            result = func(*args, **(kwargs or {}))
+        else:
+            with DisableTorchFunction():
+                result = func(*args, **(kwargs or {}))
+        return self.watch.sizes(name, func, result) if name in _SIZES else result
+
+
+class BatchSize(int):
+    """A size that may be the batch size. It tells the watch when something is decided by it."""
+
+    def __new__(cls, value: int, watch: StepWatch) -> "BatchSize":
+        made = super().__new__(cls, value)
+        made.watch = watch
+        return made
+
+    watch: StepWatch
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+    def __int__(self) -> int:
+        self.watch.note_plain_size()
+        return int.__index__(self)
+
+    def __float__(self) -> float:
+        self.watch.note_plain_size()
+        return int.__float__(self)
+
+
+def _comparison(name: str) -> Callable[[BatchSize, Any], Any]:
+    plain = getattr(int, name)
+
+    def compare(self: BatchSize, *other: Any) -> Any:
+        if not (other and isinstance(other[0], BatchSize)):
+            self.watch.compare()
+        return plain(self, *other)
+
+    return compare
+
+
+def _arithmetic(name: str) -> Callable[[BatchSize, Any], Any]:
+    plain = getattr(int, name)
+
+    def compute(self: BatchSize, *other: Any) -> Any:
+        result = plain(self, *other)
+        return BatchSize(result, self.watch) if type(result) is int else result
+
+    return compute
+
+
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "bool"):
+    setattr(BatchSize, f"__{_name}__", _comparison(f"__{_name}__"))
+for _name in ("add", "sub", "mul", "floordiv", "mod", "radd", "rsub", "rmul", "rfloordiv", "rmod", "neg"):
+    setattr(BatchSize, f"__{_name}__", _arithmetic(f"__{_name}__"))
