@@ -114,7 +114,7 @@ class IntegerRanges:
     def check(self, node: fx.Node) -> None:
         """Note the range of a result. Raises `Unsupported` if a row may not hold it exactly."""
         result = node.meta.get("val")
-        if not isinstance(result, Tensor) or result.is_floating_point():
+        if not isinstance(result, Tensor) or result.is_floating_point() or result.is_complex():
             return
         if node.target is operator.getitem:
             self.known[node] = self._part(node)
