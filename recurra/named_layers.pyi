@@ -291,6 +291,30 @@ class Janet(Recurrent):
         longest: float = 100.0,
     ) -> None: ...
 
+class JordanRNN(Recurrent):
+    """Jordan network: its output, added to a decaying trace of earlier outputs, is fed back in place of the state."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        output_size: int | None = None,
+        decay: float = 0.5,
+    ) -> None: ...
+
 class LEM(Recurrent):
     """Long expressive memory: two coupled states, each with a learned time step."""
 

@@ -1,6 +1,6 @@
 """The one table of cases: every registered cell, with the options that change its equations, at small sizes.
 
-A new registered name gets a row with its default options by itself; a row of its own here is only needed for options.
+A new cell gets a row with its default options by itself; a row of its own here is only needed for options.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
+from recurra.cells import canonical_names
 
 Options = dict[str, Any]
 
@@ -84,6 +85,7 @@ def softsign(a: Tensor) -> Tensor:
 
 OPTIONS: dict[str, list[Options]] = {
     "rnn": [{"nonlinearity": "relu"}, {"nonlinearity": "sigmoid"}, {"nonlinearity": softsign}],
+    "jordan_rnn": [{"output_size": 2, "decay": 0.2}],
     "orthogonal_rnn": [{"nonlinearity": "identity"}],
     "rin": [{"transitions": 2}],
     "delay_rnn": [{"delays": (1,)}, {"delays": (2,)}, {"delays": (4, 1, 2)}],
@@ -118,7 +120,7 @@ def _table(names: Sequence[str]) -> list[Case]:
     return cases
 
 
-CASES = _table(list(rc.registry()))
+CASES = _table(canonical_names())
 DEFAULTS = [case for case in CASES if case == Case(case.name)]
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)

@@ -36,7 +36,7 @@ def series(steps: int = 12, batch: int = 4, inputs: int = 2, outputs: int = 1) -
 def layers(folder: Path) -> None:
     x = torch.randn(5, 2, 3)
     with rc.set_backend("reference"):  # compiling every cell takes longer than everything else here
-        for name in rc.registry():
+        for name in rc.cells.canonical_names():
             y, _ = rc.layer(name, 3, 4)(x)
             assert y.shape[:2] == (5, 2), name
             assert y.isfinite().all(), name

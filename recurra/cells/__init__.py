@@ -31,8 +31,26 @@ def registry() -> Mapping[str, type[Cell]]:
     return MappingProxyType(REGISTRY)
 
 
+def canonical_names() -> list[str]:
+    """The first registered name of every cell; the others are aliases."""
+    first: dict[type[Cell], str] = {}
+    for name, cell_class in REGISTRY.items():
+        first.setdefault(cell_class, name)
+    return list(first.values())
+
+
+NOT_CELLS = {
+    "brnn": "a cell; a bidirectional network is any cell with bidirectional=True",
+    "esn": "a cell that is trained; an echo state network is rc.EchoStateNetwork",
+}
+NOT_CELLS |= {f"bi{name}": NOT_CELLS["brnn"] for name in ("rnn", "lstm", "gru")}
+NOT_CELLS |= {"echo_state_network": NOT_CELLS["esn"], "reservoir": NOT_CELLS["esn"]}
+
+
 def find(name: str) -> type[Cell]:
     """The class registered under `name`; an unknown name raises an error that proposes the nearest one."""
+    if name in NOT_CELLS:
+        raise UnknownNameError("cell", repr(name), NOT_CELLS[name])
     if name not in REGISTRY:
         raise UnknownNameError("cell", repr(name), REGISTRY)
     return REGISTRY[name]

@@ -39,6 +39,7 @@ from .plain import IRNN as IRNN
 from .plain import RIN as RIN
 from .plain import RNN as RNN
 from .plain import IdentityRNN as IdentityRNN
+from .plain import JordanRNN as JordanRNN
 from .plain import OrthogonalRNN as OrthogonalRNN
 from .plain import ResidualRNN as ResidualRNN
 from .surrogates import spike as spike
@@ -82,6 +83,7 @@ __all__ = [
     "IdentityRNN",
     "IndRNN",
     "Janet",
+    "JordanRNN",
     "LeakyRNN",
     "MinGRU",
     "MinLSTM",
@@ -95,5 +97,6 @@ __all__ = [
     "VanillaLSTM",
 ]
 
+def canonical_names() -> list[str]: ...
 def find(name: str) -> type[Cell]: ...
 def registry() -> Mapping[str, type[Cell]]: ...

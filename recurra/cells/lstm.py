@@ -36,7 +36,7 @@ class LSTM(Memory):
         return o * tanh(c), c
 
 
-@register("vanilla_lstm")
+@register("vanilla_lstm", "peephole_lstm")
 class VanillaLSTM(Memory):
     """LSTM whose gates read the memory through peepholes."""
 
@@ -121,7 +121,7 @@ class FullGateLSTM(Memory):
         return o * tanh(c), c, i, f, o
 
 
-@register("projection_lstm")
+@register("projection_lstm", "lstmp")
 class ProjectionLSTM(Memory):
     """LSTM with a large memory whose output is projected to fewer units before it recurs."""
 
@@ -207,7 +207,7 @@ class SlopeLSTM(Memory):
         return o * tanh(c), c
 
 
-@register("dynamic_cortex_memory")
+@register("dynamic_cortex_memory", "dcm")
 class DynamicCortexMemory(Memory):
     """Peephole LSTM with gate recurrence inside each cell: diagonal matrices between its gates."""
 

@@ -4,11 +4,12 @@ from torch import Tensor, nn, relu, tanh
 
 from .. import init
 from ..cell import Cell, positive_int, register
+from ..errors import InputError
 from .activations import Activation, activation
 from .derivations import Orthogonal, rotation_generator
 
 
-@register("rnn")
+@register("rnn", "elman")
 class RNN(Cell):
     """Simple recurrent network, also known as Elman network or vanilla RNN: h = φ(W h + U x + b)."""
 
@@ -21,6 +22,28 @@ class RNN(Cell):
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         return self.nonlinearity(self.a(x, h))
+
+
+@register("jordan_rnn", "jordan")
+class JordanRNN(Cell):
+    """Jordan network: its output, added to a decaying trace of earlier outputs, is fed back in place of the state."""
+
+    paper, year = "Jordan, Attractor Dynamics and Parallelism in a Connectionist Sequential Machine", 1986
+    states = ("y", "s")
+
+    def __init__(self, input_size: int, hidden_size: int, output_size: int | None = None, decay: float = 0.5):
+        output_size = hidden_size if output_size is None else positive_int("output_size", output_size)
+        if not 0 <= decay < 1:
+            raise InputError("decay", decay, "a number from 0 up to, but not including, 1")
+        super().__init__(input_size, hidden_size, sizes={"y": output_size, "s": output_size})
+        self.a = self.affine("x", "s")
+        self.out = self.affine(hidden_size, size=output_size)
+        self.decay = decay
+
+    def step(self, x: Tensor, y: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        s = self.decay * s + y
+        h = tanh(self.a(x, s))
+        return tanh(self.out(h)), s
 
 
 @register("identity_rnn")

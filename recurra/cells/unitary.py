@@ -9,7 +9,7 @@ from .. import init
 from ..cell import Cell, register
 
 
-@register("unitary_rnn")
+@register("unitary_rnn", "urnn")
 class UnitaryRNN(Cell):
     """Unitary evolution network: W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁ in O(n) parameters; state and output are [Re h; Im h]."""
 

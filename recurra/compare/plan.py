@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from recurra.cell import positive_int
-from recurra.cells import registry
+from recurra.cells import NOT_CELLS, canonical_names, registry
 from recurra.errors import InputError, OptionError, UnknownNameError
 
 Budget = Literal["parameters", "time"]
@@ -96,19 +96,13 @@ def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
             found[name] = None
         elif name.removesuffix("-family") in groups:
             found |= dict.fromkeys(groups[name.removesuffix("-family")])
+        elif name in NOT_CELLS:
+            raise UnknownNameError("cells", repr(name), NOT_CELLS[name])
         else:
             raise UnknownNameError("cells", repr(name), [*registry(), *(f"{group}-family" for group in groups), "all"])
     if not found:
         raise InputError("cells", cells, "names of cells or families, or all")
     return tuple(found)
-
-
-def canonical_names() -> list[str]:
-    """The first registered name of every cell."""
-    seen: dict[type, str] = {}
-    for name, cell in registry().items():
-        seen.setdefault(cell, name)
-    return list(seen.values())
 
 
 def cell_families() -> dict[str, list[str]]:

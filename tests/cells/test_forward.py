@@ -8,6 +8,7 @@ from helpers import assert_close, run
 from torch import Tensor
 
 import recurra as rc
+from recurra.cells import canonical_names
 
 
 def transcribed(case: Case, cell: rc.Cell, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -23,8 +24,8 @@ def transcribed(case: Case, cell: rc.Cell, x: Tensor, state: tuple[Tensor, ...])
     return torch.from_numpy(np.stack(outputs, axis=1)), *states
 
 
-def test_every_registered_name_has_a_case_and_a_transcription():
-    assert {case.name for case in CASES} == set(rc.registry()) == set(TRANSCRIPTIONS)
+def test_every_cell_has_a_case_and_a_transcription():
+    assert {case.name for case in CASES} == set(canonical_names()) == set(TRANSCRIPTIONS)
 
 
 @every_case

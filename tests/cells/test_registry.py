@@ -6,11 +6,13 @@ import pytest
 from cases import Case, every_name
 
 import recurra as rc
-from recurra.cells import find
+from recurra.cells import canonical_names, find
+from recurra.compare.plan import resolve_cells
 from recurra.errors import InputError, UnknownNameError
 
 ZOO = {
     "rnn",
+    "jordan_rnn",
     "identity_rnn",
     "irnn",
     "orthogonal_rnn",
@@ -23,11 +25,9 @@ ZOO = {
     "scrn",
     "focused_rnn",
     "lstm",
-    "lstm_np",
     "vanilla_lstm",
     "original_lstm",
     "full_gate_lstm",
-    "lstm_fgr",
     "projection_lstm",
     "slope_lstm",
     "dynamic_cortex_memory",
@@ -58,12 +58,33 @@ ZOO = {
 
 
 def test_the_zoo_is_complete():
-    assert set(rc.registry()) >= ZOO
+    assert set(canonical_names()) >= ZOO
 
 
-def test_two_names_of_one_cell():
-    assert rc.registry()["lstm_np"] is rc.registry()["lstm"]
-    assert rc.registry()["lstm_fgr"] is rc.registry()["full_gate_lstm"]
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("lstm_np", "lstm"),
+        ("lstm_fgr", "full_gate_lstm"),
+        ("peephole_lstm", "vanilla_lstm"),
+        ("urnn", "unitary_rnn"),
+        ("lstmp", "projection_lstm"),
+        ("dcm", "dynamic_cortex_memory"),
+        ("elman", "rnn"),
+        ("jordan", "jordan_rnn"),
+    ],
+)
+def test_two_names_of_one_cell(alias: str, name: str):
+    assert find(alias) is find(name)
+    assert name in canonical_names()
+    assert alias not in canonical_names()
+
+
+@pytest.mark.parametrize(("name", "answer"), [("brnn", "bidirectional=True"), ("esn", "rc.EchoStateNetwork")])
+def test_a_name_of_something_else_leads_there(name: str, answer: str):
+    for looked_up in (lambda: find(name), lambda: resolve_cells(name)):
+        with pytest.raises(UnknownNameError, match=answer):
+            looked_up()
 
 
 @every_name
@@ -120,6 +141,8 @@ def test_a_name_like_none_is_answered_with_the_list():
     [
         ("rnn", {"nonlinearity": "thanh"}, "nonlinearity"),
         ("rnn", {"nonlinearity": 3}, "nonlinearity"),
+        ("jordan_rnn", {"decay": 1.0}, "decay"),
+        ("jordan_rnn", {"output_size": 0}, "output_size"),
         ("rin", {"transitions": 0}, "transitions"),
         ("delay_rnn", {"delays": ()}, "delays"),
         ("delay_rnn", {"delays": (0, 1)}, "delays"),

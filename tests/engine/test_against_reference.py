@@ -7,14 +7,14 @@ from engine.strange_cells import STRANGE, Delays, Pieces, RowNormalised, TiedAnd
 
 import recurra as rc
 from recurra.cell import Cell
-from recurra.cells import registry
+from recurra.cells import canonical_names
 from recurra.engine import reference
 from recurra.engine.cpu.layout import Layout, dense
 from recurra.engine.dispatch import choose, scan
 
 ON_THE_REFERENCE = {"unitary_rnn"}  # complex numbers
 EXACT = 1e-12
-ZOO = sorted(set(registry()))
+ZOO = sorted(canonical_names())
 
 
 def zoo_cell(name: str, input_size: int = 3, hidden_size: int = 5) -> Cell:

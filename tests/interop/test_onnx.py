@@ -12,6 +12,7 @@ from interop.runtime import flat, near, run
 from torch import Tensor
 
 import recurra as rc
+from recurra.cells import canonical_names
 from recurra.errors import DtypeError, InputError
 from recurra.interop.onnx import ExportError, MissingPackageError, operations
 from recurra.interop.onnx.layer import LayerGraph
@@ -40,13 +41,13 @@ def agree(layer: rc.Recurrent, path: Path, tolerance: float = EXACT, steps: int 
 # ---------------------------------------------------------------------------------------------------- every cell
 
 
-@pytest.mark.parametrize("name", list(rc.registry()))
+@pytest.mark.parametrize("name", canonical_names())
 def test_every_cell_in_float32(name: str, tmp_path: Path) -> None:
     layer = Case(name).layer(dtype=torch.float32, input_size=17, hidden_size=6)  # wide enough for products with x
     agree(layer, layer.export(tmp_path / "model.onnx"), SINGLE)
 
 
-@pytest.mark.parametrize("name", list(rc.registry()))
+@pytest.mark.parametrize("name", canonical_names())
 def test_every_cell_in_float64_deep_and_in_both_directions(name: str, tmp_path: Path) -> None:
     layer = Case(name).layer(num_layers=2, bidirectional=True)
     agree(layer, layer.export(tmp_path / "model.onnx"))

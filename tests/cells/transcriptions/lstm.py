@@ -131,11 +131,9 @@ def slope_lstm(w: Weights, x: Array, h: Array, c: Array, per: str = "unit") -> R
 
 TRANSCRIPTIONS = {
     "lstm": lstm,
-    "lstm_np": lstm,
     "vanilla_lstm": peephole,
     "original_lstm": original_lstm,
     "full_gate_lstm": full_gate_lstm,
-    "lstm_fgr": full_gate_lstm,
     "dynamic_cortex_memory": dynamic_cortex_memory,
     "projection_lstm": projection_lstm,
     "slope_lstm": slope_lstm,

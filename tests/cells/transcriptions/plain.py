@@ -14,6 +14,15 @@ def rnn(w: Weights, x: Array, h: Array, nonlinearity: object = "tanh") -> Result
     return outputs, (h,)
 
 
+def jordan_rnn(w: Weights, x: Array, y: Array, s: Array, output_size: int | None = None, decay: float = 0.5) -> Result:
+    outputs = []
+    for x_t in x:
+        s = y + decay * s
+        y = np.tanh(w["out.W"] @ np.tanh(w["a.W"] @ s + w["a.U"] @ x_t + w["a.b"]) + w["out.b"])
+        outputs.append(y)
+    return outputs, (y, s)
+
+
 def irnn(w: Weights, x: Array, h: Array) -> Result:
     return rnn(w, x, h, "relu")
 
@@ -69,6 +78,7 @@ def unitary_rnn(w: Weights, x: Array, h: Array) -> Result:
 
 TRANSCRIPTIONS = {
     "rnn": rnn,
+    "jordan_rnn": jordan_rnn,
     "identity_rnn": rnn,
     "irnn": irnn,
     "orthogonal_rnn": orthogonal_rnn,

@@ -7,6 +7,7 @@ from engine.strange_cells import STRANGE, Noisy
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.cells import canonical_names
 from recurra.engine.dispatch import Sequences
 from recurra.engine.gpu import select
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.gpu
 COMPLEX = {"unitary_rnn"}
 MODES = ["row_per_program", "cooperative"]  # of the programs of one kernel
 ITS_OWN_WEIGHTS_ARE_LESS_EXACT = {"orthogonal_rnn"}  # torch's factorisation has no 16-bit form
-CASES = [*(n for n in sorted(rc.registry()) if n not in COMPLEX), *STRANGE, Noisy]
+CASES = [*(n for n in sorted(canonical_names()) if n not in COMPLEX), *STRANGE, Noisy]
 # What a sum of a few rounded numbers may cost either engine: below it, twice the other's error says nothing.
 FLOOR = {torch.float32: 8e-7, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 
