@@ -39,21 +39,15 @@ def canonical_names() -> list[str]:
     return list(first.values())
 
 
-NOT_CELLS = {
-    "brnn": "a cell; a bidirectional network is any cell with bidirectional=True",
-    "esn": "a cell that is trained; an echo state network is rc.EchoStateNetwork",
-}
-NOT_CELLS |= {f"bi{name}": NOT_CELLS["brnn"] for name in ("rnn", "lstm", "gru")}
-NOT_CELLS |= {"echo_state_network": NOT_CELLS["esn"], "reservoir": NOT_CELLS["esn"]}
-
-
 def find(name: str) -> type[Cell]:
     """The class registered under `name`; an unknown name raises an error that proposes the nearest one."""
-    if name in NOT_CELLS:
-        raise UnknownNameError("cell", repr(name), NOT_CELLS[name])
-    if name not in REGISTRY:
-        raise UnknownNameError("cell", repr(name), REGISTRY)
-    return REGISTRY[name]
+    if name in REGISTRY:
+        return REGISTRY[name]
+    raise UnknownNameError("cell", repr(name), _NOT_CELLS.get(name, REGISTRY))
+
+
+_NOT_CELLS = dict.fromkeys(("brnn", "birnn", "bilstm", "bigru"), "a cell; bidirectional=True makes a BRNN of any cell")
+_NOT_CELLS |= dict.fromkeys(("esn", "echo_state_network"), "a trained cell; rc.EchoStateNetwork is the ESN")
 
 
 _classes = {cell_class.__name__: cell_class for cell_class in REGISTRY.values()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from recurra.cell import positive_int
-from recurra.cells import NOT_CELLS, canonical_names, registry
+from recurra.cells import canonical_names, find, registry
 from recurra.errors import InputError, OptionError, UnknownNameError
 
 Budget = Literal["parameters", "time"]
@@ -96,10 +96,10 @@ def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
             found[name] = None
         elif name.removesuffix("-family") in groups:
             found |= dict.fromkeys(groups[name.removesuffix("-family")])
-        elif name in NOT_CELLS:
-            raise UnknownNameError("cells", repr(name), NOT_CELLS[name])
+        elif name.endswith("-family"):
+            raise UnknownNameError("cells", repr(name), [*(f"{group}-family" for group in groups), "all"])
         else:
-            raise UnknownNameError("cells", repr(name), [*registry(), *(f"{group}-family" for group in groups), "all"])
+            find(name)  # raises an error that proposes another name
     if not found:
         raise InputError("cells", cells, "names of cells or families, or all")
     return tuple(found)

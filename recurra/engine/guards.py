@@ -20,7 +20,6 @@ from operator import attrgetter, getitem, is_, methodcaller
 from typing import Any
 from weakref import ref
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -161,7 +160,7 @@ class _Collector:
     def copied(self, value: Any) -> None:
         self.readers.append(functools.partial(_COPIES[type(value)], value) if type(value) in _COPIES else value.copy)
 
-    def numpy_array(self, value: np.ndarray) -> None:
+    def numpy_array(self, value: Any) -> None:
         self.form.append((value.shape, value.dtype))
         self.readers.append(value.tobytes)
 
@@ -288,9 +287,11 @@ class _Collector:
         self.visit(kind)
 
 
+# torch imports NumPy where it is installed; a layer needs torch alone.
+_NUMPY_ARRAY = sys.modules["numpy"].ndarray if "numpy" in sys.modules else ()
 _FOLLOW: list[tuple[Any, Callable[[_Collector, Any], None]]] = [
     (Tensor, _Collector.tensor),
-    (np.ndarray, _Collector.numpy_array),
+    (_NUMPY_ARRAY, _Collector.numpy_array),
     (dict, _Collector.dictionary),
     ((list, tuple), _Collector.sequence),
     ((set, bytearray, array.array, collections.deque), _Collector.copied),
