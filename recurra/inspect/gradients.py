@@ -5,6 +5,7 @@ that fit a memory budget. The derivative is total: through time, depth and direc
 step on `losses` sequences: 1000 steps of an LSTM with 256 units and 64 loss times take about three seconds on one core.
 """
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from torch import Tensor
 from ..data.sequences import IGNORE
 from ..errors import InputError, ShapeError
 from ..ragged import reverse
+from ..train.objective import nll_of_probabilities, output_kind
 from . import figures
 from .inspected_model import InspectedModel
 from .lipschitz import bound_curve, step_bound
@@ -175,7 +177,8 @@ def gradient_flow(
     inspected = InspectedModel(model, data, sequences=sequences, steps=steps)
     output, recorder = inspected.record()
     runs = recorder.runs()
-    times, values, what = _losses(output, inspected.sample, losses, loss)
+    probabilities = output_kind(inspected.module) == "softmax"
+    times, values, what = _losses(output, inspected.sample, losses, loss, probabilities)
     handles = [tensor for run in runs for states in run.states.values() for tensor in states]
     norms = _norms(values, handles)  # (n, handles, B)
     flows, only_forward = [], _is_only_forward_cell(runs)
@@ -194,7 +197,7 @@ def gradient_flow(
 
 
 def _loss_function(
-    targets: Tensor | None, size: int, loss: Callable[..., Tensor] | None
+    targets: Tensor | None, size: int, loss: Callable[..., Tensor] | None, probabilities: bool
 ) -> tuple[Callable[..., Tensor], str]:
     """The loss of outputs (B, q) and targets, one value per sequence, and its name."""
     if targets is None:
@@ -204,16 +207,21 @@ def _loss_function(
         return loss, getattr(loss, "__name__", type(loss).__name__)
     if targets.is_floating_point():
         return lambda out, target: 0.5 * (out - target).square().flatten(1).sum(dim=1), "half the squared error"
-    return lambda out, target: F.cross_entropy(out, target, reduction="none"), "the cross-entropy"
+    item = functools.partial(nll_of_probabilities if probabilities else F.cross_entropy, reduction="none")
+    return item, "the cross-entropy"
 
 
 def _losses(
-    output: Tensor, sample: Sample, count: int, loss: Callable[[Tensor, Tensor], Tensor] | None
+    output: Tensor,
+    sample: Sample,
+    count: int,
+    loss: Callable[[Tensor, Tensor], Tensor] | None,
+    probabilities: bool,
 ) -> tuple[Tensor, Tensor, str]:
     """Loss times (n, B), -1 where a sequence has no loss then; the losses (n,), summed over the batch; their name."""
     targets, steps, batch = sample.targets, *sample.inputs.shape[:2]
     stepwise = output.dim() == 3 and output.shape[:2] == (steps, batch)
-    item, what = _loss_function(targets, output.shape[-1], loss)
+    item, what = _loss_function(targets, output.shape[-1], loss, probabilities)
     if not stepwise or (targets is not None and not sample.per_step):
         if stepwise:  # one target per sequence: the output of its last step counts
             output = output[sample.lengths - 1, torch.arange(batch)]

@@ -16,7 +16,7 @@ from recurra.cells.activations import identity
 from recurra.cells.gru import GRU
 from recurra.cells.lstm import LSTM, VanillaLSTM
 from recurra.cells.plain import RNN
-from recurra.errors import InputError, ShapeError
+from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.layers import Recurrent
 from recurra.readout import Readout
 
@@ -39,15 +39,21 @@ class HandGradients:
 
     @property
     def W(self) -> Tensor:
-        return self.parameters["a.W"]
+        """dL/dW of the survey's RNN; a gated cell has one W per gate, in `parameters`."""
+        return self._of_the_rnn("a.W")
 
     @property
     def U(self) -> Tensor:
-        return self.parameters["a.U"]
+        return self._of_the_rnn("a.U")
 
     @property
     def b_i(self) -> Tensor:
-        return self.parameters["a.b"]
+        return self._of_the_rnn("a.b")
+
+    def _of_the_rnn(self, name: str) -> Tensor:
+        if name not in self.parameters:
+            raise UnknownNameError("parameters", repr(name), self.parameters)
+        return self.parameters[name]
 
     @property
     def h_0(self) -> Tensor:

@@ -20,6 +20,7 @@ from recurra.cell import positive_int
 from recurra.errors import InputError
 from recurra.train.cost import check_cost
 from recurra.train.learner import Learner, StepTargets, positive, step_targets
+from recurra.train.objective import output_kind
 from recurra.train.sensitivity import Sensitivity, exact, snap1
 from recurra.train.step_function import StepFunction
 
@@ -32,7 +33,8 @@ class DEKF(Learner):
     **Arguments**
 
     - `model`: as for `RTRL`.
-    - `loss`: "mse", or "cross_entropy", where the observed outputs are the softmax probabilities.
+    - `loss`: "mse", or "cross_entropy", where the observed outputs are the softmax probabilities (those of
+      the model, if it returns probabilities).
     - `groups`: "node" (one covariance per unit, for the weights into it) or "global" (the full filter).
     - `derivatives`: of the outputs by the weights, from "rtrl", its approximation "snap1", or "bptt" over the last
       `window` steps.
@@ -75,6 +77,7 @@ class DEKF(Learner):
             raise InputError("derivatives", repr(derivatives), "'rtrl', 'snap1' or 'bptt'")
         super().__init__(model, loss)
         self.step_fn, self.classes = StepFunction(model), loss == "cross_entropy"
+        self.probabilities = output_kind(model) == "softmax"
         self.derivatives, self.window = derivatives, positive_int("window", window)
         self.r, self.q = (positive("r", r[0]), positive("r", r[1])), q
         self.anneal, self.carry, self.memory_limit = positive_int("anneal", anneal), carry, memory_limit
@@ -120,8 +123,9 @@ class DEKF(Learner):
         counts = targets.counts[t]
         y, jacobian, target = y[counts], jacobian[counts], targets.target[t][counts]
         if self.classes:
-            y = y.softmax(-1)
-            jacobian = y[..., None] * (jacobian - torch.einsum("bq,bqp->bp", y, jacobian)[:, None])
+            if not self.probabilities:
+                y = y.softmax(-1)
+                jacobian = y[..., None] * (jacobian - torch.einsum("bq,bqp->bp", y, jacobian)[:, None])
             target = F.one_hot(target, y.shape[-1]).to(y.dtype)
         self.correct(jacobian.flatten(0, 1).T, (target - y).flatten())
 

@@ -16,7 +16,7 @@ from recurra.data.sequences import IGNORE
 from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.layers import Recurrent
 from recurra.readout import Readout
-from recurra.train.objective import LOSSES, Loss
+from recurra.train.objective import LOSSES, Loss, loss_for
 
 Optimizer = str | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
@@ -64,7 +64,7 @@ class Learner(ABC):
     def __init__(self, model: nn.Module, loss: str | Loss = "auto"):
         if not isinstance(model, nn.Module):
             raise InputError("model", type(model).__name__, "a torch.nn.Module")
-        self.model, self.loss = model, resolve_loss(loss)
+        self.model, self.loss = model, loss_for(resolve_loss(loss), model)
         self.steps = 0  # calls of `step` so far
 
     @abstractmethod

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from recurra.data.sequences import IGNORE, Batch
 from recurra.errors import InputError, ShapeError, UnknownNameError
+from recurra.readout import Readout
 from recurra.train.tensor_trees import map_tensors
 
 #: `loss(output, target) -> mean over the first dimension`, as torch's losses, or one value per item
@@ -54,6 +55,20 @@ def binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(output, target, reduction="none").flatten(1).sum(1)
 
 
+def nll_of_probabilities(output: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """-log p of the target class. Probabilities below the smallest normal number count as that number."""
+    return F.nll_loss(output.clamp_min(torch.finfo(output.dtype).tiny).log(), target, reduction=reduction)
+
+
+def auto_of_probabilities(output: Tensor, target: Tensor) -> Tensor:
+    return squared_error(output, target) if target.is_floating_point() else nll_of_probabilities(output, target)
+
+
+def binary_nll_of_probabilities(output: Tensor, target: Tensor) -> Tensor:
+    _same_shape(output, target)
+    return F.binary_cross_entropy(output, target, reduction="none").flatten(1).sum(1)
+
+
 def _same_shape(output: Tensor, target: Tensor) -> None:
     if output.shape != target.shape:  # torch would broadcast, with a warning at best
         raise ShapeError(
@@ -70,8 +85,48 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+#: losses of logits, and the same losses of probabilities, by the function that makes these
+OF_PROBABILITIES: dict[str, dict[Loss, Loss]] = {
+    "logits": {},
+    "softmax": {
+        auto: auto_of_probabilities,
+        F.cross_entropy: nll_of_probabilities,
+        binary_cross_entropy: binary_nll_of_probabilities,
+    },
+    "sigmoid": {binary_cross_entropy: binary_nll_of_probabilities},
+}
+
+
+def output_kind(model: nn.Module) -> str:
+    """What a model returns, as its head or its last part says: "softmax" or "sigmoid" probabilities, else "logits"."""
+    plain = getattr(model, "_orig_mod", model)
+    plain = plain.module if isinstance(plain, nn.parallel.DistributedDataParallel) else plain
+    head = getattr(plain, "head", None)
+    last = head if isinstance(head, nn.Module) else plain
+    while isinstance(last, nn.Sequential) and len(last):
+        last = last[-1]
+    if isinstance(last, nn.Softmax) or (isinstance(last, Readout) and last.softmax):
+        return "softmax"
+    return "sigmoid" if isinstance(last, nn.Sigmoid) else "logits"
+
+
+def loss_for(loss: Loss, model: nn.Module) -> Loss:
+    """The form of a loss that fits what the model returns: logits, or probabilities."""
+    kind = output_kind(model)
+    if kind != "logits" and isinstance(loss, (nn.CrossEntropyLoss, nn.BCEWithLogitsLoss)):
+        raise InputError(
+            "loss",
+            f"{type(loss).__name__}, a loss of logits, for a model that returns probabilities",
+            f"'cross_entropy' or 'binary_cross_entropy', or a model without its {kind}",
+        )
+    return OF_PROBABILITIES[kind].get(loss, loss)
+
+
 class MeanLoss:
-    """Objective from a loss `(output, target) -> mean`. `metrics` have the same form and run in evaluation only."""
+    """Objective from a loss `(output, target) -> mean`. `metrics` have the same form and run in evaluation only.
+
+    The named losses take logits, and probabilities from a model that returns these (`rc.Readout(…, softmax=True)`).
+    """
 
     def __init__(self, loss: Loss, metrics: Mapping[str, Loss] | None = None):
         self.loss, self.metrics = loss, dict(metrics or {})
@@ -82,7 +137,8 @@ class MeanLoss:
     def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:
         output, state = run_model(model, batch, state)
         output, target = items(output, batch)
-        measured = {"loss": self.loss} if model.training else {"loss": self.loss, **self.metrics}
+        loss = loss_for(self.loss, model)
+        measured = {"loss": loss} if model.training else {"loss": loss, **self.metrics}
         # Without items: an empty sum that is still part of the graph; a mean would be 0 / 0.
         sums = {
             name: f(output, target).mean() * len(target) if len(target) else output.sum()

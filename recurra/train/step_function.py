@@ -30,6 +30,7 @@ class StepFunction:
 
     def __init__(self, model: nn.Module):
         self.layer, self.head = _parts(model)
+        self.names = {id(p): name for name, p in model.named_parameters()}
         self.cells: list[Cell] = [] if self.layer is None else self.layer.cell_list
         self.recurrent = _named(self.cells)
         self.readout: dict[str, Tensor] = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
@@ -50,8 +51,8 @@ class StepFunction:
         return next(iter((*self.recurrent.values(), *self.readout.values())))
 
     def parameters(self) -> dict[str, Tensor]:
-        """Recurrent weights, then those of the head: the order in every flat vector of weights."""
-        return {f"layer.{n}": p for n, p in self.recurrent.items()} | {f"head.{n}": p for n, p in self.readout.items()}
+        """Weights by their names in the model, the recurrent ones first: the order in every flat vector of weights."""
+        return {self.names[id(p)]: p for p in (*self.recurrent.values(), *self.readout.values())}
 
     def flat(self) -> tuple[Tensor, Tensor]:
         """The current recurrent and head weights as two vectors."""
@@ -125,6 +126,12 @@ def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
     head = nn.Identity() if model is layer else getattr(model, "head", None)
     inside = [m for m in model.modules() if isinstance(m, (Recurrent, nn.RNNBase, nn.RNNCellBase))]
     if not inside:
+        if any(isinstance(m, Cell) for m in model.modules()):
+            raise InputError(
+                "model",
+                f"{type(model).__name__}, which steps its cells itself",
+                "rc.train.Predictor(layer, head), or BPTT",
+            )
         return None, model
     if not isinstance(layer, Recurrent) or inside != [layer] or not isinstance(head, nn.Module):
         raise InputError(
@@ -133,6 +140,9 @@ def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
             "an rc.Recurrent, or one as `layer` beside a `head` that reads it: rc.train.Predictor(layer, head); "
             "rc.from_torch converts a layer of torch.nn",
         )
+    shared = {id(p) for p in layer.parameters()} & {id(p) for p in head.parameters()}
+    if shared:
+        raise OptionError("model", "a weight that layer and head share", "separate weights, or BPTT")
     if layer.directions != 1:
         raise OptionError(
             "model", "a bidirectional layer", "a unidirectional layer: an online learner does not see the future"

@@ -95,3 +95,10 @@ def test_other_layers_are_refused() -> None:
     layer = rc.layer("gru", 3, 4, reset_after=True)
     with pytest.raises(rc.RecurraError, match="reset before"):
         gradients_by_hand(layer, rc.Readout(layer, 2), torch.zeros(2, 1, 3), torch.zeros(2, 1, 2))
+
+
+def test_a_gated_cell_has_no_single_w() -> None:
+    layer = rc.LSTM(3, 4)
+    hand = gradients_by_hand(layer, rc.Readout(layer, 2), torch.randn(2, 1, 3), torch.randn(2, 1, 2))
+    with pytest.raises(rc.UnknownNameError, match=r"parameters: got 'a\.W', expected .*i\.W"):
+        _ = hand.W

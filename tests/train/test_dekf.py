@@ -78,10 +78,10 @@ def test_a_node_holds_all_that_enters_a_unit() -> None:
     parts = flat.split([p.numel() for p in learner.step_fn.parameters().values()])
     places = dict(zip(learner.step_fn.parameters(), parts, strict=True))
     for gate, size in sizes.items():
-        first = int(places[f"layer.0.{gate}.b"][0])
+        first = int(places[f"layer.cells.0.{gate}.b"][0])
         (row,) = (set(row.tolist()) for group in learner.groups for row in group if first in row)
-        enters = [places[f"layer.0.{gate}.{n}"].view(4, -1)[0] for n in ("U", "W", "b")]
-        enters += [places[f"layer.0.p_{gate}"][:1]] if size == 9 else []
+        enters = [places[f"layer.cells.0.{gate}.{n}"].view(4, -1)[0] for n in ("U", "W", "b")]
+        enters += [places[f"layer.cells.0.p_{gate}"][:1]] if size == 9 else []
         assert row == set(torch.cat(enters).tolist())
 
 

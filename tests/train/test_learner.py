@@ -1,8 +1,11 @@
 """What all learners share."""
 
+import copy
+
+import numpy as np
 import pytest
 import torch
-from cases import Case, draw_inputs
+from cases import Case, draw_inputs, randomise
 
 import recurra as rc
 from recurra.engine.backend import set_backend
@@ -48,3 +51,63 @@ def test_bad_models() -> None:
         BPTT(3)
     with pytest.raises(rc.RecurraError, match="x: got shape"):
         BPTT(Predictor(rc.layer("gru", 3, 4), 2)).step(torch.zeros(3, 3), torch.zeros(3, dtype=torch.int64))
+
+
+# ------------------------------------------------------------------------------------------ logits and probabilities
+
+
+def softmax_model() -> tuple[Predictor, torch.Tensor, torch.Tensor]:
+    case = Case("lstm")
+    layer = case.layer()
+    model = Predictor(layer, randomise(rc.Readout(layer, 3, softmax=True).double()))
+    return model, draw_inputs(case, steps=4), torch.randint(0, 3, (4, 2))
+
+
+def negative_log_likelihood(p: torch.Tensor, target: torch.Tensor) -> float:
+    return -float(torch.stack([p[t, b, k].log() for (t, b), k in np.ndenumerate(target.numpy())]).mean())
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_softmax_head_is_not_normalised_twice(learner) -> None:
+    model, x, target = softmax_model()
+    expected = negative_log_likelihood(model(x)[0].detach(), target)
+    if learner is DEKF:  # moves its weights at every step: only the first is comparable
+        expected, x, target = negative_log_likelihood(model(x)[0][:1].detach(), target[:1]), x[:1], target[:1]
+    assert learner(model, "cross_entropy").step(x, target) == pytest.approx(expected, rel=1e-12)
+
+
+def test_fit_and_evaluate_of_probabilities() -> None:
+    model, x, target = softmax_model()
+    data = rc.data.SequenceSet.from_arrays(list(x.unbind(1)), list(target.unbind(1)), "tagging")
+    expected = negative_log_likelihood(model(x)[0].detach(), target)
+    assert rc.train.evaluate(model, data)["loss"] == pytest.approx(expected, rel=1e-5)  # data are float32
+    result = rc.train.fit(model, data, epochs=1, lr=1e-9, progress=False)
+    assert result.history[0]["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_kalman_filter_observes_probabilities_once() -> None:
+    """A softmax head and the same head without it are one model: one update moves them alike."""
+    moved = []
+    first, x, target = softmax_model()
+    for softmax in (True, False):
+        model = copy.deepcopy(first)
+        model.head.softmax = softmax
+        DEKF(model, "cross_entropy").step(x, target)
+        moved.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(*moved, rtol=1e-9, atol=1e-9)  # a cholesky factor is between them
+
+
+def test_a_loss_of_logits_for_a_softmax_head_is_refused() -> None:
+    model = softmax_model()[0]
+    for loss in (torch.nn.CrossEntropyLoss(), torch.nn.BCEWithLogitsLoss()):
+        with pytest.raises(rc.InputError, match="a loss of logits, for a model that returns probabilities"):
+            BPTT(model, loss)
+
+
+def test_binary_cross_entropy_of_a_sigmoid_head() -> None:
+    layer = Case("rnn").layer()
+    model = Predictor(layer, torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Sigmoid()).double())
+    x, target = draw_inputs(Case("rnn"), steps=4), torch.randint(0, 2, (4, 2, 2)).double()
+    p = model(x)[0].detach()
+    expected = -(target * p.log() + (1 - target) * (1 - p).log()).sum(-1).mean()
+    assert BPTT(model, "binary_cross_entropy").step(x, target) == pytest.approx(float(expected), rel=1e-12)

@@ -26,9 +26,7 @@ def bptt_gradients(model: Predictor, x, target, mask=None) -> dict[str, torch.Te
     with set_backend("reference"):
         y, _ = model(x)
     torch.nn.functional.mse_loss(y[mask], target[mask]).backward()
-    named = {**{f"layer.{n}": p for n, p in model.layer.cells.named_parameters()}}
-    named |= {f"head.{n}": p for n, p in model.head.named_parameters()}
-    learned = {n: p for n, p in named.items() if p.requires_grad}
+    learned = {n: p for n, p in model.named_parameters() if p.requires_grad}
     return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in learned.items()}
 
 
@@ -100,7 +98,7 @@ def test_a_stack_of_layers_with_learned_start() -> None:
     model = predictor(case, num_layers=2, initial="learned")
     x, target = draw_inputs(case, steps=4), torch.randn(4, 2, 2, dtype=torch.float64)
     found, expected = RTRL(model, "mse").gradients(x, target), bptt_gradients(model, x, target)
-    assert float(expected["layer.0.h_0"].abs().max()) > 1e-4
+    assert float(expected["layer.cells.0.h_0"].abs().max()) > 1e-4
     for name, gradient in expected.items():
         assert_close(found[name], gradient, 1e-10)
 
@@ -189,3 +187,18 @@ def test_the_compiled_backend_does_not_reach_it() -> None:
         if approximation is None:
             for name, gradient in expected.items():
                 assert_close(found[name], gradient, 1e-10)
+
+
+def test_gradients_are_named_as_the_parameters() -> None:
+    case = Case("rnn")
+    x, target = draw_inputs(case, steps=3), torch.randn(3, 2, 4, dtype=torch.float64)
+    for model in (case.layer(), Predictor(case.layer(), 4)):
+        found = RTRL(model, "mse").gradients(x, target)
+        assert found.keys() == dict(model.named_parameters()).keys()
+
+
+def test_networks_that_step_their_cells_are_refused_by_name() -> None:
+    with pytest.raises(rc.InputError, match="HierarchicalRNN, which steps its cells itself"):
+        RTRL(rc.HierarchicalRNN(3, [4, 2], [1, 2]))
+    with pytest.raises(rc.InputError, match="NARX with Recurrent"):
+        RTRL(rc.NARX(3, 2))
