@@ -6,11 +6,13 @@ derivatives taken inside the step, output, effects. Sizes that may be the batch 
 comparisons.
 """
 
+import gc
 import logging
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -50,10 +52,14 @@ class StepWatch:
         self.applied: dict[FrameType, tuple[type, tuple]] = {}
         self.compared: set[str] = set()  # lines that compare what may be the batch size
         self.plain_size = ""  # the line that reads a size as a plain number, whose comparisons are not noticed
+        self.interrupting = _interrupting_code()
+        self.interruption: FrameType | None = None  # a running function that Python called between two instructions
         self.mode = _FunctionMode(self, hidden=not _is_torch_function_enabled())
 
     def __enter__(self) -> "StepWatch":
         self.outer, self.profiler = sys.gettrace(), sys.getprofile()
+        self.collects_garbage = gc.isenabled()
+        gc.disable()  # a collection would run callbacks and finalizers of other objects within the step
         self.enabled = _EnableTorchFunction()
         self.enabled.__enter__()
         self.mode.__enter__()
@@ -77,6 +83,8 @@ class StepWatch:
         self.recorder.pause = nullcontext
         self.mode.__exit__(kind, *error)
         self.enabled.__exit__(kind, *error)
+        if self.collects_garbage:
+            gc.enable()
         changed = self.effects.changed()
         if changed:
             self._note(f"changes {changed[0]}", self.effects.line(changed[0]), changed)
@@ -91,6 +99,12 @@ class StepWatch:
 
     def _on_call(self, frame: FrameType, event: str, arg: object) -> Callable | None:
         code = frame.f_code
+        if self.interruption is not None:
+            return None
+        if code in self.interrupting:
+            self.interruption = frame
+            frame.f_trace_lines = False
+            return self._on_interruption
         if code is _APPLY:
             self.applied[frame] = frame.f_locals["cls"], frame.f_locals["args"]
             frame.f_trace_lines = False
@@ -105,6 +119,11 @@ class StepWatch:
             return None
         self.arguments = {id(v) for v in frame.f_locals.values()}
         return self._on_line
+
+    def _on_interruption(self, frame: FrameType, event: str, arg: object) -> Callable:
+        if event == "return":
+            self.interruption = None
+        return self._on_interruption
 
     def _on_applied(self, frame: FrameType, event: str, arg: Any) -> Callable:
         if event == "return" and arg is not None:
@@ -121,7 +140,7 @@ class StepWatch:
         return self._on_line
 
     def _on_builtin(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "c_call" and is_user_code(frame.f_code):
+        if event == "c_call" and self.interruption is None and is_user_code(frame.f_code):
             name = arg.__name__
             if name in _OUTPUT:
                 self._note(f"calls {name}", location(frame))
@@ -163,6 +182,13 @@ class StepWatch:
         """What may be the batch size is compared."""
         if is_called_by_user(None):
             self.compared.add(location())
+
+
+def _interrupting_code() -> set[CodeType]:
+    """Functions that Python calls between two instructions of any code: signal handlers, callbacks of the collector."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    functions = [getattr(each, "__func__", each) for each in (*handlers, *gc.callbacks)]
+    return {function.__code__ for function in functions if hasattr(function, "__code__")}
 
 
 class _Pause:

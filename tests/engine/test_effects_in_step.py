@@ -1,8 +1,10 @@
 """A step with effects, draws or branches runs as Python says: in the plain loop, with a warning that names the line."""
 
+import gc
 import logging
 import random
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -365,6 +367,39 @@ def test_what_has_no_effect_compiles(kind: type[rc.Cell], hidden: int):
     layer = rc.Recurrent(kind, 3, hidden).double()
     x = torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
     assert "backend: compiled" in rc.explain(layer, x)
+
+
+INTERRUPTIONS: list[str] = []
+
+
+def count_interruption(kind: object, details: object) -> None:
+    """A signal handler, or a callback of the garbage collector."""
+    global COUNT
+    COUNT += 1
+    INTERRUPTIONS.append(str(kind))
+
+
+class Interrupted(Plain):
+    """A signal and a collection arrive in the middle of the step."""
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        signal.raise_signal(signal.SIGUSR1)
+        gc.collect()
+        return tanh(self.a(x, h))
+
+
+def test_what_interrupts_a_step_is_no_effect_of_it():
+    before, handler = COUNT, signal.signal(signal.SIGUSR1, count_interruption)
+    gc.callbacks.append(count_interruption)
+    INTERRUPTIONS.clear()
+    try:
+        assert "backend: compiled" in rc.explain(rc.Recurrent(Interrupted, 3, 4), torch.randn(STEPS, BATCH, 3))
+    finally:
+        gc.callbacks.remove(count_interruption)
+        signal.signal(signal.SIGUSR1, handler)
+    assert before + len(INTERRUPTIONS) == COUNT  # tracing takes nothing back
+    assert {str(signal.SIGUSR1.value), "start", "stop"} <= set(INTERRUPTIONS)
+    assert gc.isenabled()
 
 
 class NamedOutput(rc.Cell):
