@@ -212,13 +212,14 @@ class TraceError(RecurraError):
     **Example**
 
         >>> import recurra as rc
-        >>> class Untraceable(rc.Cell):
+        >>> class Branching(rc.Cell):
         ...     def step(self, x, h):
         ...         return h if h.sum() > 0 else -h
-        >>> Untraceable.equations()  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        recurra.errors.TraceError: ...
+        >>> try:
+        ...     Branching.equations()
+        ... except rc.TraceError as error:
+        ...     print(str(error).split(" (")[0])
+        Branching.step reads or branches on the value of a tensor
     """
 
 

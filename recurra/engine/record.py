@@ -164,7 +164,7 @@ class Recorder(TorchDispatchMode):
     def _check_write(self, tensor: Tensor) -> None:
         """Refuse an in-place operation on an input, or on a value whose gradient would not follow."""
         if any(n.op == "placeholder" and _share_memory(n.meta["val"], tensor) for n in self.nodes.values()):
-            raise self.fail("writes into a weight, a state or its input")
+            raise self.fail("writes into a weight, a buffer, a state or its input")
         follows = tensor.requires_grad or (tensor._base is not None and tensor._base.requires_grad)
         if torch.is_grad_enabled() and follows:
             return

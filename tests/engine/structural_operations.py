@@ -87,7 +87,6 @@ REDUCED: dict[str, Operation] = {
     "std over heads": lambda s, v, h: by_heads(v, 6).std(1),
     "layer_norm within heads": lambda s, v, h: F.layer_norm(by_heads(v, 6), (2,), eps=0.1),
     "rms_norm within heads": lambda s, v, h: F.rms_norm(by_heads(v, 6), (2,), eps=0.1),
-    "cosine_similarity": lambda s, v, h: F.cosine_similarity(by_heads(v, 6), by_heads(h, 6), dim=-1),
 }
 ORDERED: dict[str, Operation] = {
     "cumsum": lambda s, v, h: v.cumsum(-1),

@@ -108,8 +108,10 @@ SHAPES: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
 LEFT: dict[str, tuple[Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], str]] = {
     "another precision": (lambda a, b, h, g: tanh(a).float().to(h.dtype), "float32 inside a cell of torch.float64"),
     "a sum in another": (lambda a, b, h, g: tanh(a + h.sum(-1, keepdim=True, dtype=torch.float32)), "float32 inside"),
-    "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "sum over all numbers"),
-    "spread of a batch": (lambda a, b, h, g: tanh(a) * torch.std(b), "sum over all numbers"),
+    "variance of a batch": (lambda a, b, h, g: tanh(a) * torch.var(b), "variance over all numbers"),
+    "spread of a batch": (lambda a, b, h, g: tanh(a) * torch.std(b), "variance over all numbers"),
+    "a clamp that torch hides from autograd": (
+        lambda a, b, h, g: tanh(a) * torch.cosine_similarity(a, h)[:, None], "without its gradient"),
     "maximum of a batch": (lambda a, b, h, g: tanh(a) * b.amax(), "maximum over all numbers"),
     "sequences mixed": (lambda a, b, h, g: tanh(a + torch.softmax(h @ h.T, -1) @ h), "with time across sequences"),
     "sequences summed": (lambda a, b, h, g: tanh(a) - b.T.sum(-1), r"a sum over dimensions \[-1\]"),

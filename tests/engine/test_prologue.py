@@ -39,15 +39,3 @@ def test_it_is_the_same(dtype: torch.dtype):
     found = compare(cell, sequences(cell, 5, 2, dtype))
     assert found.backend == "compiled"
     assert max(found.values, found.gradients) < (1e-12 if dtype == torch.float64 else 1e-5)
-
-
-def test_what_is_drawn_twice_is_two_things():
-    class Noisy(rc.Cell):
-        def __init__(self, input_size: int, hidden_size: int):
-            super().__init__(input_size, hidden_size)
-            self.a, self.w = self.affine("x", "h"), nn.Parameter(torch.ones(hidden_size))
-
-        def step(self, x: Tensor, h: Tensor) -> Tensor:
-            return tanh(self.a(x, h)) + torch.bernoulli(0.5 * self.w) - torch.bernoulli(0.5 * self.w)
-
-    assert operations(Noisy(3, 40)).count("aten.bernoulli.default") == 2

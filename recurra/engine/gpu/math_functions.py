@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any
 
+import torch
+
 from ..ir.table import attributes
 from ..ir.values import Unsupported
 
@@ -145,9 +147,10 @@ def fmod(a, b):
     return copysign(found, x).to(L.float32)
 
 
-def power(base, exponent):
+def power(base, exponent, rest):
+    """base ** (exponent + rest): a number in the kernel's text has 24 bits, `rest` holds those below."""
     x = spread(base, exponent).to(L.float64)
-    y = spread(exponent, base).to(L.float64)
+    y = spread(exponent, base).to(L.float64) + spread(rest, base).to(L.float64)
     size = L.where(L.abs(x) == 1.0, 1.0, L.exp2(y * L.log2(L.abs(x))))
     whole = L.floor(y) == y
     odd = whole & (L.abs(y) != float("inf")) & (y - 2.0 * L.floor(0.5 * y) != 0.0)
@@ -307,8 +310,9 @@ EXPRESSIONS = {
 }
 for called in (trunc, log2, log10, atan, asin, acos, tan, sinh, cosh, asinh, acosh, atanh, erfc):
     EXPRESSIONS[called.__name__] = f"{called.__name__}({{0}})"
-for called in (copysign, fmod, power, hypot, atan2):
+for called in (fmod, hypot, atan2):
     EXPRESSIONS[called.__name__] = f"{called.__name__}({{0}}, {{1}})"
+EXPRESSIONS["power"] = "power({0}, {1}, 0.0)"
 
 
 def expression(op: str, attr: Any, args: Sequence[str]) -> str:
@@ -316,6 +320,8 @@ def expression(op: str, attr: Any, args: Sequence[str]) -> str:
     written = {"clamp": clamp, "pow": power_by_number, "integer": cast_to_integer}.get(op)
     if written is not None:
         return written(args[0], *attributes(attr))
+    if op == "copysign":
+        return copysign_of(*args)
     if op not in EXPRESSIONS:
         raise Unsupported(f"the operation {op}")
     return EXPRESSIONS[op].format(*(f"({a})" if a.startswith("-") else a for a in args))
@@ -327,7 +333,15 @@ def power_by_number(x: str, exponent: float) -> str:
     if whole == exponent and 0 < abs(whole) <= 8:
         product = " * ".join([x] * abs(whole))
         return product if whole > 0 else f"1.0 / ({product})"
-    return f"power({x}, {number(exponent)})"
+    near = torch.tensor(exponent, dtype=torch.float32).item()
+    return f"power({x}, {number(near)}, {number(exponent - near if isfinite(near) else 0.0)})"
+
+
+def copysign_of(size: str, sign: str) -> str:
+    """A sign in the kernel's text is that of a one: `-0.0` is 0 in Triton."""
+    if sign.startswith("-"):
+        sign = "-1.0"
+    return f"copysign({size}, {sign})"
 
 
 def cast_to_integer(x: str, bits: float) -> str:
