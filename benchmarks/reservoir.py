@@ -204,7 +204,7 @@ def networks(delay: int, rate: float = 0.8) -> list[Callable[[Tensor], Tensor]]:
     with torch.no_grad():
         narx.cell.a.W.copy_(W)
         delayed.cell_list[0].get_parameter("a.W").copy_(W)
-    return [narx, lambda x: delayed(x)[0]]
+    return [lambda x: narx(x)[0], lambda x: delayed(x)[0]]
 
 
 def decay(delay: int, steps: int = 121) -> tuple[float, float]:

@@ -492,6 +492,28 @@ class LSTMNOG(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class LSTMNP(Recurrent):
+    """No peepholes: the equations of `lstm` with the study's initialisation, without a forget bias of 1."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class LeakyRNN(Recurrent):
     """Leaky-integrator RNN: each unit has a time constant τ ≥ 1; with τ = 1 it is an RNN."""
 

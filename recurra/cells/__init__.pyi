@@ -20,6 +20,7 @@ from .greff import LSTMNIAF as LSTMNIAF
 from .greff import LSTMNIG as LSTMNIG
 from .greff import LSTMNOAF as LSTMNOAF
 from .greff import LSTMNOG as LSTMNOG
+from .greff import LSTMNP as LSTMNP
 from .gru import GRU as GRU
 from .gru import MGU as MGU
 from .gru import MGU1 as MGU1
@@ -61,6 +62,7 @@ __all__ = [
     "LSTMNIG",
     "LSTMNOAF",
     "LSTMNOG",
+    "LSTMNP",
     "MGU",
     "MGU1",
     "MGU2",

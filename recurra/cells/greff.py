@@ -1,13 +1,14 @@
 """The variants of Greff et al. 2017: the peephole LSTM with one thing removed or changed at a time.
 
-`lstm_np` (no peepholes) and `lstm_fgr` (full gate recurrence) are the classes LSTM and FullGateLSTM of lstm.py.
+`lstm_fgr` (full gate recurrence) is the class FullGateLSTM of lstm.py. All eight start at N(0, 0.1²), forget biases
+included: the study changes one thing at a time, and a forget bias of 1 in one variant alone would be a second.
 """
 
 from torch import Tensor, nn, sigmoid, tanh
 
 from .. import init
 from ..cell import Affine, register
-from .lstm import Memory
+from .lstm import LSTM, Memory
 
 
 class Variant(Memory):
@@ -72,6 +73,18 @@ class LSTMNOG(Variant):
         g = tanh(self.g(x, h))
         c = f * c + i * g
         return tanh(c), c
+
+
+@register("lstm_np")
+class LSTMNP(LSTM):
+    """No peepholes: the equations of `lstm` with the study's initialisation, without a forget bias of 1."""
+
+    paper, year = Variant.paper, Variant.year
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        for parameter in self.parameters():
+            init.normal_(parameter, 0.1)
 
 
 @register("lstm_niaf")

@@ -16,7 +16,7 @@ class Memory(Cell):
     keep, write, candidate, memory = ("f",), ("i",), "g", "c"
 
 
-@register("lstm", "lstm_np")
+@register("lstm")
 class LSTM(Memory):
     """LSTM with input, forget and output gates, without peepholes: the common default."""
 

@@ -6,7 +6,8 @@ is one scan of the engine over its ticks. If neighbours read each other, a level
 slower level, while the output it reads from above is constant.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,14 @@ from torch import Tensor, nn
 
 from ..cell import Cell, positive_int
 from ..cells import find
-from ..engine.dispatch import Sequences, scan
+from ..engine.reference import valid_steps
+from ..engine.split_at_resets import Pieces
 from ..errors import InputError, OptionError, UnknownNameError
+from ..layer_inputs import check_resets
+from ..layer_trace import Trace
 from ..ragged import check_lengths
 from .common import time_major
+from .hierarchical_run import HierarchicalRun
 
 WIRINGS = ("adjacent", "slower", "faster")
 
@@ -27,9 +32,23 @@ WIRINGS = ("adjacent", "slower", "faster")
 class Levels:
     """The state of a hierarchical network between two calls."""
 
-    cells: tuple[tuple[Tensor, ...], ...]  # the carried states of every level's cell
+    cells: tuple[tuple[Tensor, ...], ...]  # the carried states of every level's cell, (1, B, …) each
     outputs: tuple[Tensor, ...]  # (B, size) of every level at its last tick
     t: Tensor  # (B,) number of steps read
+
+    def map(self, function: Callable[..., Tensor], *others: "Levels") -> "Levels":
+        """Apply a function to the tensors (B, …) of this state, and to those of others beside them."""
+        groups = zip(self.cells, *(other.cells for other in others), strict=True)
+        cells = tuple(
+            tuple(function(*(v.squeeze(0) for v in vs)).unsqueeze(0) for vs in zip(*group, strict=True))
+            for group in groups
+        )
+        outputs = zip(self.outputs, *(other.outputs for other in others), strict=True)
+        return Levels(cells, tuple(function(*vs) for vs in outputs), function(self.t, *(o.t for o in others)))
+
+
+def _rows(levels: Levels, index: Tensor) -> Levels:
+    return levels.map(lambda value: value[index])
 
 
 class HierarchicalRNN(nn.Module):
@@ -45,13 +64,16 @@ class HierarchicalRNN(nn.Module):
     - `cell`: a name or a class for all levels, or one for each level.
     - `wiring`: the levels whose previous outputs a level also reads: `"adjacent"`, its neighbours; `"slower"`, all
       slower ones, as in the clockwork network; `"faster"`, all faster ones.
+    - `same_step`: a level reads h^m_t instead of h^m_{t-1} of faster levels m: bottom-up links within the step.
     - `batch_first`: x is (B, T, d) instead of (T, B, d).
     - `**options`: options of the cells.
 
     **Returns**
 
-    `model(x, state, lengths)`: x (T, B, d) → the outputs of all levels [h^1; …; h^L], (T, B, `output_size`), zero past
-    the end of a sequence; and a `Levels`, the state to continue from.
+    `model(x, state, lengths, resets)`: x (T, B, d) → the outputs of all levels [h^1; …; h^L], (T, B, `output_size`),
+    zero past the end of a sequence; and a `Levels`, the state to continue from. Clocks of sequences may differ.
+    `resets` (T, B) is true where a sequence begins, with its clock. `return_trace=True` adds a `Trace`, one mapping per
+    level, of the values at each level's last tick.
 
     **Example**
 
@@ -71,6 +93,7 @@ class HierarchicalRNN(nn.Module):
         cell: str | type[Cell] | Sequence[str | type[Cell]] = "rnn",
         *,
         wiring: str = "adjacent",
+        same_step: bool = False,
         batch_first: bool = False,
         **options: Any,
     ):
@@ -81,7 +104,9 @@ class HierarchicalRNN(nn.Module):
             raise InputError("periods", f"{self.periods} for {len(sizes)} sizes", "one a level, from fast to slow")
         if wiring not in WIRINGS:
             raise UnknownNameError("wiring", repr(wiring), WIRINGS)
-        self.wiring = wiring
+        if same_step and wiring == "slower":
+            raise OptionError("same_step", True, "a wiring in which levels read faster ones: 'adjacent' or 'faster'")
+        self.wiring, self.same_step = wiring, same_step
         kinds = [cell] * len(sizes) if isinstance(cell, (str, type)) else list(cell)
         if len(kinds) != len(sizes):
             raise InputError("cell", f"{len(kinds)} cells", f"one for each of {len(sizes)} levels, or one for all")
@@ -114,34 +139,80 @@ class HierarchicalRNN(nn.Module):
         return range(period - 1 - before % period, steps, period)
 
     def initial_state(self, batch: int, like: Tensor) -> Levels:
-        cells = tuple(self.cell(level).initial_state(batch, like) for level in range(len(self.levels)))
+        starts = (self.cell(level).initial_state(batch, like) for level in range(len(self.levels)))
+        cells = tuple(tuple(value.unsqueeze(0) for value in start) for start in starts)
         outputs = tuple(like.new_zeros(batch, width) for width in self.widths)
         return Levels(cells, outputs, torch.zeros(batch, dtype=torch.int64, device=like.device))
 
     def forward(
-        self, x: Tensor, state: Levels | None = None, lengths: Tensor | Sequence[int] | None = None
-    ) -> tuple[Tensor, Levels]:
+        self,
+        x: Tensor,
+        state: Levels | None = None,
+        lengths: Tensor | Sequence[int] | None = None,
+        resets: Tensor | None = None,
+        return_trace: bool = False,
+    ) -> Any:
         """(T, B, d) → the outputs of all levels at every step, and the state to continue from."""
         x = time_major("x", x, self.input_size, self.batch_first)
         steps, batch = x.shape[:2]
         size = None if lengths is None else check_lengths(lengths, steps, batch, x.device)
         state = self.initial_state(batch, x) if state is None else state
-        run = _HierarchicalRun(self, x, state, self._phase(state), size)
-        held = run.run_one_way() if self.wiring != "adjacent" else run.run_adjacent(len(self.levels) - 1, 0, steps)
-        y = torch.cat(held, dim=-1)
-        if size is not None:
-            y = y.masked_fill((torch.arange(steps, device=x.device)[:, None] >= size)[..., None], 0.0)
-        final = Levels(tuple(run.cells), tuple(run.outputs), state.t + (steps if size is None else size))
-        return (y.transpose(0, 1) if self.batch_first else y), final
+        begins = check_resets(resets, x, True, self.batch_first)
+        if begins is not None and size is not None:
+            begins = begins & valid_steps(size, steps)
+        if begins is None and len(self._phases(state)) <= 1:
+            y, final, traces = self._run(x, state, size, return_trace)
+        else:
+            begins = torch.zeros(steps, batch, dtype=torch.bool, device=x.device) if begins is None else begins
+            y, final, traces = self._run_pieces(x, state, Pieces.at_resets(begins, size), return_trace)
+        y = self._lay_out(y)
+        if not return_trace:
+            return y, final
+        return y, final, Trace([{name: self._lay_out(value) for name, value in one.items()} for one in traces])
 
-    def _phase(self, state: Levels) -> int:
-        """The number of steps already read, which must agree over the batch modulo every period."""
-        first = int(state.t[0]) if len(state.t) else 0
-        if any(bool(((state.t - first) % period != 0).any()) for period in self.periods):
-            raise OptionError(
-                "state", "sequences whose clocks differ", "sequences of one length, or with whole periods"
-            )
-        return first
+    def _lay_out(self, value: Tensor) -> Tensor:
+        return value.transpose(0, 1) if self.batch_first else value
+
+    def _run(
+        self, x: Tensor, state: Levels, lengths: Tensor | None, keep_trace: bool
+    ) -> tuple[Tensor, Levels, list[dict[str, Tensor]]]:
+        """Sequences that share a clock."""
+        before, levels = int(state.t[0]) if len(state.t) else 0, range(len(self.levels))
+        run = HierarchicalRun(self, x, state, before, lengths, keep_trace)
+        held = run.run_one_way() if self.wiring != "adjacent" else run.run_adjacent(len(self.levels) - 1, 0, len(x))
+        cells = tuple(tuple(value.unsqueeze(0) for value in cell) for cell in run.cells)
+        final = Levels(cells, tuple(run.outputs), state.t + (len(x) if lengths is None else lengths))
+        traces = [run.trace(level) if keep_trace else {} for level in levels]
+        return run.zero_padding(torch.cat(held, dim=-1)), final, traces
+
+    def _run_pieces(
+        self, x: Tensor, state: Levels, pieces: Pieces, keep_trace: bool
+    ) -> tuple[Tensor, Levels, list[dict[str, Tensor]]]:
+        """Pieces of sequences as a ragged batch, those of one phase at a time."""
+        start = state.map(pieces.initial, self.initial_state(x.shape[1], x))
+        cut, runs, order = pieces.cut(x), [], []
+        for rows in self._phases(start):
+            longest = int(pieces.lengths[rows].max())
+            y, final, traces = self._run(cut[:longest, rows], _rows(start, rows), pieces.lengths[rows], keep_trace)
+            runs.append((_pad(y, len(cut)), final, [{n: _pad(v, len(cut)) for n, v in t.items()} for t in traces]))
+            order.append(rows)
+        place = torch.cat(order).argsort()
+        ys, finals, traces = zip(*runs, strict=True)
+        final = _rows(finals[0].map(lambda *parts: torch.cat(parts)[place], *finals[1:]), pieces.last)
+        joined = [
+            {name: pieces.join(torch.cat([one[name] for one in parts], 1)[:, place]) for name in parts[0]}
+            for parts in zip(*traces, strict=True)
+        ]
+        return pieces.join(torch.cat(ys, 1)[:, place]), final, joined
+
+    def _phases(self, state: Levels) -> list[Tensor]:
+        """The rows that share a clock, modulo all periods, group by group."""
+        clock = state.t % math.lcm(*self.periods)
+        return [(clock == phase).nonzero().squeeze(1) for phase in clock.unique()]
+
+
+def _pad(value: Tensor, steps: int) -> Tensor:
+    return torch.cat([value, value.new_zeros(steps - len(value), *value.shape[1:])])
 
 
 class ClockworkRNN(HierarchicalRNN):
@@ -184,86 +255,3 @@ class ClockworkRNN(HierarchicalRNN):
             raise InputError("hidden_size", hidden_size, f"a multiple of the number of periods, {len(periods)}")
         sizes = [hidden_size // len(periods)] * len(periods)
         super().__init__(input_size, sizes, periods, cell, wiring="slower", batch_first=batch_first, **options)
-
-
-class _HierarchicalRun:
-    """The run of one call: the sequences, and the present states and outputs of all levels."""
-
-    def __init__(self, model: HierarchicalRNN, x: Tensor, state: Levels, before: int, lengths: Tensor | None):
-        self.model, self.x, self.before, self.lengths = model, x, before, lengths
-        self.cells, self.outputs = list(state.cells), list(state.outputs)
-        count = range(len(model.levels))
-        ticks = [model.ticks(level, before, len(x)) for level in count]
-        self.masks = [model.cell(level).draw_masks(len(ticks[level]), x.shape[1], x) for level in count]
-        self.ticked = [0] * len(ticks)
-
-    def run_one_way(self) -> list[Tensor]:
-        """Run whole levels one after another; a level runs after the levels it reads."""
-        count, steps = len(self.model.levels), len(self.x)
-        held: dict[int, Tensor] = {}
-        starts = list(self.outputs)
-        for level in range(count) if self.model.wiring == "faster" else reversed(range(count)):
-            ticks = self.model.ticks(level, self.before, steps)
-            last = [torch.cat([starts[m][None], held[m][:-1]]) for m in self.model.reads[level]]  # h^m_{t-1}
-            seen = torch.cat([part[ticks.start :: ticks.step] for part in (self.x, *last)], dim=-1)
-            held[level] = self.hold_between_ticks(level, ticks, 0, steps, seen)
-        return [held[level] for level in range(count)]
-
-    def run_adjacent(self, level: int, first: int, end: int, above: Tensor | None = None) -> list[Tensor]:
-        """Run the levels up to `level` over positions first … end - 1, with a constant output `above` them."""
-        ticks = self.model.ticks(level, self.before, len(self.x))
-        own = ticks[_count_below(ticks, first) : _count_below(ticks, end)]
-        overhead = [] if above is None else [above]
-        if level == 0:
-            seen = [self.x[t : t + 1] for t in own] if self.model.periods[0] > 1 else [self.x[first:end]]
-            seen = torch.cat(seen) if seen else self.x[:0]
-            seen = torch.cat([seen, *(a.expand(len(seen), *a.shape) for a in overhead)], dim=-1)
-            return [self.hold_between_ticks(0, own, first, end, seen)]
-        pieces: list[list[Tensor]] = []
-        for start, stop in zip([first, *(t + 1 for t in own)], [*(t + 1 for t in own), end], strict=True):
-            if start == stop:
-                continue
-            earlier = self.outputs[level - 1]
-            below = self.run_adjacent(level - 1, start, stop, self.outputs[level])
-            tick = range(stop - 1, stop) if stop - 1 in own else range(0)
-            last = below[-1][-2] if stop - start > 1 else earlier
-            seen = torch.cat([self.x[stop - 1], last, *overhead], dim=-1)[None][: len(tick)]
-            pieces.append([*below, self.hold_between_ticks(level, tick, start, stop, seen)])
-        return [torch.cat(parts) for parts in zip(*pieces, strict=True)]
-
-    def hold_between_ticks(self, level: int, ticks: range, first: int, end: int, seen: Tensor) -> Tensor:
-        """Run a level at its ticks and repeat its output in between, positions first … end - 1: (n, B, size)."""
-        before = self.outputs[level][None]
-        values = torch.cat([before, self.run_ticks(level, ticks, seen)]) if len(ticks) else before
-        latest = [_count_below(ticks, t + 1) for t in range(first, end)]
-        if len(ticks) == end - first:
-            return values[1:]
-        return values[torch.tensor(latest, device=values.device, dtype=torch.int64)]
-
-    def run_ticks(self, level: int, ticks: range, seen: Tensor) -> Tensor:
-        """One scan of the engine over the ticks; returns their outputs and updates the level's state and output."""
-        cell, count = self.model.cell(level), self.ticked[level]
-        masks = {
-            name: mask[count : count + len(ticks)] if cell.masks[name].each == "step" else mask
-            for name, mask in self.masks[level].items()
-        }
-        self.ticked[level] += len(ticks)
-        alive = None
-        if self.lengths is not None:
-            positions = torch.tensor(list(ticks), device=seen.device)
-            alive = (positions[:, None] < self.lengths).sum(dim=0)  # (B,) ticks before each end
-        scanned = scan(cell, Sequences(seen, self.cells[level], masks, alive))
-        self.cells[level] = scanned.state
-        if alive is None:
-            self.outputs[level] = scanned.y[-1]
-        else:
-            values = torch.cat([self.outputs[level][None], scanned.y])
-            self.outputs[level] = values[alive, torch.arange(len(alive), device=alive.device)]
-        return scanned.y
-
-
-def _count_below(ticks: range, position: int) -> int:
-    """The number of ticks before a position."""
-    if not len(ticks) or position <= ticks.start:
-        return 0
-    return min(len(ticks), (position - 1 - ticks.start) // ticks.step + 1)

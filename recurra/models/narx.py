@@ -6,15 +6,28 @@ Over n steps the shortest path passes ⌈n / max K_y⌉ Jacobians, so gradients 
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..cell import Cell, positive_int
 from ..cells.activations import Activation, activation
+from ..engine.reference import valid_steps
+from ..engine.split_at_resets import Pieces
 from ..errors import InputError, OptionError, ShapeError
+from ..layer_inputs import check_resets
+from ..layer_trace import Trace
 from ..layers import Recurrent
+from ..ragged import check_lengths
 from .common import time_major
+
+
+class DelayLines(NamedTuple):
+    """The state of a NARX network: what it read and put out last, newest first."""
+
+    x: Tensor  # (1, B, longest input delay, d)
+    y: Tensor  # (1, B, longest output delay, q)
 
 
 class NARXCell(Cell):
@@ -43,7 +56,8 @@ class NARXCell(Cell):
     def step(self, x: Tensor, y: tuple[Tensor, ...]) -> Tensor:
         if self.v is None:
             return self.output(self.a(x, *y))
-        return self.output(self.v(self.nonlinearity(self.a(x, *y))))
+        z = self.nonlinearity(self.a(x, *y))
+        return self.output(self.v(z))
 
 
 class NARX(nn.Module):
@@ -62,16 +76,19 @@ class NARX(nn.Module):
 
     **Returns**
 
-    `model(x)` is the parallel mode, which feeds back its own outputs: x (T, B, d) → y (T, B, q). `model(x, y)` is the
-    series-parallel mode (teacher forcing), which reads the true outputs y (T, B, q) and computes all steps at once.
-    Inputs and outputs before the first step are zero.
+    `(y, state)`. `model(x)` is the parallel mode, which feeds back its own outputs: x (T, B, d) → y (T, B, q).
+    `model(x, y)` is the series-parallel mode (teacher forcing), which reads the true outputs y (T, B, q) and computes
+    all steps at once. `state` is a `DelayLines`, to continue from; inputs and outputs before the first step are zero.
+    `lengths` (B,), `resets` (T, B) and `return_trace` are as in `rc.Recurrent`.
 
     **Example**
 
         >>> model = rc.NARX(2, 1, hidden_size=8, output_delays=(1, 4))
         >>> x, y = torch.randn(50, 3, 2), torch.randn(50, 3, 1)
-        >>> model(x).shape, model(x, y).shape
-        (torch.Size([50, 3, 1]), torch.Size([50, 3, 1]))
+        >>> found, state = model(x)
+        >>> forced, _ = model(x, y)
+        >>> found.shape, forced.shape, state.y.shape
+        (torch.Size([50, 3, 1]), torch.Size([50, 3, 1]), torch.Size([1, 3, 4, 1]))
     """
 
     def __init__(
@@ -112,21 +129,77 @@ class NARX(nn.Module):
         assert isinstance(cell, NARXCell)
         return cell
 
-    def forward(self, x: Tensor, y: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
+    def initial_state(self, batch: int, like: Tensor) -> DelayLines:
+        inputs, outputs = max(self.input_delays), max(self.output_delays)
+        return DelayLines(
+            like.new_zeros(1, batch, inputs, self.input_size), like.new_zeros(1, batch, outputs, self.output_size)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        y: Tensor | None = None,
+        lengths: Tensor | Sequence[int] | None = None,
+        state: DelayLines | None = None,
+        resets: Tensor | None = None,
+        return_trace: bool = False,
+    ) -> Any:
         """(T, B, d) → (T, B, q), fed back with its own outputs, or with the true outputs y (T, B, q) if given."""
         x = time_major("x", x, self.input_size, self.batch_first)
-        taps = stack_delays(x, self.input_delays)
-        if y is None:
-            found = self.recurrent(taps, lengths=lengths)[0]
+        steps, batch = x.shape[:2]
+        y = None if y is None else time_major("y", y, self.output_size, self.batch_first)
+        if y is not None and y.shape[:2] != x.shape[:2]:
+            raise ShapeError("y", f"shape {tuple(y.shape)}", f"as many steps and sequences as x, {tuple(x.shape[:2])}")
+        size = None if lengths is None else check_lengths(lengths, steps, batch, x.device)
+        begins = check_resets(resets, x, True, self.batch_first)
+        lines = self.initial_state(batch, x) if state is None else self._check_state(state, batch)
+        if begins is None:
+            found, after, trace = self._run(x, y, lines, size, return_trace)
         else:
-            y = time_major("y", y, self.output_size, self.batch_first)
-            if y.shape[:2] != x.shape[:2]:
-                raise ShapeError(
-                    "y", f"shape {tuple(y.shape)}", f"as many steps and sequences as x, {tuple(x.shape[:2])}"
-                )
-            delayed = stack_delays(y, self.output_delays).chunk(len(self.output_delays), dim=-1)
-            found = self.cell.step(taps, delayed)
-        return found.transpose(0, 1) if self.batch_first else found
+            begins = begins if size is None else begins & valid_steps(size, steps)
+            found, after, trace = self._run_pieces(x, y, lines, Pieces.at_resets(begins, size), return_trace)
+        found = found.transpose(0, 1) if self.batch_first else found
+        if not return_trace:
+            return found, after
+        return found, after, Trace([{n: v.transpose(0, 1) if self.batch_first else v for n, v in trace.items()}])
+
+    def _check_state(self, state: DelayLines, batch: int) -> DelayLines:
+        expected = [(1, batch, max(self.input_delays), self.input_size)]
+        expected += [(1, batch, max(self.output_delays), self.output_size)]
+        if not isinstance(state, tuple) or [tuple(getattr(line, "shape", ())) for line in state] != expected:
+            got = [tuple(getattr(line, "shape", ())) for line in state] if isinstance(state, tuple) else type(state)
+            raise ShapeError("state", got, f"delay lines of shapes {expected[0]} and {expected[1]}")
+        return DelayLines(*state)
+
+    def _run(
+        self, x: Tensor, y: Tensor | None, before: DelayLines, lengths: Tensor | None, keep_trace: bool
+    ) -> tuple[Tensor, DelayLines, dict[str, Tensor]]:
+        past = None if lengths is None else ~valid_steps(lengths, len(x))[..., None]
+        x = x if past is None else x.masked_fill(past, 0.0)  # 0 · NaN of the padding would be NaN in a gradient
+        taps = stack_delays(x, self.input_delays, before.x[0])
+        inputs = last_values(x, before.x[0], lengths)[None]
+        if y is None:
+            found, line, *traced = self.recurrent(taps, before.y, lengths=lengths, return_trace=keep_trace)
+            return found, DelayLines(inputs, line), dict(traced[0].by_cell[0]) if traced else {}
+        y = y if past is None else y.masked_fill(past, 0.0)
+        delayed = stack_delays(y, self.output_delays, before.y[0]).chunk(len(self.output_delays), dim=-1)
+        found = self.cell.step(taps, delayed)
+        trace = {"y": found}
+        if keep_trace and self.cell.v is not None:
+            trace["z"] = self.cell.nonlinearity(self.cell.a(taps, *delayed))
+        if past is not None:
+            found, trace = found.masked_fill(past, 0.0), {n: v.masked_fill(past, 0.0) for n, v in trace.items()}
+        return found, DelayLines(inputs, last_values(y, before.y[0], lengths)[None]), trace
+
+    def _run_pieces(
+        self, x: Tensor, y: Tensor | None, before: DelayLines, pieces: Pieces, keep_trace: bool
+    ) -> tuple[Tensor, DelayLines, dict[str, Tensor]]:
+        """Pieces between resets, as a ragged batch; only the first of a sequence reads the delay lines."""
+        lines = (pieces.initial(line[0], torch.zeros_like(line[0]))[None] for line in before)
+        cut = None if y is None else pieces.cut(y)
+        found, after, trace = self._run(pieces.cut(x), cut, DelayLines(*lines), pieces.lengths, keep_trace)
+        after = DelayLines(*(line[:, pieces.last] for line in after))
+        return pieces.join(found), after, {name: pieces.join(value) for name, value in trace.items()}
 
     @torch.no_grad()
     def solve(self, x: Tensor, y: Tensor, ridge: float = 0.0) -> "NARX":
@@ -156,8 +229,21 @@ class NARX(nn.Module):
         return self
 
 
-def stack_delays(x: Tensor, delays: Sequence[int]) -> Tensor:
-    """Concatenate x_{t-k} for every k, zero before the first step: (T, B, d) → (T, B, d · number of delays)."""
+def stack_delays(x: Tensor, delays: Sequence[int], before: Tensor | None = None) -> Tensor:
+    """Concatenate x_{t-k} for every k: (T, B, d) → (T, B, d · number of delays).
+
+    `before` (B, longest delay, d) holds the values before the first step, newest first; zero without it.
+    """
     steps, longest = len(x), max(delays)
-    padded = torch.cat([x.new_zeros(longest, *x.shape[1:]), x])
+    history = x.new_zeros(longest, *x.shape[1:]) if before is None else before.transpose(0, 1).flip(0)
+    padded = torch.cat([history, x])
     return torch.cat([padded[longest - k : longest - k + steps] for k in delays], dim=-1)
+
+
+def last_values(x: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
+    """The delay line after x (T, B, d): (B, depth, d), newest first, of each sequence's last valid steps."""
+    depth, batch = before.shape[1], torch.arange(x.shape[1], device=x.device)
+    padded = torch.cat([before.transpose(0, 1).flip(0), x])  # depth earlier values first
+    ends = x.new_full((x.shape[1],), len(x), dtype=torch.int64) if lengths is None else lengths
+    rows = depth + ends - 1 - torch.arange(depth, device=x.device)[:, None]  # (depth, B)
+    return padded[rows, batch].transpose(0, 1)

@@ -8,7 +8,15 @@ from torch import Tensor, nn
 from recurra.cell import positive_int
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
-from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
+from recurra.train.learner import (
+    Learner,
+    Optimizer,
+    StepTargets,
+    positive,
+    refuse_future,
+    resolve_optimizer,
+    step_targets,
+)
 from recurra.train.objective import Loss
 from recurra.train.objective import _parameters as accepted_by
 from recurra.train.tensor_trees import detach_tree
@@ -19,8 +27,8 @@ class BPTT(Learner):
 
     **Arguments**
 
-    - `model`: a module that maps (T, B, D) to an output or `(output, state)`, such as `rc.train.Predictor`. Windows and
-      `carry` need the state.
+    - `model`: a module that maps (T, B, D) to an output or `(output, state)`, such as `rc.train.Predictor`,
+      `rc.HierarchicalRNN` or `rc.NARX`. Windows and `carry` need the state and one direction.
     - `loss`: a name ("auto", "cross_entropy", "mse", "mae", "binary_cross_entropy") or a function of (output, target).
     - `optimizer`, `rate`: a name ("adam", "sgd", "rmsprop", "nesterov") with its learning rate, or a function from
       parameters to an optimizer.
@@ -64,6 +72,8 @@ class BPTT(Learner):
         self.k2 = self.k1 if k2 is None else positive_int("k2", k2)
         if self.k1 is not None and self.k2 is not None and self.k2 < self.k1:
             raise InputError("k2", k2, f"at least k1 = {k1}, so that every loss reaches its own step")
+        if self.k1 is not None or carry:
+            refuse_future(model, "windows (k1, k2) or carry")
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
         self.update, self.carry, self.l1 = update, carry, l1
         self.clip = None if clip is None else positive("clip", clip)

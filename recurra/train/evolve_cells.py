@@ -131,8 +131,8 @@ class Evolution:
         genomes = list(self.start)[: self.population]
         while len(genomes) < self.population:
             genomes.append(mutate(self.rng.choice(list(self.start)), self.rng))
-        self.members = [Individual(g, self.measure(g)) for g in genomes]
-        self.founders = list(self.members)
+        self.founders = [Individual(g, self.measure(g)) for g in genomes]
+        self.members = _best_first(self.founders, self.population)
 
     def generation(self) -> None:
         if not self.members:
@@ -145,8 +145,7 @@ class Evolution:
             child = mutate(parent.genome, self.rng)
             children.append(Individual(child, self.measure(child), parent.genome.digest, self.generations))
         distinct = {m.genome.digest: m for m in (*children, *self.members)}
-        pool = list(distinct.values())
-        self.members = [pool[i] for i in select([m.objectives for m in pool], self.population)]
+        self.members = _best_first(list(distinct.values()), self.population)
 
     def _tournament(self) -> Individual:
         """The better of two random members; members are sorted best first."""
@@ -185,6 +184,10 @@ class Evolution:
         self.generations = int(state["generations"])
         version, internal, gauss = state["random"]
         self.rng.setstate((version, tuple(internal), gauss))
+
+
+def _best_first(members: Sequence[Individual], count: int) -> list[Individual]:
+    return [members[i] for i in select([m.objectives for m in members], count)]
 
 
 def _plain(member: Individual) -> list[Any]:

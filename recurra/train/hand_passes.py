@@ -14,6 +14,7 @@ from torch.nn.functional import softplus
 
 from recurra.cell import Cell
 from recurra.cells.activations import identity
+from recurra.cells.greff import LSTMNP
 from recurra.cells.gru import GRU
 from recurra.cells.lstm import LSTM, VanillaLSTM
 from recurra.cells.plain import RNN
@@ -253,6 +254,7 @@ PASSES: dict[type[Cell], tuple[Callable[..., Any], Callable[..., CellGradients]]
     LeakyRNN: (simple_forward, simple_backward),
     DelayRNN: (simple_forward, simple_backward),
     LSTM: (lstm_forward, lstm_backward),
+    LSTMNP: (lstm_forward, lstm_backward),
     VanillaLSTM: (lstm_forward, lstm_backward),
     GRU: (gru_forward, gru_backward),
 }

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from recurra.data.sequences import IGNORE
-from recurra.errors import InputError, ShapeError, UnknownNameError
+from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.layers import Recurrent
+from recurra.models.brnn import BaldiBRNN
 from recurra.readout import Readout
 from recurra.train.objective import LOSSES, Loss, loss_for
 
@@ -64,6 +65,8 @@ class Learner(ABC):
     def __init__(self, model: nn.Module, loss: str | Loss = "auto"):
         if not isinstance(model, nn.Module):
             raise InputError("model", type(model).__name__, "a torch.nn.Module")
+        if getattr(model, "batch_first", False) is True:
+            raise InputError("model", f"{type(model).__name__} with batch_first=True", "a model that reads (T, B, D)")
         self.model, self.loss = model, loss_for(resolve_loss(loss), model)
         self.steps = 0  # calls of `step` so far
 
@@ -177,6 +180,16 @@ def resolve_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter], 
     if optimizer not in known:
         raise UnknownNameError("optimizer", optimizer, known)
     return known[optimizer](parameters, lr=rate)
+
+
+def refuse_future(model: nn.Module, why: str) -> None:
+    """Refuse a model whose layers read sequences backwards: the steps before a window depend on those after it."""
+    for part in model.modules():
+        both = isinstance(part, Recurrent) and part.directions == 2
+        if both or (isinstance(part, nn.RNNBase) and part.bidirectional) or isinstance(part, BaldiBRNN):
+            raise OptionError(
+                "model", f"{type(part).__name__}, which reads both directions", f"one direction, for {why}"
+            )
 
 
 def positive(argument: str, value: float) -> float:

@@ -1,5 +1,6 @@
-"""Functions over the tensors inside nested tuples, lists and dicts, such as carried states."""
+"""Functions over the tensors inside nested tuples, lists, dicts and dataclasses, such as carried states."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
             return type(tree)(*(map_tensors(function, value) for value in tree))
         case tuple() | list():
             return type(tree)(map_tensors(function, value) for value in tree)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        fields = {f.name: map_tensors(function, getattr(tree, f.name)) for f in dataclasses.fields(tree)}
+        return dataclasses.replace(tree, **fields)
     return tree
 
 

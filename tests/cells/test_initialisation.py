@@ -302,3 +302,14 @@ def test_a_matrix_initialiser_needs_a_square_recurrent_matrix(name):
 def test_a_memory_that_is_never_overwritten_has_no_gate_to_start_open(name):
     with pytest.raises(InputError, match="memory gates"):
         rc.layer(name, 3, 4, init=rc.init.forget_bias())
+
+
+@pytest.mark.parametrize("name", [f"lstm_{v}" for v in ("nig", "nfg", "nog", "niaf", "noaf", "np", "cifg", "fgr")])
+def test_greffs_variants_start_alike(name: str) -> None:
+    """N(0, 0.1²) everywhere, forget biases included: one thing changes at a time."""
+    torch.manual_seed(0)
+    cell = rc.layer(name, 30, 100).cells[0]
+    for parameter_name, parameter in cell.named_parameters():
+        error = 4 / parameter.numel() ** 0.5
+        assert abs(float(parameter.detach().mean()) / 0.1) < error, parameter_name
+        assert abs(float(parameter.detach().std()) / 0.1 - 1) < error, parameter_name

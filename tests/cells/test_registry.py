@@ -36,6 +36,7 @@ ZOO = {
     "lstm_nog",
     "lstm_niaf",
     "lstm_noaf",
+    "lstm_np",
     "lstm_cifg",
     "gru",
     "mut1",
@@ -64,7 +65,6 @@ def test_the_zoo_is_complete():
 @pytest.mark.parametrize(
     ("alias", "name"),
     [
-        ("lstm_np", "lstm"),
         ("lstm_fgr", "full_gate_lstm"),
         ("peephole_lstm", "vanilla_lstm"),
         ("urnn", "unitary_rnn"),

@@ -1,5 +1,7 @@
 """Hierarchical and clockwork networks against the equations written as a loop, and against plain networks."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,7 +9,7 @@ from torch import Tensor
 import recurra as rc
 from recurra.engine import reference
 from recurra.errors import InputError, OptionError, ShapeError
-from recurra.models import hierarchical
+from recurra.models import hierarchical_run
 
 STEPS, BATCH, INPUTS = 23, 3, 2
 
@@ -20,12 +22,13 @@ def by_hand(model: rc.HierarchicalRNN, x: Tensor) -> Tensor:
     """The definition: every step, every level, ticking or holding."""
     count = len(model.levels)
     state = model.initial_state(x.shape[1], x)
-    cells, outputs, found = list(state.cells), list(state.outputs), []
+    cells, outputs, found = [[v.squeeze(0) for v in cell] for cell in state.cells], list(state.outputs), []
     for t, x_t in enumerate(x, start=1):
         previous = list(outputs)
         for level in range(count):
             if t % model.periods[level] == 0:
-                seen = torch.cat([x_t, *(previous[m] for m in model.reads[level])], dim=-1)
+                read = [(outputs if model.same_step and m < level else previous)[m] for m in model.reads[level]]
+                seen = torch.cat([x_t, *read], dim=-1)
                 y, cells[level], _ = reference.advance(model.levels[level], seen, cells[level], {})
                 outputs[level] = y
         found.append(torch.cat(outputs, dim=-1))
@@ -45,9 +48,11 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("same_step", [False, True])
 @pytest.mark.parametrize(("wiring", "periods", "cell"), CASES)
-def test_is_its_definition(wiring: str, periods: tuple[int, ...], cell: str):
-    model = rc.HierarchicalRNN(INPUTS, [4, 3, 2][: len(periods)], periods, cell, wiring=wiring).double()
+def test_is_its_definition(wiring: str, periods: tuple[int, ...], cell: str, same_step: bool):
+    options = {"wiring": wiring, "same_step": same_step and wiring != "slower"}
+    model = rc.HierarchicalRNN(INPUTS, [4, 3, 2][: len(periods)], periods, cell, **options).double()
     x = sequences().requires_grad_()
     y, state = model(x)
     expected = by_hand(model, x)
@@ -65,6 +70,55 @@ def test_two_chunks_are_the_whole(wiring: str):
     first, state = model(x[:8])
     second, _ = model(x[8:], state)
     torch.testing.assert_close(torch.cat([first, second]), whole, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("wiring", ["adjacent", "slower", "faster"])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_resets_begin_a_sequence_with_its_clock(wiring: str, ragged: bool):
+    model, x = rc.HierarchicalRNN(INPUTS, [4, 3], [2, 5], ["gru", "delay_rnn"], wiring=wiring).double(), sequences()
+    resets = torch.zeros(STEPS, BATCH, dtype=torch.bool)
+    resets[7, 0] = resets[3, 1] = resets[14, 1] = resets[0, 2] = True
+    lengths = torch.tensor([STEPS, 12, 20]) if ragged else torch.full((BATCH,), STEPS)
+    _, state = model(sequences()[:4])  # in the middle of a period
+    y, final, trace = model(x, state, lengths if ragged else None, resets, return_trace=True)
+    cuts = {0: [0, 7, STEPS], 1: [0, 3, 14, STEPS], 2: [0, STEPS]}
+    for b, edges in cuts.items():
+        own = state
+        for first, stop in pairwise(min(edge, int(lengths[b])) for edge in edges):
+            if first == stop:
+                continue
+            goes_on = first == 0 and not resets[0, b]
+            start = state.map(lambda value, b=b: value[b : b + 1]) if goes_on else None
+            alone, own, seen = model(x[first:stop, b : b + 1], start, return_trace=True)
+            torch.testing.assert_close(y[first:stop, b : b + 1], alone, rtol=1e-12, atol=1e-12)
+            for whole, part in zip(trace.by_cell, seen.by_cell, strict=True):
+                for name, value in part.items():
+                    torch.testing.assert_close(whole[name][first:stop, b : b + 1], value, rtol=1e-12, atol=1e-12)
+        final.map(
+            lambda found, expected, b=b: (
+                torch.testing.assert_close(found[b], expected[0], rtol=1e-12, atol=1e-12) or found
+            ),
+            own,
+        )
+        assert (y[lengths[b] :, b] == 0).all()
+    more, _ = model(x, final)  # clocks differ now
+    for b in range(BATCH):
+        alone, _ = model(x[:, b : b + 1], final.map(lambda value, b=b: value[b : b + 1]))
+        torch.testing.assert_close(more[:, b : b + 1], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_trace_holds_the_values_of_the_last_tick():
+    model, x = rc.HierarchicalRNN(INPUTS, [4, 3, 2], [1, 4, 40], "lstm").double(), sequences()
+    y, state, trace = model(x, return_trace=True)
+    assert set(trace) == {"h", "c", "i", "f", "g", "o"}
+    fast, slow, never = trace["h"]
+    torch.testing.assert_close(torch.cat([fast, slow, never], -1), y, rtol=0, atol=0)
+    gate = trace.by_cell[1]["f"]
+    assert (gate[:3] == 0).all()
+    assert (gate[3] != 0).all()
+    torch.testing.assert_close(gate[3:7], gate[3].expand(4, -1, -1), rtol=0, atol=0)
+    torch.testing.assert_close(trace.by_cell[1]["c"][-1], state.cells[1][1][0], rtol=0, atol=0)
+    assert never.shape == (STEPS, BATCH, 2)
 
 
 @pytest.mark.parametrize("wiring", ["adjacent", "slower", "faster"])
@@ -115,13 +169,13 @@ def test_a_slow_level_alone_is_the_cell_on_every_fourth_frame():
 @pytest.mark.parametrize("wiring", ["adjacent", "slower"])
 def test_a_level_is_computed_at_its_ticks_alone(wiring: str, monkeypatch: pytest.MonkeyPatch):
     computed: dict[int, int] = {}
-    scan = hierarchical.scan
+    scan = hierarchical_run.scan
 
-    def counting(cell: rc.Cell, given: hierarchical.Sequences):
+    def counting(cell: rc.Cell, given: hierarchical_run.Sequences, keep_trace: bool):
         computed[cell.hidden_size] = computed.get(cell.hidden_size, 0) + len(given.x)
-        return scan(cell, given)
+        return scan(cell, given, keep_trace)
 
-    monkeypatch.setattr(hierarchical, "scan", counting)
+    monkeypatch.setattr(hierarchical_run, "scan", counting)
     rc.HierarchicalRNN(INPUTS, [5, 4, 3], [1, 4, 9], wiring=wiring).double()(sequences())
     assert computed == {5: STEPS, 4: STEPS // 4, 3: STEPS // 9}
 
@@ -138,6 +192,7 @@ def test_what_is_wrong_is_named():
     model = rc.HierarchicalRNN(2, [3, 3], [1, 4])
     with pytest.raises(ShapeError, match="x: got shape"):
         model(torch.zeros(4, 2))
-    _, state = model(torch.zeros(4, 2, 2), lengths=[4, 3])
-    with pytest.raises(OptionError, match="clocks differ"):
-        model(torch.zeros(4, 2, 2), state)
+    with pytest.raises(OptionError, match="levels read faster ones"):
+        rc.HierarchicalRNN(2, [3, 3], [1, 4], wiring="slower", same_step=True)
+    with pytest.raises(ShapeError, match="resets"):
+        model(torch.zeros(4, 2, 2), resets=torch.zeros(2, 4, dtype=torch.bool))

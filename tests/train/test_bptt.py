@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.train import BPTT, Nesterov, Predictor, leaks
+from recurra.train.tensor_trees import detach_tree
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +195,57 @@ def test_bad_settings() -> None:
         BPTT(model).step(torch.zeros(3, 2, 3, dtype=torch.float64), torch.zeros(5, 2, 2))
     with pytest.raises(rc.RecurraError, match="mask: got shape"):
         BPTT(model).step(*data(), torch.ones(3, 3))
+
+
+# ------------------------------------------------------------------------------------------ networks with a state
+
+
+NETWORKS = {
+    "hierarchical": lambda: rc.HierarchicalRNN(3, [4, 2], [1, 3], "lstm"),
+    "clockwork": lambda: rc.ClockworkRNN(3, 6, periods=(1, 2, 4)),
+    "narx": lambda: rc.NARX(3, 6, 5, input_delays=(0, 2), output_delays=(1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_with_a_state_learn_in_windows(name: str) -> None:
+    """The gradient of windows of two steps, against autograd over the network with its state detached."""
+    torch.manual_seed(1)
+    model = NETWORKS[name]().double()
+    x, target = draw_inputs(Case("rnn"), 7), torch.randn(7, 2, 6, dtype=torch.float64)
+    state, total = None, 0.0
+    for start in range(0, 7, 2):
+        y, state = model(x[start : start + 2]) if state is None else model(x[start : start + 2], state=state)
+        state = detach_tree(state)
+        total = total + (y - target[start : start + 2]).square().sum()
+    (total / target.numel()).backward()
+    expected = {n: p.grad.clone() for n, p in model.named_parameters()}
+    found = change(model, BPTT(model, "mse", "sgd", 1.0, k1=2, update="call"), x, target)
+    for n, gradient in expected.items():
+        assert_close(found[n], gradient, 1e-12)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_carried_state_is_that_of_one_call(name: str) -> None:
+    torch.manual_seed(1)
+    model = NETWORKS[name]().double()
+    x, target = draw_inputs(Case("rnn"), 8), torch.zeros(8, 2, 6, dtype=torch.float64)
+    learner = BPTT(model, "mse", "sgd", 1e-30, carry=True)
+    pieces = [learner.step(x[:3], target[:3]) * 3, learner.step(x[3:], target[3:]) * 5]
+    assert sum(pieces) / 8 == pytest.approx(float(model(x)[0].detach().square().mean()), rel=1e-12)
+
+
+def test_layers_that_read_the_batch_first_are_refused() -> None:
+    for model in (rc.LSTM(3, 4, batch_first=True), rc.HierarchicalRNN(3, [4], [1], batch_first=True)):
+        with pytest.raises(rc.InputError, match="batch_first=True"):
+            BPTT(model, k1=2)
+
+
+def test_windows_over_both_directions_are_refused() -> None:
+    both = rc.LSTM(3, 4, bidirectional=True)
+    for model in (both, Predictor(both, 2), nn.Sequential(nn.GRU(3, 4, bidirectional=True)), rc.BaldiBRNN(3, 4, 2)):
+        with pytest.raises(rc.OptionError, match="reads both directions"):
+            BPTT(model, k1=2)
+        with pytest.raises(rc.OptionError, match="reads both directions"):
+            BPTT(model, carry=True)
+    BPTT(Predictor(both.double(), 2), "mse").step(*data())  # the whole sequence at once is fine

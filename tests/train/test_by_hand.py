@@ -21,6 +21,7 @@ CASES = [
     Case("delay_rnn", {"delays": (2, 4)}),
     Case("delay_rnn", {"delays": (1,)}),
     Case("lstm"),
+    Case("lstm_np"),
     Case("vanilla_lstm"),
     Case("gru"),
 ]

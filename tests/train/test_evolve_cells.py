@@ -174,3 +174,15 @@ def test_bad_nodes() -> None:
         Genome({"a": Node("affine", ("x", "x"))}, "a", {})
     with pytest.raises(rc.RecurraError, match="1 to 1 inputs"):
         Genome({"a": Node("affine", ("x",)), "b": Node("tanh", ("a", "h"))}, "b", {})
+
+
+def test_the_first_tournament_prefers_the_better() -> None:
+    """The best of eight is the winner of 15 of 64 pairs, the worst of one, however the first population is ordered."""
+    errors = iter([5.0, 7.0, 3.0, 1.0, 8.0, 2.0, 6.0, 4.0, *[9.0] * 1000])
+    evolution = Evolution(population=8, languages=languages()[:1], evaluate=lambda *_: (next(errors), 0.0))
+    evolution.generation()
+    drawn = [evolution._tournament().objectives[0] for _ in range(2000)]
+    best, worst = min(drawn), max(m.objectives[0] for m in evolution.members)
+    assert drawn.count(best) / 2000 == pytest.approx(15 / 64, abs=0.04)  # four standard deviations
+    assert drawn.count(worst) / 2000 == pytest.approx(1 / 64, abs=0.012)
+    assert [m.objectives for m in evolution.members] == sorted(m.objectives for m in evolution.members)

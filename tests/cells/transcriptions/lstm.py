@@ -141,6 +141,7 @@ TRANSCRIPTIONS = {
     "lstm_nfg": variant("NFG"),
     "lstm_nog": variant("NOG"),
     "lstm_niaf": variant("NIAF"),
+    "lstm_np": lstm,
     "lstm_noaf": variant("NOAF"),
     "lstm_cifg": variant("CIFG"),
 }
