@@ -142,7 +142,9 @@ def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: 
     if as_json:
         printing.print_json(board.to_json())
         return
-    Console().print(board)
+    console = Console(highlight=False)
+    console.print(board.verdict, markup=False, style="bold")
+    console.print(board)
     for entry in board.entries:
         for error in entry.errors:
             stderr.print(f"{entry.name}: {error}", soft_wrap=True, markup=False)

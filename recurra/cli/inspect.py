@@ -1,7 +1,7 @@
 """`recurra inspect MODEL DATA`: an HTML report about a trained model."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,21 +24,31 @@ def inspect(
     ] = None,
     sequences: Annotated[int, typer.Option(min=1, help="Number of sequences to measure on.")] = 4,
 ) -> None:
-    """Write an HTML report on a model: gradients, spectra, memory, gates, diagrams, equations.
+    """Write an HTML report on a model: its score and answers, gradients, memory, gates, diagrams, equations.
 
     The report is one file that opens offline in any browser.
     """
     import recurra as rc
     from recurra.cli import model_folder, printing
     from recurra.cli.report_inputs import report_inputs
+    from recurra.cli.scores import evaluate_file, held_out_windows, in_words, is_labelled
+    from recurra.problem.answers import answers
 
     saved = model_folder.load_model(model)
-    network, sample = report_inputs(saved, data, sequences)
+    loaded = saved.read(data)
+    network, sample = report_inputs(saved, loaded, sequences)
     path = out or model / "report.html"
     cell = saved.estimator.get_params()["cell"]
     settings = {name: value for name, value in saved.estimator.get_params().items() if value is not None}
     title = f"{model.name}: {cell}, " + ("language model" if saved.task == "language" else f"to {saved.task}")
     console = printing.stderr_console()
+    shown: dict[str, Any] = {"title": title, "history": saved.estimator.history_, "settings": settings}
     with console.status("Measuring…"), report_errors_as(path):
-        rc.report(network, sample, path, title=title, history=saved.estimator.history_, settings=settings)
+        if is_labelled(saved, loaded):
+            score = in_words(saved, *evaluate_file(saved, data, loaded))
+            console.print(score[0].upper() + score[1:] + ".")
+            names, windows = saved.schema.get("inputs", ()), held_out_windows(saved) if saved.task == "forecast" else 1
+            shown["answers"] = answers(saved.task, saved.estimator, loaded.X, loaded.y, names, windows)
+            shown["verdict"] = f"{cell}: {score} in {Path(data).name}."
+        rc.report(network, sample, path, **shown)
     console.print(f"Wrote {printing.bold(path)}. Open it in a browser.", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -33,6 +33,19 @@ def print_metrics(metrics: Mapping[str, float], metric: str, console: Console) -
     """All metrics, the problem's own `metric` first."""
     ordered = {metric: metrics[metric], **metrics} if metric in metrics else dict(metrics)
     print_pairs([(name, format_number(value)) for name, value in ordered.items()], console)
+
+
+def print_scores(rows: Sequence[tuple[str, float, float, float, int]], console: Console) -> None:
+    """Precision, recall and F1 of every class, entity or tag."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("class")
+    for heading in ("precision", "recall", "F1", "count"):
+        table.add_column(heading, justify="right")
+    for name, precision, recall, f1, count in rows:
+        table.add_row(
+            Text(name), f"{100 * precision:.1f} %", f"{100 * recall:.1f} %", f"{100 * f1:.1f} %", f"{count:,}"
+        )
+    console.print(table)
 
 
 def print_json(content: Any) -> None:

@@ -15,9 +15,9 @@ from recurra.problem.series import split_series
 CHARACTERS = 300
 
 
-def report_inputs(model: SavedModel, source: str, count: int) -> tuple[nn.Module, Any]:
+def report_inputs(model: SavedModel, data: LoadedData, count: int) -> tuple[nn.Module, Any]:
     """The network and up to `count` sequences, as `rc.report` takes them."""
-    data, estimator = model.read(source), model.estimator
+    estimator = model.estimator
     match model.task:
         case "forecast":
             return EveryStepForecast(estimator.network_), _windows(estimator, data.X, count)

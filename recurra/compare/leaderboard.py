@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from recurra.compare.run_folder import Row
+from recurra.compare.verdict import verdict
 
 #: metrics shown in percent
 PERCENT_METRICS = ("accuracy", "f1")
@@ -73,6 +74,7 @@ class Leaderboard:
 
     - `entries`: `LeaderboardEntry`s, best mean first; failed ones last.
     - `best`: the best cell.
+    - `verdict`: what wins, and whether by more than the spread over seeds, in a sentence.
     - `metric`, `higher_is_better`: what the scores are.
     - `folder`: the run folder, with the models below `models/`.
     - `report`: the HTML report, if one was written.
@@ -106,9 +108,15 @@ class Leaderboard:
         """The best cell; baselines are left out."""
         return next(entry for entry in self.entries if not entry.baseline)
 
+    @property
+    def verdict(self) -> str:
+        """What wins, and whether by more than the spread over seeds."""
+        return verdict(self)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "source": self.source,
+            "verdict": self.verdict,
             "task": self.task,
             "metric": self.metric,
             "higher_is_better": self.higher_is_better,

@@ -1,4 +1,4 @@
-"""The HTML report of a comparison: leaderboard, learning curves of all cells, measurements of the best one."""
+"""The HTML report of a comparison: verdict, leaderboard, the best cell's answers, learning curves, measurements."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +11,12 @@ from recurra.compare.plan import RunConfig
 from recurra.compare.run_folder import Row, RunFolder
 from recurra.data.sequences import SequenceSet
 from recurra.inspect import report
+from recurra.inspect.page import Section
 from recurra.inspect.sample import Sample
 from recurra.problem import Problem
+from recurra.problem.answers import answers
 from recurra.problem.problem import estimator_class, fitted_network
+from recurra.problem.series import append_steps, count_windows
 
 MAX_MODELS = 4  # models whose gradients are drawn in one figure
 SEQUENCES = 8  # sequences to measure on
@@ -40,7 +43,22 @@ def write_report(
         history={name: history for name, history in histories.items() if history},
         leaderboard=_leaderboard_rows(board),
         settings=settings,
+        verdict=board.verdict.replace(" %", "\N{NO-BREAK SPACE}%").replace(
+            " ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+        ),
+        answers=best_answers(problem, best_model, best),
     )
+
+
+def best_answers(problem: Problem, model: Any, name: str) -> Section:
+    """The answers of one model on the test data; its name stands in the title."""
+    X, y = problem.test or problem.train
+    windows = 1
+    if problem.task == "forecast":
+        windows, X = count_windows(X, model.horizon), append_steps(problem.train[0], X)
+    section = answers(problem.task, model, X, y, problem.schema.get("inputs", ()), windows)
+    section.title = f"{section.title} of {name}"
+    return section
 
 
 def _leaderboard_rows(board: Leaderboard) -> list[dict[str, Any]]:

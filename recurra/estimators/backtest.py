@@ -1,6 +1,7 @@
 """Backtest: a forecaster compared with naive forecasts from many origins."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,11 +10,21 @@ from .metrics import coverage, crps, naive, naive_error, smape
 
 @dataclass(frozen=True)
 class Backtest:
-    """`scores[method][measure]`: MAE, MASE, sMAPE, CRPS, and for the model the coverage of its intervals."""
+    """`scores[method][measure]`: MAE, MASE, sMAPE, CRPS, and for the model the coverage of its intervals.
+
+    What was scored: the series `names`, the values `pasts` before every origin, the `actual` values (n, steps), the
+    `quantiles` (n, steps, Q) at `levels`, and the best `naive` forecast (n, steps).
+    """
 
     scores: dict[str, dict[str, float]]
     origins: int
     steps: int
+    pasts: list[np.ndarray] = field(repr=False, compare=False)
+    actual: np.ndarray = field(repr=False, compare=False)
+    quantiles: np.ndarray = field(repr=False, compare=False)
+    levels: tuple[float, ...] = field(repr=False, compare=False)
+    naive: np.ndarray = field(repr=False, compare=False)
+    names: list[str] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         measures = list(self.scores["model"])
@@ -33,6 +44,7 @@ def compare_with_naive(
     levels: tuple[float, ...],
     season: int,
     intervals: tuple[float, ...],
+    names: Sequence[str],
 ) -> Backtest:
     """Score quantiles (n, steps, Q) and naive forecasts from each past against actual values (n, steps)."""
     steps = actual.shape[1]
@@ -45,7 +57,8 @@ def compare_with_naive(
     for width in intervals:
         low, high = (min(range(len(levels)), key=lambda k: abs(levels[k] - at)) for at in interval_levels(width))
         scores["model"][f"inside {width:.0%}"] = coverage(actual, quantiles[:, :, low], quantiles[:, :, high])
-    return Backtest(scores, len(pasts), steps)
+    plain = points["seasonal naive" if season > 1 else "naive"]
+    return Backtest(scores, len(pasts), steps, pasts, actual, quantiles, levels, plain, list(names))
 
 
 def _scores(actual: np.ndarray, found: np.ndarray, units: np.ndarray) -> dict[str, float]:

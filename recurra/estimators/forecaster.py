@@ -331,7 +331,8 @@ class Forecaster(BaseEstimator):
         pasts = [given.y[o.series][: o.at] for o in origins]
         levels = tuple(self.quantiles)
         shown = tuple(width for width in central_intervals(levels) if width in (0.8, 0.9, 0.95))
-        return compare_with_naive(pasts, actual, found, levels, self.season, shown)
+        names = [given.ids[o.series] for o in origins]
+        return compare_with_naive(pasts, actual, found, levels, self.season, shown, names)
 
     def score(self, data: Any, y: Any = None) -> float:
         """Skill on the last `horizon` steps of `data`: 1 is perfect, 0 equals the (seasonal) naive forecast."""

@@ -17,6 +17,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#B
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SEQUENTIAL = "Cividis"
 DIVERGING = "RdBu_r"
+SHARE = ((0.0, "rgba(0,114,178,0.04)"), (1.0, "rgba(0,114,178,1)"))  # from nothing to all; on any background
 INK, GRID = "#808080", "rgba(128,128,128,0.22)"
 
 
@@ -97,13 +98,26 @@ def rounded(values: Any) -> list:
 
 
 def log_axis(values: Any) -> dict[str, Any]:
-    """Layout of a logarithmic axis with few, readable ticks for these values."""
+    """Layout of a logarithmic axis over these values: every tick has its whole number, none a bare 2 or 5."""
     import math
 
     real = [value for value in values if value is not None and value == value and 0 < value < math.inf]
-    span = math.log10(max(real) / min(real)) if real else 0.0
-    ticks = {"dtick": max(1, math.ceil(span / 8)), "exponentformat": "power"} if span >= 2 else {"dtick": "D2"}
-    return {"type": "log", "minexponent": 2, **ticks}
+    low, high = (math.log10(min(real)), math.log10(max(real))) if real else (-1.0, 1.0)
+    if high - low < 0.3:
+        low, high = low - 0.15, high + 0.15
+    span = high - low
+    margin = 0.05 * span
+    digits = (1,) if span >= 3 else (1, 2, 5) if span >= 1 else (1, 2, 3, 5, 7)
+    stride = max(1, math.ceil(span / 8))
+    decades = range(math.floor(low) - 1, math.ceil(high) + 2)
+    ticks = [(d, k) for k in decades if k % stride == 0 for d in digits]
+    ticks = [(d, k) for d, k in ticks if low - margin <= k + math.log10(d) <= high + margin]
+    return {
+        "type": "log",
+        "range": [low - margin, high + margin],
+        "tickvals": [float(f"{d}e{k}") for d, k in ticks],
+        "ticktext": [f"{d * 10.0**k:g}" if -3 <= k <= 3 else f"10<sup>{k}</sup>" for d, k in ticks],
+    }
 
 
 def count_axis(length: int) -> dict[str, Any]:

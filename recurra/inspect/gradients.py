@@ -251,8 +251,11 @@ def _norms(losses: Tensor, handles: list[Tensor]) -> Tensor:
     size = sum(handle.numel() * handle.element_size() for handle in handles)
     at_once = max(1, BUDGET // max(1, size))
     every, parts = torch.eye(len(losses), dtype=losses.dtype, device=losses.device), []
+    learned = [handle for handle in handles if handle.requires_grad]  # others are constants, such as a zero start
     for rows in every.split(at_once):
-        found = torch.autograd.grad(losses, handles, rows, retain_graph=True, allow_unused=True, is_grads_batched=True)
+        given = torch.autograd.grad(losses, learned, rows, retain_graph=True, allow_unused=True, is_grads_batched=True)
+        of = dict(zip(map(id, learned), given, strict=True))
+        found = [of.get(id(handle)) for handle in handles]
         empty = [handle.new_zeros(len(rows), len(handle)) for handle in handles]
         norms = [zero if g is None else g.flatten(2).norm(dim=-1) for g, zero in zip(found, empty, strict=True)]
         parts.append(torch.stack(norms, dim=1))

@@ -1,6 +1,7 @@
 """Layered graph layout (Sugiyama): columns by dependency, rows that keep line crossings few."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from .cell_graph import DiagramNode
 
@@ -93,13 +94,12 @@ def _sweep(columns: list[list[DiagramNode]], routes: Routes, readers: Readers, f
 
 def _spread(column: list[DiagramNode], preferred: dict[DiagramNode, float]) -> None:
     """Rows near the preferred ones, in order, one row apart: pushed down first, then back up where there is room."""
-    floor = float("-inf")
-    for node in column:
-        node.row = max(preferred[node], floor + _gap(node))
-        floor = node.row
+    column[0].row = preferred[column[0]]
+    for above, node in pairwise(column):
+        node.row = max(preferred[node], above.row + _gap(above, node))
     for above, below in zip(column[-2::-1], column[:0:-1], strict=True):
         if not above.belt:
-            slack = below.row - _gap(below) - above.row
+            slack = below.row - _gap(above, below) - above.row
             above.row += max(0.0, min(slack, preferred[above] - above.row))
     excess = sum(node.row - preferred[node] for node in column) / max(1, len(column))
     if excess > 0 and not any(node.belt for node in column):
@@ -107,5 +107,8 @@ def _spread(column: list[DiagramNode], preferred: dict[DiagramNode, float]) -> N
             node.row -= excess / 2
 
 
-def _gap(node: DiagramNode) -> float:
-    return 0.62 if node.shape == "bend" else 1.0
+def _gap(above: DiagramNode, below: DiagramNode) -> float:
+    """Rows between two nodes; a line stays clear of the label below a named node."""
+    if below.shape != "bend":
+        return 1.0
+    return 0.86 if above.name and above.shape in ("box", "circle") else 0.62

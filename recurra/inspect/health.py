@@ -6,6 +6,7 @@ below 2 %. A unit is dead if its value is constant.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 SATURATED = 4.0  # pre-activations |a| above this
 WARN_SHARE = 0.3  # of the values of a gate
+OVERFITTED = 1.1  # last validation loss over the lowest one
 
 REMEDIES = {
     "nan": "lower the learning rate, clip the gradient (rc.train.fit(clip=1.0)), and look for the cause at this place",
@@ -35,6 +37,7 @@ REMEDIES = {
     "vanishing gated": "initialise forget gates open: init=rc.init.chrono(longest), or a larger rc.init.forget_bias",
     "saturated": "use smaller initial weights, layer norm (modifiers=rc.LayerNorm()) or a lower learning rate",
     "shut": "initialise it open: rc.init.forget_bias(1.0) or rc.init.chrono(longest) for forget gates",
+    "overfitting": "stop earlier (patience=…), use dropout or a smaller network, or train on more data",
     "dead": "lower the learning rate, initialise at the identity (rc.IRNN), or use tanh units",
 }
 
@@ -73,6 +76,8 @@ class Health(Result):
         go = figures.graph_objects()
         fig = figures.figure("Saturated gates and dead units", 340)
         for name, shares, number in (("saturated, |a| > 4", self.saturated, 0), ("dead", self.dead, 1)):
+            if not any(shares.values()):
+                continue
             fig.add_trace(
                 go.Bar(
                     name=name,
@@ -84,6 +89,19 @@ class Health(Result):
         fig.add_hline(y=WARN_SHARE, line={"color": figures.INK, "dash": "dot"})
         fig.update_yaxes(title="share", range=[0, 1], tickformat=".0%")
         return fig
+
+
+def overfitting_finding(history: Sequence[Mapping[str, Any]]) -> Finding | None:
+    """A finding if the validation loss rose again while the training loss fell; from the records of the epochs."""
+    epochs = [(r["valid_loss"], r["loss"]) for r in history if "valid_loss" in r and "loss" in r]
+    if len(epochs) < 3:
+        return None
+    best = min(range(len(epochs)), key=lambda k: epochs[k][0])
+    lowest, last = epochs[best][0], epochs[-1][0]
+    if not (lowest > 0 and last > OVERFITTED * lowest and epochs[-1][1] < epochs[best][1]):
+        return None
+    what = f"the validation loss rose from {lowest:.3g} in epoch {best + 1} to {last:.3g} in epoch {len(epochs)}"
+    return Finding("overfitting", "the training", f"{what} while the training loss fell", REMEDIES["overfitting"])
 
 
 def health(model: Any, data: Any, *, sequences: int = 4, steps: int = 500, losses: int = 8) -> Health:

@@ -30,7 +30,7 @@ def _score_plot(rows: Sequence[Mapping[str, Any]], header: Sequence[str]) -> Blo
     means = [sum(row[SCORES]) / len(row[SCORES]) for row in shown]
     fig = figures.figure(height=90 + 26 * len(shown), showlegend=False)
     each = [(score, name) for row, name in zip(shown, names, strict=True) for score in row[SCORES]]
-    dots = {"color": figures.PALETTE[0], "size": 8, "opacity": 0.45}
+    dots = {"color": figures.PALETTE[5], "size": 8, "opacity": 0.8}
     fig.add_trace(_points(go, [score for score, _ in each], [name for _, name in each], dots, "one seed"))
     bars = {"color": figures.PALETTE[3], "size": 14, "symbol": "line-ns", "line": {"width": 3, "color": "#D55E00"}}
     fig.add_trace(_points(go, means, names, bars, "mean"))

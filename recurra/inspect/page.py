@@ -24,13 +24,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass
 class Block:
-    """One element of a section; `kind` is one of text, figure, drawing, mathematics, table, finding, preformatted."""
+    """One element of a section; `kind` is one of text, figure, drawing, mathematics, table, finding, preformatted,
+    quote, sentences, sketches."""
 
     kind: str
     text: str = ""
     title: str = ""
     figure: "Figure | None" = None
-    markup: Any = ""  # SVG or MathML made by recurra, not escaped
+    markup: Any = ""  # SVG, MathML or HTML made by recurra, not escaped
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     numeric: Sequence[bool] = ()
@@ -72,7 +73,8 @@ def equations_block(title: str, caption: str, mathml: str) -> Block:
 def table_block(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), caption: str = "") -> Block:
     """A table; columns of numbers are right-aligned."""
     width = max((len(row) for row in rows), default=0)
-    numeric = [bool(rows) and all(_is_numeric(row[k]) for row in rows) for k in range(width)]
+    named = 1 if header else 0  # the first column of a table with a header has names
+    numeric = [bool(rows) and k >= named and all(_is_numeric(row[k]) for row in rows) for k in range(width)]
     return Block(
         "table", caption, header=header, rows=[[format_cell(cell) for cell in row] for row in rows], numeric=numeric
     )
@@ -91,10 +93,10 @@ def format_cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Section]) -> Path:
+def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Section], verdict: str = "") -> Path:
     """Write the page to `path`; an error leaves an existing file as it was."""
     target = Path(path)
-    text = render(title, lead, sections)
+    text = render(title, lead, sections, verdict)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
@@ -108,7 +110,7 @@ def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Secti
     return target
 
 
-def render(title: str, lead: str, sections: Sequence[Section]) -> str:
+def render(title: str, lead: str, sections: Sequence[Section], verdict: str = "") -> str:
     """The HTML text of the page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -130,6 +132,7 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
     return environment.get_template("report.html").render(
         title=title,
         lead=lead,
+        verdict=verdict,
         sections=sections,
         figures=Markup(f"[{','.join(figures)}]"),
         plotly=Markup(plotly),

@@ -17,7 +17,7 @@ from .diagram import diagram
 from .exponents import lyapunov
 from .gates import gate_activity
 from .gradients import GradientFlow, gradient_flow
-from .health import Health, Monitor, health
+from .health import Finding, Monitor, health, overfitting_finding
 from .inspected_model import module_of
 from .jacobians import jacobian_spectrum
 from .mathml import cell_mathml
@@ -28,6 +28,11 @@ from .spectra import weight_spectrum
 from .step_recorder import cells_of
 
 History = Sequence[Mapping[str, Any]]
+BOUNDS = " Dotted lines are upper bounds from the weights; above the plot they say nothing."
+LOSS_NAMES = {"loss": "training", "valid_loss": "validation"}
+TRAINING = {"line": {"dash": "solid"}, "marker": {"symbol": "circle", "size": 5}}
+VALIDATION = {"line": {"dash": "dash"}, "marker": {"symbol": "circle-open", "size": 8}}
+VISIBLE = 0.005  # share of saturated or dead values from which on a bar can be seen
 
 
 def report(
@@ -41,8 +46,10 @@ def report(
     before: Any = None,
     monitor: Monitor | None = None,
     settings: Mapping[str, Any] | None = None,
+    verdict: str = "",
+    answers: Section | None = None,
 ) -> Path:
-    """Write an HTML report about a model and its data: health, gradients, spectra, memory, gates, diagrams, equations.
+    """Write an HTML report about a model and its data: the answers, health, gradients, memory, gates, equations.
 
     The page is one self-contained file: it loads nothing from the network. A measurement that the data does not allow
     is replaced by a sentence that says why.
@@ -61,6 +68,9 @@ def report(
     - `before`: the model before training; its spectra are shown for comparison.
     - `monitor`: the `rc.inspect.Monitor` that was a callback of the training.
     - `settings`: further settings to print with the versions.
+    - `verdict`: a sentence that says what was found; the page begins with it.
+    - `answers`: a section with the model's predictions, as `recurra.problem.answers` makes it; it comes after the
+      leaderboard.
 
     **Returns** the path of the page.
 
@@ -81,8 +91,9 @@ def report(
     history = history if history is not None else _history_of(first)
     sections = [
         leaderboard_figure.leaderboard(leaderboard),
-        found.overview(),
+        answers or Section("Predictions"),
         _training(_histories(history), monitor),
+        found.overview(_histories(history)),
         found.gradients(),
         found.spectra(),
         found.dynamics(),
@@ -92,7 +103,7 @@ def report(
         found.settings(settings or {}),
     ]
     heading = title or f"{name or type(found.module).__name__}: model report"
-    return write_page(path, heading, found.lead(), [section for section in sections if section.blocks])
+    return write_page(path, heading, found.lead(), [section for section in sections if section.blocks], verdict)
 
 
 class _Report:
@@ -100,6 +111,7 @@ class _Report:
 
     def __init__(self, model: Any, data: Any, models: Mapping[str, Any], before: Any):
         self.model, self.data, self.models, self.before = model, data, models, before
+        self.name = next(iter(models))
         self.module = module_of(model)
         self.cells = cells_of(self.module)
         if not self.cells:
@@ -110,18 +122,21 @@ class _Report:
         count = sum(p.numel() for p in self.module.parameters())
         kinds = ", ".join(dict.fromkeys(type(run.cell).__name__ for run in self.cells))
         steps, batch = self.sample.inputs.shape[:2]
+        sequences = f"{batch} sequence{'s' if batch != 1 else ''}"
         source = f" from {self.sample.source}" if self.sample.source else ""
-        return f"{kinds}; {count:,} parameters. Measured on {batch} sequences of up to {steps} steps{source}."
+        return f"{kinds}; {count:,} parameters. Measured on {sequences} of up to {steps} steps{source}."
 
-    def overview(self) -> Section:
+    def overview(self, histories: Mapping[str, History]) -> Section:
         found = _try(lambda: [health(self.model, self.data)])
         section = Section("Health")
+        own = next((history for name, history in histories.items() if name in ("", self.name)), ())
+        overfitting = overfitting_finding(own)
         for result in found:
             if isinstance(result, Block):
                 section.blocks.append(result)
                 continue
-            section.blocks += _findings(result)
-            if result.saturated or result.dead:
+            section.blocks += _findings([*([overfitting] if overfitting else []), *result.findings])
+            if max([*result.saturated.values(), *result.dead.values()], default=0.0) >= VISIBLE:
                 caption = (
                     "Shares of saturated gates, which hardly react to their input, and of dead units, whose value is "
                     "constant. Above the dotted line recurra reports a finding."
@@ -136,9 +151,10 @@ class _Report:
             flow = gradient_flow(self.model, self.data)
             caption = (
                 "A falling straight line is a gradient that vanishes at a constant rate per step; a level line is a "
-                "gradient that reaches far back. Dotted lines are upper bounds from the weights."
+                "gradient that reaches far back."
             )
-            yield figure_block(flow.figure(), caption)
+            bounded = any(each.bound is not None for each in flow.flows)
+            yield figure_block(flow.figure(), caption + BOUNDS * bounded)
             if len(flow.times) > 1:
                 caption = (
                     "Gradient of the loss at step t (row) with respect to the state at step s (column). "
@@ -219,8 +235,9 @@ class _Report:
             caption = "The network unrolled over three steps: time runs to the right, inputs enter at the bottom."
             section.blocks.append(drawing_block(diagram(self.module).svg, caption))
         for cell in _distinct(self.cells):
-            caption = f"One step of {type(cell).__name__}. Thick lines are states that pass without a matrix product."
-            section.blocks.append(drawing_block(diagram(cell).svg, caption))
+            drawn = diagram(cell).svg
+            thick = " Thick lines are states that pass without a matrix product." if 'class="line belt' in drawn else ""
+            section.blocks.append(drawing_block(drawn, f"One step of {type(cell).__name__}.{thick}"))
         return section
 
     def equations(self) -> Section:
@@ -267,16 +284,12 @@ def _affordable_steps(cells: Sequence[Any]) -> int:
     return max(2, min(100, int(2e9 / size**3)))
 
 
-def _findings(result: Health) -> list[Block]:
-    if result.ok:
-        return [
-            Block(
-                "finding", "No vanishing or exploding gradients, saturated gates or dead units.", "Healthy.", good=True
-            )
-        ]
+def _findings(findings: Sequence[Finding]) -> list[Block]:
+    if not findings:
+        fine = "No vanishing or exploding gradients, saturated gates or dead units."
+        return [Block("finding", fine, "Healthy.", good=True)]
     return [
-        Block("finding", f"{f.what}. Advice: {f.advice}.", f"{f.kind.capitalize()} in {f.place}:")
-        for f in result.findings
+        Block("finding", f"{f.what}. Advice: {f.advice}.", f"{f.kind.capitalize()} in {f.place}:") for f in findings
     ]
 
 
@@ -306,25 +319,25 @@ def _training(histories: Mapping[str, History], monitor: Monitor | None) -> Sect
     curves = {name: history for name, history in histories.items() if history}
     if curves:
         fig = figures.figure("Loss after every epoch", 380)
-        number = 0
-        for name, history in curves.items():
+        validated = False
+        for number, (name, history) in enumerate(curves.items()):
+            epochs = list(range(1, len(history) + 1))
             for key in _losses(history):
-                label = f"{name} · {key}" if name else key
-                fig.add_trace(
-                    figures.line(
-                        label,
-                        list(range(1, len(history) + 1)),
-                        [_number(r.get(key)) for r in history],
-                        number,
-                        mode="lines+markers",
-                    )
-                )
-                number += 1
+                valid = key.startswith("valid")
+                validated |= valid
+                label = f"{name} · {LOSS_NAMES.get(key, key)}" if name else LOSS_NAMES.get(key, key)
+                losses = [_number(r.get(key)) for r in history]
+                style = VALIDATION if valid else TRAINING
+                fig.add_trace(figures.line(label, epochs, losses, number, mode="lines+markers", **style))
         fig.update_xaxes(title="epoch", **figures.count_axis(max(map(len, curves.values()))))
         fig.update_yaxes(title="loss")
-        section.blocks.append(
-            figure_block(fig, "A validation loss that rises while the training loss still falls indicates overfitting.")
-        )
+        caption = "The loss on the training data after every epoch."
+        if validated:
+            caption = (
+                "Solid with dots: training. Dashed with rings: validation; where it rises while the training loss "
+                "still falls, the model overfits."
+            )
+        section.blocks.append(figure_block(fig, caption))
     if monitor is not None and monitor.history:
         fig = figures.figure("Gradient factor per step, during training", 340)
         keys = dict.fromkeys(key for _, found in monitor.history for key in found.rates)

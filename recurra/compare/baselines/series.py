@@ -61,7 +61,8 @@ class PointForecaster(ABC):
         scaled = [scaling.apply(past[:, None]) for scaling, past in zip(scalings, pasts, strict=True)]
         found = self._forecast(scaled, steps)
         points = np.stack([scaling.invert(row[:, None]) for scaling, row in zip(scalings, found, strict=True)])
-        return compare_with_naive(pasts, actual, points, (0.5,), self.season, ())
+        names = [given.ids[k] for k, _ in origins]
+        return compare_with_naive(pasts, actual, points, (0.5,), self.season, (), names)
 
 
 class NaiveForecaster(PointForecaster):

@@ -1,0 +1,22 @@
+"""Pictures of a model's answers, one task a file: each makes the blocks of one section of the report page.
+
+All take plain arrays, lists and texts: what was predicted and what is true. `recurra/problem/answers.py` asks the
+estimators.
+"""
+
+from .classes import ClassScores, class_blocks, class_scores
+from .forecasts import forecast_blocks
+from .generated import text_blocks
+from .numbers import number_blocks
+from .tags import tag_blocks, tag_scores
+
+__all__ = [
+    "ClassScores",
+    "class_blocks",
+    "class_scores",
+    "forecast_blocks",
+    "number_blocks",
+    "tag_blocks",
+    "tag_scores",
+    "text_blocks",
+]

@@ -1,0 +1,89 @@
+"""The answers of a fitted estimator on labelled data, as blocks of the report page: the picture of its task."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from recurra.inspect.answers import (
+    class_blocks,
+    class_scores,
+    forecast_blocks,
+    number_blocks,
+    tag_blocks,
+    tag_scores,
+    text_blocks,
+)
+from recurra.inspect.page import Block, Section
+from recurra.models.tagging.schemes import looks_chunked
+
+SAMPLES = ((0.5, "careful"), (0.8, "freer"))  # temperatures of generated text
+GENERATED, PASSAGE = 300, 400  # characters
+MAX_WINDOWS = 20  # forecasts of one series
+
+ScoreRow = tuple[str, float, float, float, int]  # name, precision, recall, F1, count
+
+
+def answers(task: str, estimator: Any, X: Any, y: Any, names: Sequence[str] = (), windows: int = 1) -> Section:
+    """The section of the report page that shows what a model answers.
+
+    **Arguments**
+
+    - `task`: a key of `TASKS`.
+    - `estimator`: fitted to that task.
+    - `X`, `y`: labelled data in the form of a problem's `test`; series to forecast with their past.
+    - `names`: the names of the input columns.
+    - `windows`: how many forecasts are made at the end of every series.
+    """
+    blocks: list[Block] = []
+    match task:
+        case "classify":
+            probabilities = estimator.predict_proba(X)
+            found = np.asarray(estimator.classes_)[probabilities.argmax(axis=1)]
+            blocks = class_blocks(y, found, probabilities, estimator.classes_, _drawable(X), names)
+        case "regress":
+            blocks = number_blocks(y, estimator.predict(X), _drawable(X), names)
+        case "forecast":
+            made = estimator.backtest(X, windows=min(windows, MAX_WINDOWS))
+            blocks = forecast_blocks(made.names, made.pasts, made.actual, made.quantiles, made.levels, made.naive)
+        case "tag":
+            blocks = tag_blocks(X, y, estimator.predict(X))
+        case "language":
+            blocks = _language_blocks(estimator, X)
+    return Section("Generated text" if task == "language" else "Predictions", blocks)
+
+
+def score_rows(task: str, estimator: Any, X: Any, y: Any) -> list[ScoreRow]:
+    """Scores per class, entity or tag; empty for other tasks."""
+    if task == "classify":
+        found = class_scores(y, estimator.predict(X))
+        return [(one.name, one.precision, one.recall, one.f1, one.count) for one in found]
+    if task == "tag":
+        return tag_scores(y, estimator.predict(X), looks_chunked({tag for sentence in y for tag in sentence}))
+    return []
+
+
+def _drawable(X: Any) -> Any:
+    """The sequences, if lines show them: not one-hot characters."""
+    first = np.asarray(X[0])
+    one_hot = first.shape[1] > 2 and bool(np.isin(first, (0.0, 1.0)).all() and (first.sum(axis=1) == 1).all())
+    return None if one_hot else X
+
+
+@torch.no_grad()
+def _language_blocks(estimator: Any, text: str) -> list[Block]:
+    model, prompt = estimator.model_, text.split("\n", 1)[0][:20]
+    samples = [
+        (
+            f"A {name} sample (temperature {heat}) after {prompt!r}",
+            estimator.generate(prompt, GENERATED, temperature=heat, seed=0),
+        )
+        for heat, name in SAMPLES
+    ]
+    tokens = model.vocabulary.encode(text[:PASSAGE])
+    if len(tokens) < 2:
+        return text_blocks(samples, (), ())
+    log_probs = model(tokens[:-1, None])[0][:, 0].double()  # (T - 1, V)
+    bits = -log_probs.gather(1, tokens[1:, None])[:, 0] / np.log(2)
+    return text_blocks(samples, [model.vocabulary.decode(token[None]) for token in tokens[1:]], bits.tolist())
