@@ -8,6 +8,28 @@ from .cell import Cell
 from .layers import Recurrent
 from .modifiers import Modifier
 
+class ATR(Recurrent):
+    """Addition-subtraction twin gates: p + q opens the input gate, p - q the forget gate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class AntisymmetricRNN(Recurrent):
     """Euler step of a stable differential equation with the antisymmetric matrix W = M - Mᵀ - γI."""
 
@@ -30,6 +52,73 @@ class AntisymmetricRNN(Recurrent):
         dtype: torch.dtype | None = None,
         epsilon: float = 0.1,
         gamma: float = 0.1,
+    ) -> None: ...
+
+class BRC(Recurrent):
+    """Bistable cell: each unit reads only its own state, and has two stable ones where its gain exceeds one."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class CFN(Recurrent):
+    """Chaos-free network: a forget and an input gate around tanh(h) and tanh(x); without input the state decays."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class Clockwork(Recurrent):
+    """Groups of units with periods: a group changes where its period divides the time, and reads slower groups."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        periods: Sequence[int] = (1, 2, 4, 8),
     ) -> None: ...
 
 class CoRNN(Recurrent):
@@ -55,6 +144,28 @@ class CoRNN(Recurrent):
         dt: float = 0.042,
         gamma: float = 2.7,
         epsilon: float = 4.7,
+    ) -> None: ...
+
+class DSGU(Recurrent):
+    """Deep simple gated unit: an SGU with one more product and a sigmoid for the candidate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None: ...
 
 class DelayRNN(Recurrent):
@@ -101,6 +212,75 @@ class DynamicCortexMemory(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         same_step: bool = False,
+    ) -> None: ...
+
+class ELSTM(Recurrent):
+    """Extended LSTM: what step k writes is scaled by a learned number s_k; steps after `longest` share the last."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        longest: int = 100,
+    ) -> None: ...
+
+class FastGRNN(Recurrent):
+    """Gate and candidate share their matrices and differ in the bias; `rank` makes both matrices products."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        rank: int | None = None,
+    ) -> None: ...
+
+class FastRNN(Recurrent):
+    """RNN with a weighted residual connection: two learned numbers mix candidate and past."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
     ) -> None: ...
 
 class FocusedRNN(Recurrent):
@@ -265,6 +445,28 @@ class IndRNN(Recurrent):
         dtype: torch.dtype | None = None,
         longest: int | None = None,
         gamma: float = 2.0,
+    ) -> None: ...
+
+class IntersectionRNN(Recurrent):
+    """RNN with two gates: one passes x on to the output, one keeps the state; other sizes project x first."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None: ...
 
 class Janet(Recurrent):
@@ -539,6 +741,50 @@ class LeakyRNN(Recurrent):
         learn: bool = False,
     ) -> None: ...
 
+class LiGRU(Recurrent):
+    """Light GRU: no reset gate, a rectified candidate. The paper also normalises the products with x by batch."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class LightRU(Recurrent):
+    """Light recurrent unit: one gate reads the state, the candidate only the input."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class MGU(Recurrent):
     """Minimal gated unit: one gate resets and updates. f = 1 overwrites the state, unlike LSTM's forget gate."""
 
@@ -693,6 +939,75 @@ class MUT3(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class MemoryControllerLSTM(Recurrent):
+    """LSTM with two output gates: one for the output, one for the control vector v that the gates read."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class MiRU1(Recurrent):
+    """Minion unit: a GRU whose update gate is one fixed number λ."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        update: float = 0.5,
+    ) -> None: ...
+
+class MiRU2(Recurrent):
+    """Minion unit without gates: fixed numbers β and λ in the places of a GRU's reset and update gate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        update: float = 0.5,
+        reset: float = 0.5,
+    ) -> None: ...
+
 class MinGRU(Recurrent):
     """GRU whose gate and candidate read only the input."""
 
@@ -717,6 +1032,162 @@ class MinGRU(Recurrent):
 
 class MinLSTM(Recurrent):
     """LSTM whose gates and candidate read only the input; the gates are normalised to sum to one."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class MinimalRNN(Recurrent):
+    """One gate between the past and a latent z = tanh(U x + b), which the gate reads as well."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class MogrifierLSTM(Recurrent):
+    """LSTM before which input and state scale each other in turn, for several rounds."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        rounds: int = 5,
+    ) -> None: ...
+
+class MultiplicativeLSTM(Recurrent):
+    """LSTM whose gates read m = (U x) (W h) in the place of h."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class MultiplicativeRNN(Recurrent):
+    """RNN whose recurrent matrix is W diag(V x) R: one for every input, from shared factors."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        factors: int | None = None,
+    ) -> None: ...
+
+class NAS(Recurrent):
+    """The cell that neural architecture search found for Penn Treebank: a tree over eight products, and a memory."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class NBRC(Recurrent):
+    """Neuromodulated bistable cell: gain and gate of a unit read the whole state."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class NestedLSTM(Recurrent):
+    """LSTM whose memory is the output of an inner LSTM with the memory d."""
 
     def __init__(
         self,
@@ -812,6 +1283,29 @@ class ProjectionLSTM(Recurrent):
         forget_bias: float = 0.0,
     ) -> None: ...
 
+class RAN(Recurrent):
+    """Recurrent additive network: an LSTM whose candidate is linear in the input and whose output has no gate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
+    ) -> None: ...
+
 class RIN(Recurrent):
     """Recurrent identity network: ReLU and W + I, one or several times per step."""
 
@@ -856,6 +1350,28 @@ class RNN(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
+    ) -> None: ...
+
+class ResidualLSTM(Recurrent):
+    """Peephole LSTM whose projected memory and input are added before the output gate; equal sizes add x itself."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None: ...
 
 class ResidualRNN(Recurrent):
@@ -907,6 +1423,50 @@ class SCRN(Recurrent):
         start: float = 0.0,
     ) -> None: ...
 
+class SGRN(Recurrent):
+    """Simple gated recurrent network: one gate, whose product with x is the candidate, too."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class SGU(Recurrent):
+    """Simple gated unit: the input multiplies the state, and the product gates it; one update gate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class SLSTM(Recurrent):
     """LSTM with exponential gates, a normaliser n and a stabiliser m; recurrence stays within each head."""
 
@@ -931,6 +1491,28 @@ class SLSTM(Recurrent):
         forget: str = "sigmoid",
     ) -> None: ...
 
+class STAR(Recurrent):
+    """Stackable recurrent unit: one gate, a candidate of the input alone, and a squashed sum, for deep stacks."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class SlopeLSTM(Recurrent):
     """Peephole LSTM whose gates learn the slopes of their sigmoids."""
 
@@ -952,6 +1534,95 @@ class SlopeLSTM(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         per: str = "unit",
+    ) -> None: ...
+
+class TGRU(Recurrent):
+    """Strongly typed GRU: the gates read the present and the last input; the state forgets and adds."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class TLSTM(Recurrent):
+    """Strongly typed LSTM: a memory that averages, and an output factor; both read the present and the last input."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class TRNN(Recurrent):
+    """Strongly typed RNN: a running average of z = U x, weighted by a gate of the input."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class TauGRU(Recurrent):
+    """GRU for a delay equation: besides a candidate of the last state, one of the state `delay` steps before it."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        delay: int = 10,
     ) -> None: ...
 
 class TemporalKernelRNN(Recurrent):
@@ -1001,6 +1672,30 @@ class UGRNN(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class UnICORNN(Recurrent):
+    """Undamped independent oscillators: each unit reads only itself and the input; the steps conserve volume."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        dt: float = 0.1,
+        alpha: float = 1.0,
+    ) -> None: ...
+
 class UnitaryRNN(Recurrent):
     """Unitary evolution network: W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁ in O(n) parameters; state and output are [Re h; Im h]."""
 
@@ -1025,6 +1720,28 @@ class UnitaryRNN(Recurrent):
 
 class VanillaLSTM(Recurrent):
     """LSTM whose gates read the memory through peepholes."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class WorkingMemoryLSTM(Recurrent):
+    """LSTM whose gates read the memory through a matrix and a tanh: working memory connections (WMC-LSTM)."""
 
     def __init__(
         self,

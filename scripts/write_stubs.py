@@ -83,7 +83,7 @@ def _import_lines(aliases: dict[tuple[str, str], str]) -> list[str]:
     ends = {entry: f"{entry[1]} as {alias}" if alias else "*  # noqa: F403" for entry, alias in aliases.items()}
     return [
         f"from .{entry[0]} import {ends[entry]}"
-        for entry in sorted(ends, key=lambda entry: (entry[0], _rank(entry[1])))
+        for entry in sorted(ends, key=lambda entry: (entry[0], _rank(entry[1])[0], entry[1].lower()))
     ]
 
 

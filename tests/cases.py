@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
+from recurra.cell import TIME
 from recurra.cells import canonical_names
 
 Options = dict[str, Any]
@@ -68,6 +69,9 @@ def draw_states(cell: rc.Cell, batch: int, seed: int = 1) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
     drawn = []
     for state in cell.carried:
+        if state.name == TIME:
+            drawn.append(torch.full(state.shape(batch), 3.0, dtype=torch.float64))
+            continue
         value = torch.rand(state.shape(batch), generator=generator, dtype=torch.float64) * 2 - 1
         drawn.append(value.abs() + 0.5 if (type(cell).__name__, state.name) == ("SLSTM", "n") else value)
     return tuple(drawn)
@@ -108,8 +112,24 @@ OPTIONS: dict[str, list[Options]] = {
     "antisymmetric_rnn": [{"epsilon": 0.4, "gamma": 0.2}],
     "lem": [{"dt": 0.5}],
     "janet": [{"beta": 0.3}],
+    "ran": [{"nonlinearity": "identity"}],
+    "fast_rnn": [{"nonlinearity": "relu"}],
+    "fast_grnn": [{"rank": 2}],
+    "miru1": [{"update": 0.8}],
+    "miru2": [{"update": 0.8, "reset": 0.3}],
+    "multiplicative_rnn": [{"factors": 3}],
+    "mogrifier_lstm": [{"rounds": 0}, {"rounds": 2}],
+    "elstm": [{"longest": 5}],
+    "unicornn": [{"dt": 0.4, "alpha": 0.0}],
+    "tau_gru": [{"delay": 1}, {"delay": 2}],
+    "clockwork": [{"periods": (1, 3)}, {"periods": (1, 1, 5)}],
 }
-SQUARE = ("mut1", "mut2")  # where the sizes agree these read x bare, without a projection
+SQUARE = (
+    "mut1",
+    "mut2",
+    "residual_lstm",
+    "intersection_rnn",
+)  # where the sizes agree these read x bare, without a projection
 
 
 def _table(names: Sequence[str]) -> list[Case]:
@@ -123,5 +143,20 @@ def _table(names: Sequence[str]) -> list[Case]:
 CASES = _table(canonical_names())
 DEFAULTS = [case for case in CASES if case == Case(case.name)]
 
+# One cell for each kind of structure that layers, exporters and transforms treat differently.
+SAMPLE = (
+    *("rnn", "unitary_rnn", "delay_rnn", "scrn", "lstm", "projection_lstm", "full_gate_lstm", "gru", "slstm"),
+    *("cornn", "t_gru", "clockwork", "mogrifier_lstm"),
+)
+FAMILIES = {rc.registry()[name].__module__: name for name in reversed(canonical_names())}  # the first cell of each file
+REPRESENTATIVES = {*SAMPLE, *FAMILIES.values()}
+
+
+def _slow_outside_sample(cases: list[Case]) -> list[Any]:
+    return [pytest.param(case, marks=() if case.name in SAMPLE else pytest.mark.slow) for case in cases]
+
+
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_name = pytest.mark.parametrize("case", DEFAULTS, ids=str)
+sampled_case = pytest.mark.parametrize("case", _slow_outside_sample(CASES), ids=str)  # the rest in the slow suite
+sampled_name = pytest.mark.parametrize("case", _slow_outside_sample(DEFAULTS), ids=str)

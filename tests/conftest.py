@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
-from engines import is_slow_on_default_engine
+from engines import is_left_out, is_slow_on_default_engine
 
 from recurra.engine import backend
 from recurra.engine.backend import set_backend
@@ -34,6 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = {} if SHARED_DATA.is_dir() else {"shared_data": NO_SHARED_DATA}
     if not torch.cuda.is_available():
         missing["gpu"] = NO_CUDA
+    items[:] = [item for item in items if not is_left_out(item)]
     for item in items:
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):

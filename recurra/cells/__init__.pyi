@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from ..cell import Cell as Cell
 from ..cell import register as register
+from .bistable import BRC as BRC
+from .bistable import NBRC as NBRC
 from .descendants import LEM as LEM
 from .descendants import SLSTM as SLSTM
 from .descendants import UGRNN as UGRNN
@@ -36,6 +38,31 @@ from .lstm import OriginalLSTM as OriginalLSTM
 from .lstm import ProjectionLSTM as ProjectionLSTM
 from .lstm import SlopeLSTM as SlopeLSTM
 from .lstm import VanillaLSTM as VanillaLSTM
+from .memory import ELSTM as ELSTM
+from .memory import NAS as NAS
+from .memory import IntersectionRNN as IntersectionRNN
+from .memory import MemoryControllerLSTM as MemoryControllerLSTM
+from .memory import NestedLSTM as NestedLSTM
+from .memory import ResidualLSTM as ResidualLSTM
+from .memory import WorkingMemoryLSTM as WorkingMemoryLSTM
+from .minimal import ATR as ATR
+from .minimal import CFN as CFN
+from .minimal import RAN as RAN
+from .minimal import SGRN as SGRN
+from .minimal import STAR as STAR
+from .minimal import FastGRNN as FastGRNN
+from .minimal import FastRNN as FastRNN
+from .minimal import LightRU as LightRU
+from .minimal import LiGRU as LiGRU
+from .minimal import MinimalRNN as MinimalRNN
+from .minimal import MiRU1 as MiRU1
+from .minimal import MiRU2 as MiRU2
+from .multiplicative import DSGU as DSGU
+from .multiplicative import SGU as SGU
+from .multiplicative import MogrifierLSTM as MogrifierLSTM
+from .multiplicative import MultiplicativeLSTM as MultiplicativeLSTM
+from .multiplicative import MultiplicativeRNN as MultiplicativeRNN
+from .oscillators import UnICORNN as UnICORNN
 from .plain import IRNN as IRNN
 from .plain import RIN as RIN
 from .plain import RNN as RNN
@@ -45,13 +72,23 @@ from .plain import OrthogonalRNN as OrthogonalRNN
 from .plain import ResidualRNN as ResidualRNN
 from .surrogates import spike as spike
 from .timescales import SCRN as SCRN
+from .timescales import Clockwork as Clockwork
 from .timescales import DelayRNN as DelayRNN
 from .timescales import FocusedRNN as FocusedRNN
 from .timescales import LeakyRNN as LeakyRNN
+from .timescales import TauGRU as TauGRU
 from .timescales import TemporalKernelRNN as TemporalKernelRNN
+from .typed import TGRU as TGRU
+from .typed import TLSTM as TLSTM
+from .typed import TRNN as TRNN
 from .unitary import UnitaryRNN as UnitaryRNN
 
 __all__ = [
+    "ATR",
+    "BRC",
+    "CFN",
+    "DSGU",
+    "ELSTM",
     "GRU",
     "IRNN",
     "LEM",
@@ -70,33 +107,60 @@ __all__ = [
     "MUT1",
     "MUT2",
     "MUT3",
+    "NAS",
+    "NBRC",
+    "RAN",
     "RIN",
     "RNN",
     "SCRN",
+    "SGRN",
+    "SGU",
     "SLSTM",
+    "STAR",
+    "TGRU",
+    "TLSTM",
+    "TRNN",
     "UGRNN",
     "AntisymmetricRNN",
+    "Clockwork",
     "CoRNN",
     "DelayRNN",
     "DynamicCortexMemory",
+    "FastGRNN",
+    "FastRNN",
     "FocusedRNN",
     "FullGateLSTM",
     "GatedAntisymmetricRNN",
     "IdentityRNN",
     "IndRNN",
+    "IntersectionRNN",
     "Janet",
     "JordanRNN",
     "LeakyRNN",
+    "LiGRU",
+    "LightRU",
+    "MemoryControllerLSTM",
+    "MiRU1",
+    "MiRU2",
     "MinGRU",
     "MinLSTM",
+    "MinimalRNN",
+    "MogrifierLSTM",
+    "MultiplicativeLSTM",
+    "MultiplicativeRNN",
+    "NestedLSTM",
     "OriginalLSTM",
     "OrthogonalRNN",
     "ProjectionLSTM",
+    "ResidualLSTM",
     "ResidualRNN",
     "SlopeLSTM",
+    "TauGRU",
     "TemporalKernelRNN",
+    "UnICORNN",
     "UnitaryRNN",
     "VanillaLSTM",
+    "WorkingMemoryLSTM",
 ]
 
 def canonical_names() -> list[str]: ...

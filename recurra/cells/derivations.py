@@ -49,3 +49,14 @@ class BlockDiagonal(nn.Module):
 
     def forward(self, blocks: Tensor) -> Tensor:
         return torch.block_diag(*blocks)
+
+
+class Masked(nn.Module):
+    """`W = V ⊙ mask`: only the entries where the mask is true exist."""
+
+    def __init__(self, mask: Tensor):
+        super().__init__()
+        self.register_buffer("mask", mask.to(torch.get_default_dtype()))
+
+    def forward(self, V: Tensor) -> Tensor:
+        return V * self.mask

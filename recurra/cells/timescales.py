@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn, sigmoid, tanh
 from torch.nn.functional import softplus
 
 from .. import init
-from ..cell import Cell, register
+from ..cell import Cell, positive_int, register
 from ..errors import InputError
 from .activations import Activation, activation
+from .derivations import Masked
 
 
 @register("delay_rnn")
@@ -155,3 +157,45 @@ class FocusedRNN(Cell):
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         return sigmoid(self.rho) * h + self.nonlinearity(self.a(x))
+
+
+@register("tau_gru")
+class TauGRU(Cell):
+    """GRU for a delay equation: besides a candidate of the last state, one of the state `delay` steps before it."""
+
+    paper, year = "Erichson, Lim & Mahoney, Gated Recurrent Neural Networks with Weighted Time-Delay Feedback", 2022
+    write = ("g",)
+
+    def __init__(self, input_size: int, hidden_size: int, delay: int = 10):
+        super().__init__(input_size, hidden_size, delays={"h": (1, 1 + positive_int("delay", delay))})
+        past = f"h[{1 + delay}]"
+        self.u, self.z = self.affine("x", "h[1]"), self.affine("x", past)
+        self.g, self.a = (self.affine("x", "h[1]") for _ in range(2))
+
+    def step(self, x: Tensor, h: tuple[Tensor, ...]) -> Tensor:
+        last, past = h
+        u = tanh(self.u(x, last))
+        z = tanh(self.z(x, past))
+        g = sigmoid(self.g(x, last))
+        a = sigmoid(self.a(x, last))
+        return (1 - g) * last + g * (u + a * z)
+
+
+@register("clockwork")
+class Clockwork(Cell):
+    """Groups of units with periods: a group changes where its period divides the time, and reads slower groups."""
+
+    paper, year = "Koutník, Greff, Gomez & Schmidhuber, A Clockwork RNN", 2014
+
+    def __init__(self, input_size: int, hidden_size: int, periods: Sequence[int] = (1, 2, 4, 8)):
+        super().__init__(input_size, hidden_size)
+        if not periods or any(positive_int("periods", period) > later for period, later in pairwise((*periods, 2**62))):
+            raise InputError("periods", tuple(periods), "whole numbers of at least 1, in ascending order")
+        group = torch.arange(hidden_size) * len(periods) // hidden_size  # nearly equal groups, the fastest first
+        self.a = self.affine("x", "h")
+        self.a.derive("W", Masked(group[:, None] <= group))
+        self.register_buffer("period", torch.tensor(periods, dtype=torch.get_default_dtype())[group])
+
+    def step(self, x: Tensor, h: Tensor, *, t: Tensor) -> Tensor:
+        g = tanh(self.a(x, h))
+        return torch.where(torch.remainder(t, self.period) == 0, g, h)

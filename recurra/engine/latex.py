@@ -64,10 +64,13 @@ class StepPrinter:
                 wanted.append((node, left if left not in taken else symbol(name + "'", "t")))
         if results[0] not in finals:
             wanted.append((results[0], "y_{t}"))
-        lines = []
-        for node, left in sorted(dict(wanted).items(), key=lambda pair: order[pair[0]]):
-            lines.append((left, Expressions(self.symbols).print(node, top=True)[0]))
-            self.symbols[node] = left
+        lines, printed = [], set()
+        for node, left in sorted(dict.fromkeys(wanted), key=lambda pair: order[pair[0]]):
+            known = node in printed or node.op != "call_function"  # two states of one value, or a state that is x
+            lines.append((left, self.symbols[node] if known else Expressions(self.symbols).print(node, top=True)[0]))
+            printed.add(node)
+            if not known:
+                self.symbols[node] = left
         return lines
 
     # ------------------------------------------------------------------------------------------ names

@@ -68,6 +68,8 @@ MEANING: dict[object, Operation] = {
     aten.rsqrt.default: Operation("elementwise", r"\frac{{1}}{{\sqrt{{{0}}}}}"),
     aten.abs.default: Operation("elementwise", r"\left|{0}\right|"),
     aten.pow.Tensor_Scalar: Operation("elementwise", "{0}^{{{1}}}", ATOM, ATOM),
+    aten.remainder.Scalar: Operation("elementwise", r"{0}\ \mathrm{{mod}}\ {1}", SUM, PRODUCT),
+    aten.remainder.Tensor: Operation("elementwise", r"{0}\ \mathrm{{mod}}\ {1}", SUM, PRODUCT),
     aten.maximum.default: Operation("elementwise", r"\max\left({0}, {1}\right)"),
     aten.minimum.default: Operation("elementwise", r"\min\left({0}, {1}\right)"),
     aten.clamp.default: Operation("elementwise", r"\mathrm{{clip}}\left({0}\right)"),

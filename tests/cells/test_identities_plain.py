@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from cases import Case, draw_inputs, draw_states, every_case
+from cases import Case, draw_inputs, draw_states, sampled_case
 from cells.transcriptions.mathematics import sig
 from cells.transcriptions.plain import unitary_matrix
 from helpers import assert_close, compare, gate, put, run, runs, share
@@ -16,7 +16,7 @@ import recurra as rc
 RNN = Case("rnn")
 
 
-@every_case
+@sampled_case
 def test_two_chunks_with_the_state_carried_over_equal_one_run(case: Case):
     cell, x = case.cell(), draw_inputs(case, steps=6)
 

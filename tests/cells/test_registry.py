@@ -55,6 +55,10 @@ ZOO = {
     "lem",
     "ugrnn",
     "janet",
+    *("cfn", "ran", "minimal_rnn", "li_gru", "atr", "sgrn", "star", "light_ru", "fast_rnn", "fast_grnn", "miru1"),
+    *("miru2", "t_rnn", "t_gru", "t_lstm", "sgu", "dsgu", "multiplicative_rnn", "multiplicative_lstm"),
+    *("mogrifier_lstm", "brc", "nbrc", "residual_lstm", "mc_lstm_working_memory", "memory_controller_lstm"),
+    *("nested_lstm", "nas", "intersection_rnn", "elstm", "unicornn", "tau_gru", "clockwork"),
 }
 
 
@@ -163,6 +167,12 @@ def test_a_name_like_none_is_answered_with_the_list():
         ("slstm", {"forget": "tanh"}, "forget"),
         ("indrnn", {"longest": 0}, "longest"),
         ("janet", {"longest": 1.0}, "longest"),
+        ("fast_grnn", {"rank": 5}, "rank"),
+        ("miru1", {"update": 1.5}, "update"),
+        ("mogrifier_lstm", {"rounds": -1}, "rounds"),
+        ("elstm", {"longest": 0}, "longest"),
+        ("tau_gru", {"delay": 0}, "delay"),
+        ("clockwork", {"periods": (2, 1)}, "periods"),
         ("rnn", {"hidden_size": 0}, "hidden_size"),
         ("rnn", {"hidden_size": 2.5}, "hidden_size"),
         ("rnn", {"input_size": -1}, "input_size"),

@@ -6,10 +6,10 @@ from statistics import geometric_mean
 
 import pytest
 import torch
+from cases import REPRESENTATIVES
 from engine.compare import pulled, results, sequences
 
 import recurra as rc
-from recurra.cells import canonical_names
 from recurra.engine import reference
 from recurra.engine.dispatch import choose, scan
 from recurra.engine.reference import Sequences
@@ -65,7 +65,7 @@ FOUR_ULP = 4 * 1.2e-7
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(canonical_names()) - {"unitary_rnn", "slstm"}))  # slstm: see below
+@pytest.mark.parametrize("name", sorted(REPRESENTATIVES - {"unitary_rnn", "slstm"}))  # slstm: see below
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (2, 64), (17, 1), (1000, 3)])
 def test_no_less_accurate_for_every_cell(name: str, steps: int, batch: int):
     for compiled, plain in distances(name, steps, batch):

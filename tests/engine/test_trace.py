@@ -4,11 +4,12 @@ import operator
 
 import pytest
 import torch
-from cases import Case, draw_inputs, draw_states, every_case
+from cases import Case, draw_inputs, draw_states, sampled_case
 from helpers import assert_close
 from torch import Tensor, fx, tanh
 
 import recurra as rc
+from recurra.cell import TIME
 from recurra.engine.operations import MEANING
 from recurra.engine.trace import OUTPUT, Step, decompose, output_and_states, trace
 from recurra.errors import TraceError
@@ -22,7 +23,10 @@ FUNCTIONS = {
     aten.maximum.default, aten.minimum.default, aten.mul.Tensor, aten.neg.default, aten.reciprocal.default,
     aten.relu.default, aten.sigmoid.default, aten.sub.Tensor, aten.tanh.default,
 }  # fmt: skip
-CHOICES = {aten.eq.Scalar, aten.gt.Scalar, aten.where.self, aten.new_zeros.default}
+CHOICES = {
+    aten.eq.Scalar, aten.eq.Tensor, aten.gt.Scalar, aten.where.self, aten.new_zeros.default, aten.remainder.Tensor,
+    aten.sum.dim_IntList, aten.scalar_tensor.default,
+}  # fmt: skip
 JOINS = {aten.cat.default}
 COMPLEX = {  # what the unitary cell needs beside those
     aten._conj.default, aten._fft_c2c.default, aten.clone.default, aten.complex.default, aten.index.Tensor,
@@ -49,15 +53,17 @@ def given(case: Case, cell: rc.Cell, step: Step, batch: int) -> list[Tensor]:
 def stepped(cell: rc.Cell, step: Step, inputs: list[Tensor]) -> list[Tensor]:
     """`[output, *states]` of the cell's own step on the same inputs."""
     values = dict(zip(step.inputs, inputs, strict=False))
-    states = [tuple(values[f"{s.name}[{k}]"] for k in s.delays) if s.delays else values[s.name] for s in cell.carried]
-    return output_and_states(cell, cell.step(values["x"], *states))
+    carried = [spec for spec in cell.carried if spec.name != TIME]
+    states = [tuple(values[f"{s.name}[{k}]"] for k in s.delays) if s.delays else values[s.name] for s in carried]
+    clock = {TIME: values[TIME]} if TIME in values else {}
+    return output_and_states(cell, cell.step(values["x"], *states, **clock))
 
 
 def test_every_stated_operation_has_a_meaning():
     assert set(MEANING) >= LOWERED | COMPLEX
 
 
-@every_case
+@sampled_case
 def test_the_graph_and_its_lowering_compute_the_step_for_any_batch(case: Case):
     cell = case.cell()
     step = trace(cell)
@@ -72,12 +78,12 @@ def test_the_graph_and_its_lowering_compute_the_step_for_any_batch(case: Case):
                 assert_close(value, wanted.detach())
 
 
-@every_case
+@sampled_case
 def test_a_step_reads_every_weight_and_names_every_state(case: Case):
     cell = case.cell()
     step = trace(cell)
     assert set(step.weights) == set(cell.weights()) - {"h_0"}
-    assert step.outputs == (OUTPUT, *(spec.name for spec in cell.carried))
+    assert step.outputs == (OUTPUT, *(spec.name for spec in cell.carried if spec.name != TIME))
     assert trace(cell) is step
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from cases import Case, every_case
+from cases import Case, every_case, sampled_case
 from torch import Tensor, nn, sigmoid, tanh
 
 import recurra as rc
@@ -34,7 +34,7 @@ def count(svg: str, kind: str) -> int:
 # ---------------------------------------------------------------------------------------------------- cells
 
 
-@every_case
+@sampled_case
 def test_every_cell_is_drawn_whole(case: Case):
     cell = case.cell()
     found = labels(str(rc.diagram(cell)))
@@ -43,7 +43,7 @@ def test_every_cell_is_drawn_whole(case: Case):
     assert "xt" in found
 
 
-@every_case
+@sampled_case
 def test_nothing_stands_on_top_of_another(case: Case):
     parts = diagram_nodes(case.cell())
     assign_positions(parts)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from cases import Case, every_name
+from cases import Case, sampled_name
 from torch import Tensor, nn
 
 import recurra as rc
@@ -106,7 +106,7 @@ def test_a_gate_times_a_state_has_no_bound(name):
     assert gradient_flow(rc.layer(name, 3, 4), inputs()).flows[0].bound is None
 
 
-@every_name
+@sampled_name
 def test_every_cell_has_a_flow(case):
     flow = gradient_flow(case.layer(), inputs(6))
     assert [one.state for one in flow.flows] == list(case.cell().states)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from cases import every_name
+from cases import sampled_name
 from torch import Tensor
 
 import recurra as rc
@@ -66,7 +66,7 @@ def test_modifiers_are_in_the_jacobian():
     torch.testing.assert_close(jacobian, expected, rtol=1e-9, atol=1e-12)
 
 
-@every_name
+@sampled_name
 def test_every_cell_has_spectra(case):
     layer = case.layer()
     x = steps(5, 3)

@@ -6,13 +6,12 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
-from cases import Case, every_case, randomise
+from cases import Case, every_case, randomise, sampled_name
 from engine.strange_cells import STRANGE
 from interop.runtime import flat, near, run
 from torch import Tensor
 
 import recurra as rc
-from recurra.cells import canonical_names
 from recurra.errors import DtypeError, InputError
 from recurra.interop.onnx import ExportError, MissingPackageError, operations
 from recurra.interop.onnx.layer import LayerGraph
@@ -41,15 +40,15 @@ def agree(layer: rc.Recurrent, path: Path, tolerance: float = EXACT, steps: int 
 # ---------------------------------------------------------------------------------------------------- every cell
 
 
-@pytest.mark.parametrize("name", canonical_names())
-def test_every_cell_in_float32(name: str, tmp_path: Path) -> None:
-    layer = Case(name).layer(dtype=torch.float32, input_size=17, hidden_size=6)  # wide enough for products with x
+@sampled_name
+def test_every_cell_in_float32(case: Case, tmp_path: Path) -> None:
+    layer = case.layer(dtype=torch.float32, input_size=17, hidden_size=6)  # wide enough for products with x
     agree(layer, layer.export(tmp_path / "model.onnx"), SINGLE)
 
 
-@pytest.mark.parametrize("name", canonical_names())
-def test_every_cell_in_float64_deep_and_in_both_directions(name: str, tmp_path: Path) -> None:
-    layer = Case(name).layer(num_layers=2, bidirectional=True)
+@sampled_name
+def test_every_cell_in_float64_deep_and_in_both_directions(case: Case, tmp_path: Path) -> None:
+    layer = case.layer(num_layers=2, bidirectional=True)
     agree(layer, layer.export(tmp_path / "model.onnx"))
 
 

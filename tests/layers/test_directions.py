@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from cases import Case, draw_inputs, every_case, randomise
+from cases import Case, draw_inputs, randomise, sampled_case
 from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close, compare
 from layers.test_layers import flat
@@ -16,7 +16,7 @@ STEPS, BATCH = 6, 3
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_the_backward_direction_is_the_forward_one_on_reversed_time(case: Case):
     both, one = case.layer(bidirectional=True), case.layer()
     x = draw_inputs(case, STEPS, BATCH)

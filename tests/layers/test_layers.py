@@ -8,7 +8,7 @@ import pickle
 import joblib
 import pytest
 import torch
-from cases import Case, draw_inputs, every_case, randomise
+from cases import Case, draw_inputs, randomise, sampled_case
 from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close, compare
 from torch import Tensor
@@ -90,24 +90,28 @@ def test_one_layer_drops_nothing_and_full_dropout_cuts_the_layers_apart():
 # ---------------------------------------------------------------------------------------------------- shapes
 
 
-@every_case
+@sampled_case
 def test_shapes_of_every_cell(case: Case):
     layer = case.layer(num_layers=2, bidirectional=True)
     y, state = layer(draw_inputs(case, STEPS, BATCH))
     assert y.shape == (STEPS, BATCH, layer.output_size) == (STEPS, BATCH, 2 * layer.cell_list[-1].output_size)
     carried = layer.cell_list[0].carried
-    assert [tuple(s.shape) for s in flat(state)] == [(4, *spec.shape(BATCH)) for spec in carried]
+    wanted = []
+    for place, spec in enumerate(carried):  # a state whose size differs from layer to layer is a list
+        shapes = [cell.carried[place].shape(BATCH) for cell in layer.cell_list]
+        wanted += [(4, *spec.shape(BATCH))] if len(set(shapes)) == 1 else shapes
+    assert [tuple(s.shape) for s in flat(state)] == wanted
     assert isinstance(state, Tensor) == (len(carried) == 1)
 
 
-@every_case
+@sampled_case
 def test_unbatched_is_a_batch_of_one(case: Case):
     layer, x = case.layer(num_layers=2, bidirectional=True), draw_inputs(case, STEPS, 1)
     y, state = layer(x)
     y_1, state_1 = layer(x[:, 0])
     assert_close(y_1, y[:, 0])
     for one, many in zip(flat(state_1), flat(state), strict=True):
-        assert_close(one, many[:, 0])
+        assert_close(one, many[0] if many.dim() == 2 else many[:, 0])
     again, _ = layer(x[:, 0], state_1)
     assert_close(again, layer(x, state)[0][:, 0])
 
@@ -210,7 +214,7 @@ def test_trace_of_the_backward_direction_is_aligned_with_x_and_runs_from_the_las
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_trace_holds_every_state_and_changes_nothing(case: Case):
     layer = case.layer()
     x, lengths = draw_inputs(case, STEPS, BATCH), torch.tensor([4, 6, 1])

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cases import Case, draw_inputs, draw_states, every_case, every_name, randomise
+from cases import Case, draw_inputs, draw_states, randomise, sampled_case, sampled_name
 from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close
 from torch import Tensor
 
 import recurra as rc
+from recurra.cell import TIME
 from recurra.engine.backend import set_backend
 from recurra.errors import InputError, OptionError, UnknownNameError
 
@@ -175,7 +176,7 @@ def test_zoneout_keeps_as_often_as_asked():
     assert kept.mean() == pytest.approx(0.3, abs=0.01)  # 100 000 draws: seven standard deviations
 
 
-@every_case
+@sampled_case
 def test_zoneout_of_zero_is_the_cell_and_of_one_freezes_it(case: Case):
     x = draw_inputs(case, STEPS, BATCH)
     if case.options.get("delays") == (2,):
@@ -187,6 +188,8 @@ def test_zoneout_of_zero_is_the_cell_and_of_one_freezes_it(case: Case):
     for layer in (frozen.train(), frozen.eval()):
         trace = layer(x, return_trace=True)[2]
         for state, start in zip(layer.cell_list[0].carried, layer.cell_list[0].initial_state(BATCH, x), strict=True):
+            if state.name == TIME:
+                continue
             first = start if state.delays is None else start[:, 0]
             assert_close(trace[state.name], first.expand(STEPS, -1, -1))
 
@@ -439,7 +442,7 @@ def test_layer_norm_reaches_a_product_that_is_itself_a_state():
     assert_close(normal.mean(-1), torch.zeros(1, BATCH, dtype=torch.float64))
 
 
-@every_name
+@sampled_name
 def test_every_cell_takes_every_modifier(case: Case):
     check_all_modifiers(case)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from cases import Case, draw_inputs, every_case, every_name
+from cases import Case, draw_inputs, sampled_case, sampled_name
 from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close
 from layers.test_layers import flat
@@ -46,7 +46,7 @@ def alone(layer: rc.Recurrent, x: Tensor) -> tuple[Tensor, list[Tensor], Tensor,
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_every_sequence_gives_what_it_gives_alone(case: Case):
     layer, x = case.layer(bidirectional=True), draw_inputs(case, STEPS, len(LENGTHS))
     values, x_gradient, gradients = outcome(layer, x, lambda x: layer(x, lengths=torch.tensor(LENGTHS)))
@@ -82,13 +82,13 @@ def check_padding(layer: rc.Recurrent, x: Tensor, tolerance: float) -> None:
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_padding_changes_nothing(case: Case):
     check_padding(case.layer(bidirectional=True), draw_inputs(case, STEPS, len(LENGTHS)), 1e-12)
 
 
 @on_either_engine
-@every_name
+@sampled_name
 def test_padding_changes_nothing_in_float32(case: Case):
     x = draw_inputs(case, STEPS, len(LENGTHS)).float()
     check_padding(case.layer(bidirectional=True, dtype=torch.float32), x, 1e-6)
@@ -217,7 +217,7 @@ def start_of(state: tuple[Tensor, ...], b: int, direction: int) -> list[Tensor]:
 
 
 @on_either_engine
-@every_name
+@sampled_name
 def test_resets_cut_a_stream_into_separate_sequences_in_both_directions(case: Case):
     layer = case.layer(bidirectional=True, initial="learned")
     single = case.layer(initial="learned")

@@ -2,20 +2,21 @@
 
 import pytest
 import torch
-from cases import Case, draw_inputs, draw_states, every_case
+from cases import Case, draw_inputs, draw_states, sampled_case
 from engines import either_engine, on_either_engine  # noqa: F401
 from helpers import assert_close, compare
 from layers.test_layers import flat
 from torch import Tensor, nn
 
 import recurra as rc
+from recurra.cell import TIME
 from recurra.errors import OptionError, ShapeError
 
 STEPS, BATCH = 7, 2
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_chunks_with_a_carried_state_are_one_run(case: Case):
     layer, x = case.layer(num_layers=2), draw_inputs(case, STEPS, BATCH)
     y, state = layer(x)
@@ -27,7 +28,7 @@ def test_chunks_with_a_carried_state_are_one_run(case: Case):
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_single_steps_are_one_run(case: Case):
     layer, x = case.layer(num_layers=2), draw_inputs(case, STEPS, BATCH)
     y, state = layer(x)
@@ -41,7 +42,7 @@ def test_single_steps_are_one_run(case: Case):
 
 
 @on_either_engine
-@every_case
+@sampled_case
 def test_a_given_state_is_where_the_layer_starts(case: Case):
     """One step from a given state, layer against cell; and the gradient with respect to that state."""
     layer, x = case.layer(), draw_inputs(case, 1, BATCH)
@@ -58,9 +59,11 @@ def test_a_given_state_is_where_the_layer_starts(case: Case):
             value if spec.delays is None else tuple(value[:, k - 1] for k in spec.delays)
             for spec, value in zip(cell.carried, state, strict=True)
         ]
-        returned = cell.step(x[0], *views)
+        clock = {TIME: views.pop()} if cell.carried[-1].name == TIME else {}
+        returned = cell.step(x[0], *views, **clock)
         values = list(returned) if isinstance(returned, tuple) else [returned]
-        y, *new = values if len(values) > len(state) else [values[0], *values]
+        y, *new = values if len(values) > len(views) else [values[0], *values]
+        new += [value + 1 for value in clock.values()]
         pushed = [
             value if spec.delays is None else torch.cat([value[:, None], old[:, :-1]], 1)
             for spec, value, old in zip(cell.carried, new, state, strict=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from cases import Case, draw_inputs, every_case, every_name
+from cases import Case, draw_inputs, sampled_case, sampled_name
 from helpers import assert_close
 from layers.test_layers import flat
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
@@ -26,7 +26,7 @@ def _as_recurra_chooses() -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- batches
 
 
-@every_case
+@sampled_case
 def test_vmap_over_inputs_is_a_loop(case: Case):
     layer = case.layer(bidirectional=True)
     x = draw_inputs(case, STEPS, 2 * BATCH).unflatten(1, (2, BATCH))  # (T, 2, B, D)
@@ -43,7 +43,7 @@ def test_vmap_over_inputs_is_a_loop(case: Case):
         assert_close(values, torch.stack(loop))
 
 
-@every_name
+@sampled_name
 def test_per_sample_gradients_are_a_loop(case: Case):
     layer, x = case.layer(), draw_inputs(case, STEPS, BATCH)
     parameters = {name: p.detach() for name, p in layer.named_parameters() if p.requires_grad}
@@ -60,7 +60,7 @@ def test_per_sample_gradients_are_a_loop(case: Case):
             assert_close(found[name][b], gradient)
 
 
-@every_name
+@sampled_name
 def test_an_ensemble_is_a_loop_over_its_members(case: Case):
     members = [case.layer(seed=seed) for seed in range(3)]
     x = draw_inputs(case, STEPS, BATCH)
@@ -126,7 +126,7 @@ def test_the_trace_comes_out_of_vmap(batched):
 # ---------------------------------------------------------------------------------------------------- derivatives
 
 
-@every_case
+@sampled_case
 def test_forward_mode_is_the_jacobian_times_the_direction(case: Case):
     """jvp against reverse mode: v·(J d) computed as (vᵀJ)·d, and never a silent zero."""
     layer, x = case.layer(), draw_inputs(case, STEPS, BATCH)
@@ -206,7 +206,7 @@ def check_compiled(layer: rc.Recurrent, x: torch.Tensor, backend: str, tolerance
 
 
 @pytest.mark.slow
-@every_case
+@sampled_case
 def test_torch_compile_takes_every_cell_as_one_graph(case: Case):
     check_compiled(case.layer(), draw_inputs(case, STEPS, BATCH), "aot_eager")
 

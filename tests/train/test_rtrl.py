@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import Case, draw_inputs, every_case
+from cases import Case, draw_inputs, sampled_case
 from helpers import assert_close
 
 import recurra as rc
@@ -30,7 +30,7 @@ def bptt_gradients(model: Predictor, x, target, mask=None) -> dict[str, torch.Te
     return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in learned.items()}
 
 
-@every_case
+@sampled_case
 def test_sum_equals_bptt(case: Case) -> None:
     model = predictor(case)
     x = draw_inputs(case, steps=4)

@@ -5,12 +5,12 @@ buffers by name, `x` is (T, d), states are vectors (a delayed one a matrix, newe
 columns, as in the survey: `W @ h + U @ x + b`.
 """
 
-from . import descendants, gru, lstm, plain, timescales
+import importlib
+import pkgutil
 
+_families = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 TRANSCRIPTIONS = {
-    name: function
-    for family in (plain, timescales, lstm, gru, descendants)
-    for name, function in family.TRANSCRIPTIONS.items()
+    name: function for family in _families for name, function in getattr(family, "TRANSCRIPTIONS", {}).items()
 }
 
 __all__ = ["TRANSCRIPTIONS"]

@@ -66,10 +66,35 @@ def focused_rnn(w: Weights, x: Array, s: Array, nonlinearity: object = "tanh") -
     return outputs, (s,)
 
 
+def tau_gru(w: Weights, x: Array, history: Array, delay: int = 10) -> Result:
+    past = list(history[::-1])  # oldest first
+    for x_t in x:
+        h, late = past[-1], past[-1 - delay]
+        u, g, a = np.tanh(net(w, "u", x_t, h)), sig(net(w, "g", x_t, h)), sig(net(w, "a", x_t, h))
+        z = np.tanh(net(w, "z", x_t, late))
+        past.append((1 - g) * h + g * (u + a * z))
+    return past[-len(x) :], (np.array(past[-1 - delay :][::-1]),)
+
+
+def clockwork(w: Weights, x: Array, h: Array, t: Array, periods: Sequence[int] = (1, 2, 4, 8)) -> Result:
+    n, groups = len(h), len(periods)
+    group = [unit * groups // n for unit in range(n)]
+    W = np.array([[w["a.W_raw"][i, j] if group[j] >= group[i] else 0.0 for j in range(n)] for i in range(n)])
+    outputs, now = [], round(t[0].real)
+    for x_t in x:
+        new = np.tanh(W @ h + w["a.U"] @ x_t + w["a.b"])
+        h = np.array([new[i] if now % periods[group[i]] == 0 else h[i] for i in range(n)])
+        now += 1
+        outputs.append(h)
+    return outputs, (h, t + len(x))
+
+
 TRANSCRIPTIONS = {
     "delay_rnn": delay_rnn,
     "leaky_rnn": leaky_rnn,
     "temporal_kernel_rnn": temporal_kernel_rnn,
     "scrn": scrn,
     "focused_rnn": focused_rnn,
+    "tau_gru": tau_gru,
+    "clockwork": clockwork,
 }

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import REPRESENTATIVES
 from engine.strange_cells import STRANGE
 
-from recurra.cells import canonical_names
 from recurra.engine.gpu.math_functions import EXPRESSIONS
 from recurra.engine.ir.nodes import TABLE
 
@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[2]
 # A constant state; parts of products; masks and noise; spikes; samples; nothing to compute.
 ODD = ["Random4", "Random26", "MasksAndTime", "Noisy", "Spiking", "LeakySpiking", "RSSM", "OnlyAMask"]
 QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing", *ODD]
-REST = [n for n in sorted(canonical_names()) if n not in (*QUICK, "unitary_rnn")]
+REST = [n for n in sorted(REPRESENTATIVES) if n not in (*QUICK, "unitary_rnn")]
 RANDOM = [0, 1, 3, 5, 6, 10, 14, 18, 21]
 WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch
 
