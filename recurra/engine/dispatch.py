@@ -227,8 +227,6 @@ def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], sta
         return prepare_step(executor, x, weights, start)
     if not executor.can_step:
         return None
-    if any(w.is_inference() for w in weights.values()):  # they have no version to compare
-        return None
     return StepCall(executor, x, weights, start)
 
 

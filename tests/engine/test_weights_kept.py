@@ -75,6 +75,37 @@ def test_a_changed_weight_is_seen_at_the_next_step(how: str):
     torch.testing.assert_close(after, wanted, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("where", [(0, slice(None)), (-1, -1), (100, slice(3, 5)), (slice(None), 7)], ids=str)
+@pytest.mark.parametrize("through", ["data", "numpy"])
+@torch.no_grad()
+def test_a_few_numbers_written_past_the_version_are_seen_at_the_next_step(where: tuple, through: str):
+    """Anywhere in a weight of tens of thousands of numbers."""
+    layer, x = rc.layer("lstm", 96, 128, dtype=torch.float64), torch.randn(3, 96, dtype=torch.float64)
+    _, state = layer.step(x)
+    for weight in layer.parameters():
+        before = layer.step(x, state)[0]
+        (weight.data if through == "data" else weight.detach().numpy())[where if weight.dim() == 2 else where[0]] += 1.0
+        after = layer.step(x, state)[0]
+        with set_backend("reference"):
+            wanted = layer.step(x, state)[0]
+        assert not torch.equal(before, after)
+        torch.testing.assert_close(after, wanted, rtol=1e-11, atol=1e-13)
+
+
+@torch.no_grad()
+def test_transposed_weights_written_past_the_version_are_seen_at_the_next_step():
+    layer, x = rc.layer("rnn", 96, 128, dtype=torch.float64), torch.randn(3, 96, dtype=torch.float64)
+    matrices = [weight for weight in layer.parameters() if weight.dim() == 2]
+    for weight in matrices:
+        weight.data = weight.data.t().contiguous().t()
+    layer.step(x)
+    for weight in matrices:
+        weight.data[0] += 1.0
+    after = layer.step(x)[0]
+    with set_backend("reference"):
+        torch.testing.assert_close(after, layer.step(x)[0], rtol=1e-11, atol=1e-13)
+
+
 @pytest.mark.parametrize("size", [8, 80])
 def test_what_a_fused_optimizer_writes_is_seen_at_the_next_step(size: int):
     """It leaves the versions of the weights as they were."""

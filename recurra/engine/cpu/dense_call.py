@@ -4,20 +4,16 @@ Both are made once for the shapes of their inputs and a set of weight tensors. A
 of a small step's arithmetic, so what a call checks, it checks for all tensors at once.
 """
 
-import functools
-import struct
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 
 import torch
 from torch import Tensor
 
 from ..torch_modes import hide_from_modes
 from .executor import CpuExecutor
-from .kernel import Kernel
 from .layout import dense
 
-_VERSION, _ADDRESS, _CONTIGUOUS = attrgetter("_version"), Tensor.data_ptr, Tensor.contiguous
+_ADDRESS, _CONTIGUOUS = Tensor.data_ptr, Tensor.contiguous
 Start = Callable[[Tensor], Sequence[Tensor]]  # x → the states before its first step
 
 
@@ -57,37 +53,34 @@ class DenseCall:
 class StepCall:
     """One step of some rows.
 
-    The call packs the weights again if they moved, or if something was written into them: a weight's version tells, and
-    since fused optimizers and `.data` write past it, a sample of its numbers. Looking at all of them would take as long
-    as the step itself. A single row reads the weights where they are.
+    The call packs the weights again if they moved, or if any of their numbers changed: it compares a hash of all of
+    them, since fused optimizers, `.data` and NumPy write past a tensor's version. A single row needs no hash: it reads
+    the weights where they are.
     """
 
     def __init__(self, executor: CpuExecutor, x: Tensor, weights: dict[str, Tensor], start: Start):
         self.executor, self.start = executor, start
         self.read = {name: weights[name] for name in executor.weight_names}
-        self.weights = list(weights.values())
+        self.weights = list(self.read.values())
         self.matrices = [weight for weight in self.weights if weight.dim() > 1]  # others cannot be transposed
         self._prepare(x)
 
     @hide_from_modes
     def _prepare(self, x: Tensor) -> None:
-        self.versions, self.addresses = list(map(_VERSION, self.weights)), list(map(_ADDRESS, self.weights))
-        self.contiguous = all(map(Tensor.is_contiguous, self.matrices))
-        self.sample = _sample(self.executor.forward_kernel, self.weights)
-        self.sampled = self.sample()
+        self.addresses = list(map(_ADDRESS, self.weights))
+        self.contiguous = all(map(Tensor.is_contiguous, self.weights))
         call = self.executor.forward_call(dense(1, x.shape[0]), self.read, single_step=True)
         self.run, self.packed, self.in_place = call.run, call.pack(self.read), call.reads_in_place
+        self.fingerprint = call.launch.kernel.pack.prepare_fingerprint(self.weights, call.launch.split.threads)
+        self.numbers = self.fingerprint()
 
     def is_current(self) -> bool:
         """Whether the weights are where they were, and the packed ones still hold their numbers."""
         return (
             list(map(_ADDRESS, self.weights)) == self.addresses
             and all(map(Tensor.is_contiguous, self.matrices)) is self.contiguous
-            and (self.in_place or self._numbers_are_current())
+            and (self.in_place or (self.contiguous and self.fingerprint() == self.numbers))
         )
-
-    def _numbers_are_current(self) -> bool:
-        return list(map(_VERSION, self.weights)) == self.versions and self.sample() == self.sampled
 
     def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         if not self.is_current():
@@ -97,16 +90,3 @@ class StepCall:
         inputs = (*map(_CONTIGUOUS, (x, *states)),)
         outputs, finals = self.run(inputs, inputs[1:], self.packed)
         return outputs[0], finals
-
-
-SAMPLE = 1024  # numbers of a weight that are looked at, from its middle: all of a small one
-
-
-def _sample(kernel: Kernel, weights: Sequence[Tensor]) -> Callable[[], int]:
-    """A function that returns a fingerprint of some numbers of the weights."""
-    numbers = []
-    for weight in (w for w in weights if w.is_contiguous()):
-        count = min(SAMPLE, weight.numel())
-        first = (weight.numel() - count) // 2
-        numbers += [weight.data_ptr() + first * weight.element_size(), count * weight.element_size() // 4]
-    return functools.partial(kernel.common.fingerprint, struct.pack(f"{len(numbers)}q", *numbers), len(numbers) // 2, 1)

@@ -6,6 +6,7 @@ calls of a single row read the weights unpacked, by address.
 """
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,10 +66,10 @@ class Packing:
             return self._packed(weights, split)
         if split.in_place:
             copied = [weights[name] for name in self.copied]
-            numbers = self._fingerprint(copied, 1) if copied else 0
+            numbers = self.prepare_fingerprint(copied, 1)() if copied else 0
             told = *map(Tensor.data_ptr, used), *map(_SHAPE, used), numbers
         else:
-            told = self._fingerprint(used, split.threads if self.bytes > WORTH_THREADS else 1)
+            told = self.prepare_fingerprint(used, split.threads)()
         key = told, split
         found = self._kept.get(key)
         if found is None:
@@ -78,11 +79,12 @@ class Packing:
             found = self._kept[key] = self._packed(weights, split)
         return found
 
-    def _fingerprint(self, weights: Sequence[Tensor], threads: int) -> int:
-        """A hash of the contents of contiguous weights."""
+    def prepare_fingerprint(self, weights: Sequence[Tensor], threads: int) -> Callable[[], int]:
+        """A function that returns a hash of the contents of contiguous weights, as they are when it is called."""
         words = self.dtype.itemsize // 4
         flat = [number for w in weights for number in (w.data_ptr(), w.numel() * words)]
-        return self.common.fingerprint(struct.pack(f"{len(flat)}q", *flat), len(weights), threads)
+        threads = threads if self.bytes > WORTH_THREADS else 1
+        return functools.partial(self.common.fingerprint, struct.pack(f"{len(flat)}q", *flat), len(weights), threads)
 
     # ------------------------------------------------------------------------------------------ packing
 
