@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import init
+from .argument_checks import positive_int, probability
 from .draws import Mask, Noise
 from .errors import InputError, OptionError, UnknownNameError
 from .extensions import implementation
@@ -209,20 +210,19 @@ class Cell(nn.Module):
         super().__init__()
         self.input_size = positive_int("input_size", input_size)
         self.hidden_size = positive_int("hidden_size", hidden_size)
-        for name in self.states:
-            if name in RESERVED:
-                raise OptionError("states", repr(name), "other names: x is the input, t the time")
+        states = _state_names(self.states)
+        self._check_step()
         sizes, delays = dict(sizes or {}), dict(delays or {})
         for name in (*sizes, *delays):
-            if name not in self.states:
-                raise UnknownNameError("state", name, self.states)
+            if name not in states:
+                raise UnknownNameError("state", name, states)
         self.carried = tuple(
             State(
                 name,
                 positive_int(name, sizes.get(name, hidden_size)),
                 _delays(delays[name]) if name in delays else None,
             )
-            for name in self.states
+            for name in states
         )
         if TIME in self._asks_for():
             self.carried += (State(TIME, 1),)
@@ -257,19 +257,18 @@ class Cell(nn.Module):
         for place, operand in enumerate(operands):
             before = operands[:place].count(operand)  # the second of two equal sizes is called "5_2"
             widths[f"{operand}_{before + 1}" if before else str(operand)] = self._width(operand)
-        return Affine(widths, size or self.hidden_size, bias)
+        return Affine(widths, self.hidden_size if size is None else positive_int("size", size), bias)
 
     def vector(self, size: int | None = None, fill: float = 0.0) -> nn.Parameter:
         """A parameter with one number per unit, (size,), filled with `fill`: a peephole, a time constant, a gain."""
-        return nn.Parameter(torch.full((size or self.hidden_size,), fill))
+        return nn.Parameter(torch.full((self.hidden_size if size is None else positive_int("size", size),), fill))
 
     def mask(self, name: str, size: str | int, rate: float, each: str = "sequence") -> None:
         """Declare a dropout mask (B, size), which `step` receives as the keyword-only argument `name`.
 
         `size` is a number, "x" or a state; `each` is "sequence" or "step": how often the mask is drawn.
         """
-        if not 0.0 <= rate <= 1.0:
-            raise InputError(name, rate, "a rate between 0 and 1")
+        probability(f"rate of {name}", rate)
         if each not in ("sequence", "step"):
             raise InputError("each", each, "'sequence' or 'step'")
         self._declare(name, Mask(self._width(size), rate, each))
@@ -334,8 +333,8 @@ class Cell(nn.Module):
                 self.start(state.name, f"{state.name}_0")
 
     def _width(self, operand: str | int) -> int:
-        if isinstance(operand, int):
-            return operand
+        if not isinstance(operand, str):
+            return positive_int("operand", operand)
         name = operand.split("[")[0]
         widths = {"x": self.input_size} | {state.name: state.size for state in self.carried}
         if name not in widths:
@@ -405,6 +404,18 @@ class Cell(nn.Module):
             raise OptionError(declared, repr(name), f"a keyword-only argument of {type(self).__name__}.step")
 
     @classmethod
+    def _check_step(cls) -> None:
+        """Raise an error unless `step` is there and takes x and every state."""
+        step, states = getattr(cls, "step", None), ", ".join(("x", *cls.states))
+        if not callable(step):
+            raise OptionError(f"{cls.__name__}.step", "no such method", f"def step(self, {states})")
+        try:
+            inspect.signature(step).bind_partial(None, "x", *cls.states)
+        except TypeError:
+            got = f"step{inspect.signature(step)}"
+            raise OptionError(f"{cls.__name__}.step", got, f"def step(self, {states}), an argument a state") from None
+
+    @classmethod
     def _asks_for(cls) -> tuple[str, ...]:
         """Names of the keyword-only arguments of `step`."""
         parameters = inspect.signature(cls.step).parameters.values()
@@ -432,11 +443,15 @@ class Cell(nn.Module):
         return f"{self.input_size}, {self.hidden_size}"
 
 
-def positive_int(argument: str, value: object) -> int:
-    """The value, if it is a whole number of at least 1; an InputError that names the argument otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(argument, value, "a whole number of at least 1")
-    return value
+def _state_names(states: Any) -> tuple[str, ...]:
+    """The names of the states of a class, if they are different identifiers."""
+    named = isinstance(states, (tuple, list)) and all(isinstance(name, str) for name in states)
+    if not named or not states or len(set(states)) < len(states):
+        raise InputError("states", repr(states), 'a tuple of different names, such as ("h", "c")')
+    for name in states:
+        if name in RESERVED:
+            raise OptionError("states", repr(name), "other names: x is the input, t the time")
+    return tuple(states)
 
 
 def _delays(delays: Sequence[int]) -> tuple[int, ...]:
@@ -475,7 +490,11 @@ def register(*names: str) -> Callable[[_C], _C]:
     """
 
     def decorate(cell_class: _C) -> _C:
+        if not (isinstance(cell_class, type) and issubclass(cell_class, Cell)):
+            raise InputError("cell", repr(cell_class), "a subclass of rc.Cell")
         for name in names:
+            if not isinstance(name, str) or not name:
+                raise InputError("name", repr(name), "a text that is not empty")
             if name in REGISTRY:
                 raise InputError("name", repr(name), f"a new name; {REGISTRY[name].__name__} has this one")
             REGISTRY[name] = cell_class

@@ -145,7 +145,7 @@ def chrono(longest: float) -> Initialiser:
         >>> bool((layer.cells[0].f.b > 0).all()), bool((layer.cells[0].i.b < 0).all())
         (True, True)
     """
-    if not longest > 2:
+    if isinstance(longest, bool) or not isinstance(longest, (int, float)) or not longest > 2:
         raise InputError("longest", longest, "the longest dependency in steps, more than 2")
 
     @torch.no_grad()

@@ -4,10 +4,14 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from .cell import Cell, positive_int
+import torch
+
+from .argument_checks import positive_int
+from .cell import Cell
 from .cells import find
-from .errors import InputError, nearest
+from .errors import DeviceError, DtypeError, InputError, nearest
 from .init import Initialiser
+from .modifiers import Modifier
 
 
 def cell_class_of(cell: type[Cell] | str) -> type[Cell]:
@@ -36,25 +40,44 @@ def widths_of(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple
 
 def initialisers_of(init: Initialiser | Sequence[Initialiser]) -> tuple[Initialiser, ...]:
     """One or several initialisers, as a tuple."""
-    given = (init,) if callable(init) or isinstance(init, str) else tuple(init)
+    given = tuple(init) if isinstance(init, (list, tuple)) else (init,)
     for initialise in given:
         if not callable(initialise):
             raise InputError("init", repr(initialise), "an initialiser such as rc.init.orthogonal(), or several")
     return given
 
 
-def one_of(argument: str, value: Any, allowed: tuple) -> Any:
-    """The value, if it is one of those allowed; True is not taken for 1."""
-    if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
-        raise InputError(argument, repr(value), "one of " + ", ".join(map(repr, allowed)))
-    return value
+def modifiers_of(modifiers: Modifier | Sequence[Modifier]) -> tuple[Modifier, ...]:
+    """One or several modifiers, as a tuple."""
+    given = tuple(modifiers) if isinstance(modifiers, (list, tuple)) else (modifiers,)
+    for modifier in given:
+        if not isinstance(modifier, Modifier):
+            raise InputError("modifiers", repr(modifier), "modifiers, such as rc.Zoneout(0.1)")
+    return given
 
 
-def probability(argument: str, value: float) -> float:
-    """The value, if it lies in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-        raise InputError(argument, value, "a probability between 0 and 1")
-    return float(value)
+def device_of(device: Any) -> torch.device:
+    """The device, if torch knows it and this machine has it."""
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        found = None
+    if found is None or not _is_here(found):
+        raise DeviceError("device", repr(device), "a device of this machine, such as 'cpu' or 'cuda:0'")
+    return found
+
+
+def _is_here(device: torch.device) -> bool:
+    if device.type != "cuda":
+        return True
+    return torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count()
+
+
+def dtype_of(dtype: Any) -> torch.dtype:
+    """The dtype, if parameters can have it."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise DtypeError("dtype", repr(dtype), "a floating-point dtype of torch, such as torch.float32")
+    return dtype
 
 
 def known_options(cell_class: type[Cell], layer_class: type, asked: str) -> str:

@@ -30,6 +30,8 @@ def check_input(x: Any, ranks: tuple[int, ...], input_size: int, batch_first: bo
         if isinstance(x, Tensor):
             raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
         raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
+    if x.layout is not torch.strided:
+        raise InputError("x", f"a tensor with the layout {x.layout}", "a dense tensor, such as x.to_dense()")
     if not weight.numel():  # a layer without parameters takes any floating-point x
         weight = torch.empty((), device=x.device, dtype=x.dtype if x.is_floating_point() else None)
     if x.device != weight.device:

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .cell import Cell, positive_int
+from .argument_checks import one_of, positive_int, probability
+from .cell import Cell
 from .cells import find
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, choose, scan
@@ -24,7 +25,15 @@ from .engine.reference import valid_steps
 from .errors import InputError, OptionError, ShapeError
 from .extensions import implementation
 from .init import Initialiser
-from .layer_arguments import cell_class_of, initialisers_of, known_options, one_of, probability, widths_of
+from .layer_arguments import (
+    cell_class_of,
+    device_of,
+    dtype_of,
+    initialisers_of,
+    known_options,
+    modifiers_of,
+    widths_of,
+)
 from .layer_inputs import check_input, check_resets, first_parameter
 from .layer_states import States, shape_of, split_states, stack_states
 from .layer_trace import Trace
@@ -95,20 +104,23 @@ class Recurrent(nn.Module):
         self.hidden_sizes = widths_of(hidden_size, num_layers)
         self.num_layers = len(self.hidden_sizes)
         self.hidden_size = hidden_size if isinstance(hidden_size, int) else list(self.hidden_sizes)
-        self.bias, self.batch_first, self.options = bias, batch_first, options
+        self.bias, self.options = one_of("bias", bias, (False, True)), options
+        self.batch_first = one_of("batch_first", batch_first, (False, True))
         self.dropout = probability("dropout", dropout)
         self.bidirectional = one_of("bidirectional", bidirectional, (False, True, "separate"))
         self.depth = one_of("depth", depth, ("stack", "residual", "graves"))
         self.initial = one_of("initial", initial, ("zeros", "learned", "carried"))
         self.checkpoint = one_of("checkpoint", checkpoint, (False, True))
         self.directions = 2 if bidirectional else 1
-        self.modifiers = (modifiers,) if isinstance(modifiers, Modifier) else tuple(modifiers)
+        self.modifiers = modifiers_of(modifiers)
         self.init = initialisers_of(init)
         self.cells = nn.ModuleList(self._build())
         self.output_size = self._widths_out()[-1] if depth != "graves" else sum(self._widths_out())
         self.carried_state: States | None = None  # with initial="carried": the state after the previous call
         if device is not None or dtype is not None:  # .to() without arguments fails on fake tensors
-            self.to(device=device, dtype=dtype)
+            self.to(
+                device=None if device is None else device_of(device), dtype=None if dtype is None else dtype_of(dtype)
+            )
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -254,7 +266,7 @@ class Recurrent(nn.Module):
             True
         """
         hooked = self.__dict__["_forward_hooks"] or self.__dict__["_forward_pre_hooks"]
-        if not hooked and type(x) is Tensor and x.dim() == 2:
+        if not hooked and type(x) is Tensor and x.dim() == 2 and x.layout is torch.strided:
             done = self._run_fast(x, state)
             if done is not None:
                 return done
@@ -272,7 +284,7 @@ class Recurrent(nn.Module):
         """Fast path for a dense batch through a single layer; None if the general path is needed."""
         if torch.compiler.is_compiling() or (self.checkpoint and torch.is_grad_enabled()):
             return None
-        if type(x) is not Tensor or x.is_nested or x.dim() != 3:
+        if type(x) is not Tensor or x.is_nested or x.dim() != 3 or x.layout is not torch.strided:
             return None
         done = self._run_fast(x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from .argument_checks import probability
 from .cell import Affine, Cell, Regulariser
 from .engine.graph_rewriter import AFTER_EQUATIONS, GraphRewriter
 from .engine.operations import product_of
 from .engine.trace import Step, trace
 from .errors import InputError, OptionError, UnknownNameError
-from .layer_arguments import probability
 
 aten = torch.ops.aten
 

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from .argument_checks import path_of
 from .cell import Cell
 from .cells import registry
 from .errors import ModelFileError, OptionError, RecurraError, WeightsMismatchError
@@ -135,7 +136,7 @@ class StoredModel:
 
 def write_folder(folder: str | Path, contents: FolderContents) -> None:
     """Save a model in `folder`, which is created if needed; a model that is there is replaced in one transaction."""
-    folder = Path(folder)
+    folder = path_of("folder", folder)
     folder.mkdir(parents=True, exist_ok=True)
     with owned_lock(folder / LOCK, wait=True):
         _finish_interrupted_save(folder)
@@ -188,12 +189,12 @@ def _remove_drafts(folder: Path) -> None:
 
 def read_folder(folder: str | Path, *kinds: str) -> StoredModel:
     """The model in `folder`, which must be of one of `kinds`; folders of recurra 0.1.0 are read too."""
-    return _read_unchanged(Path(folder), lambda path: _read_once(path, kinds))
+    return _read_unchanged(path_of("folder", folder), lambda path: _read_once(path, kinds))
 
 
 def read_config(folder: str | Path, *kinds: str) -> dict[str, Any]:
     """The content of `config.json` alone, which must be of one of `kinds`."""
-    return _read_unchanged(Path(folder), lambda path: _checked_config(path, kinds))
+    return _read_unchanged(path_of("folder", folder), lambda path: _checked_config(path, kinds))
 
 
 def _read_once(folder: Path, kinds: tuple[str, ...]) -> StoredModel:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recurra.cell import positive_int
+from recurra.argument_checks import path_of, positive_int
 from recurra.compare.baselines import baselines_of
 from recurra.compare.display import NoDisplay, make_display
 from recurra.compare.leaderboard import Leaderboard
@@ -98,7 +98,7 @@ def compare(
     """
     for name in modules:
         _import(name)
-    arguments = dict(data) if isinstance(data, dict) else {"source": str(data)}
+    arguments = dict(data) if isinstance(data, dict) else {"source": str(path_of("data", data))}
     config = RunConfig(arguments, budget, hidden_size, epochs, seconds, tune, dict(settings or {}))
     names, count = resolve_cells(cells), positive_int("seeds", seeds)
     if tune:

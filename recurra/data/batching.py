@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from ..argument_checks import positive_int
 from ..errors import InputError, ShapeError
 from .sequences import IGNORE, Batch, SequenceSet
 from .stores import offsets
@@ -85,11 +86,14 @@ class Batches:
         drop_last: bool = False,
         window: int | None = None,
     ):
-        _check_positive(batch_size=batch_size, bucket=bucket, window=window)
+        _check_positive(bucket=bucket, window=window)
         _check_rank(rank, world_size)
+        if not isinstance(sequences, SequenceSet):
+            raise InputError("sequences", type(sequences).__name__, "a SequenceSet")
         if not len(sequences):
             raise InputError("sequences", "an empty set", "at least one sequence")
-        self.sequences, self.batch_size, self.seed, self.shuffle = sequences, batch_size, seed, shuffle
+        self.sequences, self.batch_size = sequences, positive_int("batch_size", batch_size)
+        self.seed, self.shuffle = seed, shuffle
         self.bucket = bucket or (16 if shuffle else 1)
         self.rank, self.world_size, self.drop_last, self.window = rank, world_size, drop_last, window
 
@@ -261,8 +265,8 @@ def stream(values: Tensor) -> SequenceSet:
 
 def _check_positive(**sizes: int | None) -> None:
     for name, size in sizes.items():
-        if size is not None and (not isinstance(size, int) or size < 1):
-            raise InputError(name, size, "a positive whole number")
+        if size is not None:
+            positive_int(name, size)
 
 
 def _check_rank(rank: int, world_size: int) -> None:

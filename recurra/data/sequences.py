@@ -217,7 +217,11 @@ class SequenceSet:
         """A set from an array (N, T, D) or a list of arrays (T, D), with targets of the shape that `task` has."""
         sequences = [_sequence(x) for x in inputs]
         labels = task in ("classification", "tagging", "language")
-        rows = [torch.as_tensor(y, dtype=torch.int64 if labels else sequences[0].dtype) for y in targets]
+        try:
+            rows = [torch.as_tensor(y, dtype=torch.int64 if labels else sequences[0].dtype) for y in targets]
+        except (TypeError, ValueError, RuntimeError) as error:
+            expected = "classes as whole numbers, from 0 on" if labels else "numbers"
+            raise InputError("targets", error, f"{expected}, one entry per sequence") from error
         store = torch.stack(rows) if task == "classification" else rows
         lengths = torch.tensor([len(x) for x in sequences], dtype=torch.int64)
         return cls(sequences, store, lengths, task, **about)

@@ -3,9 +3,10 @@
 from collections import Counter
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..cell import Cell
+from ..errors import InputError, ShapeError
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
 from .dispatch import Choice, Sequences, choose
@@ -39,7 +40,12 @@ def explain(layer: Any, x: Tensor, source: bool = False) -> str:
         LSTM: 3 → 4
           backend: reference (set_backend('reference') is in force)
     """
-    cells = [layer] if isinstance(layer, Cell) else [cell for cell in layer.modules() if isinstance(cell, Cell)]
+    cells = [part for part in layer.modules() if isinstance(part, Cell)] if isinstance(layer, nn.Module) else []
+    if not cells:
+        raise InputError("layer", repr(layer), "a layer, a cell, or a module that contains cells")
+    if not isinstance(x, Tensor) or x.dim() not in (2, 3):
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else repr(x)
+        raise ShapeError("x", got, "a tensor (T, B, D) or (T, D), as the layer takes it")
     batched = x if x.dim() == 3 else x.unsqueeze(1)
     if x.dim() == 3 and getattr(layer, "batch_first", False):
         batched = x.transpose(0, 1)

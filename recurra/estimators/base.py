@@ -1,9 +1,10 @@
 """The base class of `SequenceClassifier` and `SequenceRegressor`: input, training, prediction, saving."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: ignore  (its stubs are older)
 from torch import Tensor, nn
 
+from ..argument_checks import positive_int, positive_number, true_or_false
 from ..cell import Cell
 from ..data.batching import Batches, collate
 from ..data.sequences import SequenceSet, Task
@@ -99,7 +101,7 @@ class SequenceEstimator(BaseEstimator, ABC):
             raise ShapeError("y", f"{len(targets)} targets", f"one for each of {len(series)} sequences")
         self.input_size_ = series[0].shape[1]
         self.input_scaling_ = Scaling.of(series) if self.scale else Scaling.none(self.input_size_)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
             self.network_ = self._build()
@@ -111,10 +113,11 @@ class SequenceEstimator(BaseEstimator, ABC):
             raise UnknownNameError("pool", repr(self.pool), POOLS)
         if self.schedule not in SCHEDULES:
             raise UnknownNameError("schedule", repr(self.schedule), SCHEDULES)
-        if self.validation != "auto" and not (
-            isinstance(self.validation, int | float) and 0.0 <= self.validation < 1.0
-        ):
-            raise InputError("validation", repr(self.validation), 'a fraction from 0 to below 1, or "auto"')
+        validation = self.validation
+        if validation != "auto" and not (is_real(validation) and 0.0 <= validation < 1.0):
+            raise InputError("validation", repr(validation), 'a fraction from 0 to below 1, or "auto"')
+        true_or_false("scale", self.scale)
+        check_training_options(self)
 
     def _convert_for_fit(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
         """X as a list of arrays (T, D), and the targets."""
@@ -123,7 +126,9 @@ class SequenceEstimator(BaseEstimator, ABC):
             X = input_conversion.series_of_table(X)
         self.columns_ = X.features if isinstance(X, SequenceSet) else ()
         if not isinstance(X, SequenceSet) and not input_conversion.is_ragged(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=self.task == "regression")
+            with named_argument("X, y"):
+                numeric = self.task == "regression"
+                X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric)
             return input_conversion.arrays(X), y
         if y is None:
             raise InputError("y", "nothing", f"one target per sequence: {type(self).__name__} requires y to be passed")
@@ -201,7 +206,8 @@ class SequenceEstimator(BaseEstimator, ABC):
             if self.n_features_in_ == self.input_size_ == 1:  # one feature per step: a row is a series of any length
                 X = np.atleast_2d(np.asarray(X, dtype=np.float64))
             else:
-                X = validate_data(self, X, dtype=np.float64, reset=False)
+                with named_argument("X"):
+                    X = validate_data(self, X, dtype=np.float64, reset=False)
         series = input_conversion.arrays(X)
         if series[0].shape[1] != self.input_size_:
             raise ShapeError("X", f"{series[0].shape[1]} features per step", f"{self.input_size_}, as in fit")
@@ -267,6 +273,44 @@ class SequenceEstimator(BaseEstimator, ABC):
         self.history_, self.columns_ = fitted.get("history_", []), tuple(fitted.get("columns_", ()))
         self.n_iter_ = len(self.history_)
         self.input_scaling_ = Scaling.none(self.input_size_)
+
+
+@contextmanager
+def named_argument(argument: str) -> Iterator[None]:
+    """An error of scikit-learn's validation as an `InputError` with its text."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(argument, error, "numbers (n, T) or (n, T, D), a list of sequences, or a table") from error
+
+
+def is_real(value: Any) -> bool:
+    """Whether the value is a number and not a truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_training_options(estimator: Any, extras: str = "cell_options") -> None:
+    """Check the options that every estimator hands to its network (`extras`) and to `fit`, whether a fit reads them or
+    not."""
+    for name in ("epochs", "batch_size", "patience"):
+        positive_int(name, to_int(getattr(estimator, name)))
+    positive_number("lr", estimator.lr)
+    if estimator.clip is not None:
+        positive_number("clip", estimator.clip)
+    if not isinstance(getattr(estimator, extras), Mapping | None):
+        raise InputError(extras, repr(getattr(estimator, extras)), "further arguments by name, or None")
+
+
+def draw_seed(random_state: Any) -> int:
+    """A seed drawn from what scikit-learn takes as `random_state`."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise InputError(
+            "random_state", repr(random_state), "a seed from 0 to 2³² - 1, a RandomState or None"
+        ) from error
 
 
 def to_int(value: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..cell import Cell, positive_int
@@ -18,7 +17,7 @@ from ..train import randomness
 from ..train.fit import fit as train
 from . import forecast_storage
 from .backtest import Backtest, central_intervals, compare_with_naive, interval_levels
-from .base import to_int
+from .base import check_training_options, draw_seed, is_real, to_int
 from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
 from .linear import MAX_WINDOWS, History, fit_linear
@@ -113,7 +112,7 @@ class Forecaster(BaseEstimator):
         given = to_panel(data, self.known, self.static)
         self.windows_ = Windows.of(given, self._context(), to_int(self.season))
         everything, _ = self._split_origins(given, 0)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             epochs, history = self._validate(given, seed)
             trained = self._learn(given, everything, [], epochs, seed)
@@ -144,11 +143,12 @@ class Forecaster(BaseEstimator):
     def _check_options(self) -> None:
         for name in ("horizon", "season", "max_windows", "stretches"):
             positive_int(name, to_int(getattr(self, name)))
+        check_training_options(self)
         levels = list(self.quantiles)
         if 0.5 not in levels or levels != sorted(set(levels)) or levels[0] <= 0 or levels[-1] >= 1 or len(levels) < 2:
             raise InputError("quantiles", levels, "increasing levels between 0 and 1, with 0.5 among them")
-        if not 0 <= self.validation < 1:
-            raise InputError("validation", self.validation, "a share from 0 to below 1")
+        if not is_real(self.validation) or not 0 <= self.validation < 1:
+            raise InputError("validation", repr(self.validation), "a share from 0 to below 1")
 
     def _context(self) -> int:
         if self.context:

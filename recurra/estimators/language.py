@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..cell import Cell
@@ -17,7 +16,7 @@ from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import input_conversion, saved_options
-from .base import to_int
+from .base import check_training_options, draw_seed, is_real, to_int
 
 
 class LanguageModelEstimator(BaseEstimator):
@@ -78,10 +77,11 @@ class LanguageModelEstimator(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train on a text, a list of texts, or the column `text` of a table; `y` is not used."""
-        if not 0 <= self.validation < 1:
-            raise InputError("validation", self.validation, "a share from 0 to below 1")
         text = "\n".join(input_conversion.texts(X))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        check_training_options(self, "model_options")
+        if not is_real(self.validation) or not 0 <= self.validation < 1:
+            raise InputError("validation", repr(self.validation), "a share from 0 to below 1")
+        seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
             self.model_ = self._build(build_vocabulary(self.level, text))  # pyrefly: ignore  (it names unknown levels)

@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..cell import Cell
@@ -17,7 +16,7 @@ from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import input_conversion, saved_options
-from .base import to_int
+from .base import check_training_options, draw_seed, is_real, to_int
 
 Sentences = list[list[str]]
 
@@ -77,12 +76,13 @@ class SequenceTagger(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train on sentences and their tags, or on a long table `unique_id, word, tag` with one row per word."""
-        if not 0 <= self.validation < 1:
-            raise InputError("validation", self.validation, "a share from 0 to below 1")
         X, y = input_conversion.sentences(X, y)
         if y is None:
             raise InputError("y", "nothing", "the tags of every sentence, or a table that has them")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        check_training_options(self, "tagger_options")
+        if not is_real(self.validation) or not 0 <= self.validation < 1:
+            raise InputError("validation", repr(self.validation), "a share from 0 to below 1")
+        seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
             self.tagger_ = Tagger.of(X, y, **self._options())

@@ -141,8 +141,8 @@ def jacobian_spectrum(
         (torch.Size([10]), torch.Size([8, 4]))
     """
     measured = [
-        () if which is None else tuple(_measure(run, steps, spread, sequence) for run in _runs(which, data, sequence))
-        for which in (model, before)
+        tuple(_measure(run, steps, spread, sequence) for run in _runs(which, data, sequence))
+        for which in ((model,) if before is None else (model, before))
     ]
     return JacobianSpectrum(*measured)
 

@@ -90,6 +90,8 @@ def accelerate(model: nn.Module) -> nn.Module:
     """
     if isinstance(model, (nn.RNNBase, nn.RNNCellBase)):
         return from_torch(model)
+    if not isinstance(model, nn.Module):
+        raise InputError("model", repr(model), "a torch.nn.Module")
     replaced: dict[nn.Module, nn.Module] = {}  # a shared module stays shared
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):  # named_children() skips the second name of a shared module

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recurra.argument_checks import path_of
 from recurra.data.data_errors import FormatError
 from recurra.data.readers.dispatch import format_of
 from recurra.data.readers.open_files import existing, head
@@ -68,6 +69,7 @@ def infer_problem(
     ('classify', 'accuracy', 270, 370)
     """
     task = _canonical_task(task)
+    source = source if isinstance(source, str) and source in BUILTIN_DATASETS else path_of("source", source)
     inputs = tuple(part.strip() for part in inputs.split(",")) if isinstance(inputs, str) else inputs
     if str(source) in BUILTIN_DATASETS and not Path(source).exists():
         return sequences.builtin_problem(str(source), task, seed)

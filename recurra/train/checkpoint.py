@@ -23,6 +23,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from recurra.argument_checks import path_of, positive_int, true_or_false
 from recurra.errors import InputError, ModelFileError, WeightsMismatchError
 from recurra.tensor_files import (
     load_tensors,
@@ -73,12 +74,14 @@ class Checkpoints:
     accept_changes: bool = False
 
     def __post_init__(self):
-        if not self.apart >= 0:
-            raise InputError("apart", self.apart, "seconds, 0 or more")
-        if self.every is not None and self.every < 1:
-            raise InputError("every", self.every, "a positive number of steps")
-        if self.keep < 1:
-            raise InputError("keep", self.keep, "at least one checkpoint to keep")
+        path_of("folder", self.folder)
+        if not isinstance(self.apart, (int, float)) or not self.apart >= 0:
+            raise InputError("apart", repr(self.apart), "seconds, 0 or more")
+        if self.every is not None:
+            positive_int("every", self.every)
+        positive_int("keep", self.keep)
+        for name in ("resume", "accept_changes"):
+            true_or_false(name, getattr(self, name))
 
     def due(self, step: int) -> bool:
         """Whether to save after this step."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from recurra.data.batching import BatchSource
 from recurra.data.sequences import Batch, SequenceSet
+from recurra.errors import InputError
 from recurra.train.distributed import Processes
 from recurra.train.finite_checks import first_non_finite
 from recurra.train.fit_arguments import as_batch_source
@@ -45,6 +46,8 @@ def evaluate(
     >>> sorted(rc.train.evaluate(model, data, metrics={"accuracy": lambda y, d: (y.argmax(1) == d).float()}))
     ['accuracy', 'loss']
     """
+    if not isinstance(model, nn.Module):
+        raise InputError("model", repr(model), "a torch.nn.Module")
     chosen = choose_device(model, device)
     source = as_batch_source(data, "data", batch_size, shuffle=False)
     model.to(chosen)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from recurra.argument_checks import path_of, positive_int, positive_number, true_or_false
 from recurra.data.batching import BatchSource
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError, OptionError
@@ -90,13 +91,17 @@ def fit(
     >>> [record["epoch"] for record in result.history]
     [0, 1, 2]
     """
-    _check(valid, epochs=epochs, accumulate=accumulate, clip=clip, patience=patience)
+    _check(model, valid, epochs=epochs, accumulate=accumulate, clip=clip, patience=patience, batch_size=batch_size)
+    callbacks = _callbacks(callbacks)
+    if progress is not None:
+        true_or_false("progress", progress)
     if batch_size is not None and not any(isinstance(data, SequenceSet) for data in (train, valid)):
         raise OptionError("batch_size", batch_size, f"no batch_size: {type(train).__name__} has its own")
     context = current_context()
     checkpoints = context.next_checkpoints() if checkpoints is None else checkpoints
     if not isinstance(checkpoints, Checkpoints | None):
-        checkpoints = Checkpoints(checkpoints)
+        checkpoints = Checkpoints(path_of("checkpoints", checkpoints))
+    log = None if log is None else path_of("log", log)
     goal, chosen = objective(loss, metrics), choose_device(model, device)
     model.to(chosen)
     numeric, built = Precision(precision, chosen, model), build_optimizer(optimizer, model, lr)
@@ -129,14 +134,22 @@ def fit(
             return Loop(run, *plan, accumulate, clip, patience, settings).result()
 
 
-def _check(valid: object, epochs: int, accumulate: int, clip: float | None, patience: int | None) -> None:
-    for name, value in (("epochs", epochs), ("accumulate", accumulate), ("patience", patience)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise InputError(name, value, "a positive whole number")
-    if clip is not None and not clip > 0:
-        raise InputError("clip", clip, "a positive norm")
-    if patience is not None and valid is None:
-        raise InputError("patience", patience, "validation data (valid=…)")
+def _check(model: object, valid: object, clip: float | None, **counts: int | None) -> None:
+    if not isinstance(model, nn.Module):
+        raise InputError("model", repr(model), "a torch.nn.Module")
+    for name, value in counts.items():
+        if value is not None:
+            positive_int(name, value)
+    if clip is not None:
+        positive_number("clip", clip)
+    if counts["patience"] is not None and valid is None:
+        raise InputError("patience", counts["patience"], "validation data (valid=…)")
+
+
+def _callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
+    if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
+        raise InputError("callbacks", repr(callbacks), "a list of functions of (event, run)")
+    return list(callbacks)
 
 
 def _reporters(checkpoints: Checkpoints | None, log: str | Path | None, progress: bool | None) -> list[Callback]:

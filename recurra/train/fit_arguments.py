@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from recurra.argument_checks import positive_number
 from recurra.data.batching import Batches, BatchSource
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError, OptionError, UnknownNameError
@@ -29,7 +30,7 @@ def as_batch_source(
 ) -> BatchSource:
     """A source of batches unchanged; a `SequenceSet` wrapped in `Batches`."""
     if isinstance(data, SequenceSet):
-        return Batches(data, batch_size or BATCH_SIZE, shuffle=shuffle)
+        return Batches(data, BATCH_SIZE if batch_size is None else batch_size, shuffle=shuffle)
     if not (hasattr(data, "epoch") and hasattr(data, "__len__")):
         raise InputError(
             argument, type(data).__name__, "a SequenceSet, or a source of batches such as Batches or Streams"
@@ -42,12 +43,11 @@ def build_optimizer(optimizer: OptimizerLike, model: nn.Module, rate: float | No
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", optimizer, OPTIMIZERS)
-        return OPTIMIZERS[optimizer](
-            [p for p in model.parameters() if p.requires_grad], lr=RATE if rate is None else rate
-        )
+        rate = RATE if rate is None else positive_number("lr", rate)
+        return OPTIMIZERS[optimizer]([p for p in model.parameters() if p.requires_grad], lr=rate)
     if rate is not None:
         raise OptionError("lr", rate, "no lr: the given optimizer already has one")
-    built = optimizer if isinstance(optimizer, Optimizer) else optimizer(model.parameters())
+    built = optimizer(model.parameters()) if callable(optimizer) else optimizer
     if not isinstance(built, Optimizer):
         raise InputError(
             "optimizer", type(built).__name__, "a name, an optimizer of torch, or a function that makes one"

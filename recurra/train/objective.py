@@ -36,7 +36,21 @@ class Objective(Protocol):
 
 def auto(output: Tensor, target: Tensor) -> Tensor:
     """Cross-entropy where targets are classes, squared error where they are numbers."""
-    return squared_error(output, target) if target.is_floating_point() else F.cross_entropy(output, target)
+    return squared_error(output, target) if target.is_floating_point() else cross_entropy(output, target)
+
+
+def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    """Of logits (N, classes) and classes (N,), which must be classes of the output."""
+    try:
+        if target.is_cuda and not target.is_floating_point():  # torch would stop the process
+            low, high = (int(value) for value in torch.aminmax(target))
+            if low < 0 or high >= output.shape[1]:
+                raise IndexError
+        return F.cross_entropy(output, target)
+    except IndexError as error:
+        got = f"classes from {int(target.min())} to {int(target.max())}"
+        classes = output.shape[-1]
+        raise InputError("targets", got, f"0 to {classes - 1}: the model has {classes} outputs") from error
 
 
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
@@ -78,7 +92,7 @@ def _same_shape(output: Tensor, target: Tensor) -> None:
 
 LOSSES: dict[str, Loss] = {
     "auto": auto,
-    "cross_entropy": F.cross_entropy,
+    "cross_entropy": cross_entropy,
     "mse": squared_error,
     "mae": absolute_error,
     "binary_cross_entropy": binary_cross_entropy,
@@ -129,6 +143,8 @@ class MeanLoss:
     """
 
     def __init__(self, loss: Loss, metrics: Mapping[str, Loss] | None = None):
+        if metrics is not None and not (isinstance(metrics, Mapping) and all(map(callable, metrics.values()))):
+            raise InputError("metrics", repr(metrics), "functions of (output, target) by name")
         self.loss, self.metrics = loss, dict(metrics or {})
 
     def count(self, batch: Batch) -> int:

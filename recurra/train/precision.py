@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from recurra.errors import DeviceError, UnknownNameError
+from recurra.errors import UnknownNameError
+from recurra.layer_arguments import device_of
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
@@ -16,12 +17,7 @@ PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 def choose_device(model: nn.Module, device: str | torch.device = "auto") -> torch.device:
     """The given device. "auto": the model's device if it is not the CPU, else a GPU if there is one, else the CPU."""
     if device != "auto":
-        try:
-            return torch.device(device)
-        except RuntimeError as error:
-            raise DeviceError(
-                "device", repr(device), "a device of torch, such as 'cpu' or 'cuda:0', or 'auto'"
-            ) from error
+        return device_of(device)
     here = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if here.type != "cpu" or not torch.cuda.is_available():
         return here

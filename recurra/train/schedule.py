@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from recurra.argument_checks import positive_number
 from recurra.errors import InputError
 
 Schedule = Callable[[int, int], float]
@@ -22,6 +23,7 @@ def constant(warmup: int = 0) -> Schedule:
     >>> [rc.train.constant(warmup=3)(step, 10) for step in range(5)]
     [0.25, 0.5, 0.75, 1.0, 1.0]
     """
+    _check_warmup(warmup)
     return lambda step, total: _warmup_factor(step, warmup)
 
 
@@ -31,6 +33,7 @@ def linear(warmup: int = 0, floor: float = 0.0) -> Schedule:
     >>> [rc.train.linear()(step, 4) for step in range(5)]
     [1.0, 0.75, 0.5, 0.25, 0.0]
     """
+    _check_warmup(warmup)
     return lambda step, total: _warmup_factor(step, warmup) * (1 - (1 - floor) * _elapsed(step, warmup, total))
 
 
@@ -40,6 +43,7 @@ def cosine(warmup: int = 0, floor: float = 0.0) -> Schedule:
     >>> [round(rc.train.cosine()(step, 4), 2) for step in range(5)]
     [1.0, 0.85, 0.5, 0.15, 0.0]
     """
+    _check_warmup(warmup)
 
     def factor(step: int, total: int) -> float:
         return _warmup_factor(step, warmup) * (
@@ -55,9 +59,14 @@ def exponential(half_life: int, warmup: int = 0) -> Schedule:
     >>> [rc.train.exponential(half_life=2)(step, 8) for step in (0, 2, 4)]
     [1.0, 0.5, 0.25]
     """
-    if half_life < 1:
-        raise InputError("half_life", half_life, "a positive number of steps")
+    _check_warmup(warmup)
+    positive_number("half_life", half_life)
     return lambda step, total: _warmup_factor(step, warmup) * 0.5 ** (max(0, step - warmup) / half_life)
+
+
+def _check_warmup(warmup: int) -> None:
+    if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
+        raise InputError("warmup", repr(warmup), "a whole number of steps, 0 or more")
 
 
 def _warmup_factor(step: int, warmup: int) -> float:

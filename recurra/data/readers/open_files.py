@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from ...argument_checks import path_of
 from ..data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
 from .limits import check_decoded, max_bytes, too_large
 
@@ -19,7 +20,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 def existing(path: str | Path) -> Path:
     """The path, if it is a non-empty file or a folder; otherwise an error."""
-    path = Path(path)
+    path = path_of("path", path)
     if not path.exists():
         raise DataError(path, "no such file", "a file or folder that exists")
     if path.is_file() and path.stat().st_size == 0:

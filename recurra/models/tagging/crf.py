@@ -59,6 +59,8 @@ class CRF(nn.Module):
         batch_first: bool = False,
     ):
         super().__init__()
+        if not isinstance(tags, int) and (isinstance(tags, str) or not isinstance(tags, Sequence)):
+            raise InputError("tags", repr(tags), "the number of tags, or a list of their names")
         self.names = None if isinstance(tags, int) else tuple(tags)
         self.tags = positive_int("tags", len(self.names) if self.names is not None else tags)
         self.scheme, self.batch_first = scheme, batch_first
