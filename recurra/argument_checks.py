@@ -18,9 +18,15 @@ def positive_int(argument: str, value: object) -> int:
 
 def positive_number(argument: str, value: Any) -> float:
     """The value, if it is a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value < math.inf:
+    number = float(value) if is_real(value) else math.nan
+    if not 0.0 < number < math.inf:
         raise InputError(argument, repr(value), "a positive number")
-    return float(value)
+    return number
+
+
+def is_real(value: Any) -> bool:
+    """Whether the value is a number, Python's or NumPy's, and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def true_or_false(argument: str, value: Any) -> bool:

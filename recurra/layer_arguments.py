@@ -40,7 +40,7 @@ def widths_of(hidden_size: int | Sequence[int], num_layers: int | None) -> tuple
 
 def initialisers_of(init: Initialiser | Sequence[Initialiser]) -> tuple[Initialiser, ...]:
     """One or several initialisers, as a tuple."""
-    given = tuple(init) if isinstance(init, (list, tuple)) else (init,)
+    given: tuple[Any, ...] = tuple(init) if isinstance(init, (list, tuple)) else (init,)
     for initialise in given:
         if not callable(initialise):
             raise InputError("init", repr(initialise), "an initialiser such as rc.init.orthogonal(), or several")
@@ -49,7 +49,7 @@ def initialisers_of(init: Initialiser | Sequence[Initialiser]) -> tuple[Initiali
 
 def modifiers_of(modifiers: Modifier | Sequence[Modifier]) -> tuple[Modifier, ...]:
     """One or several modifiers, as a tuple."""
-    given = tuple(modifiers) if isinstance(modifiers, (list, tuple)) else (modifiers,)
+    given: tuple[Any, ...] = tuple(modifiers) if isinstance(modifiers, (list, tuple)) else (modifiers,)
     for modifier in given:
         if not isinstance(modifier, Modifier):
             raise InputError("modifiers", repr(modifier), "modifiers, such as rc.Zoneout(0.1)")

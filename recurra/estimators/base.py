@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: ignore  (its stubs are older)
 from torch import Tensor, nn
 
-from ..argument_checks import positive_int, positive_number, true_or_false
+from ..argument_checks import is_real, positive_int, positive_number, true_or_false
 from ..cell import Cell
 from ..data.batching import Batches, collate
 from ..data.sequences import SequenceSet, Task
@@ -113,7 +113,7 @@ class SequenceEstimator(BaseEstimator, ABC):
             raise UnknownNameError("pool", repr(self.pool), POOLS)
         if self.schedule not in SCHEDULES:
             raise UnknownNameError("schedule", repr(self.schedule), SCHEDULES)
-        validation = self.validation
+        validation: Any = self.validation
         if validation != "auto" and not (is_real(validation) and 0.0 <= validation < 1.0):
             raise InputError("validation", repr(validation), 'a fraction from 0 to below 1, or "auto"')
         true_or_false("scale", self.scale)
@@ -284,11 +284,6 @@ def named_argument(argument: str) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         raise InputError(argument, error, "numbers (n, T) or (n, T, D), a list of sequences, or a table") from error
-
-
-def is_real(value: Any) -> bool:
-    """Whether the value is a number and not a truth value."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_training_options(estimator: Any, extras: str = "cell_options") -> None:

@@ -8,7 +8,8 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..cell import Cell, positive_int
+from ..argument_checks import is_real, positive_int
+from ..cell import Cell
 from ..data.batching import Batches
 from ..data.sequences import SequenceSet
 from ..errors import InputError, ShapeError
@@ -17,7 +18,7 @@ from ..train import randomness
 from ..train.fit import fit as train
 from . import forecast_storage
 from .backtest import Backtest, central_intervals, compare_with_naive, interval_levels
-from .base import check_training_options, draw_seed, is_real, to_int
+from .base import check_training_options, draw_seed, to_int
 from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
 from .linear import MAX_WINDOWS, History, fit_linear

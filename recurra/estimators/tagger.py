@@ -8,6 +8,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ..argument_checks import is_real
 from ..cell import Cell
 from ..data.batching import Batches
 from ..errors import InputError
@@ -16,7 +17,7 @@ from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import input_conversion, saved_options
-from .base import check_training_options, draw_seed, is_real, to_int
+from .base import check_training_options, draw_seed, to_int
 
 Sentences = list[list[str]]
 

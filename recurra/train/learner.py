@@ -47,7 +47,7 @@ class Predictor(nn.Module):
             got = "batch_first=True" if isinstance(layer, Recurrent) else type(layer).__name__
             raise InputError("layer", got, "an rc.Recurrent that reads (T, B, D)")
         self.layer = layer
-        if not isinstance(head, (nn.Module, int, type(None))):
+        if head is not None and not isinstance(head, (nn.Module, int)):
             raise InputError("head", repr(head), "a module, a number of outputs, or None")
         self.head = Readout(layer, head) if isinstance(head, int) else nn.Identity() if head is None else head
         weight = next(layer.parameters())

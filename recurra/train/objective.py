@@ -4,6 +4,7 @@ An item is a step where targets are per step, else a sequence. Objectives return
 accumulated batches and processes add up to the exact mean over all their items.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -40,13 +41,20 @@ def auto(output: Tensor, target: Tensor) -> Tensor:
 
 
 def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    """Of logits (N, classes) and classes (N,), which must be classes of the output."""
+    """Of logits (N, classes) and classes (N,)."""
+    with _classes_of(output, target):
+        return F.cross_entropy(output, target)
+
+
+@contextlib.contextmanager
+def _classes_of(output: Tensor, target: Tensor) -> Iterator[None]:
+    """Raise an `InputError` if a target is no class of the output; torch would stop a process that uses a GPU."""
     try:
-        if target.is_cuda and not target.is_floating_point():  # torch would stop the process
+        if target.is_cuda and not target.is_floating_point() and target.numel():
             low, high = (int(value) for value in torch.aminmax(target))
             if low < 0 or high >= output.shape[1]:
                 raise IndexError
-        return F.cross_entropy(output, target)
+        yield
     except IndexError as error:
         got = f"classes from {int(target.min())} to {int(target.max())}"
         classes = output.shape[-1]
@@ -71,7 +79,8 @@ def binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
 
 def nll_of_probabilities(output: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """-log p of the target class. Probabilities below the smallest normal number count as that number."""
-    return F.nll_loss(output.clamp_min(torch.finfo(output.dtype).tiny).log(), target, reduction=reduction)
+    with _classes_of(output, target):
+        return F.nll_loss(output.clamp_min(torch.finfo(output.dtype).tiny).log(), target, reduction=reduction)
 
 
 def auto_of_probabilities(output: Tensor, target: Tensor) -> Tensor:
@@ -104,6 +113,7 @@ OF_PROBABILITIES: dict[str, dict[Loss, Loss]] = {
     "logits": {},
     "softmax": {
         auto: auto_of_probabilities,
+        cross_entropy: nll_of_probabilities,
         F.cross_entropy: nll_of_probabilities,
         binary_cross_entropy: binary_nll_of_probabilities,
     },
