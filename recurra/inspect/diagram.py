@@ -8,11 +8,14 @@ from torch import nn
 
 from ..cell import Cell
 from ..cells import find
+from ..dynamics.system import DynamicalSystem
 from ..errors import InputError
 from .draw_cell import draw_cell
-from .draw_network import draw_folded, draw_unfolded, levels_of
+from .draw_network import draw_folded, draw_unfolded
 from .draw_reservoir import draw_reservoir
+from .draw_system import draw_system
 from .svg import Canvas
+from .wiring import network_of
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,13 @@ def diagram(what: Any, unfold: int | None = None) -> Diagram:
 
     The drawing of a cell comes from its traced step, so it works for user-defined cells: gates are boxes, elementwise
     operations circles, and a thick line is a state that passes without a matrix product (the "conveyor belt" of the
-    LSTM). A layer or a model is drawn as boxes over time.
+    LSTM). A layer or a model is drawn as boxes over time. The links of a stack are found by running it, so skips,
+    residuals, delays, periods and mixes are drawn as they compute.
 
     **Arguments**
 
-    - `what`: a cell, its class or its registered name; a layer, a module, a fitted estimator, an echo state network.
+    - `what`: a cell, its class or its registered name; a layer, a module, a fitted estimator, an echo state network, a
+      dynamical system.
     - `unfold`: how many steps to draw, at most 12. By default one step of a cell and three of a model. 0 draws a model
       folded, with a loop for the recurrence.
 
@@ -62,18 +67,21 @@ def diagram(what: Any, unfold: int | None = None) -> Diagram:
     if hasattr(what, "spectral_radius") and not isinstance(what, nn.Module):
         draw_reservoir(canvas, what)
         return Diagram(canvas.to_svg("Echo state network"))
+    if isinstance(what, DynamicalSystem):
+        draw_system(canvas, what.driven, 3 if unfold is None else unfold)
+        return Diagram(canvas.to_svg(f"Dynamical system, {'folded' if unfold == 0 else 'unfolded'}"))
     model = _model_of(what)
     title = type(model).__name__
     if isinstance(model, Cell) and unfold != 0:
         draw_cell(canvas, model, unfold or 1)
         return Diagram(canvas.to_svg(f"{title}, one step" if (unfold or 1) == 1 else f"{title}, {unfold} steps"))
-    levels = levels_of(model)
-    if not any(level.cell is not None for level in levels):
+    network = network_of(model)
+    if not any(level.cell is not None for level in network.levels):
         raise InputError("what", title, "a cell, or a model with a recurrent layer inside")
     if unfold == 0:
-        draw_folded(canvas, levels)
+        draw_folded(canvas, network)
     else:
-        draw_unfolded(canvas, levels, unfold or 3)
+        draw_unfolded(canvas, network, unfold or 3)
     return Diagram(canvas.to_svg(f"{title}, {'folded' if unfold == 0 else 'unfolded'}"))
 
 

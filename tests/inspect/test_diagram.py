@@ -15,6 +15,7 @@ from recurra.inspect.cell_graph import diagram_nodes
 from recurra.inspect.graph_layout import assign_positions
 from recurra.inspect.latex_parser import parse
 from recurra.inspect.mathml import cell_mathml, mathml
+from recurra.inspect.wiring import links_of, network_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -144,6 +145,84 @@ def test_a_model_is_drawn_with_what_stands_around_its_layers():
     model = nn.Sequential(nn.Embedding(9, 3), rc.layer("gru", 3, 4), nn.Linear(4, 2))
     found = labels(str(rc.diagram(model, unfold=2)))
     assert [found.count(name) for name in ("Embedding", "GRU 4", "Linear")] == [2, 2, 2]
+
+
+# ------------------------------------------------------------------------------------------ links that run
+
+
+def parts(*sources: int) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset([n]) for n in sources)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True, "separate"])
+def test_links_of_a_stack_are_those_that_run(bidirectional):
+    layers = {
+        d: rc.GRU(3, 4, 3, bidirectional=bidirectional, depth=d, dropout=0.5) for d in ("stack", "residual", "graves")
+    }
+    plain, residual, graves = (links_of(layer) for layer in layers.values())
+    assert plain.reads == (parts(-1), parts(0), parts(1))
+    assert plain.output == parts(2)
+    assert graves.reads == (parts(-1), parts(-1, 0), parts(-1, 1))
+    assert graves.output == parts(0, 1, 2)
+    assert residual.reads == (parts(-1), parts(0), (frozenset([0, 1]),))
+    assert residual.output == (frozenset([0, 1, 2]),)
+    assert [residual.residual(n) for n in range(3)] == [False, True, True]
+    assert not any(links.residual(n) for links in (plain, graves) for n in range(3))
+    assert all(layer.training for layer in layers.values())
+
+
+def test_links_follow_the_code_and_not_the_option(monkeypatch):
+    """Another way to connect the layers is drawn without a change of the drawing."""
+
+    def first_layer_reaches_the_output(self, x, run_layer):
+        first = run_layer(0, x)
+        return torch.cat([run_layer(1, first), first], dim=-1)
+
+    monkeypatch.setattr(rc.Recurrent, "_stack", first_layer_reaches_the_output)
+    assert links_of(rc.RNN(3, 4, 2)).output == parts(1, 0)
+    assert count(str(rc.diagram(rc.RNN(3, 4, 2))), "skip") == 3
+
+
+def test_skips_and_residuals_are_drawn():
+    drawings = {d: str(rc.diagram(rc.LSTM(3, 4, num_layers=3, depth=d))) for d in ("stack", "graves", "residual")}
+    assert {d: count(svg, "skip") for d, svg in drawings.items()} == {"stack": 0, "graves": 12, "residual": 6}
+    assert {d: labels(svg).count("+") for d, svg in drawings.items()} == {"stack": 0, "graves": 0, "residual": 6}
+
+
+def test_every_layer_of_elmo_reaches_its_mix():
+    elmo = rc.ELMo(projection_size=4, hidden_size=6, num_layers=2, filters=((1, 4),))
+    network = network_of(elmo)
+    assert [level.reads for level in network.levels] == [(-1,), (0,), (1,), (0, 1, 2)]
+    assert [level.residual for level in network.levels] == [False, False, True, False]
+    found = labels(str(rc.diagram(elmo)))
+    assert [found.count(f"s{k}") for k in range(3)] == [3, 3, 3]
+    without = rc.ELMo(projection_size=4, hidden_size=6, filters=((1, 4),), residual=False)
+    assert not any(level.residual for level in network_of(without).levels)
+
+
+def test_levels_of_a_hierarchy_are_drawn_when_they_update():
+    svg = str(rc.diagram(rc.HierarchicalRNN(3, [4, 3], [1, 4])))
+    assert labels(svg).count("RNN 4") == 5
+    assert labels(svg).count("3, every 4") == 1
+    assert count(svg, "frame") == 4  # held
+    assert count(svg, "delayed") == 1 + 4  # into its one update, and down at every step after the first
+    network = network_of(rc.HierarchicalRNN(3, [4, 3], [1, 4], same_step=True))
+    assert [(level.reads, level.delayed) for level in network.levels] == [((-1,), (1,)), ((-1, 0), ())]
+    assert "−4" in labels(str(rc.diagram(rc.HierarchicalRNN(3, [4, 3], [1, 4]), unfold=0)))
+
+
+def test_dynamical_systems_folded_and_unfolded():
+    free, driven = rc.DynamicalSystem(lambda h: h), rc.DynamicalSystem(lambda h, x: h + x)
+    assert {"ht−1", "ht", "ht+1", "f"} == set(labels(str(rc.diagram(free))))
+    assert {"xt−1", "xt", "xt+1"} <= set(labels(str(rc.diagram(driven))))
+    assert {"ht", "f", "−1"} == set(labels(str(rc.diagram(free, unfold=0))))
+    assert "xt" in labels(str(rc.diagram(driven, unfold=0)))
+
+
+def test_a_narx_network_shows_both_delays():
+    found = labels(str(rc.diagram(rc.NARX(2, 1, 8, input_delays=(0, 2), output_delays=(1, 3)))))
+    assert "W3" in found
+    assert "0,2" in found
 
 
 def test_an_echo_state_network_tells_fixed_from_learned():
