@@ -26,6 +26,7 @@ from recurra.train.genome import Genome, lstm_genome, rnn_genome
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
+from recurra.train.online.snap import SnAp
 from recurra.train.original_lstm_rule import OriginalLSTMRule
 from recurra.train.progress import learn, show_progress
 from recurra.train.rtrl import RTRL
@@ -69,6 +70,7 @@ __all__ = [
     "RankError",
     "Run",
     "RunInUseError",
+    "SnAp",
     "Trial",
     "constant",
     "cosine",

@@ -1,18 +1,15 @@
 """Real-time recurrent learning (RTRL): forward accumulation of the exact gradient, or its SnAp-1 approximation."""
 
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from recurra.errors import InputError
-from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
+from recurra.train.learner import Optimizer
 from recurra.train.objective import Loss
-from recurra.train.sensitivity import Sensitivity, exact, snap1
-from recurra.train.step_function import StepFunction
+from recurra.train.online.influence_trackers import influence_tracker
+from recurra.train.online.learner import OnlineLearner, Tracker
 
 
-class RTRL(Learner):
+class RTRL(OnlineLearner):
     """Real-time recurrent learning (Robinson & Fallside 1987, Williams & Zipser 1989).
 
     Carries ds/dw forward in time: exact gradients without storing earlier steps, so weights can change at every step.
@@ -52,91 +49,12 @@ class RTRL(Learner):
         clip: float | None = None,
         memory_limit: int = 4 << 30,
     ):
-        super().__init__(model, loss)
-        if update not in ("call", "step"):
-            raise InputError("update", repr(update), "'call' or 'step'")
+        super().__init__(model, loss, optimizer, rate, update, carry, clip)
         if approximation not in (None, "snap1"):
             raise InputError("approximation", repr(approximation), "None or 'snap1'")
-        self.step_fn = StepFunction(model)
-        self.update, self.carry, self.approximation, self.memory_limit = update, carry, approximation, memory_limit
-        self.clip = None if clip is None else positive("clip", clip)
-        self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
-        self.sensitivity: Sensitivity = self._sensitivity(1)  # raises CostError for a model that is too large
-        self._running = False
+        self.approximation, self.memory_limit = approximation, memory_limit
+        self.tracker = self.make_tracker(1)  # raises CostError for a model that is too large
 
-    def _sensitivity(self, batch: int) -> Sensitivity:
-        choose = exact if self.approximation is None else snap1
-        return choose(self.step_fn, batch, self.memory_limit)
-
-    def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
-        targets, total = self._begin(x, target, mask), 0.0
-        self.optimizer.zero_grad(set_to_none=True)
-        for t in range(len(x)):
-            loss, gradient = self._gradient(x[t], targets, t)
-            total += loss
-            if gradient is None:
-                continue
-            count = int(targets.counts[t].sum()) if self.update == "step" else targets.total
-            accumulate(self.step_fn, gradient / count)
-            if self.update == "step":
-                self._apply()
-        if self.update == "call":
-            self._apply()
-        self._running = self.carry
-        self.steps += 1
-        return total / max(targets.total, 1)
-
-    def gradients(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Gradient of the mean loss over one call, by parameter name, without an update."""
-        targets = self._begin(x, target, mask)
-        found = [self._gradient(x[t], targets, t)[1] for t in range(len(x))]
-        total = torch.stack([g for g in found if g is not None]).sum(0) / targets.total
-        sizes = [p.numel() for p in self.step_fn.parameters().values()]
-        named = zip(self.step_fn.parameters().items(), total.split(sizes), strict=True)
-        return {name: part.view(p.shape) for (name, p), part in named}
-
-    def _begin(self, x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
-        targets = step_targets(x, target, mask)
-        batch = x.shape[1]
-        if not self._running or self.sensitivity.state.shape[0] != batch:
-            self.sensitivity = self._sensitivity(batch)
-            self.sensitivity.reset(batch)
-        return targets
-
-    def _gradient(self, x: Tensor, targets: StepTargets, t: int) -> tuple[float, Tensor | None]:
-        """Loss at step t, summed over sequences, and its flat gradient by all weights (None without targets)."""
-        y, by_weights, by_readout = self.sensitivity.advance(x)
-        if not bool(targets.counts[t].any()):
-            return 0.0, None
-        with torch.enable_grad():
-            output = y.detach().requires_grad_()
-            loss = targets.loss_sum(self.loss, output[None], t)
-            g = torch.autograd.grad(loss, output)[0]  # (B, q)
-        parts = (torch.einsum("bq,bqp->p", g, by) for by in (by_weights, by_readout))
-        return float(loss.detach()), torch.cat(list(parts))
-
-    def _apply(self) -> None:
-        if self.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-
-    def extra_state(self) -> dict[str, Any]:
-        carried = self.sensitivity.state_dict() if self._running else None
-        return {"optimizer": self.optimizer.state_dict(), "carried": carried}
-
-    def load_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
-        self._running = state["carried"] is not None
-        if self._running:
-            self.sensitivity = self._sensitivity(len(state["carried"]["state"]))
-            self.sensitivity.load_state_dict(state["carried"])
-
-
-@torch.no_grad()
-def accumulate(step_fn: StepFunction, gradient: Tensor) -> None:
-    """Add a flat gradient to the `.grad` of the parameters."""
-    parameters = step_fn.parameters().values()
-    for parameter, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
-        part = part.view(parameter.shape)
-        parameter.grad = part.clone() if parameter.grad is None else parameter.grad + part
+    def make_tracker(self, batch: int) -> Tracker:
+        steps = None if self.approximation is None else 1
+        return influence_tracker(self.step_fn, batch, steps, self.memory_limit, "RTRL")

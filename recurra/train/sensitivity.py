@@ -70,19 +70,19 @@ class Dense(Sensitivity):
         jacobians = self.step_fn.function("dense", self.step_fn.jacobians, *given)
         y, new, by_weights, by_readout, by_state = jacobians(*given)
         total = torch.baddbmm(by_weights, by_state, self.influence) if state.shape[1] else by_weights  # (B, n + q, P)
-        n = state.shape[1]
-        return y, new, self._keep(total[:, :n]), total[:, n:], by_readout[:, n:]
+        total, n = self._keep(total), state.shape[1]
+        return y, new, total[:, :n], total[:, n:], by_readout[:, n:]
 
     def _keep(self, influence: Tensor) -> Tensor:
         return influence
 
 
 class Masked(Dense):
-    """SnAp-1: only entries where a weight reaches a state within one step."""
+    """SnAp-1: only entries where a weight reaches a state, or an output, within one step."""
 
     def __init__(self, step_fn: StepFunction):
         super().__init__(step_fn)
-        self.pattern = _pattern(step_fn)  # (n, P) bool
+        self.pattern = _pattern(step_fn)  # (n + q, P) bool
 
     def _keep(self, influence: Tensor) -> Tensor:
         return influence * self.pattern
@@ -247,10 +247,10 @@ def _width(node: fx.Node) -> int:
 
 
 def _pattern(step_fn: StepFunction) -> Tensor:
-    """(n, P): where ∂⁺s/∂w is not zero, probed at random points."""
-    found = torch.zeros(step_fn.state_size, step_fn.weight_count, dtype=torch.bool, device=step_fn.like.device)
+    """(n + q, P): where the derivatives of [s'; y] by the weights are not zero, probed at random points."""
+    found = torch.zeros((), dtype=torch.bool, device=step_fn.like.device)
     for weights, readout, state, x in _probes(step_fn):
-        found |= jacrev(lambda w, at=(readout, state, x): step_fn.step(w, *at)[1])(weights) != 0
+        found = found | (jacrev(lambda w, at=(readout, state, x): torch.cat(step_fn.step(w, *at)[::-1]))(weights) != 0)
     return found
 
 

@@ -15,7 +15,7 @@ from ..traced_step import clean_context
 from ..user_code import Untraceable
 from . import words
 from .pattern import MATRIX, OWN, START, Block, blocks_of, influence_numbers, multiplications, reach, state_links
-from .program import FIRST_SHEET, Programs, Sheet
+from .program import Programs, Sheet
 from .structure import StackStructure
 
 REAL = {torch.float32: "float", torch.float64: "double"}
@@ -63,12 +63,12 @@ class Weights:
 class InfluencePlan:
     """What is carried, and what it costs, before memory is taken. Raises `NotCompiled` with the reason."""
 
-    def __init__(self, cells: Sequence[Cell], depth: str | None, steps: int | None):
+    def __init__(self, cells: Sequence[Cell], depth: str | None, steps: int | None, local: bool = False):
         self.cells, self.weights = cells, Weights(cells)
         _check(cells)
         try:
             with clean_context():
-                self.structure = StackStructure(cells, depth, self.weights.learned)
+                self.structure = StackStructure(cells, depth, self.weights.learned, local)
             self.weights.steps = self.structure.steps
             self.weights.refresh()
             self.shapes = {
@@ -167,8 +167,11 @@ class CompiledInfluence:
         """∂s'/∂s with the rows of the readouts first, (B, readouts + rows, n), where a product by BLAS needs it."""
         if not self.programs.sheets:
             return self.scratch[:, :0]
-        rows, n = self.readouts + self.plan.structure.row_count, self.plan.structure.state_size
-        at = self.programs.jacobian & ((1 << words.REGION) - 1)
+        return self._rows_at(self.programs.jacobian, self.readouts + self.plan.structure.row_count)
+
+    def _rows_at(self, place: int, rows: int) -> Tensor:
+        """Rows of the width of the state vector in the scratch, (B, rows, n)."""
+        n, at = self.plan.structure.state_size, place & ((1 << words.REGION) - 1)
         return self.scratch.as_strided((self.batch, rows, n), (self.scratch.shape[1], n, 1), at)
 
     def reset(self, state: Tensor) -> None:
@@ -240,24 +243,26 @@ class CompiledInfluence:
             if not dense:
                 new.zero_()
                 continue
-            for low, high, first, last in self._row_ranges(sheet):
+            for left_rows, first, last in self._row_ranges(number, sheet):
                 for run_number, run in enumerate(dense):
                     a, b = run[0].at, run[-1].at + run[-1].width
                     row = self.readouts + sheet.row(run[0])
-                    left, right, to = self.jacobian[:, low:high, a:b], old[:, row : row + b - a], new[:, first:last]
+                    left, right, to = left_rows[:, :, a:b], old[:, row : row + b - a], new[:, first:last]
                     _multiply(left, right, to, add=run_number > 0)
 
-    def _row_ranges(self, sheet: Sheet) -> list[tuple[int, int, int, int]]:
-        """Rows of ∂s'/∂s (low, high) and of the sheet (first, last) that belong together; the readouts come first."""
-        n, found, at = self.readouts, [(0, self.readouts, 0, self.readouts)], self.readouts
+    def _row_ranges(self, number: int, sheet: Sheet) -> list[tuple[Tensor, int, int]]:
+        """Rows of ∂s'/∂s, and the rows (first, last) of the sheet that they give. Those of the readouts come first."""
+        n, jacobian, at = self.readouts, self.jacobian, self.readouts
+        found = [(0, n, 0, n)] if number == 0 else []
         for run in self.programs.runs(sheet.roots):
             low, width = n + run[0].at, run[-1].at + run[-1].width - run[0].at
-            if found[-1][1] == low and found[-1][3] == at:
+            if found and found[-1][1] == low and found[-1][3] == at:
                 found[-1] = (found[-1][0], low + width, found[-1][2], at + width)
             else:
                 found.append((low, low + width, at, at + width))
             at += width
-        return found
+        ranges = [(jacobian[:, low:high], first, last) for low, high, first, last in found]
+        return ranges if number == 0 else [(self._rows_at(self.programs.back_state[number], n), 0, n), *ranges]
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -331,4 +336,4 @@ def _multiply(left: Tensor, right: Tensor, to: Tensor, add: bool) -> None:
         torch.matmul(left, right, out=to)
 
 
-__all__ = ["FIRST_SHEET", "CompiledInfluence", "InfluencePlan", "NotCompiled"]
+__all__ = ["START", "CompiledInfluence", "InfluencePlan", "NotCompiled"]

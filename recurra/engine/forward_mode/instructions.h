@@ -116,15 +116,12 @@ static void scatter(real* to, int64_t to_ld, const real* from, int64_t from_ld, 
 
 constexpr int MOST = 16;  // states of a unit, and products that read one weight
 struct Own {  // the influence of `units` × `deep` weights on the states of their own unit
-  int64_t units, deep, along_units, roots, terms, readouts, gradient_stride;
-  real* kept[MOST];
-  Row jacobian[MOST][MOST];  // null where a state does not depend on another
-  Row delta[MOST][MOST];     // [root][term]
-  Row operand[MOST];         // [term], by depth
-  const real* back[MOST];    // [root] derivative of the readout rows by this state: (readouts, …)
-  int64_t back_stride;
-  const real* back_delta[MOST];  // [term] derivative of the readout rows by the product: (readouts, units)
-  int64_t back_delta_stride[MOST];
+  int64_t units, deep, along_units, olds, roots, terms, readouts, gradient_stride, read_stride;
+  real* kept[MOST];                    // [old], and of the first roots the new
+  Row jacobian[MOST + MOST][MOST];     // [root][old]; null where a state does not depend on another
+  Row delta[MOST + MOST][MOST];        // [root][term]
+  Row operand[MOST];                   // [term], by depth
+  const real* read[MOST + MOST];       // [root] cotangents of the root: (readouts, units); null if it is not read out
   real* gradient;
 };
 
@@ -135,43 +132,39 @@ template <bool by_unit> INLINE void own_update(const Own& o) {  // by_unit: vect
       const int count = left(inner, j);
       const int64_t here = i * inner + j;
       vec old[MOST], term[MOST];
-      for (int r = 0; r < o.roots; ++r) old[r] = load(o.kept[r] + here, count);
+      for (int s = 0; s < o.olds; ++s) old[s] = load(o.kept[s] + here, count);
       for (int t = 0; t < o.terms; ++t) term[t] = by_unit ? splat(o.operand[t][i]) : o.operand[t].get(j, count);
+      for (int64_t q = 0; q < o.readouts; ++q) store(o.gradient + q * o.gradient_stride + here, vec{}, count);
 #define UNITS(row) (by_unit ? (row).get(j, count) : splat((row)[i]))
       for (int r = 0; r < o.roots; ++r) {
         vec sum = {};
-        for (int s = 0; s < o.roots; ++s) if (o.jacobian[r][s].p) sum += UNITS(o.jacobian[r][s]) * old[s];
+        for (int s = 0; s < o.olds; ++s) if (o.jacobian[r][s].p) sum += UNITS(o.jacobian[r][s]) * old[s];
         for (int t = 0; t < o.terms; ++t) if (o.delta[r][t].p) sum += UNITS(o.delta[r][t]) * term[t];
-        store(o.kept[r] + here, sum, count);
-      }
-      for (int64_t q = 0; q < o.readouts; ++q) {
-        vec sum = {};
-        for (int s = 0; s < o.roots; ++s) sum += UNITS((Row{o.back[s] + q * o.back_stride, 1})) * old[s];
-        for (int t = 0; t < o.terms; ++t)
-          if (o.back_delta[t]) sum += UNITS((Row{o.back_delta[t] + q * o.back_delta_stride[t], 1})) * term[t];
-        store(o.gradient + q * o.gradient_stride + here, sum, count);
+        if (r < o.olds) store(o.kept[r] + here, sum, count);
+        if (!o.read[r]) continue;
+        for (int64_t q = 0; q < o.readouts; ++q)
+          add_row(o.gradient + q * o.gradient_stride + here, UNITS((Row{o.read[r] + q * o.read_stride, 1})) * sum, count);
       }
     }
 }
 
 static void own_simple(const Own& o) {  // one state, one product, one readout row, vectors over depth
   const Row d = o.delta[0][0], v = o.operand[0], jacobian = o.jacobian[0][0];
-  const real* g = o.back_delta[0];
   for (int64_t i = 0; i < o.units; ++i) {
     const vec keep = splat(jacobian.p ? jacobian[i] : real(0)), add = splat(d.p ? d[i] : real(0));
-    const vec back = splat(o.back[0][i]), direct = splat(g ? g[i] : real(0));
+    const vec back = splat(o.read[0] ? o.read[0][i] : real(0));
     real *p = o.kept[0] + i * o.deep, *to = o.gradient + i * o.deep;
     int64_t j = 0;
     for (; j + W <= o.deep; j += W) {
-      const vec old = *(const loose*)(p + j), x = v.step ? *(const loose*)(v.p + j) : splat(*v.p);
-      *(loose*)(to + j) = back * old + direct * x;
-      *(loose*)(p + j) = keep * old + add * x;
+      const vec x = v.step ? *(const loose*)(v.p + j) : splat(*v.p), sum = keep * *(const loose*)(p + j) + add * x;
+      *(loose*)(p + j) = sum;
+      *(loose*)(to + j) = back * sum;
     }
     if (j < o.deep) {
       const int count = int(o.deep - j);
-      const vec old = load(p + j, count), x = v.get(j, count);
-      store(to + j, back * old + direct * x, count);
-      store(p + j, keep * old + add * x, count);
+      const vec sum = keep * load(p + j, count) + add * v.get(j, count);
+      store(p + j, sum, count);
+      store(to + j, back * sum, count);
     }
   }
 }
@@ -265,21 +258,21 @@ extern "C" void run(const int64_t* program, int64_t length, real* const* regions
           break; }
         case OWN: {
           Own o;
-          o.units = next(), o.deep = next(), o.along_units = next(), o.roots = next(), o.terms = next(), o.readouts = next();
-          for (int r = 0; r < o.roots; ++r) o.kept[r] = address();
-          for (int r = 0; r < o.roots; ++r) for (int s = 0; s < o.roots; ++s) o.jacobian[r][s] = row();
+          o.units = next(), o.deep = next(), o.along_units = next(), o.olds = next(), o.roots = next(), o.terms = next();
+          o.readouts = next();
+          for (int s = 0; s < o.olds; ++s) o.kept[s] = address();
+          for (int r = 0; r < o.roots; ++r) for (int s = 0; s < o.olds; ++s) o.jacobian[r][s] = row();
           for (int r = 0; r < o.roots; ++r) for (int t = 0; t < o.terms; ++t) o.delta[r][t] = row();
           for (int t = 0; t < o.terms; ++t) o.operand[t] = row();
-          o.back_stride = next();
-          for (int r = 0; r < o.roots; ++r) o.back[r] = address();
-          for (int t = 0; t < o.terms; ++t) o.back_delta[t] = address(), o.back_delta_stride[t] = next();
+          o.read_stride = next();
+          for (int r = 0; r < o.roots; ++r) o.read[r] = address();
           o.gradient = address(), o.gradient_stride = next();
           if (o.along_units) own_update<true>(o);
-          else if (o.roots == 1 && o.terms == 1 && o.readouts == 1) own_simple(o);
+          else if (o.olds == 1 && o.roots == 1 && o.terms == 1 && o.readouts == 1) own_simple(o);
           else own_update<false>(o);
           break;
         }
-        case KEEP_ROWS: {  // to[i] += d[i] from[i], rows of the influence; total += g[i] from[i]
+        case KEEP_ROWS: {  // to[i] += d[i] from[i], rows of the influence
           const int64_t rows = next(), width = next(); real* const to = address(); const int64_t to_ld = next();
           const real* from = address(); const int64_t from_ld = next(); const Row d = row();
           for (int64_t i = 0; i < rows; ++i) if (d[i] != 0) add_scaled(to + i * to_ld, from + i * from_ld, d[i], width);
@@ -313,15 +306,19 @@ extern "C" void run(const int64_t* program, int64_t length, real* const* regions
                                              load(a + i * a_ld + j, count) * load(own + k * units + j, count), count);
             }
           break; }
-        case FROM_SHEET: {  // own[j, k] += Σ_i a[j, i] from[i, (j, k)], into a copy that is added after the own update
+        case FROM_SHEET: {  // own[j, k] += Σ_i a[j, i] from[i, (j, k)], after the update of what is kept; and its gradient
           const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const own = address();
           const real* a = address(); const int64_t a_ld = next(); const real* from = address(); const int64_t ld = next();
+          const int64_t readouts = next(); const real* read = address(); const int64_t read_ld = next();
+          real* const gradient = address(); const int64_t gradient_ld = next();
           for (int64_t j = 0; j < units; ++j)
-            for (int64_t i = 0; i < rows; ++i)
-              for (int64_t k = 0; k < deep; ++k) {
-                const int64_t here = along_units ? k * units + j : j * deep + k;
-                own[here] += a[j * a_ld + i] * from[i * ld + here];
-              }
+            for (int64_t k = 0; k < deep; ++k) {
+              const int64_t here = along_units ? k * units + j : j * deep + k;
+              real sum = 0;
+              for (int64_t i = 0; i < rows; ++i) sum += a[j * a_ld + i] * from[i * ld + here];
+              if (own) own[here] += sum;
+              for (int64_t q = 0; read && q < readouts; ++q) gradient[q * gradient_ld + here] += read[q * read_ld + j] * sum;
+            }
           break; }
         default: return;
       }

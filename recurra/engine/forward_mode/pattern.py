@@ -1,8 +1,8 @@
 """Which weights may influence which states, and how the influence is stored.
 
 A *block* is a set of weights that one place of the step reads: `units` rows of `deep` weights each. Its influence on a
-root is "own" (one number per weight: weights of row j reach unit j only), "matrix" (every weight reaches every unit), or
-nothing. The influence after n steps follows from that of one step and ∂s'/∂s: SnAp-n keeps what n steps reach, exact
+root is "own" (one number per weight: weights of row j reach unit j only), "matrix" (every weight reaches every unit),
+or nothing. The influence after n steps follows from that of one step and ∂s'/∂s: SnAp-n keeps what n steps reach, exact
 RTRL what any number of steps reaches.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..ir.nodes import Matrix, Vector
 from ..ir.values import Unsupported
-from .structure import Cotangent, Root, StackStructure, Use
+from .structure import Root, StackStructure, Use
 
 OWN, MATRIX = "own", "matrix"
 START = "start:"  # before the name of a state whose first value is learned
@@ -33,7 +33,7 @@ class Block:
     deep: int
     deep_stride: int
     uses: list[Use] = field(default_factory=list)
-    kinds: dict[Root, str] = field(default_factory=dict)  # carried roots only
+    kinds: dict[Root, str] = field(default_factory=dict)
     first: tuple[Root, ...] = ()  # the roots that it is itself before the first step
 
     @property
@@ -54,6 +54,10 @@ class Block:
 
     def roots(self, kind: str) -> list[Root]:
         return [root for root, own in self.kinds.items() if own == kind]
+
+    def kept(self, kind: str) -> list[Root]:
+        """The roots on which the influence is carried from step to step."""
+        return [root for root in self.roots(kind) if root.carried]
 
 
 def blocks_of(
@@ -87,7 +91,7 @@ def _region(use: Use, shape: tuple[int, ...]) -> tuple:
             return use.cell, weight, start, *sizes
         case Vector(weight, (low, high), None):
             return use.cell, weight, low, high - low, 1, 1, 1
-        case Vector(weight, (low, high), column):
+        case Vector(weight, (low, high), int(column)):
             return use.cell, weight, low * columns + column, high - low, columns, 1, 1
     raise Unsupported(f"a weight read as {use.block}")
 
@@ -129,8 +133,7 @@ def immediate(block: Block) -> dict[Root, str]:
     for use in block.uses:
         own = use.cotangent.rows
         for root in use.cotangent.roots:
-            if root.carried:
-                found[root] = OWN if root in own and found.get(root) != MATRIX else MATRIX
+            found[root] = OWN if root in own and found.get(root) != MATRIX else MATRIX
     return found
 
 
@@ -142,7 +145,7 @@ def reach(blocks: list[Block], links: dict[tuple[Root, Root], str], steps: int |
         while steps is None or done < steps:
             grown = dict(block.kinds)
             for (new, old), link in links.items():
-                if new.carried and old in block.kinds and grown.get(new) != MATRIX:
+                if old in block.kinds and grown.get(new) != MATRIX:
                     grown[new] = OWN if link == block.kinds[old] == OWN else MATRIX
             if grown == block.kinds:
                 break
@@ -154,7 +157,7 @@ def reach(blocks: list[Block], links: dict[tuple[Root, Root], str], steps: int |
 
 def influence_numbers(blocks: list[Block]) -> int:
     """Numbers that the influence of one sequence holds."""
-    return sum(b.size * (root.width if kind == MATRIX else 1) for b in blocks for root, kind in b.kinds.items())
+    return sum(b.size * (sum(r.width for r in b.kept(MATRIX)) + len(b.kept(OWN))) for b in blocks)
 
 
 def multiplications(blocks: list[Block], links: dict[tuple[Root, Root], str]) -> int:
@@ -167,7 +170,3 @@ def multiplications(blocks: list[Block], links: dict[tuple[Root, Root], str]) ->
                 wide = MATRIX in kinds
                 total += block.size * (new.width if wide else 1) * (old.width if link == kinds[1] == MATRIX else 1)
     return total
-
-
-def is_own(cotangent: Cotangent) -> bool:
-    return not cotangent.matrix_roots

@@ -1,8 +1,8 @@
 """Writes the programs of one step: forward with all derivatives, and the advance of the influence.
 
-Three lists of words (words.py): `forward` computes outputs, new states, the rows of derivatives and ∂s'/∂s; `back` takes
-the cotangents of the outputs to the old state and to the products; `advance` updates the influence and leaves the
-gradient. Where a block of weights reaches whole layers, `∂s'/∂s` times its influence is a matrix product by BLAS between
+Three lists of words (words.py): `forward` computes outputs, new states, the rows of derivatives and ∂s'/∂s; `back`
+takes the cotangents of the outputs to the old state and to the products; `advance` updates the influence and leaves the
+gradient. Where a block of weights reaches whole layers, ∂s'/∂s times its influence is a matrix product by BLAS between
 `back` and `advance` (influence.py).
 """
 
@@ -16,8 +16,8 @@ from ...cell import TIME
 from ..ir.buffers import Role, X
 from ..ir.nodes import Matrix, Node, subgraph
 from ..ir.values import Unsupported
-from ..trace import OUTPUT
 from ..plan.planner import offsets
+from ..trace import OUTPUT
 from .pattern import MATRIX, OWN, Block
 from .structure import Cotangent, Root, StackStructure
 from .words import CODE, NOWHERE, OPERATIONS, address, bits
@@ -28,9 +28,10 @@ FIRST_SHEET = 9  # then for each sheet two regions, the old and the new influenc
 
 @dataclass(eq=False)
 class Sheet:
-    """Blocks that influence the same roots in full: one matrix, readouts and rows of the roots × weights."""
+    """Blocks that influence the same roots in full: one matrix, readouts and rows of the carried roots × weights."""
 
-    roots: list[Root]
+    roots: list[Root]  # carried ones
+    reached: list[Root]  # and outputs
     blocks: list[Block]
     at: dict[Block, int] = field(default_factory=dict)  # its first column
 
@@ -65,6 +66,7 @@ class Programs:
         self._place_blocks()
         mixed = any(use.cotangent.matrix_roots for use in structure.uses)
         self.uses_matrix = bool(self.sheets) or mixed or not self._reads_are_diagonal()
+        self.cotangent_columns, self.cotangent_size = structure.readouts, structure.output_size
         self.places: dict[tuple[int, Node], tuple[int, int]] = {}  # node → its row: address and stride
         self.matrices: dict[Cotangent, tuple[int, int, int]] = {}  # → address, first and last root row
         self.forward = self._part(self._forward)
@@ -92,7 +94,7 @@ class Programs:
         for block in self.blocks:
             if roots := tuple(block.roots(MATRIX)):
                 groups.setdefault(roots, []).append(block)
-        sheets = [Sheet(list(roots), found) for roots, found in groups.items()]
+        sheets = [Sheet([r for r in roots if r.carried], list(roots), found) for roots, found in groups.items()]
         for sheet in sheets:
             at = 0
             for block in sheet.blocks:
@@ -105,7 +107,7 @@ class Programs:
 
     def _place_blocks(self) -> None:
         for block in self.blocks:
-            for root in block.roots(OWN):
+            for root in block.kept(OWN):
                 self.kept_at[block, root] = self.kept_size
                 self.kept_size += block.size
             if block.roots(OWN) or self.sheet_of(block) is None:
@@ -403,7 +405,7 @@ class Programs:
                 self.emit("ADD_PRODUCT", root.width, to, self.row(root.cell, node), one)
             for kind, source, *rest in cotangent.sources:
                 if kind == "product":
-                    self._diagonal_of_product(source, *rest, lambda root, old=old: self._diagonal(root, old))
+                    self._diagonal_of_product(source, rest[0], rest[1], lambda root, old=old: self._diagonal(root, old))
                 else:
                     self._diagonal_of_inner(source, rest[0], old)
         for root in carried.values():
@@ -447,42 +449,44 @@ class Programs:
     # ------------------------------------------------------------------------------------------ back
 
     def _back(self) -> None:
-        """Cotangents of the outputs → of the old state, and of every product that reads weights."""
+        """Cotangents of the outputs → of the old state and of products, through the roots that each sheet reaches."""
         s, n = self.structure, self.readouts
-        self.back_state = self.jacobian if self.uses_matrix else self.scratch(n * s.state_size)
-        self.emit("ZERO", n * s.state_size, self.back_state)
-        for column, root in s.readouts:
-            given = address(COTANGENT, column), s.output_size
-            if self.uses_matrix:
+        self.back_state: list[int] = []
+        self.back_at: dict[tuple[Cotangent, int], int] = {}
+        for number, sheet in enumerate(self.sheets):
+            q = self.scratch(n * s.state_size) if number else self.jacobian
+            self.emit("ZERO", n * s.state_size, q)
+            self.back_state.append(q)
+            for column, root in self._read_out(sheet.reached):
+                given = address(COTANGENT, column), self.cotangent_size
                 rows, ld = self.jacobian_row(root.at), self.jacobian_ld
-                self.emit("BACK_MATRIX", n, root.width, s.state_size, self.back_state, ld, *given, rows, ld)
-                continue
-            for (new, old), at in self.diagonal_at.items():
-                if new is root:
-                    to = self.back_state + old.at
-                    self.emit("BACK_DIAGONAL", n, root.width, to, s.state_size, *given, (at, 1))
-        self.back_at: dict[Cotangent, int] = {}
-        for use in s.uses:
-            if use.cotangent not in self.back_at:
-                self._back_product(use.cotangent)
+                self.emit("BACK_MATRIX", n, root.width, s.state_size, q, ld, *given, rows, ld)
+            for use in (use for block in sheet.blocks for use in block.uses):
+                if (use.cotangent, number) not in self.back_at:
+                    self.back_at[use.cotangent, number] = self._back_product(use.cotangent, sheet)
 
-    def _back_product(self, u: Cotangent) -> None:
-        s, n = self.structure, self.readouts
-        rows, found = u.rows, self.matrices.get(u)
+    def _read_out(self, roots: list[Root]) -> list[tuple[int, Root]]:
+        """(column of the cotangents, root) for those of the roots that are read out."""
+        return [(column, root) for column, root in self.cotangent_columns if root in roots]
+
+    def _back_product(self, u: Cotangent, sheet: Sheet) -> int:
+        """The cotangent of a product, (readouts, width), through the roots of a sheet."""
+        n, rows, found = self.readouts, u.rows, self.matrices.get(u)
         mixed = set(u.matrix_roots)
-        if not any(root in rows or root in mixed for _, root in s.readouts):
-            self.back_at[u] = NOWHERE
-            return
-        to = self.back_at[u] = self.scratch(n * u.width)
+        columns = [(column, root) for column, root in self._read_out(sheet.reached) if root in rows or root in mixed]
+        if not columns:
+            return NOWHERE
+        to = self.scratch(n * u.width)
         self.emit("ZERO", n * u.width, to)
-        for column, root in s.readouts:
-            given = address(COTANGENT, column), s.output_size
+        for column, root in columns:
+            given = address(COTANGENT, column), self.cotangent_size
             if root in rows:
                 self.emit("BACK_DIAGONAL", n, u.width, to, u.width, *given, self.row(root.cell, rows[root]))
-            elif root in mixed and found is not None:
+            elif found is not None:
                 at, low, _ = found
                 part = at + (root.at - low) * u.width
                 self.emit("BACK_MATRIX", n, root.width, u.width, to, u.width, *given, part, u.width)
+        return to
 
     # ------------------------------------------------------------------------------------------ advance
 
@@ -506,7 +510,7 @@ class Programs:
 
     def dense_columns(self, sheet: Sheet) -> list[Root]:
         """The old roots of a sheet on which new ones depend in full: those of the product by BLAS."""
-        return [old for old in sheet.roots if any(self.links.get((new, old)) == MATRIX for new in sheet.roots)]
+        return [old for old in sheet.roots if any(self.links.get((new, old)) == MATRIX for new in sheet.reached)]
 
     def runs(self, roots: list[Root]) -> list[list[Root]]:
         """Neighbours in the state vector."""
@@ -526,7 +530,7 @@ class Programs:
             if old in dense:
                 continue
             source = self._sheet_row(before, sheet, sheet.row(old))
-            back = self.back_state + old.at
+            back = self.back_state[number] + old.at
             readout = address(after, 0)
             self.emit(
                 "BACK_MATRIX", self.readouts, old.width, width, readout, width, back, self.jacobian_ld, source, width
@@ -541,15 +545,15 @@ class Programs:
 
     def _from_own(self, number: int, sheet: Sheet, block: Block) -> None:
         _, after = self.sheet_regions(number)
-        for new in block.roots(MATRIX):
-            for old in block.roots(OWN):
-                if (new, old) not in self.links:
-                    continue
-                to = self._sheet_row(after, sheet, sheet.row(new), sheet.at[block])
-                a = self.jacobian_row(new.at) + old.at
-                kept = address(KEPT, self.kept_at[block, old])
-                sizes = new.width, block.units, block.deep, block.along_units
-                self.emit("FROM_OWN", *sizes, to, sheet.columns, a, self.jacobian_ld, kept)
+        for old in block.kept(OWN):
+            sizes, kept = (block.units, block.deep, block.along_units), address(KEPT, self.kept_at[block, old])
+            q, ld = self.back_state[number] + old.at, self.jacobian_ld
+            self.emit("FROM_OWN", self.readouts, *sizes, address(after, sheet.at[block]), sheet.columns, q, ld, kept)
+            for new in block.kept(MATRIX):
+                if (new, old) in self.links:
+                    to = self._sheet_row(after, sheet, sheet.row(new), sheet.at[block])
+                    a = self.jacobian_row(new.at) + old.at
+                    self.emit("FROM_OWN", new.width, *sizes, to, sheet.columns, a, ld, kept)
 
     def _immediate(self, number: int, sheet: Sheet, block: Block) -> None:
         _, after = self.sheet_regions(number)
@@ -557,33 +561,38 @@ class Programs:
         for use in block.uses:
             u, v = use.cotangent, self._operand(use)
             rows, found = u.rows, self.matrices.get(u)
-            for root in block.roots(MATRIX):
+            for root in block.kept(MATRIX):
                 to = self._sheet_row(after, sheet, sheet.row(root), sheet.at[block])
                 if root in rows:
                     self.emit("OUTER", *sizes, to, sheet.columns, self.row(root.cell, rows[root]), v)
                 elif found is not None and root in u.matrix_roots:
                     part = found[0] + (root.at - found[1]) * u.width
                     self.emit("OUTER_MATRIX", root.width, *sizes, to, sheet.columns, part, u.width, v)
-            if block not in self.gradient_at and self.back_at[u] != NOWHERE:
+            if (back := self.back_at[u, number]) != NOWHERE:
                 to = address(after, sheet.at[block])
-                self.emit("OUTER_MATRIX", self.readouts, *sizes, to, sheet.columns, self.back_at[u], u.width, v)
+                self.emit("OUTER_MATRIX", self.readouts, *sizes, to, sheet.columns, back, u.width, v)
 
     def _own(self, block: Block) -> None:
-        roots = block.roots(OWN)
-        kept = [address(KEPT, self.kept_at[block, root]) for root in roots]
-        jacobian = [self.link_row(new, old) for new in roots for old in roots]
+        """Carried roots first: their old influence is read, that of outputs is made and used at once."""
+        old, roots = block.kept(OWN), [*block.kept(OWN), *(r for r in block.roots(OWN) if not r.carried)]
+        kept = [address(KEPT, self.kept_at[block, root]) for root in old]
+        jacobian = [self.link_row(new, before) for new in roots for before in old]
         deltas = []
         for root in roots:
             for use in block.uses:
                 row = use.cotangent.rows.get(root)
                 deltas.append((NOWHERE, 0) if row is None else self.row(root.cell, row))
         operands = [self._operand(use) for use in block.uses]
-        back = [self.back_state + root.at for root in roots]
-        back_products = [(self.back_at[use.cotangent], use.cotangent.width) for use in block.uses]
-        sizes = block.units, block.deep, block.along_units, len(roots), len(block.uses), self.readouts
+        read = [self._cotangent_of(root) for root in roots]
+        sizes = block.units, block.deep, block.along_units, len(old), len(roots), len(block.uses), self.readouts
         gradient = address(GRADIENT, self.gradient_at[block]), self.gradient_size
-        rows = *kept, *jacobian, *deltas, *operands
-        self.emit("OWN", *sizes, *rows, self.structure.state_size, *back, *back_products, *gradient)
+        self.emit("OWN", *sizes, *kept, *jacobian, *deltas, *operands, self.cotangent_size, *read, *gradient)
+
+    def _cotangent_of(self, root: Root) -> int:
+        columns = [column for column, own in self.cotangent_columns if own is root]
+        if len(columns) > 1:
+            raise Unsupported("a state that is read out twice")
+        return address(COTANGENT, columns[0]) if columns else NOWHERE
 
     def _from_sheet(self, block: Block) -> None:
         """What an approximation keeps of the influence through other units."""
@@ -591,14 +600,16 @@ class Programs:
         if number is None:
             return
         sheet, (before, _) = self.sheets[number], self.sheet_regions(number)
+        gradient = address(GRADIENT, self.gradient_at[block]), self.gradient_size
         for new in block.roots(OWN):
-            for old in block.roots(MATRIX):
+            for old in block.kept(MATRIX):
                 if (new, old) in self.links:
-                    kept = address(KEPT, self.kept_at[block, new])
+                    kept = address(KEPT, self.kept_at[block, new]) if new.carried else NOWHERE
                     a = self.jacobian_row(new.at) + old.at
                     source = self._sheet_row(before, sheet, sheet.row(old), sheet.at[block])
                     sizes = old.width, block.units, block.deep, block.along_units
-                    self.emit("FROM_SHEET", *sizes, kept, a, self.jacobian_ld, source, sheet.columns)
+                    given = a, self.jacobian_ld, source, sheet.columns, self.readouts, self._cotangent_of(new)
+                    self.emit("FROM_SHEET", *sizes, kept, *given, self.cotangent_size, *gradient)
 
 
 __all__ = ["Programs", "Sheet"]

@@ -1,9 +1,9 @@
-"""The derivatives of one step of a stack of cells, by their structure: ∂s'/∂s and ∂s'/∂w, never written out in full.
+"""The derivatives of one step of a stack of cells, by their structure: ∂s'/∂s and ∂s'/∂w, not written out in full.
 
-A *root* is a piece of the new state, or of the output where that is no state. A *cotangent* is the derivative of all roots
-by one value of the step: for some roots a row (unit j of the root by unit j of the value), for the others a matrix. A
-product `W v` with cotangent δ gives the immediate influence `δ ⊗ v` of its weights, and `δ W` as a part of the cotangent
-of v. Which root has a row and which a matrix follows from the graph alone.
+A *root* is a piece of the new state, or of the output where that is no state. A *cotangent* is the derivative of all
+roots by one value of the step: for some roots a row (unit j of the root by unit j of the value), for the others a
+matrix. A product `W v` with cotangent δ gives the immediate influence `δ ⊗ v` of its weights, and `δ W` as a part of
+the cotangent of v. Which root has a row and which a matrix follows from the graph alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ class Cotangent:
 
 @dataclass(eq=False)
 class Use:
-    """One place where the step reads a weight: a product with a row, or the weight itself in an elementwise operation."""
+    """One place where the step reads a weight: in a product with a row, or in an elementwise operation."""
 
     cell: int
     block: Matrix | Vector
@@ -85,10 +85,15 @@ class StateRead:
 
 
 class StackStructure:
-    """The structure of a stack of cells. Raises `Unsupported`, which names the operation, for what is not covered."""
+    """The structure of a stack of cells. Raises `Unsupported`, which names the operation, for what is not covered.
 
-    def __init__(self, cells: Sequence[Cell], depth: str | None, learned: Callable[[int, str], bool]):
-        self.cells, self.depth, self.learned = cells, depth, learned
+    `local`: derivatives through products are left out, and only what a unit does to itself remains: eligibility traces.
+    """
+
+    def __init__(
+        self, cells: Sequence[Cell], depth: str | None, learned: Callable[[int, str], bool], local: bool = False
+    ):
+        self.cells, self.depth, self.learned, self.local = cells, depth, learned, local
         self.steps: list[LoweredStep] = [lower_step(cell, trace_in_clean_context(cell)) for cell in cells]
         self.state_at: dict[tuple[int, str], int] = {}
         self.state_size = 0
@@ -209,7 +214,7 @@ class StackStructure:
             operand = node.args[0]
             if self.learned(k, node.attr.weight):
                 self.uses.append(Use(k, node.attr, cotangent, operand))
-            if operand in self.live[k]:
+            if operand in self.live[k] and not self.local:
                 below = ends if operand.op == "load" else inner
                 _at(below, operand).sources.append(("product", cotangent, k, node.attr))
         else:

@@ -9,11 +9,31 @@ from ..cpu import compiler
 from ..cpu.codegen import KERNELS
 from ..ir.table import TABLE
 
-CODES = (
-    "ELEMENTWISE COPY PRODUCT ROWSUM ROWMAX GATHER ZERO ADD_DIAGONAL ADD_PRODUCT SCALE_ROWS MULTIPLY ADD_SCALED_COLUMNS "
-    "SUM_SCALED_COLUMNS SPREAD_COLUMN SCATTER BACK_DIAGONAL BACK_MATRIX OWN KEEP_ROWS OUTER OUTER_MATRIX FROM_OWN "
-    "FROM_SHEET"
-).split()
+CODES = [
+    "ELEMENTWISE",
+    "COPY",
+    "PRODUCT",
+    "ROWSUM",
+    "ROWMAX",
+    "GATHER",
+    "ZERO",
+    "ADD_DIAGONAL",
+    "ADD_PRODUCT",
+    "SCALE_ROWS",
+    "MULTIPLY",
+    "ADD_SCALED_COLUMNS",
+    "SUM_SCALED_COLUMNS",
+    "SPREAD_COLUMN",
+    "SCATTER",
+    "BACK_DIAGONAL",
+    "BACK_MATRIX",
+    "OWN",
+    "KEEP_ROWS",
+    "OUTER",
+    "OUTER_MATRIX",
+    "FROM_OWN",
+    "FROM_SHEET",
+]
 CODE = {name: number for number, name in enumerate(CODES)}
 OPERATIONS = {op: number for number, op in enumerate(op for op, rule in TABLE.items() if rule.cpp)}
 NOWHERE = -1  # an address that is not there

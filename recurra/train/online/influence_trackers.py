@@ -1,0 +1,112 @@
+"""Trackers that carry the influence of weights on states: compiled, or through torch.func where that cannot be."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recurra.train.cost import check_cost
+from recurra.train.online.compiled_step import (
+    CompiledInfluence,
+    Head,
+    InfluencePlan,
+    NotCompiled,
+    WeightGradients,
+    influence_plan,
+)
+from recurra.train.online.learner import Tracker
+from recurra.train.sensitivity import Masked, Sensitivity, exact, is_elementwise, snap1
+from recurra.train.step_function import StepFunction
+
+
+class CompiledTracker(Tracker):
+    """The influence stored by its sparsity, advanced by the compiled forward-mode step."""
+
+    def __init__(self, step_fn: StepFunction, batch: int, plan: InfluencePlan):
+        super().__init__(step_fn, batch)
+        self.influence, self.head = CompiledInfluence(plan, batch), Head(step_fn)
+        self.to_parameters = WeightGradients(step_fn, plan)
+
+    def reset(self) -> None:
+        self.to_parameters.refresh()
+        self.influence.reset(self.step_fn.start(self.step_fn.flat()[0], self.batch))
+
+    def output(self, x: Tensor) -> Tensor:
+        self.to_parameters.refresh()
+        return self.head(self.influence.forward(x))
+
+    def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
+        if loss is None:
+            self.influence.learn(None)
+            return None
+        by_output, by_head = self.head.gradients(loss)
+        self.influence.learn(by_output[:, None])
+        return self.to_parameters(self.influence.gradients()) + by_head
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.influence.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.influence.load_state_dict(state)
+
+
+class SensitivityTracker(Tracker):
+    """The influence through torch.func, for networks whose step is not compiled: exact, and slower."""
+
+    def __init__(self, step_fn: StepFunction, batch: int, sensitivity: Sensitivity, why: str):
+        super().__init__(step_fn, batch)
+        self.sensitivity, self.why = sensitivity, why  # of the layer without its head
+        self.head = Head(step_fn)
+
+    def reset(self) -> None:
+        self.sensitivity.reset(self.batch)
+
+    def output(self, x: Tensor) -> Tensor:
+        output, self.by_weights, _ = self.sensitivity.advance(x)
+        return self.head(output)
+
+    def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
+        if loss is None:
+            return None
+        by_output, by_head = self.head.gradients(loss)
+        flat = torch.einsum("bq,bqp->p", by_output, self.by_weights)
+        weights = list(self.step_fn.recurrent.values())
+        parts = flat.split([w.numel() for w in weights]) if weights else []
+        return [part.view(w.shape) for part, w in zip(parts, weights, strict=True)] + by_head
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.sensitivity.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.sensitivity.load_state_dict(state)
+
+
+def influence_tracker(step_fn: StepFunction, batch: int, steps: int | None, memory_limit: int, name: str) -> Tracker:
+    """A tracker of the influence that `steps` steps reach (None: all of it); raises `CostError` above the limit."""
+    try:
+        plan = influence_plan(step_fn, steps)
+        check_influence(step_fn, plan, batch, memory_limit, name)
+        return CompiledTracker(step_fn, batch, plan)
+    except NotCompiled as reason:
+        return SensitivityTracker(step_fn, batch, _sensitivity(step_fn, batch, steps, memory_limit, name), str(reason))
+
+
+def _sensitivity(step_fn: StepFunction, batch: int, steps: int | None, memory_limit: int, name: str) -> Sensitivity:
+    alone = StepFunction(step_fn.layer if step_fn.layer is not None else nn.Identity())
+    if steps is None or step_fn.layer is None or is_elementwise(alone):
+        return exact(alone, batch, memory_limit, name)
+    snap1(alone, batch, memory_limit, name)  # raises CostError
+    return Masked(alone)
+
+
+def check_influence(step_fn: StepFunction, plan: InfluencePlan, batch: int, memory_limit: int, name: str) -> None:
+    """Raise `CostError`, with the memory of the algorithms that fit, if the influence exceeds the limit."""
+    what = f"{step_fn.state_size} states × {step_fn.weight_count:,} weights for {batch} sequences"
+    own = sum(block.size for block in plan.blocks)
+    size = step_fn.like.dtype.itemsize * batch
+    instead = (
+        f"SnAp(1) keeps at least {own * size / 2**20:,.1f} MiB, UORO {(own + step_fn.state_size) * size / 2**20:,.1f} "
+        "MiB; BPTT(k1=…, k2=…) learns from long streams without an influence"
+    )
+    numbers = batch * plan.numbers * (2 if plan.kinds()["matrix"] else 1)
+    check_cost(name, what, numbers, 2.0 * batch * plan.multiplications, step_fn.like.dtype, memory_limit, instead)

@@ -1,0 +1,172 @@
+"""Base of the online learners: one signature, `learner.step(x, target)`, over a tracker that carries what one needs.
+
+A `Tracker` runs a network step by step. `output(x)` gives the outputs of one step in a small graph, to which a learner
+adds the loss; `gradient(loss)` then gives the gradient that the algorithm assigns to that loss, and advances the state.
+It keeps nothing of earlier steps but tensors of fixed size.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recurra.errors import InputError
+from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
+from recurra.train.objective import Loss
+from recurra.train.step_function import StepFunction
+
+
+class Tracker(ABC):
+    """The state of `batch` sequences, and what an algorithm carries beside it."""
+
+    why = ""  # why the step is not compiled; empty if it is
+
+    def __init__(self, step_fn: StepFunction, batch: int):
+        self.step_fn, self.batch = step_fn, batch
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Start new sequences."""
+
+    @abstractmethod
+    def output(self, x: Tensor) -> Tensor:
+        """The outputs (B, q) of the step that reads x (B, D), in a graph that ends at this step."""
+
+    @abstractmethod
+    def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
+        """The gradient of a loss of these outputs, in the order of `step_fn.parameters()`; None for no loss."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """All that a stream needs to go on."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+
+
+class OnlineLearner(Learner):
+    """Abstract base of online learners. A subclass makes a `Tracker`.
+
+    **Arguments** that all share
+
+    - `model`: a `rc.train.Predictor`, a layer, or a module without recurrence. One direction only.
+    - `loss`, `optimizer`, `rate`, `clip`: as in `BPTT`.
+    - `update`: when weights change, once per call ("call") or after every step ("step").
+    - `carry`: continue from the state of the previous call, e.g. to feed a stream step by step.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: str | Loss = "auto",
+        optimizer: Optimizer = "adam",
+        rate: float = 1e-3,
+        update: str = "call",
+        carry: bool = False,
+        clip: float | None = None,
+    ):
+        super().__init__(model, loss)
+        if update not in ("call", "step"):
+            raise InputError("update", repr(update), "'call' or 'step'")
+        self.step_fn = StepFunction(model)
+        self.update, self.carry = update, carry
+        self.clip = None if clip is None else positive("clip", clip)
+        self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
+        self.tracker: Tracker | None = None
+        self._running = False
+
+    @abstractmethod
+    def make_tracker(self, batch: int) -> Tracker:
+        """A tracker for this many sequences."""
+
+    def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
+        targets, total = self._begin(x, target, mask), 0.0
+        self.optimizer.zero_grad(set_to_none=True)
+        for t in range(len(x)):
+            loss, gradient = self._gradient(x[t], targets, t)
+            total += loss
+            if gradient is None:
+                continue
+            count = int(targets.counts[t].sum()) if self.update == "step" else targets.total
+            self._accumulate(gradient, 1.0 / count)
+            if self.update == "step":
+                self._apply()
+        if self.update == "call":
+            self._apply()
+        self._running = self.carry
+        self.steps += 1
+        return total / max(targets.total, 1)
+
+    def gradients(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Gradient of the mean loss over one call, by parameter name, without an update."""
+        targets = self._begin(x, target, mask)
+        parameters = self.step_fn.parameters()
+        total = [torch.zeros_like(p) for p in parameters.values()]
+        for t in range(len(x)):
+            for own, part in zip(total, self._gradient(x[t], targets, t)[1] or [], strict=False):
+                own += part
+        return {name: own / max(targets.total, 1) for name, own in zip(parameters, total, strict=True)}
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Outputs (T, B, q) for x (T, B, D), from the state that the stream has reached; the stream does not move."""
+        if x.dim() != 3:
+            raise InputError("x", f"shape {tuple(x.shape)}", "sequences (T, B, D)")
+        tracker = self.make_tracker(x.shape[1])
+        tracker.reset()
+        if self._running and self.tracker is not None and self.tracker.batch == x.shape[1]:
+            tracker.load_state_dict(self.tracker.state_dict())
+        outputs = []
+        for row in x:
+            outputs.append(tracker.output(row).detach().clone())
+            tracker.gradient(None)
+        return torch.stack(outputs)
+
+    def _begin(self, x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
+        targets = step_targets(x, target, mask)
+        batch = x.shape[1]
+        if self.tracker is None or self.tracker.batch != batch:
+            self.tracker, self._running = self.make_tracker(batch), False
+        if not self._running:
+            self.tracker.reset()
+        return targets
+
+    def _gradient(self, x: Tensor, targets: StepTargets, t: int) -> tuple[float, list[Tensor] | None]:
+        """Loss at step t, summed over sequences, and its gradient by all weights (None without targets)."""
+        assert self.tracker is not None
+        with torch.enable_grad():
+            output = self.tracker.output(x)
+            if not bool(targets.counts[t].any()):
+                self.tracker.gradient(None)
+                return 0.0, None
+            loss = targets.loss_sum(self.loss, output[None], t)
+        value = float(loss.detach())
+        return value, self.tracker.gradient(loss)
+
+    @torch.no_grad()
+    def _accumulate(self, gradient: list[Tensor], factor: float) -> None:
+        for parameter, part in zip(self.step_fn.parameters().values(), gradient, strict=True):
+            if parameter.grad is None:
+                parameter.grad = part * factor
+            else:
+                parameter.grad.add_(part, alpha=factor)
+
+    def _apply(self) -> None:
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def extra_state(self) -> dict[str, Any]:
+        carried = self.tracker.state_dict() if self._running and self.tracker is not None else None
+        batch = self.tracker.batch if self.tracker is not None else 0
+        return {"optimizer": self.optimizer.state_dict(), "carried": carried, "batch": batch}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._running = state["carried"] is not None
+        if self._running:
+            self.tracker = self.make_tracker(state["batch"])
+            self.tracker.reset()
+            self.tracker.load_state_dict(state["carried"])

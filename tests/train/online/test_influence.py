@@ -1,0 +1,133 @@
+"""The compiled influence: RTRL is BPTT for every cell, SnAp-n what n steps reach, and streams go on exactly."""
+
+import pytest
+import torch
+from cases import Case, draw_inputs, every_case
+from helpers import assert_close
+from torch import Tensor
+
+import recurra as rc
+from recurra.engine.backend import set_backend
+from recurra.train import RTRL, CostError, Predictor, SnAp
+from recurra.train.objective import LOSSES
+from recurra.train.sensitivity import Masked
+from recurra.train.step_function import StepFunction
+
+MANY = 1000  # steps that reach everything
+NOT_COMPILED = {"unitary_rnn"}  # complex numbers
+
+
+def predictor(case: Case, **arguments) -> Predictor:
+    torch.manual_seed(0)
+    return Predictor(case.layer(**arguments), 3)
+
+
+def bptt_gradients(model: Predictor, x: Tensor, target: Tensor, loss: str) -> dict[str, Tensor]:
+    model.zero_grad()
+    with set_backend("reference"):
+        y, _ = model(x)
+    LOSSES[loss](y.flatten(0, 1), target.flatten(0, 1)).backward()
+    learned = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in learned.items()}
+
+
+def targets(loss: str, steps: int = 5) -> Tensor:
+    if loss == "cross_entropy":
+        return torch.randint(0, 3, (steps, 2))
+    return torch.randn(steps, 2, 3, dtype=torch.float64)
+
+
+def same_gradients(case: Case, loss: str, **arguments) -> None:
+    model, x, target = predictor(case, **arguments), draw_inputs(case), targets(loss)
+    expected = bptt_gradients(model, x, target, loss)
+    learner = RTRL(model, loss)
+    found = [learner.gradients(x, target)]
+    assert bool(learner.tracker.why) == (case.name in NOT_COMPILED), learner.tracker.why
+    if not learner.tracker.why:
+        found.append(SnAp(model, loss, n=MANY).gradients(x, target))
+    for gradients in found:
+        assert gradients.keys() == expected.keys()
+        for name, gradient in gradients.items():
+            assert_close(gradient, expected[name], 1e-12)
+
+
+@every_case
+def test_rtrl_and_snap_of_many_steps_are_bptt(case: Case) -> None:
+    same_gradients(case, "mse")
+
+
+@pytest.mark.slow
+@every_case
+def test_stacks_and_classes(case: Case) -> None:
+    same_gradients(case, "cross_entropy", num_layers=2)
+
+
+@pytest.mark.parametrize("depth", ["stack", "residual", "graves"])
+@pytest.mark.parametrize("name", ["gru", "indrnn", "scrn"])
+def test_every_way_to_stack(name: str, depth: str) -> None:
+    same_gradients(Case(name), "mse", num_layers=3, initial="learned", depth=depth)
+
+
+@pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "gru_after", "vanilla_lstm", "cornn", "mgu", "ugrnn"])
+def test_snap1_is_the_masked_influence(name: str) -> None:
+    """Menick et al.: the full influence, multiplied at every step by the pattern of one step (which probes find)."""
+    case = Case("gru", {"reset_after": True}) if name == "gru_after" else Case(name)
+    model, x, target = predictor(case), draw_inputs(case, steps=6), targets("mse", 6)
+    learner = SnAp(model, "mse")
+    found = torch.cat([g.flatten() for n, g in learner.gradients(x, target).items() if n.startswith("layer")])
+    assert not learner.tracker.why
+    expected, sensitivity = 0.0, Masked(StepFunction(model.layer))
+    sensitivity.reset(2)
+    for row, wanted in zip(x, target, strict=True):
+        h, by_weights, _ = sensitivity.advance(row)
+        g = 2 * (model.head(h) - wanted) / target.numel() @ model.head.V
+        expected = expected + torch.einsum("bq,bqp->p", g, by_weights)
+    assert_close(found, expected.detach(), 1e-12)
+
+
+def test_snap_grows_to_rtrl() -> None:
+    """A layer reads the new output of the one below, so that one step reaches the top; then units mix with their own
+    past only: two steps reach what any number does."""
+    model, x, target = predictor(Case("indrnn"), num_layers=2), draw_inputs(Case("indrnn")), targets("mse")
+    exact = RTRL(model, "mse").gradients(x, target)
+    twice = SnAp(model, "mse", n=2).gradients(x, target)
+    for name in exact:
+        assert_close(twice[name], exact[name], 1e-12)
+
+
+@pytest.mark.parametrize("make", [RTRL, SnAp])
+@pytest.mark.parametrize("name", ["lstm", "min_gru"])
+def test_pieces_of_a_stream_and_a_resumed_one_are_bit_equal(make, name: str) -> None:
+    x, target = draw_inputs(Case(name), steps=9), targets("mse", 9)
+    new = lambda: make(predictor(Case(name)), "mse", "adam", 0.1, update="step", carry=True)  # noqa: E731
+    whole, pieces, first, resumed = new(), new(), new(), new()
+    whole.step(x, target)
+    for low, high in ((0, 1), (1, 4), (4, 9)):
+        pieces.step(x[low:high], target[low:high])
+    first.step(x[:4], target[:4])
+    resumed.load_state_dict(first.state_dict())
+    resumed.step(x[4:], target[4:])
+    for other in (pieces, resumed):
+        for a, b in zip(whole.model.parameters(), other.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_a_prediction_leaves_the_stream_where_it_is() -> None:
+    case = Case("gru")
+    x, target = draw_inputs(case, steps=6), targets("mse", 6)
+    one, other = (RTRL(predictor(case), "mse", "sgd", 0.1, update="step", carry=True) for _ in range(2))
+    one.step(x[:3], target[:3]), other.step(x[:3], target[:3])
+    ahead = one.predict(x[3:])
+    assert ahead.shape == (3, 2, 3)
+    one.step(x[3:], target[3:]), other.step(x[3:], target[3:])
+    assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True))
+
+
+def test_a_refusal_names_what_fits() -> None:
+    with pytest.raises(CostError, match=r"GiB.*SnAp\(1\) keeps at least .* MiB, UORO"):
+        RTRL(Predictor(rc.layer("lstm", 64, 512), 2), memory_limit=1 << 30)
+
+
+def test_more_steps_than_one_without_the_compiled_step_are_refused() -> None:
+    with pytest.raises(rc.OptionError, match="complex"):
+        SnAp(predictor(Case("unitary_rnn")), n=2)
