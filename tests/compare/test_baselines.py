@@ -7,8 +7,9 @@ import pytest
 from compare.data import tagged, turns, waves
 
 import recurra as rc
-from recurra.compare.baselines import BASELINES, baseline, baselines_of
-from recurra.compare.baselines.sequences import summary_features
+from recurra.compare.baselines import BASELINES, baseline, baselines_of, smoothing
+from recurra.compare.baselines.features import RawSteps, SummaryFeatures
+from recurra.compare.baselines.neighbours import warped_distances
 from recurra.errors import UnknownNameError
 from recurra.problem import infer_problem
 from recurra.problem.problem import TASKS
@@ -22,7 +23,8 @@ def judged(problem, name: str, seed: int = 0) -> float:
 
 def test_every_task_has_baselines():
     assert set(BASELINES) == set(TASKS)
-    assert [name for name, _ in baselines_of("forecast", {"season": 1})] == ["naive", "linear AR", "ESN"]
+    every = ["naive", "drift", "smoothing", "linear AR", "ESN"]
+    assert [name for name, _ in baselines_of("forecast", {"season": 1})] == every
     assert ("seasonal naive", False) in baselines_of("forecast", {"season": 12})
     with pytest.raises(UnknownNameError, match="did you mean 'majority'"):
         baseline("classify", "majorty", {}, 0)
@@ -49,7 +51,7 @@ def test_a_linear_model_of_summary_features_ignores_order(tmp_path):
 
 
 def test_summary_features():
-    found = summary_features([np.array([[1.0, 5.0], [3.0, 1.0]]), np.ones((4, 2))])
+    found = SummaryFeatures()([np.array([[1.0, 5.0], [3.0, 1.0]]), np.ones((4, 2))])
     assert found[0].tolist() == [2, 3, 1, 2, 1, 1, 3, 5, 1, 5, 3, 1, 2]
     assert found[1].tolist() == [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 4]
 
@@ -117,3 +119,84 @@ def test_metrics_equal_those_of_the_language_model():
     model = rc.LanguageModelEstimator("rnn", 4, level="word", epochs=1, random_state=0).fit(text).measure(text)
     ratio = [found["bits_per_character"] / found["nats"] for found in (pairs, model)]
     assert ratio[0] == pytest.approx(ratio[1])
+
+
+def test_warping_is_the_textbook_recursion():
+    rng = np.random.default_rng(5)
+    one, other, band = rng.normal(size=(3, 7, 2)), rng.normal(size=(4, 7, 2)), 2
+
+    def textbook(x, z):
+        table = np.full((8, 8), np.inf)
+        table[0, 0] = 0.0
+        for i in range(1, 8):
+            for j in range(max(1, i - band), min(7, i + band) + 1):
+                steps = table[i - 1, j], table[i, j - 1], table[i - 1, j - 1]
+                table[i, j] = ((x[i - 1] - z[j - 1]) ** 2).sum() + min(steps)
+        return math.sqrt(table[7, 7])
+
+    expected = [[textbook(x, z) for z in other] for x in one]
+    assert warped_distances(one, other, band) == pytest.approx(np.array(expected))
+    assert warped_distances(one, other, 0) == pytest.approx(
+        np.sqrt(((one[:, None] - other[None]) ** 2).sum(axis=(2, 3)))
+    )
+
+
+def test_neighbours_find_shifted_shapes():
+    t = np.arange(60.0)
+    bump = lambda at, sign: sign * np.exp(-0.5 * ((t - at) / 2) ** 2)[:, None]  # noqa: E731
+    X = [bump(at, sign) for at in (20, 40) for sign in (1, -1)]
+    y = np.array(["up", "down"] * 2)
+    asked, truth = [bump(22, 1), bump(38, -1)], ["up", "down"]
+    for name in ("1-NN", "1-NN, warped"):
+        made = baseline("classify", name, {}, 0).fit(X, y)
+        assert made.predict(asked).tolist() == truth
+        assert made.predict_proba(asked).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_raw_steps_are_aligned_at_their_ends():
+    features = RawSteps().fit([np.ones((3, 1)), np.full((1, 1), 5.0)])
+    assert features([np.array([[7.0]]), np.arange(3.0)[:, None]]).tolist() == [[2, 2, 7], [0, 1, 2]]
+
+
+def test_random_kernels_see_order(tmp_path):
+    problem = infer_problem(str(turns(tmp_path / "turns.csv", 120)))
+    assert judged(problem, "random kernels") > 0.95
+    assert judged(problem, "random kernels", 0) == judged(problem, "random kernels", 0)
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(8 + k % 3, 2)) for k in range(40)]
+    y = np.array([x[-1, 0] for x in X])
+    for name in ("linear, all steps", "1-NN", "1-NN, warped", "random kernels"):
+        assert baseline("regress", name, {}, 0).fit(X, y).predict(X[:5]).shape == (5,)
+    assert np.abs(baseline("regress", "linear, all steps", {}, 0).fit(X, y).predict(X) - y).mean() < 0.05
+
+
+def test_smoothing_is_the_recursion_written_out():
+    """One setting, in the component form of Hyndman et al. 2008, by a plain loop."""
+    rng = np.random.default_rng(2)
+    y = np.cumsum(rng.normal(size=40)) + np.tile([0.0, 2.0, -1.0, 3.0], 10)
+    setting = np.array([[0.4, 0.1, 0.9, 0.3]])
+    level, trend, offsets = y[:4].mean(), 0.0, list(y[:4] - y[:4].mean())
+    for t, seen in enumerate(y):
+        error = seen - (level + 0.9 * trend + offsets[t % 4])
+        level, trend = level + 0.9 * trend + 0.4 * error, 0.9 * trend + 0.4 * 0.1 * error
+        offsets[t % 4] += 0.3 * (1 - 0.4) * error
+    expected = [level + sum(0.9**k for k in range(1, h + 1)) * trend + offsets[(40 + h - 1) % 4] for h in range(1, 7)]
+    assert smoothing._forecast(y[None], 6, 4, setting)[0] == pytest.approx(np.array(expected))
+
+
+def test_drift_goes_on():
+    line = 3 + 2 * np.arange(30.0)
+    made = baseline("forecast", "drift", {"horizon": 4}, 0).fit(line)
+    assert made.backtest(line, windows=2).scores["model"]["MAE"] == pytest.approx(0.0, abs=1e-9)
+    saw = line + np.tile([0.0, 5.0, -3.0], 10)
+    made = baseline("forecast", "seasonal drift", {"horizon": 6, "season": 3}, 0).fit(saw)
+    assert made.backtest(saw, windows=2).scores["model"]["MAE"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_free_running_echo_state_network_stays_in_range():
+    rng = np.random.default_rng(4)
+    walk = np.cumsum(rng.normal(size=150))
+    for seed in range(3):
+        made = baseline("forecast", "ESN", {"horizon": 12}, seed).fit(walk[:120])
+        scores = made.backtest(walk, windows=2).scores
+        assert scores["model"]["MASE"] < 4 * scores["naive"]["MASE"]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from recurra.compare.baselines.features import RandomKernels, RawSteps, SummaryFeatures
+from recurra.compare.baselines.neighbours import NearestNeighbour
 from recurra.compare.baselines.sequences import (
     EchoStateClassifier,
     EchoStateRegressor,
@@ -10,12 +12,22 @@ from recurra.compare.baselines.sequences import (
     LinearRegressor,
     MajorityClassifier,
     MeanRegressor,
+    RidgeOnFeatures,
 )
-from recurra.compare.baselines.series import EchoStateForecaster, LinearForecaster, NaiveForecaster
+from recurra.compare.baselines.series import (
+    DriftForecaster,
+    EchoStateForecaster,
+    LinearForecaster,
+    NaiveForecaster,
+    SmoothingForecaster,
+)
 from recurra.compare.baselines.text import MostFrequentTag, NGramModel, TagPerWord
 from recurra.errors import UnknownNameError
 
 __all__ = ["BASELINES", "Baseline", "baseline", "baselines_of"]
+
+
+RAW_PENALTY = 0.01  # the penalty of logistic regression on all steps, which has many features and few sequences
 
 
 class Baseline(NamedTuple):
@@ -29,17 +41,28 @@ class Baseline(NamedTuple):
 BASELINES: dict[str, dict[str, Baseline]] = {
     "classify": {
         "majority": Baseline(lambda options, seed: MajorityClassifier()),
-        "linear": Baseline(lambda options, seed: LinearClassifier()),
+        "linear": Baseline(lambda options, seed: LinearClassifier(SummaryFeatures())),
+        "linear, all steps": Baseline(lambda options, seed: LinearClassifier(RawSteps(), penalty=RAW_PENALTY)),
+        "1-NN": Baseline(lambda options, seed: NearestNeighbour(warping=False)),
+        "1-NN, warped": Baseline(lambda options, seed: NearestNeighbour(warping=True)),
+        "random kernels": Baseline(lambda options, seed: RidgeOnFeatures(RandomKernels(seed)), random=True),
         "ESN": Baseline(lambda options, seed: EchoStateClassifier(seed), random=True),
     },
     "regress": {
         "mean": Baseline(lambda options, seed: MeanRegressor()),
-        "linear": Baseline(lambda options, seed: LinearRegressor()),
+        "linear": Baseline(lambda options, seed: LinearRegressor(SummaryFeatures())),
+        "linear, all steps": Baseline(lambda options, seed: LinearRegressor(RawSteps())),
+        "1-NN": Baseline(lambda options, seed: NearestNeighbour(warping=False)),
+        "1-NN, warped": Baseline(lambda options, seed: NearestNeighbour(warping=True)),
+        "random kernels": Baseline(lambda options, seed: LinearRegressor(RandomKernels(seed)), random=True),
         "ESN": Baseline(lambda options, seed: EchoStateRegressor(seed), random=True),
     },
     "forecast": {
         "naive": Baseline(lambda options, seed: NaiveForecaster(options, period=1)),
         "seasonal naive": Baseline(lambda options, seed: NaiveForecaster(options, period=options.get("season", 1))),
+        "drift": Baseline(lambda options, seed: DriftForecaster(options, period=1)),
+        "seasonal drift": Baseline(lambda options, seed: DriftForecaster(options, period=options.get("season", 1))),
+        "smoothing": Baseline(lambda options, seed: SmoothingForecaster(options)),
         "linear AR": Baseline(lambda options, seed: LinearForecaster(options)),
         "ESN": Baseline(lambda options, seed: EchoStateForecaster(options, seed), random=True),
     },
@@ -56,7 +79,7 @@ BASELINES: dict[str, dict[str, Baseline]] = {
 
 def baselines_of(task: str, options: dict[str, Any]) -> list[tuple[str, bool]]:
     """(name, whether a seed matters) of the task's baselines; no seasonal forecast without a season."""
-    skipped = {"seasonal naive"} if options.get("season", 1) <= 1 else set()
+    skipped = {"seasonal naive", "seasonal drift"} if options.get("season", 1) <= 1 else set()
     return [(name, entry.random) for name, entry in BASELINES[task].items() if name not in skipped]
 
 

@@ -1,4 +1,4 @@
-"""Baselines for whole sequences: majority class or mean, a linear model of summary features, an echo state network.
+"""Baselines for whole sequences: majority class or mean, linear models of features, an echo state network.
 
 Each has `fit`, `predict` and `n_parameters_` (fitted parameters); classifiers also `predict_proba` and `classes_`.
 """
@@ -18,15 +18,6 @@ RIDGE_PENALTIES = np.logspace(-3, 5, 17)
 UNITS = 100  # of the echo state network
 
 
-def summary_features(X: Any) -> np.ndarray:
-    """(n, 6 D + 1): mean, std, minimum, maximum, first and last value of every column, and the length."""
-    rows = [
-        np.concatenate([x.mean(axis=0), x.std(axis=0), x.min(axis=0), x.max(axis=0), x[0], x[-1], [len(x)]])
-        for x in arrays(X)
-    ]
-    return np.stack(rows)
-
-
 class MajorityClassifier:
     """Predicts the most frequent class."""
 
@@ -43,19 +34,49 @@ class MajorityClassifier:
 
 
 class LinearClassifier:
-    """Logistic regression on summary features."""
+    """Logistic regression on features of a sequence; `penalty` is the inverse strength of its penalty."""
+
+    def __init__(self, features: Any, penalty: float = 1.0):
+        self.features, self.penalty = features, penalty
 
     def fit(self, X: Any, y: Any) -> Self:
-        logistic = LogisticRegression(max_iter=1000)
-        self.model_ = make_pipeline(StandardScaler(), logistic).fit(summary_features(X), np.asarray(y))
+        series = arrays(X)
+        logistic = LogisticRegression(C=self.penalty, max_iter=1000)
+        rows = self.features.fit(series)(series)
+        self.model_ = make_pipeline(StandardScaler(), logistic).fit(rows, np.asarray(y))
         self.classes_, self.n_parameters_ = logistic.classes_, logistic.coef_.size + logistic.intercept_.size
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        return self.model_.predict_proba(summary_features(X))
+        return self.model_.predict_proba(self.features(arrays(X)))
 
     def predict(self, X: Any) -> np.ndarray:
-        return np.asarray(self.model_.predict(summary_features(X)))
+        return np.asarray(self.model_.predict(self.features(arrays(X))))
+
+
+class RidgeOnFeatures:
+    """Ridge regression of one column per class on features; the penalty is chosen by leave-one-out."""
+
+    def __init__(self, features: Any):
+        self.features = features
+
+    def fit(self, X: Any, y: Any) -> Self:
+        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
+        self.model_ = LinearRegressor(self.features).fit(X, np.eye(len(self.classes_))[numbers])
+        self.n_parameters_ = self.model_.n_parameters_
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return _as_probabilities(self.model_.predict(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.classes_[self.model_.predict(X).argmax(axis=1)]
+
+
+def _as_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Normalised least-squares scores, clipped since they may lie outside [0, 1]."""
+    scores = scores.clip(1e-6, None)
+    return scores / scores.sum(axis=1, keepdims=True)
 
 
 class EchoStateClassifier:
@@ -83,9 +104,7 @@ class EchoStateClassifier:
         return self.network_.decision_function([self.scaling_.apply(x) for x in arrays(X)])
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Normalised least-squares scores, clipped since they may lie outside [0, 1]."""
-        scores = self._scores(X).clip(1e-6, None)
-        return scores / scores.sum(axis=1, keepdims=True)
+        return _as_probabilities(self._scores(X))
 
     def predict(self, X: Any) -> np.ndarray:
         likely = self._scores(X).argmax(axis=1)
@@ -105,16 +124,20 @@ class MeanRegressor:
 
 
 class LinearRegressor:
-    """Ridge regression on summary features; the penalty is chosen by leave-one-out."""
+    """Ridge regression on features of a sequence; the penalty is chosen by leave-one-out."""
+
+    def __init__(self, features: Any):
+        self.features = features
 
     def fit(self, X: Any, y: Any) -> Self:
-        ridge = RidgeCV(RIDGE_PENALTIES)
-        self.model_ = make_pipeline(StandardScaler(), ridge).fit(summary_features(X), np.asarray(y, dtype=np.float64))
+        series, ridge = arrays(X), RidgeCV(RIDGE_PENALTIES)
+        rows = self.features.fit(series)(series)
+        self.model_ = make_pipeline(StandardScaler(), ridge).fit(rows, np.asarray(y, dtype=np.float64))
         self.n_parameters_ = int(np.size(ridge.coef_) + np.size(ridge.intercept_))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        return np.asarray(self.model_.predict(summary_features(X)))
+        return np.asarray(self.model_.predict(self.features(arrays(X))))
 
 
 class EchoStateRegressor:

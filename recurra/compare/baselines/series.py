@@ -1,14 +1,16 @@
-"""Forecasting baselines: last value, last season, linear autoregression, echo state network.
+"""Forecasting baselines: last value or season, with drift, smoothing, linear autoregression, echo state network.
 
 Each has the `fit` and `backtest` of `rc.Forecaster`, so that both are scored from the same origins.
 """
 
 from abc import ABC, abstractmethod
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
+from recurra.compare.baselines.smoothing import smoothed_forecasts
 from recurra.estimators.backtest import Backtest, compare_with_naive
 from recurra.estimators.metrics import naive
 from recurra.estimators.panel import to_panel
@@ -19,6 +21,8 @@ MAX_WINDOWS = 5000  # training windows
 MAX_WARMUP = 500  # steps an echo state network reads before it forecasts
 RIDGE_PENALTIES = np.logspace(-6, 5, 23)
 UNITS = 100
+TUNED_SERIES = 20  # series on which an echo state network is tuned
+CANDIDATES = tuple(product((0.3, 1.0), (0.6, 0.95), (1e-4, 1e-2, 1.0)))  # leak, spectral radius, penalty
 
 
 class PointForecaster(ABC):
@@ -79,6 +83,33 @@ class NaiveForecaster(PointForecaster):
         return np.stack([naive(past[:, 0], steps, self.period) for past in pasts])
 
 
+class DriftForecaster(NaiveForecaster):
+    """The last `period` values, and the mean change per step of the past added to them."""
+
+    def _forecast(self, pasts: list[np.ndarray], steps: int) -> np.ndarray:
+        drifts = np.array([self._drift(past[:, 0]) for past in pasts])
+        return super()._forecast(pasts, steps) + drifts[:, None] * (np.arange(steps) // self.period + 1)
+
+    def _drift(self, past: np.ndarray) -> float:
+        """The mean change over one period, between the first and the last one."""
+        period = self.period if len(past) > self.period else 1
+        return (
+            float((past[-period:].mean() - past[:period].mean()) * period / (len(past) - period))
+            if len(past) > 1
+            else 0.0
+        )
+
+
+class SmoothingForecaster(PointForecaster):
+    """Exponential smoothing with damped trend and season, its setting chosen on the past of every forecast."""
+
+    def _fit_scaled(self, series: list[np.ndarray]) -> None:
+        self.n_parameters_ = 4  # level, trend, damping, season
+
+    def _forecast(self, pasts: list[np.ndarray], steps: int) -> np.ndarray:
+        return smoothed_forecasts([past[:, 0] for past in pasts], steps, self.season)
+
+
 class LinearForecaster(PointForecaster):
     """Ridge regression of every step ahead on the last values, both relative to the last one; leave-one-out penalty."""
 
@@ -109,17 +140,41 @@ class LinearForecaster(PointForecaster):
 
 
 class EchoStateForecaster(PointForecaster):
-    """An echo state network trained on the next value, which runs freely on its own forecasts."""
+    """An echo state network trained on the next value, which runs freely on its own forecasts.
+
+    Leak, spectral radius and penalty are those with the smallest error on the end of the training series. Forecasts are
+    held within the range of the training values, widened by half: a free run may otherwise grow without bound.
+    """
 
     def __init__(self, options: dict[str, Any], seed: int):
         super().__init__(options)
         self.seed = seed
 
     def _fit_scaled(self, series: list[np.ndarray]) -> None:
-        washout = min(100, min(map(len, series)) // 4)
-        network = EchoStateNetwork(UNITS, leak=0.5, bias=0.5, washout=washout, ridge="loo", random_state=self.seed)
-        self.network_ = network.fit(series)
+        values = np.concatenate(series)
+        low, high = float(values.min()), float(values.max())
+        self.bounds_ = low - (high - low) / 2, high + (high - low) / 2
+        self.network_ = self._network(series, *self._tuned(series))
         self.n_parameters_ = sum(int(np.size(member.readout)) for member in self.network_.members_)
+
+    def _network(self, series: list[np.ndarray], leak: float, radius: float, penalty: float) -> EchoStateNetwork:
+        washout = min(100, min(map(len, series)) // 4)
+        options = {"leak": leak, "spectral_radius": radius, "ridge": penalty, "bias": 0.5, "washout": washout}
+        return EchoStateNetwork(UNITS, **options, random_state=self.seed).fit(series)
+
+    def _tuned(self, series: list[np.ndarray]) -> tuple[float, float, float]:
+        """The candidate whose free runs over the held-out end of the training series are best."""
+        held = self.horizon
+        usable = [one for one in series if len(one) >= 3 * held + 8][:TUNED_SERIES]
+        if not usable:
+            return CANDIDATES[0]
+        ahead = np.stack([one[-held:, 0] for one in usable])
+        pasts = [one[:-held] for one in usable]
+        errors = {}
+        for candidate in CANDIDATES:
+            self.network_ = self._network(pasts, *candidate)
+            errors[candidate] = float(np.abs(self._forecast(pasts, held) - ahead).mean())
+        return min(errors, key=lambda candidate: errors[candidate])
 
     def _forecast(self, pasts: list[np.ndarray], steps: int) -> np.ndarray:
         warmups = [past[-MAX_WARMUP:] for past in pasts]
@@ -127,4 +182,4 @@ class EchoStateForecaster(PointForecaster):
         for length in sorted({len(warmup) for warmup in warmups}):  # a batch has one length
             where = [k for k, warmup in enumerate(warmups) if len(warmup) == length]
             found[where] = self.network_.generate(steps, warmup=[warmups[k] for k in where])[:, :, 0]
-        return found
+        return np.nan_to_num(found, posinf=np.inf, neginf=-np.inf).clip(*self.bounds_)
