@@ -291,7 +291,8 @@ def check_training_options(estimator: Any, extras: str = "cell_options") -> None
     not."""
     for name in ("epochs", "batch_size", "patience"):
         positive_int(name, to_int(getattr(estimator, name)))
-    positive_number("lr", estimator.lr)
+    if estimator.lr is not None:  # None where the optimizer is an object or a function, which has its own
+        positive_number("lr", estimator.lr)
     if estimator.clip is not None:
         positive_number("clip", estimator.clip)
     if not isinstance(getattr(estimator, extras), Mapping | None):
