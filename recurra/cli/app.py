@@ -10,7 +10,9 @@ from recurra.cli.error_handling import (
     install_excepthook,
     install_sigterm_handler,
     install_warning_format,
+    is_debugging,
 )
+from recurra.cli.launcher import first_process_only, silence_other_processes
 from recurra.cli.plain_help import PlainHelpCommand
 
 app = typer.Typer(
@@ -46,11 +48,13 @@ def unwrap_paragraphs(text: str) -> str:
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         text = unwrap_paragraphs(command.__doc__ or "")
-        app.command(name, cls=PlainHelpCommand, rich_help_panel=panel, help=text)(command)
+        run = command if name == "fit" else first_process_only(command)
+        app.command(name, cls=PlainHelpCommand, rich_help_panel=panel, help=text)(run)
 
 
 def main() -> None:
     """The command `recurra`."""
+    silence_other_processes(is_debugging())
     install_sigterm_handler()
     install_excepthook()
     install_warning_format()

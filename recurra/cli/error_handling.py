@@ -15,6 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from recurra.cli.launcher import error_stream, launched_as, name_of_process, place
 from recurra.cli.plain_help import simplify_types
 from recurra.errors import InputError, MissingPackageError, RecurraError, UnknownNameError
 
@@ -33,7 +34,7 @@ def is_debugging() -> bool:
 
 def command_line() -> str:
     """The command as it was typed."""
-    return shlex.join(["recurra", *sys.argv[1:]])
+    return f"{launched_as()} {shlex.join(sys.argv[1:])}"
 
 
 class ErrorHandlingGroup(TyperGroup):
@@ -47,6 +48,8 @@ class ErrorHandlingGroup(TyperGroup):
         except (RecurraError, OSError, MemoryError) as error:
             if is_debugging():
                 raise
+            if _is_reported_elsewhere(error):
+                raise typer.Exit(FAILED) from None
             bad = isinstance(error, (InputError, MissingPackageError, *PATH_ERRORS))
             _print_error(format_error(error, self._options(ctx.invoked_subcommand)))
             raise typer.Exit(BAD_INPUT if bad else FAILED) from None
@@ -63,6 +66,15 @@ class ErrorHandlingGroup(TyperGroup):
         """The options of a command, such as --sort."""
         command = self.commands.get(name or "")
         return {option for parameter in command.params for option in parameter.opts} if command else set()
+
+
+def _is_reported_elsewhere(error: BaseException) -> bool:
+    """Whether another process of a job under torchrun prints the reason."""
+    if place()[1] == 1:
+        return False
+    from recurra.train.fit_errors import OtherProcessError
+
+    return isinstance(error, OtherProcessError)
 
 
 def format_error(error: BaseException, options: Set[str] = frozenset()) -> str:
@@ -132,7 +144,10 @@ def _print_error(text: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), text), soft_wrap=not sys.stderr.isatty())
+    stream = error_stream()
+    if stream is not None:
+        head = f"Error{name_of_process()}: "
+        Console(file=stream).print(Text.assemble((head, "bold red"), text), soft_wrap=not stream.isatty())
 
 
 @contextmanager

@@ -91,46 +91,86 @@ def fit(
 ) -> None:
     """Train a model on a data file and save it in a folder.
 
-    Task and columns are inferred from the file and printed. After Ctrl-C, the same command resumes training.
+    Task and columns are inferred from the file and printed. After Ctrl-C, the same command resumes training. Under
+    torchrun, all processes train the one model together.
 
     [dim]recurra fit sensors.csv --target label --cell gru[/]
+
+    [dim]torchrun --nproc-per-node 2 -m recurra fit sensors.csv[/]
     """
     from recurra.cli.settings import FitSettings, given_flags
     from recurra.problem.settings import load_settings
+    from recurra.train.distributed import Processes
 
-    _fit(data, load_settings(FitSettings, settings, given_flags(context, FitSettings)), force, accept_changes, json)
+    processes = Processes()
+    with processes.all_or_none():
+        chosen = load_settings(FitSettings, settings, given_flags(context, FitSettings))
+        prepared = _prepare(data, chosen)
+    _fit(data, chosen, *prepared, force, accept_changes, json, processes)
 
 
-def _fit(source: str, chosen: Any, force: bool, accept_changes: bool, as_json: bool) -> None:
+def _prepare(source: str, chosen: Any) -> tuple[Any, Any]:
+    """The problem in the data, which is printed, and an estimator for it."""
     from recurra.cells import find
-    from recurra.cli import model_folder, printing
+    from recurra.cli import printing
     from recurra.cli.devices import check_device
-    from recurra.cli.training_progress import TrainingProgress
-    from recurra.problem import infer_problem, save_problem
-    from recurra.train.checkpoint import Checkpoints
-    from recurra.train.run_lock import run_lock
+    from recurra.problem import infer_problem
 
-    console = printing.stderr_console()
     find(chosen.cell)
     check_device(chosen.device or "auto")
     problem = infer_problem(source, **chosen.problem_arguments())
-    printing.print_pairs(problem.summary, console)
-    estimator: Any = problem.estimator(chosen.cell, **chosen.estimator_arguments())
+    printing.print_pairs(problem.summary, printing.stderr_console())
+    return problem, problem.estimator(chosen.cell, **chosen.estimator_arguments())
+
+
+def _fit(
+    source: str,
+    chosen: Any,
+    problem: Any,
+    estimator: Any,
+    force: bool,
+    accept_changes: bool,
+    as_json: bool,
+    processes: Any,
+) -> None:
+    """Train in all processes; the first one writes the folder and prints."""
+    from recurra.cli import printing
+    from recurra.cli.training_progress import TrainingProgress
+    from recurra.problem import save_problem
+    from recurra.train.checkpoint import Checkpoints
+    from recurra.train.run_lock import run_lock
+
     folder = Path(chosen.out) if chosen.out else Path(f"{_stem(source)}-{chosen.cell}")
-    run = _run_folder(folder, force)
-    progress = TrainingProgress(console)
-    with run_lock(run):
-        arguments = {"source": source, "settings": chosen.model_dump(exclude={"out"})}
-        _check_arguments(run, arguments, force, accept_changes)
-        console.print(f"\nTraining [bold]{chosen.cell}[/].")
+    run, progress = folder / RUN, TrainingProgress(printing.stderr_console())
+    with processes.all_or_none():
+        if processes.first:
+            _make_run_folder(folder, force)
+    with run_lock(run, processes):
+        with processes.all_or_none():
+            if processes.first:
+                arguments = {"source": source, "settings": chosen.model_dump(exclude={"out"})}
+                _check_arguments(run, arguments, force, accept_changes)
+        progress.console.print(f"\nTraining [bold]{chosen.cell}[/].")
         checkpoints = Checkpoints(run / CHECKPOINTS, apart=CHECKPOINT_SECONDS, accept_changes=accept_changes)
-        _train(estimator, problem, folder, run, checkpoints, progress)
+        _train(estimator, problem, folder, run, checkpoints, progress, processes.first)
+        if not processes.first:
+            return
         metrics = problem.evaluate(estimator, problem.test) if problem.test else {}
         save_problem(problem, estimator, folder, metrics)
         shutil.rmtree(run)
+    _report(source, chosen.cell, problem, estimator, folder, metrics, progress, as_json)
+
+
+def _report(
+    source: str, cell: str, problem: Any, estimator: Any, folder: Path, metrics: Any, progress: Any, as_json: bool
+) -> None:
+    """What was trained, its metrics, and what can be done with it."""
+    from recurra.cli import model_folder, printing
+
+    console = progress.console
     count = model_folder.count_weights(estimator)
     if as_json:
-        printing.print_json(_summary(folder, problem, chosen.cell, count, estimator, progress.seconds, metrics))
+        printing.print_json(_summary(folder, problem, cell, count, estimator, progress.seconds, metrics))
         return
     epochs = f"{len(estimator.history_)} epoch{'s' if len(estimator.history_) != 1 else ''}"
     trained = f"Trained {count:,} weights for {epochs} in {progress.seconds:.1f} s."
@@ -141,7 +181,7 @@ def _fit(source: str, chosen: Any, force: bool, accept_changes: bool, as_json: b
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
-def _train(estimator: Any, problem: Any, folder: Path, run: Path, checkpoints: Any, progress: Any) -> None:
+def _train(estimator: Any, problem: Any, folder: Path, run: Path, checkpoints: Any, progress: Any, first: bool) -> None:
     from recurra.errors import RecurraError
     from recurra.train.fit_context import fit_context
     from recurra.train.fit_errors import Interrupted
@@ -158,7 +198,8 @@ def _train(estimator: Any, problem: Any, folder: Path, run: Path, checkpoints: A
             console.print(f"  {command_line()}", soft_wrap=True, markup=False)
         raise
     except RecurraError:
-        _remove_empty_run(folder, run)
+        if first:
+            _remove_empty_run(folder, run)
         raise
 
 
@@ -166,8 +207,8 @@ def _stem(source: str) -> str:
     return Path(source).name.split(".")[0] or "model"
 
 
-def _run_folder(folder: Path, force: bool) -> Path:
-    """The run folder, created if needed; a folder with a model and no unfinished run needs --force."""
+def _make_run_folder(folder: Path, force: bool) -> None:
+    """Create the run folder if needed; a folder with a model and no unfinished run needs --force."""
     from recurra.errors import InputError
 
     if folder.exists() and not folder.is_dir():
@@ -178,7 +219,6 @@ def _run_folder(folder: Path, force: bool) -> Path:
             f"--out {folder}", "a folder that contains a model", "another folder, or --force to replace it"
         )
     run.mkdir(parents=True, exist_ok=True)
-    return run
 
 
 def _check_arguments(run: Path, arguments: dict[str, Any], force: bool, accept_changes: bool) -> None:

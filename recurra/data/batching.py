@@ -36,6 +36,8 @@ def generator(seed: int, *position: int) -> torch.Generator:
 def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
     """The sequences `ids` as one padded batch: inputs and numeric targets with zeros, labels with `IGNORE`."""
     ids = torch.as_tensor(ids, dtype=torch.int64)
+    if not len(ids):
+        return empty_batch()
     examples = [sequences[i] for i in ids.tolist()]
     inputs = pad_sequence([example.inputs for example in examples])
     targets = [example.target for example in examples]
@@ -47,16 +49,22 @@ def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
     return Batch(inputs, joined, sequences.lengths[ids], ids)
 
 
+def empty_batch(carried: bool = False) -> Batch:
+    """The share of a process in a batch that has fewer sequences than there are processes; no model sees it."""
+    none = torch.zeros(0, dtype=torch.int64)
+    return Batch(torch.zeros(0, 0), torch.zeros(0, 0), none, none, carried=carried)
+
+
 class Batches:
     """Padded batches of whole sequences, bucketed by length.
 
-    With `world_size` processes each gets its share of every batch and the same number of batches. If the last sequences
-    are fewer than processes, the first ones are repeated.
+    With `world_size` processes each gets its share of every batch, so that their gradients add up to that of one
+    process. The shares of a batch may differ by one sequence; that of a small last batch may be empty.
 
     **Arguments**
 
     - `sequences`: a `SequenceSet`.
-    - `batch_size`: sequences per batch and process.
+    - `batch_size`: sequences per batch, those of all processes together.
     - `seed`, `shuffle`: the order of an epoch is a function of (seed, epoch).
     - `bucket`: this many batches are drawn together and sorted by length, to reduce padding; 1 does not sort. The
       default is 16 when shuffling, otherwise 1, which keeps the order of the set.
@@ -98,8 +106,8 @@ class Batches:
         self.rank, self.world_size, self.drop_last, self.window = rank, world_size, drop_last, window
 
     def __len__(self) -> int:
-        unpadded_batch, rest = divmod(len(self.sequences), self.batch_size * self.world_size)
-        return unpadded_batch + (rest > 0 and not self.drop_last)
+        full, rest = divmod(len(self.sequences), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch, from batch number `start` on."""
@@ -109,14 +117,13 @@ class Batches:
     def plan(self, epoch: int) -> list[Tensor]:
         """The sequence numbers of every batch of this rank, in order."""
         random = generator(self.seed, epoch)
-        together = self.batch_size * self.world_size
-        order = self._sort_by_length(self._draw_order(random), self.bucket * together)
-        groups = list(order.split(together))
-        if len(groups[-1]) < together and self.drop_last:
+        order = self._sort_by_length(self._draw_order(random), self.bucket * self.batch_size)
+        groups = list(order.split(self.batch_size))
+        if len(groups[-1]) < self.batch_size and self.drop_last:
             groups.pop()
         if self.shuffle:
             groups = self._shuffle_batches(groups, random)
-        return [self._rank_share(group, order) for group in groups]
+        return [group[self.rank :: self.world_size] for group in groups]
 
     def _draw_order(self, random: torch.Generator) -> Tensor:
         count = len(self.sequences)
@@ -141,11 +148,6 @@ class Batches:
         mixed = [pool[j] for pool in pools for j in torch.randperm(len(pool), generator=random).tolist()]
         return [*mixed, last]
 
-    def _rank_share(self, group: Tensor, order: Tensor) -> Tensor:
-        lacking = max(0, self.world_size - len(group))
-        filler = order.repeat(-(-lacking // len(order)))[:lacking]
-        return torch.cat([group, filler])[self.rank :: self.world_size]
-
 
 class Streams:
     """Chunks of concatenated sequences for truncated backpropagation through time.
@@ -153,12 +155,12 @@ class Streams:
     All sequences are concatenated and cut into `batch_size` lanes of equal length, which are read in parallel, `chunk`
     steps at a time. The state is carried from chunk to chunk (`Batch.carried`) and reset where a sequence begins
     (`Batch.resets`). Only the current chunk is copied, so a sequence may have any length. The remainder of the last
-    steps, fewer than lanes, is left out. With `world_size` processes each has its own `batch_size` lanes.
+    steps, fewer than lanes, is left out. With `world_size` processes each reads its share of the lanes.
 
     **Arguments**
 
     - `sequences`: a `SequenceSet` with a target at every step, or a tensor (T, D) or (T,) whose next step is predicted.
-    - `batch_size`: lanes per process.
+    - `batch_size`: lanes, those of all processes together.
     - `chunk`: steps per batch.
     - `seed`, `shuffle`: the order of the sequences in an epoch.
     - `rank`, `world_size`: of this process in distributed training.
@@ -190,9 +192,9 @@ class Streams:
             raise InputError("task", sequences.task, "a task with a target at every step")
         self.sequences, self.batch_size, self.chunk, self.seed = sequences, batch_size, chunk, seed
         self.shuffle, self.rank, self.world_size = shuffle, rank, world_size
-        self.lane = int(sequences.lengths.sum()) // (batch_size * world_size)  # steps
+        self.lane = int(sequences.lengths.sum()) // batch_size  # steps
         if self.lane < 1:
-            steps = f"{int(sequences.lengths.sum())} steps for {batch_size * world_size} lanes"
+            steps = f"{int(sequences.lengths.sum())} steps for {batch_size} lanes"
             raise ShapeError("batch_size", steps, "at least one step per lane")
 
     def __len__(self) -> int:
@@ -210,16 +212,18 @@ class Streams:
 
     def _chunk(self, view: "_ConcatenatedSequences", index: int) -> Batch:
         first, last = index * self.chunk, min((index + 1) * self.chunk, self.lane)
-        origins = [(self.rank * self.batch_size + b) * self.lane for b in range(self.batch_size)]
+        origins = [lane * self.lane for lane in range(self.rank, self.batch_size, self.world_size)]
+        if not origins:
+            return empty_batch(carried=index > 0)
         parts = [view.read(origin + first, origin + last) for origin in origins]
-        resets = torch.zeros(last - first, self.batch_size, dtype=torch.bool)
+        resets = torch.zeros(last - first, len(origins), dtype=torch.bool)
         for lane, step in ((lane, step) for lane, (_, _, begins) in enumerate(parts) for step in begins):
             resets[step, lane] = True
         resets[0] &= index > 0  # the first chunk starts from the initial state anyway
         return Batch(
             inputs=torch.stack([inputs for inputs, _, _ in parts], dim=1),
             targets=torch.stack([targets for _, targets, _ in parts], dim=1),
-            lengths=torch.full((self.batch_size,), last - first),
+            lengths=torch.full((len(origins),), last - first),
             ids=torch.tensor([view.sequence_at(origin + first) for origin in origins]),
             resets=resets if bool(resets.any()) else None,
             carried=index > 0,

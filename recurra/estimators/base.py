@@ -22,6 +22,7 @@ from ..data.sequences import SequenceSet, Task
 from ..errors import InputError, ModelFileError, ShapeError, UnknownNameError
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
+from ..train.distributed import Processes
 from ..train.fit import fit as train
 from ..train.precision import choose_device
 from ..train.schedule import Schedule, constant, cosine
@@ -300,13 +301,14 @@ def check_training_options(estimator: Any, extras: str = "cell_options") -> None
 
 
 def draw_seed(random_state: Any) -> int:
-    """A seed drawn from what scikit-learn takes as `random_state`."""
+    """A seed drawn from what scikit-learn takes as `random_state`; all processes of a job get that of the first."""
     try:
-        return int(check_random_state(random_state).randint(2**31 - 1))
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError as error:
         raise InputError(
             "random_state", repr(random_state), "a seed from 0 to 2³² - 1, a RandomState or None"
         ) from error
+    return Processes().of_first(seed)
 
 
 def to_int(value: Any) -> Any:

@@ -230,9 +230,8 @@ class Forecaster(BaseEstimator):
         found = []
         for first in range(0, len(pasts), PREDICT_BATCH):
             some = pasts[first : first + PREDICT_BATCH]
-            inputs = [
-                torch.tensor(self.windows_.inputs(past, self.linear_(past)), dtype=torch.float32) for past in some
-            ]
+            windows = (self.windows_.inputs(past, self.linear_(past)) for past in some)
+            inputs = [torch.tensor(window, dtype=self.network_.departures.dtype) for window in windows]
             lengths, steps = torch.tensor([len(x) for x in inputs]), len(some[0].covariates)
             found.append(self.network_(torch.nn.utils.rnn.pad_sequence(inputs), lengths, steps).double().numpy())
         return np.sort(np.concatenate(found), axis=-1)
@@ -370,4 +369,6 @@ class Forecaster(BaseEstimator):
 
 
 def _to_sequence_set(inputs: list[np.ndarray], actual: np.ndarray) -> SequenceSet:
-    return SequenceSet.from_arrays([torch.tensor(x, dtype=torch.float32) for x in inputs], actual, "regression")
+    """Windows in the dtype of a new network."""
+    windows = [torch.tensor(x, dtype=torch.get_default_dtype()) for x in inputs]
+    return SequenceSet.from_arrays(windows, actual, "regression")

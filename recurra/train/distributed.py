@@ -8,7 +8,11 @@ batch, or leave a parameter unused, independently of the others.
 import atexit
 import inspect
 import os
-from collections.abc import Iterable, Sequence
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -16,21 +20,22 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from recurra.errors import InputError
-from recurra.train.fit_errors import RankError
+from recurra.train.fit_errors import OtherProcessError, RankError
 
 Source = TypeVar("Source")
+Result = TypeVar("Result")
+_meeting: Any = None  # the key-value store at which the processes met, where this module made the group
 
 
 class Processes:
     """The process group of this run. With one process every operation is the identity."""
 
-    def __init__(self, device: torch.device):
+    def __init__(self):
         self.rank, self.size, self._control = 0, 1, None
         if not dist.is_available():
             return
         if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-            atexit.register(_destroy_process_group)  # only at exit: the next fit or evaluate uses the same group
+            _join()
         if dist.is_initialized():
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
             # Counts and stop requests go over gloo: they must not wait for GPU work.
@@ -53,6 +58,33 @@ class Processes:
         message = torch.tensor(values, dtype=torch.float64)
         self._collective(dist.all_reduce, message, operation, group=self._control)
         return message.tolist()
+
+    def gather(self, value: Any) -> list[Any]:
+        """A plain value of every process, in the order of their ranks."""
+        found: list[Any] = [value] * self.size
+        if self.size > 1:
+            self._collective(dist.all_gather_object, found, value, group=self._control)
+        return found
+
+    def of_first(self, value: Result) -> Result:
+        """The value that rank 0 has, such as a random seed."""
+        return self.gather(value)[0]
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """If the block fails in some processes, all raise at its end: the first of them its own error."""
+        problem: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            problem = error
+        reasons = self.gather(None if problem is None else _first_line(problem))
+        failed = [rank for rank, reason in enumerate(reasons) if reason is not None]
+        if problem is not None and failed[0] == self.rank:
+            raise problem
+        if failed:
+            first = failed[0]
+            raise OtherProcessError(f"process {first} of {self.size} failed: {reasons[first]}") from problem
 
     def broadcast_model(self, model: nn.Module) -> None:
         """Copy weights and buffers from rank 0 to all ranks, and seed each rank differently."""
@@ -101,9 +133,51 @@ class Processes:
         return type(source)(**options)
 
 
+def _join() -> None:
+    """Make the process group of the launcher: gloo for the CPU, NCCL for cards.
+
+    A signal while the others are awaited ends the process at once: its handlers would run only after that.
+    """
+    global _meeting
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    with _signals_end_the_process():
+        try:
+            _meeting, rank, size = next(iter(dist.rendezvous("env://")))
+        except ValueError as error:  # a variable is missing
+            raise RankError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {_first_line(error)}") from error
+        dist.init_process_group(backend, store=_meeting, rank=rank, world_size=size)
+    atexit.register(_destroy_process_group)  # only at exit: the next fit or evaluate uses the same group
+
+
+@contextmanager
+def _signals_end_the_process() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def is_first_to(action: str) -> bool:
+    """Whether no other process of this job has asked the same before, such as to print an error message."""
+    if _meeting is None:
+        return int(os.environ.get("RANK", 0)) == 0
+    try:
+        return _meeting.add(f"recurra/{action}", 1) == 1
+    except RuntimeError:  # the store has ended with the process that held it
+        return True
+
+
 def _destroy_process_group() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
+        # A thread of gloo may still wait for Python's lock, to free its last tensor. Python ends such threads when it
+        # exits, and a C++ thread that is ended so aborts the process.
+        time.sleep(0.1)
 
 
 def _first_line(error: BaseException) -> str:

@@ -37,6 +37,7 @@ def evaluate(
     `(output, target)` by name.
 
     **Returns** `{"loss": …}` and one value per metric. The model keeps its mode, and no random numbers are consumed.
+    Under `torchrun` all processes call it, each measures its share, and all get the same values.
 
     **Example**
 
@@ -51,7 +52,7 @@ def evaluate(
     chosen = choose_device(model, device)
     source = as_batch_source(data, "data", batch_size, shuffle=False)
     model.to(chosen)
-    processes, numbers = Processes(chosen), Precision(precision, chosen, model)
+    processes, numbers = Processes(), Precision(precision, chosen, model)
     return means(model, processes.shard(source, "data"), objective(loss, metrics), numbers, processes, MicroBatches())
 
 
@@ -73,6 +74,8 @@ def means(
         with preserve_rng():
             for batch, goes_on in with_next(source.epoch(0)):
                 check()
+                if not len(batch):  # this process has no share of it
+                    continue
                 count += goal.count(batch)
                 measure = partial(
                     _measure, model, batch, state if batch.carried else None, goes_on, goal, precision, micro
@@ -84,8 +87,15 @@ def means(
                 state = after
     finally:
         model.train(training)
-    values = processes.sum([*totals.values(), count])
-    return {name: value / max(values[-1], 1) for name, value in zip(totals, values, strict=False)}
+    return _means_of_all(totals, count, processes)
+
+
+def _means_of_all(totals: dict[str, float], count: int, processes: Processes) -> dict[str, float]:
+    """Means over the items of all processes; one without any item does not know the names of the metrics."""
+    shares = processes.gather((totals, count))
+    items = max(sum(count for _, count in shares), 1)
+    names = {name: None for totals, _ in shares for name in totals}
+    return {name: sum(totals.get(name, 0.0) for totals, _ in shares) / items for name in names}
 
 
 def _measure(

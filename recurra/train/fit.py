@@ -22,7 +22,7 @@ from recurra.train.precision import Precision, choose_device
 from recurra.train.run import Callback, FitResult, Progress, Run
 from recurra.train.run_lock import run_lock
 from recurra.train.run_log import JsonLines, progress_callback, stderr_is_terminal
-from recurra.train.run_settings import Settings, describe_run
+from recurra.train.run_settings import Settings, check_same_settings, describe_run
 from recurra.train.schedule import Schedule, rate_controller
 
 
@@ -79,8 +79,9 @@ def fit(
     **Returns** a `FitResult`: `history`, `steps`, `stopped`, `best_epoch`, `best_loss`, `checkpoint`.
 
     SIGTERM and Ctrl-C save a checkpoint and raise `Interrupted`, a `SystemExit` with code 143 or 130 (the latter is
-    also a `KeyboardInterrupt`). Under `torchrun` the same call trains in all processes together. A batch that does not
-    fit in memory is split into micro-batches with the same gradient.
+    also a `KeyboardInterrupt`). Under `torchrun` the same call trains in all processes together: each takes its share
+    of every batch, and without dropout the result is that of one process but for rounding. A batch that does not fit in
+    memory is split into micro-batches with the same gradient.
 
     **Example**
 
@@ -108,7 +109,7 @@ def fit(
     training = as_batch_source(train, "train", batch_size, shuffle=True)
     held_out = None if valid is None else as_batch_source(valid, "valid", batch_size, shuffle=False)
     with Interrupt() as interrupt:
-        processes = Processes(chosen)
+        processes = Processes()
         training = processes.shard(training, "train")
         held_out = None if held_out is None else processes.shard(held_out, "valid")
         steps = -(-len(training) // accumulate)
@@ -128,9 +129,10 @@ def fit(
         )
         with run_lock(None if checkpoints is None else checkpoints.folder, processes):
             settings: Settings = {}
-            if checkpoints is not None:
+            if checkpoints is not None or processes.size > 1:
                 others = {"schedule": schedule, "accumulate": accumulate, "clip": clip}
                 settings = describe_run(model, built, goal, training, held_out, **others)
+                check_same_settings(settings, processes)
             return Loop(run, *plan, accumulate, clip, patience, settings).result()
 
 

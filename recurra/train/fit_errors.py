@@ -60,6 +60,10 @@ class RankError(RecurraError, RuntimeError):
     """Another process of this run has ended or does not answer."""
 
 
+class OtherProcessError(RankError):
+    """Another process of this run has failed; it raises the reason."""
+
+
 class Interrupted(SystemExit):
     """SIGTERM arrived, and a checkpoint was saved if possible. Uncaught, the script exits with 128 + the signal."""
 

@@ -125,7 +125,7 @@ class Loop:
         while progress.epoch < self.run.epochs and progress.stopped is None:
             self.run.model.train()
             for group in self._groups():
-                count = self._sync_stop(sum(self.goal.count(batch) for batch, _ in group))
+                count = self._sync_stop(sum(self.goal.count(batch) for batch, _ in group if len(batch)))
                 if self.run.stop:
                     break
                 self._step(group, count)
@@ -188,7 +188,7 @@ class Loop:
     def _step(self, group: Group, count: int) -> None:
         run, p = self.run, self.run.progress
         before = randomness.capture()
-        size = max(len(batch) for batch, _ in group)
+        size = max(1, *(len(batch) for batch, _ in group))
         loss_sum, carried = self.micro.run_in_memory(lambda: self._gradients(group, count), size)
         loss_sum = self.processes.sum_gradients(self.parameters, loss_sum)
         self.precision.unscale(run.optimizer)
@@ -215,6 +215,8 @@ class Loop:
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.run.device)
         state = self.carried
         for batch, goes_on in group:
+            if not len(batch):  # this process has no share of it
+                continue
             parts = self.micro.split(batch, self._state_for(batch, state))
             after = []
             for part, part_state in parts:
@@ -236,7 +238,7 @@ class Loop:
     def _not_finite(self, group: Group, loss_sum: Tensor) -> NonFiniteError:
         step, state = self.run.progress.step + 1, self.carried
         gradient = non_finite_gradient(self.run.model)
-        for batch, _ in group:
+        for batch in (batch for batch, _ in group if len(batch)):
             layer, state = first_non_finite(
                 self.run.model, self.goal, batch.to(self.run.device), self._state_for(batch, state)
             )

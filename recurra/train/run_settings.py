@@ -22,6 +22,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from recurra.data.batching import BatchSource
 from recurra.data.sequences import SequenceSet
 from recurra.data.stores import Store, window
+from recurra.train.distributed import Processes
+from recurra.train.fit_errors import RankError
 from recurra.train.objective import MeanLoss, Objective
 
 Settings = dict[str, Any]
@@ -71,6 +73,15 @@ def _constructor_values(source: BatchSource) -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------------------- differences
+
+
+def check_same_settings(settings: Settings, processes: Processes) -> None:
+    """Several processes train one model: all must have the same data and options."""
+    first, *others = processes.gather(settings)
+    for rank, other in enumerate(others, 1):
+        for name in (name for name in first if first[name] != other.get(name)):
+            mine, theirs = _first_difference(first[name], other.get(name))
+            raise RankError(f"process {rank} would train with another {name} than process 0: {theirs}, not {mine}")
 
 
 def differences(before: Settings, now: Settings) -> dict[str, str]:

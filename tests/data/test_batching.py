@@ -40,14 +40,25 @@ def test_every_sequence_once_on_some_rank(count, batch_size, world_size, bucket,
     assert all(len(plan) == len(batches) for plan, batches in zip(plans, ranks, strict=True))
     assert len({len(plan) for plan in plans}) == 1
     seen = [i for plan in plans for part in plan for i in part.tolist()]
-    repeated = len(seen) - len(set(seen))
-    if drop_last:
-        assert repeated == 0
-        assert len(seen) == count // (batch_size * world_size) * batch_size * world_size
-    else:
-        assert set(seen) == set(range(count))
-        assert repeated < world_size  # only to give every rank a share of the last batch
-    assert all(len(part) <= batch_size for plan in plans for part in plan)
+    assert len(seen) == len(set(seen)) == (count // batch_size * batch_size if drop_last else count)
+    for shares, batch in zip(
+        zip(*plans, strict=True),
+        Batches(data, batch_size, 1, shuffle, bucket, 0, 1, drop_last, window).plan(5),
+        strict=True,
+    ):
+        assert sorted(i for share in shares for i in share.tolist()) == sorted(batch.tolist())
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_share_without_sequences_is_an_empty_batch():
+    shares = [list(Batches(ragged(5), 4, shuffle=False, rank=rank, world_size=2).epoch(0)) for rank in range(2)]
+    assert [[len(batch) for batch in share] for share in shares] == [[2, 1], [2, 0]]
+    values = torch.arange(22)
+    shares = [list(Streams(values, 1, 7, rank=rank, world_size=2).epoch(0)) for rank in range(2)]
+    assert [[(len(batch), batch.carried) for batch in share] for share in shares] == [
+        [(1, False), (1, True), (1, True)],
+        [(0, False), (0, True), (0, True)],
+    ]
 
 
 def test_a_position_is_two_integers():
@@ -152,14 +163,15 @@ def test_a_sequence_that_begins_inside_a_chunk_is_marked_there():
 
 def test_streams_resume_and_shard():
     values = torch.arange(101.0)[:, None]
-    unpadded_batch = Streams(values, 4, 7)
-    chunks = list(unpadded_batch.epoch(0))
-    assert len(chunks) == len(unpadded_batch)
-    later = list(unpadded_batch.epoch(0, 2))
+    whole = Streams(values, 5, 7)
+    chunks = list(whole.epoch(0))
+    assert len(chunks) == len(whole)
+    later = list(whole.epoch(0, 2))
     assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(later, chunks[2:], strict=True))
-    halves = [list(Streams(values, 2, 7, rank=rank, world_size=2).epoch(0)) for rank in range(2)]
-    for chunk, left, right in zip(chunks, *halves, strict=True):
-        assert torch.equal(chunk.inputs, torch.cat([left.inputs, right.inputs], dim=1))
+    shares = [list(Streams(values, 5, 7, rank=rank, world_size=2).epoch(0)) for rank in range(2)]
+    for chunk, even, odd in zip(chunks, *shares, strict=True):
+        assert torch.equal(chunk.inputs[:, ::2], even.inputs)
+        assert torch.equal(chunk.inputs[:, 1::2], odd.inputs)
 
 
 def test_shuffled_streams_follow_seed_and_epoch():

@@ -82,7 +82,7 @@ def start_pair(folder: Path, options: dict[str, Any]) -> list[Forked]:
         port = str(probe.getsockname()[1])
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-    return [Forked(folder, options | {"world": 2}, **rank, **shared) for rank in ranks]
+    return [Forked(folder, options, **rank, **shared) for rank in ranks]
 
 
 def wait_for(happened, process: Process, seconds: float = 60) -> None:

@@ -161,7 +161,7 @@ def positions(size: int, count: int = 80) -> list[int]:
 def test_every_flipped_bit_is_found(tmp_path):
     """At some hundred places of every file, a damaged checkpoint is a `CheckpointError`, and never loads."""
     path = fit(Net(), data(), data(), epochs=1, checkpoints=tmp_path).checkpoint
-    here, model, tried = Processes(torch.device("cpu")), Net(), 0
+    here, model, tried = Processes(), Net(), 0
     files = sorted(path.iterdir())
     assert len(files) == 6
     for file in files:

@@ -21,9 +21,9 @@ def finish_both(pair: list[runs.Forked], seconds: float = 60) -> list[tuple[int,
 
 
 def test_two_processes_under_torchrun_train_as_one(tmp_path):
-    """Batches of 4 in each of two processes are batches of 8 in one; without dropout the weights must agree."""
+    """Batches of 7 are shares of 4 and 3, of 3 and 2, and of 1 and 0; without dropout the weights must agree."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(runs.WORKER)]
-    arguments = [str(tmp_path / "pair"), json.dumps(PAIR | {"world": 2})]
+    arguments = [str(tmp_path / "pair"), json.dumps(PAIR)]
     done = subprocess.run([*command, *arguments], env=runs.environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     alone = train(tmp_path / "alone", PAIR)
@@ -94,7 +94,7 @@ def test_a_dead_process_ends_the_other_with_a_message(tmp_path, dead):
 @pytest.mark.slow
 def test_torchrun_ends_within_fifteen_seconds_of_a_death(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(runs.WORKER)]
-    options = '{"case": "streams", "pause": 0.05, "epochs": 1000, "world": 2, "die": 4}'
+    options = '{"case": "streams", "pause": 0.05, "epochs": 1000, "die": 4}'
     since = time.monotonic()
     done = subprocess.run(
         [*command, str(tmp_path), options], env=runs.environment(), capture_output=True, text=True, timeout=90
