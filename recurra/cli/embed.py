@@ -7,12 +7,16 @@ from typing import Annotated
 import typer
 
 from recurra.cli.error_handling import report_errors_as
-from recurra.cli.options import OUTPUT, Data, Json, ModelFolder
+from recurra.cli.options import OUTPUT, Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
 
 
 def embed(
     model: ModelFolder,
     data: Data,
+    missing: Missing = None,
+    fill: Fill = None,
+    sort: Sort = None,
+    encoding: Encoding = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -33,7 +37,7 @@ def embed(
     if pool not in pools:
         raise UnknownNameError("--pool", repr(pool), pools)
     tables.check_suffix(out, (".npz",))
-    saved = model_folder.load_model(model)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
     names, vectors = embeddings.embed_file(saved, data, pools[pool])
     if out is not None and out.suffix.lower() == ".npz":
         _write_npz(out, names, vectors)

@@ -71,7 +71,7 @@ def _embed_series(estimator: Any, data: LoadedData, pool: str) -> np.ndarray:
 
 def placeholder_future(estimator: Any, table: Any) -> Any:
     """Some values for the inputs known in advance; they affect only the forecast step, which is not used."""
-    return table if estimator.known else None
+    return table.drop_columns([name for name in ("ds",) if name in table.column_names]) if estimator.known else None
 
 
 def _zero_padding(y: Tensor, lengths: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Permiss
 #: Python arguments whose option has another name
 OPTION_NAMES = {"modules": "--import", "cell": "cell", "source": "DATA"}
 #: an argument in the advice of an error message: `sort=True`, `missing="drop"`, `target=`
-ARGUMENT = re.compile(r'\b([a-z_]+)=(?:True|"(\w+)")?')
+ARGUMENT = re.compile(r'\b([a-z_]+)=(?:True|"([\w-]+)"|(\w+))?')
 
 
 def is_debugging() -> bool:
@@ -120,11 +120,12 @@ def _split_advice(expected: str, options: Set[str]) -> tuple[str, str]:
     kept, *clauses = expected.split("; ")
     advice = ""
     for clause in clauses:
-        arguments = [name for name, _ in ARGUMENT.findall(clause)]
+        arguments = [found[0] for found in ARGUMENT.findall(clause)]
         if not arguments:
             kept += f"; {clause}"
         elif all(f"--{name}" in options for name in arguments):
-            clause = ARGUMENT.sub(lambda m: f"--{m[1]}" + (f" {m[2]}" if m[2] else ""), clause).replace('"', "")
+            clause = ARGUMENT.sub(lambda m: f"--{m[1]}" + (f" {m[2] or m[3]}" if m[2] or m[3] else ""), clause)
+            clause = clause.replace('"', "")
             advice += f" {_as_sentence(clause[0].upper() + clause[1:])}"
     return kept, advice
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.options import Data, Json, ModelFolder
+from recurra.cli.options import Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
 
 SCORE_NAMES = ("class", "precision", "recall", "f1", "count")
 
@@ -12,6 +12,10 @@ SCORE_NAMES = ("class", "precision", "recall", "f1", "count")
 def evaluate(
     model: ModelFolder,
     data: Data,
+    missing: Missing = None,
+    fill: Fill = None,
+    sort: Sort = None,
+    encoding: Encoding = None,
     windows: Annotated[
         int | None,
         typer.Option(min=1, help="Forecasts only: consecutive windows at the end of the data to score."),
@@ -27,7 +31,7 @@ def evaluate(
     from recurra.cli.scores import evaluate_file
     from recurra.problem.answers import score_rows
 
-    saved = model_folder.load_model(model)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
     loaded = saved.read(data)
     metrics, count = evaluate_file(saved, data, loaded, windows)
     rows = score_rows(saved.task, saved.estimator, loaded.X, loaded.y)

@@ -15,13 +15,18 @@ from recurra.cli.options import (
     OUTPUT,
     TRAINING,
     Data,
+    Dates,
+    Encoding,
+    Fill,
     Horizon,
     Id,
+    Ignore,
     Inputs,
     Json,
     Missing,
     Season,
     Sort,
+    Static,
     Target,
     Task,
     Test,
@@ -41,11 +46,16 @@ def fit(
     id: Id = None,
     time: Time = None,
     inputs: Inputs = None,
+    static: Static = None,
+    ignore: Ignore = None,
     horizon: Horizon = None,
     season: Season = None,
     test: Test = None,
     missing: Missing = None,
+    fill: Fill = None,
     sort: Sort = None,
+    dates: Dates = None,
+    encoding: Encoding = None,
     cell: Annotated[
         str | None,
         typer.Option(
@@ -115,11 +125,13 @@ def _prepare(source: str, chosen: Any) -> tuple[Any, Any]:
     from recurra.cli import printing
     from recurra.cli.devices import check_device
     from recurra.problem import infer_problem
+    from recurra.problem.column_table import print_columns
 
     find(chosen.cell)
     check_device(chosen.device or "auto")
     problem = infer_problem(source, **chosen.problem_arguments())
     printing.print_pairs(problem.summary, printing.stderr_console())
+    print_columns(problem.columns, printing.stderr_console())
     return problem, problem.estimator(chosen.cell, **chosen.estimator_arguments())
 
 
@@ -268,6 +280,7 @@ def _summary(folder, problem, cell, count, estimator, seconds, metrics) -> dict[
         "score": metrics.get(problem.metric),
         "measures": metrics,
         "summary": dict(problem.summary),
+        "columns": [{"name": c.name, "type": c.type, "role": c.role, "why": c.why} for c in problem.columns],
     }
 
 

@@ -6,12 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from recurra.cli.error_handling import report_errors_as
-from recurra.cli.options import OUTPUT, Data, ModelFolder
+from recurra.cli.options import OUTPUT, Data, Encoding, Fill, Missing, ModelFolder, Sort
 
 
 def inspect(
     model: ModelFolder,
     data: Data,
+    missing: Missing = None,
+    fill: Fill = None,
+    sort: Sort = None,
+    encoding: Encoding = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -34,7 +38,7 @@ def inspect(
     from recurra.cli.scores import evaluate_file, held_out_windows, in_words, is_labelled
     from recurra.problem.answers import answers
 
-    saved = model_folder.load_model(model)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
     loaded = saved.read(data)
     network, sample = report_inputs(saved, loaded, sequences)
     path = out or model / "report.html"

@@ -1,6 +1,6 @@
 """A model folder: a fitted estimator and the schema of its data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,16 @@ class SavedModel:
     task: str
     metric: str
     schema: dict[str, Any]
+    cleaning: dict[str, Any] = field(default_factory=dict)  # options of the command that replace those of training
 
     def read(self, source: str) -> LoadedData:
         """Another file, read like the training file."""
-        schema = self.schema or infer_problem(source, task=self.task, test=0).schema
-        return read_like_training(source, schema)
+        schema = self.schema or infer_problem(source, task=self.task, test=0, **self.cleaning).schema
+        return read_like_training(source, schema | self.cleaning)
+
+    def cleaned(self, **cleaning: Any) -> "SavedModel":
+        """The model with other options of the reader: those that are given."""
+        return replace(self, cleaning={name: value for name, value in cleaning.items() if value is not None})
 
     def require_task(self, task: str) -> None:
         if self.task != task:

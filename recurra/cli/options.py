@@ -19,11 +19,17 @@ Task = Annotated[
 Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.", rich_help_panel=COLUMNS)]
 Id = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column that identifies a sequence.", rich_help_panel=COLUMNS),
+    typer.Option(
+        metavar="COLUMN", help="Column that identifies a sequence; none: the file is one.", rich_help_panel=COLUMNS
+    ),
 ]
 Time = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column that orders the steps.", rich_help_panel=COLUMNS),
+    typer.Option(
+        metavar="COLUMN[,…]",
+        help="Column that orders the steps; several, such as year,month, are one date; none: the order of the rows.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 Inputs = Annotated[
     str | None,
@@ -33,6 +39,15 @@ Inputs = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+Static = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C",
+        help="Columns that are constant within a sequence; in a file with one row per sequence, no steps.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Ignore = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns to leave out.", rich_help_panel=COLUMNS)]
 Horizon = Annotated[int | None, typer.Option(min=1, help="Steps to forecast.", rich_help_panel=COLUMNS)]
 Season = Annotated[
     int | None,
@@ -50,6 +65,24 @@ Missing = Annotated[
     str | None,
     typer.Option(help="Missing values: error, drop or fill. [dim]\\[default: error][/]", rich_help_panel=COLUMNS),
 ]
+Fill = Annotated[
+    str | None,
+    typer.Option(
+        help="Fill missing values and missing rows of a series: forward, interpolate or none. "
+        "[dim]\\[default: none][/]",
+        rich_help_panel=COLUMNS,
+    ),
+]
 Sort = Annotated[bool | None, typer.Option("--sort", help="Sort rows by id and time.", rich_help_panel=COLUMNS)]
+Dates = Annotated[
+    str | None,
+    typer.Option(help="day-first or month-first, for dates like 01/02/2012.", rich_help_panel=COLUMNS),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoding of a text file, such as latin-1 or utf-16. [dim]\\[default: utf-8][/]", rich_help_panel=COLUMNS
+    ),
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]

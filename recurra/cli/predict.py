@@ -5,12 +5,16 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.options import OUTPUT, Data, Json, ModelFolder
+from recurra.cli.options import OUTPUT, Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
 
 
 def predict(
     model: ModelFolder,
     data: Data,
+    missing: Missing = None,
+    fill: Fill = None,
+    sort: Sort = None,
+    encoding: Encoding = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -33,7 +37,7 @@ def predict(
     from recurra.cli import model_folder, prediction_columns, printing, tables
 
     tables.check_suffix(out)
-    saved = model_folder.load_model(model)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
     columns = prediction_columns.columns(saved, data, proba=proba, horizon=horizon, interval=interval, future=future)
     tables.write_table(columns, out, json)
     if out is not None:

@@ -67,7 +67,7 @@ def _forecast(
     ahead = _future(model, future) if future else None
     points = model.estimator.predict(horizon, table, ahead)
     bounds = model.estimator.predict_interval(horizon, interval, table, ahead)
-    named = {"unique_id": model.schema.get("id") or "series", "ds": model.schema.get("time") or "step"}
+    named = {"unique_id": model.schema.get("id") or "series", "ds": _time_name(model)}
     found = {named.get(name, name): points.column(name).to_pylist() for name in points.column_names if name != "y"}
     if model.schema.get("unit") == "date":
         found[named["ds"]] = _as_dates(found[named["ds"]])
@@ -79,20 +79,23 @@ def _forecast(
     }
 
 
+def _time_name(model: SavedModel) -> str:
+    time = model.schema.get("time") or "step"
+    return time if isinstance(time, str) else "+".join(time)
+
+
 def _as_dates(times: list[datetime]) -> list[Any]:
     """Times as dates if all of them are midnights."""
     return [time.date() for time in times] if all(time.time() == midnight() for time in times) else times
 
 
 def _future(model: SavedModel, source: str) -> Any:
-    """The future values of known inputs; the first of them also stands in for the target column while reading."""
-    from recurra.problem import read_like_training
+    """The future values of known inputs."""
+    from recurra.problem.series import read_future
 
-    known = model.schema["known"]
-    if not known:
+    if not model.schema["known"]:
         raise OptionError("--future", source, "no file, since the model has no inputs known in advance")
-    schema = {**model.schema, "target": known[0], "known": known[1:], "static": []}
-    return read_like_training(source, schema).X.rename_columns({"y": known[0]})
+    return read_future(source, model.schema | model.cleaning)
 
 
 def _tags(model: SavedModel, source: str, proba: bool) -> dict[str, Any]:

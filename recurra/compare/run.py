@@ -36,6 +36,7 @@ from recurra.compare.shared_run import SharedWorkQueue, import_optuna, open_stor
 from recurra.compare.worker import WorkerSetup
 from recurra.errors import InputError
 from recurra.problem import Problem, infer_problem
+from recurra.problem.column_table import print_columns
 from recurra.train.interrupt import Interrupt
 
 POLL_SECONDS = 0.5  # between checks for signals and for results of other machines
@@ -147,6 +148,7 @@ class _Comparison:
         for name, value in (*self.problem.summary, ("budget", self._budget()), ("folder", str(self.folder.path))):
             table.add_row(name, Text(value))
         self.console.print(table)
+        print_columns(self.problem.columns, self.console)
         self.console.print()
 
     def _budget(self) -> str:

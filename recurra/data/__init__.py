@@ -15,13 +15,16 @@ from .japanese_vowels import japanese_vowels
 from .sequences import Batch, Example, SequenceSet
 
 if TYPE_CHECKING:
+    from .readers.arff import read_arff
     from .readers.arrow import from_table, read_arrow, read_parquet
     from .readers.conll import read_conll, read_conllu
     from .readers.csv import read_csv
     from .readers.dat import read_dat
     from .readers.dispatch import format_of, read
+    from .readers.excel import read_excel
     from .readers.hdf5 import read_hdf5
     from .readers.idx import read_idx
+    from .readers.json_records import read_json
     from .readers.jsonl import read_jsonl
     from .readers.layout import Layout
     from .readers.log_mel import LogMel
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .readers.numpy import read_npy, read_npz
     from .readers.text import read_sentences, read_text, read_text_folder
     from .readers.ts import read_ts
+    from .readers.tsf import read_tsf
     from .readers.wav import read_wav
 
 #: public name → module under `readers`
@@ -38,13 +42,16 @@ _READERS = {
     "format_of": "dispatch",
     "from_table": "arrow",
     "read": "dispatch",
+    "read_arff": "arff",
     "read_arrow": "arrow",
     "read_conll": "conll",
     "read_conllu": "conll",
     "read_csv": "csv",
     "read_dat": "dat",
+    "read_excel": "excel",
     "read_hdf5": "hdf5",
     "read_idx": "idx",
+    "read_json": "json_records",
     "read_jsonl": "jsonl",
     "read_mat": "mat",
     "read_npy": "numpy",
@@ -54,6 +61,7 @@ _READERS = {
     "read_text": "text",
     "read_text_folder": "text",
     "read_ts": "ts",
+    "read_tsf": "tsf",
     "read_wav": "wav",
 }
 
@@ -72,13 +80,16 @@ __all__ = [
     "from_table",
     "japanese_vowels",
     "read",
+    "read_arff",
     "read_arrow",
     "read_conll",
     "read_conllu",
     "read_csv",
     "read_dat",
+    "read_excel",
     "read_hdf5",
     "read_idx",
+    "read_json",
     "read_jsonl",
     "read_mat",
     "read_npy",
@@ -88,6 +99,7 @@ __all__ = [
     "read_text",
     "read_text_folder",
     "read_ts",
+    "read_tsf",
     "read_wav",
     "tasks",
 ]

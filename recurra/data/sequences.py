@@ -1,15 +1,18 @@
 """`SequenceSet`, which every reader returns, and `Batch`, which every model trains on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
 from .stores import Columns, Rows, Spans, Store, window
+
+if TYPE_CHECKING:
+    from .readers.roles import Roles
 
 Task = Literal["classification", "regression", "tagging", "transduction", "forecasting", "next_step", "language"]
 
@@ -54,6 +57,8 @@ class SequenceSet:
     - `names`, `features`, `target_names`, `classes`, `vocabulary`: names of sequences, columns, labels and tokens.
     - `series`: the sequences with their last step, where the targets are the next steps.
     - `times`: the timestamps (T,) int64 of the steps. `texts`: the tokens as text. `source`: the file.
+    - `categories`: the values of text columns that are inputs. `roles`: what the columns of a table are, and why.
+    - `notes`: what the reader changed: rows sorted, gaps filled.
 
     **Example**
 
@@ -77,6 +82,9 @@ class SequenceSet:
     times: Store | None = field(default=None, repr=False)  # of the steps of `series`, else of `inputs`: (T,) int64
     texts: Sequence[Sequence[str]] | None = field(default=None, repr=False)  # the tokens as written
     source: str = ""
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)  # of input columns of text
+    roles: "Roles | None" = field(default=None, repr=False)  # of the columns of the table
+    notes: tuple[str, ...] = ()  # what the reader changed: rows sorted, gaps filled
 
     def __post_init__(self):
         if self.task not in TARGETS:

@@ -89,9 +89,11 @@ class SequenceEstimator(BaseEstimator, ABC):
 
         **Arguments**
 
-        - `X`: an array (n, T) or (n, T, D), a list of arrays (T, D) of different lengths, a long table (Arrow, any
-          dataframe, a dict of columns) or a `SequenceSet`.
-        - `y`: one target per sequence. A `SequenceSet` has its targets; with a table, `y` may name their column.
+        - `X`: an array (n, T) or (n, T, D), a list of arrays (T, D) of different lengths, a table (Arrow, any
+          dataframe, a dict of columns) or a `SequenceSet`. A table with an id column has one row per step, otherwise
+          one row per sequence; its columns get their roles as in `recurra fit`.
+        - `y`: one target per sequence, or per row of a table with one row per step. A `SequenceSet` has its targets;
+          with a table, `y` may name their column.
 
         **Returns** the estimator.
         """
@@ -123,9 +125,8 @@ class SequenceEstimator(BaseEstimator, ABC):
     def _convert_for_fit(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
         """X as a list of arrays (T, D), and the targets."""
         X, y = input_conversion.split_targets(X, y, self.task)
-        if input_conversion.is_table(X):
-            X = input_conversion.series_of_table(X)
         self.columns_ = X.features if isinstance(X, SequenceSet) else ()
+        self.table_reading_ = input_conversion.table_reading(X) if isinstance(X, SequenceSet) else {}
         if not isinstance(X, SequenceSet) and not input_conversion.is_ragged(X):
             with named_argument("X, y"):
                 numeric = self.task == "regression"
@@ -200,9 +201,10 @@ class SequenceEstimator(BaseEstimator, ABC):
         return network.double() if device.type == "cpu" else network.to(device)
 
     def _convert_for_predict(self, X: Any) -> list[np.ndarray]:
-        X = input_conversion.to_long_table(X)
-        if input_conversion.is_table(X):
-            X = input_conversion.series_of_table(X, self.columns_)
+        X = input_conversion.to_long_table(input_conversion.to_values(X))
+        if input_conversion.column_names(X) and (self.table_reading_ or input_conversion.is_table(X)):
+            reading = self.table_reading_ or {"features": self.columns_}
+            X = input_conversion.series_of_table(input_conversion.arrow(X), reading)
         if not isinstance(X, SequenceSet) and not input_conversion.is_ragged(X):
             if self.n_features_in_ == self.input_size_ == 1:  # one feature per step: a row is a series of any length
                 X = np.atleast_2d(np.asarray(X, dtype=np.float64))
@@ -235,7 +237,10 @@ class SequenceEstimator(BaseEstimator, ABC):
     def folder_contents(self) -> FolderContents:
         """What `save` writes."""
         check_is_fitted(self, "network_")
-        fitted = {name: getattr(self, name) for name in SIZE_ATTRIBUTES} | {"columns_": list(self.columns_)}
+        fitted = {name: getattr(self, name) for name in SIZE_ATTRIBUTES} | {
+            "columns_": list(self.columns_),
+            "table_reading_": self.table_reading_,
+        }
         options = saved_options.options_to_json(self.get_params(deep=False))
         config = {"options": options, "fitted": {**fitted, "history_": self.history_, **self._fitted_config()}}
         return FolderContents(type(self).__name__, config, self._tensors())
@@ -272,6 +277,7 @@ class SequenceEstimator(BaseEstimator, ABC):
                 raise ModelFileError(f"{Path(folder) / 'config.json'}, {name}", fitted.get(name), "a whole number")
             setattr(self, name, fitted[name])
         self.history_, self.columns_ = fitted.get("history_", []), tuple(fitted.get("columns_", ()))
+        self.table_reading_ = fitted.get("table_reading_") or {}
         self.n_iter_ = len(self.history_)
         self.input_scaling_ = Scaling.none(self.input_size_)
 

@@ -1,12 +1,14 @@
 """Converts the inputs of estimators (arrays, ragged lists, tables, sets, texts, sentences) to one form.
 
-A 2-D array (n, T) is n series of one feature, a 3-D array (n, T, D) has D features, a list may be ragged. A long table,
-one row per step with an id column for the sequences, and a `SequenceSet` have their targets with them. A table is an
-Arrow table, a dict of columns, or a dataframe of any library with the Arrow stream (`__arrow_c_stream__`) or the
-interchange protocol (`__dataframe__`).
+A 2-D array (n, T) is n series of one feature, a 3-D array (n, T, D) has D features, a list may be ragged. A table gets
+the roles of its columns from `recurra.data.readers.roles`, as a file does: with an id column for the sequences it is
+long, one row per step; otherwise every row is a sequence. Long tables and `SequenceSet`s may have their targets with
+them. A table is an Arrow table, a dict of columns, or a dataframe of any library with the Arrow stream
+(`__arrow_c_stream__`) or the interchange protocol (`__dataframe__`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,8 @@ def arrow(X: Any) -> Any:
     A stream can be read only once, so every entry point converts it first.
     """
     streams = hasattr(X, "__arrow_c_stream__")
+    if isinstance(X, dict):
+        return require("pyarrow", extra="data", what="a table as input").table(X)
     if isinstance(X, np.ndarray) or not (streams or hasattr(X, "__dataframe__")):
         return X
     pa = require("pyarrow", extra="data", what="a table as input")
@@ -83,10 +87,21 @@ def _decode_categories(table: Any) -> Any:
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a long table: it has named columns, one of them an id of sequences."""
-    from ..data.readers.layout import ID_NAMES
+    """Whether X is a long table: it has named columns, one of them an id of sequences whose values repeat."""
+    names = [name for name in column_names(X) if isinstance(name, str)]
+    return bool(names) and any(_names_sequences(X, name) for name in names)
 
-    return any(str(name).lower() in ID_NAMES for name in column_names(X))
+
+def _names_sequences(X: Any, name: str) -> bool:
+    from ..data.readers.layout import ID_HINTS, ID_NAMES
+
+    lowered = name.strip().lower()
+    if lowered in ID_NAMES:
+        return True
+    if lowered not in ID_HINTS and not lowered.endswith("_id"):
+        return False
+    values = _column(X, name, text_only=False)
+    return len(set(values)) < len(values)
 
 
 def column_names(X: Any) -> list[Any]:
@@ -98,23 +113,50 @@ def column_names(X: Any) -> list[Any]:
     return [] if names is None or callable(names) else list(names)
 
 
+ROW_TARGETS = "#y"  # targets that came beside a table, as a column of it
+
+
 def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
-    """The sequences of a long table; `target` names the target column, if it does not have a usual name."""
+    """The sequences of a table; `target` names the target column, if it does not have a usual name."""
     from ..data import from_table as read
 
-    if task == "classification":
-        return read(X, label=target, task="classification") if target else read(X, task="classification")
-    return read(X, target=target, task="regression") if target else read(X, task="regression")
+    named = {"label" if task == "classification" else "target": target} if target else {}
+    return read(X, task=task, irregular=True, **named)
 
 
-def series_of_table(X: Any, columns: Sequence[str] = ()) -> SequenceSet:
-    """The sequences of a long table without targets: its `columns`, or all numeric ones."""
+def with_row_targets(X: Any, y: Any, task: Task) -> SequenceSet | None:
+    """The sequences of a long table with a target for each of its rows, or None if `y` has one per sequence."""
+    import pyarrow as pa
+
+    table, values = pa.table(X) if isinstance(X, dict) else X, to_array(y)
+    if values.ndim != 1 or len(values) != table.num_rows:
+        return None
+    column = pa.array([str(v) for v in values] if task == "classification" else values.astype(np.float64))
+    found = from_table(table.append_column(ROW_TARGETS, column), ROW_TARGETS, task)
+    if task != "classification" or values.dtype.kind in "OUS":
+        return found
+    names = {str(value): value for value in values.tolist()}
+    return replace(found, classes=tuple(names[name] for name in found.classes))
+
+
+def series_of_table(X: Any, reading: Mapping[str, Any] | None = None) -> SequenceSet:
+    """The sequences of a table without targets, read as the table of `fit` was: its `table_reading`."""
     from ..data import from_table as read
 
-    found = read(X, task="next_step", features=columns) if columns else read(X, task="next_step")
-    names = columns or found.features
-    series = [np.asarray(values)[:, : len(names)] for values in found.series or ()]
-    return SequenceSet.from_arrays(series, np.zeros((len(series), 1)), "regression", features=tuple(names))
+    return read(X, unlabelled=True, irregular=True, **(reading or {}))
+
+
+def table_reading(found: SequenceSet) -> dict[str, Any]:
+    """How a table was read, for `series_of_table`: plain JSON."""
+    roles = found.roles
+    if roles is None:
+        return {}
+    steps = [name for names in roles.channels.values() for name in names]
+    static = list(roles.named("static"))
+    inputs = [*steps, *static] if roles.form == "wide" else list(roles.inputs)
+    read = {"form": roles.form, "id": roles.one("id") or "none", "time": list(roles.named("time")) or "none"}
+    read |= {"features": inputs, "categories": {name: list(values) for name, values in found.categories.items()}}
+    return read | ({"static": static} if roles.form == "wide" else {})
 
 
 def set_targets(given: SequenceSet, task: Task) -> np.ndarray:
@@ -159,11 +201,47 @@ def _series(x: Any, k: int) -> np.ndarray:
 
 
 def split_targets(X: Any, y: Any, task: Task) -> tuple[Any, Any]:
-    """X and its targets, which may be in X itself, or in a column that `y` names."""
-    X = to_long_table(X)
-    if is_table(X) and (y is None or isinstance(y, str)):
-        X, y = from_table(X, y, task), None
-    return X, set_targets(X, task) if isinstance(X, SequenceSet) and y is None else y
+    """X and its targets, which may be in X itself, in a column that `y` names, or beside its rows or sequences."""
+    X = to_long_table(to_values(X))
+    names = column_names(X)
+    if names and isinstance(y, str):
+        X, y = from_table(arrow(X), y, task), None
+    elif is_table(X) and y is None:
+        X, y = from_table(X, None, task), None
+    elif is_table(X):
+        found = with_row_targets(X, y, task)
+        X, y = (series_of_table(X), to_array(y)) if found is None else (found, None)
+    elif names and not is_plain(X):
+        X = series_of_table(arrow(X), {"form": "wide"})
+    if isinstance(X, SequenceSet) and y is None:
+        return X, set_targets(X, task)
+    return X, y if y is None else to_values(y)
+
+
+def is_plain(X: Any) -> bool:
+    """Whether all columns of a table with one row per sequence are its steps: scikit-learn then checks it."""
+    from ..data.readers.column_kinds import kind_of
+    from ..data.readers.layout import ID_HINTS
+    from ..data.readers.table_facts import is_row_number
+
+    table = arrow(X)
+    if not hasattr(table, "schema"):
+        return True
+    named = [str(name).strip().lower() for name in table.column_names]
+    texts = any(kind_of(item.type) == "text" for item in table.schema)
+    return not texts and not any(name in ID_HINTS or is_row_number(name) for name in named)
+
+
+def to_values(X: Any) -> Any:
+    """A series of pandas or polars as an array; otherwise X itself."""
+    is_series = not column_names(X) and getattr(X, "ndim", len(getattr(X, "shape", ()))) == 1
+    return X.to_numpy() if is_series and hasattr(X, "to_numpy") and hasattr(X, "dtype") else X
+
+
+def to_array(y: Any) -> np.ndarray:
+    """Targets as an array, from a list, an array, a series or a column."""
+    y = to_values(y)
+    return np.asarray(y.to_pylist() if hasattr(y, "to_pylist") else y)
 
 
 # ---------------------------------------------------------------------------------------------------- text

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.readers.frequency import CALENDARS, DAY, FrequencyDetector
+from ..data.readers.frequency import CALENDARS, FrequencyDetector, times_at
 from ..errors import InputError, ShapeError
 from . import input_conversion
 
@@ -76,15 +76,26 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
         return [np.zeros((steps, 0)) for _ in of.ids]
     if data is None:
         raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
-    values, names, _, _ = _read_table(input_conversion.arrow(data), tuple(columns))
-    by_name = dict(zip(names, values, strict=True))
-    found = []
-    for name in of.ids:
-        rows = len(by_name.get(name, ()))
-        if rows < steps:
-            raise ShapeError("future", f"{rows} rows of {name!r}", f"{steps}, one for each step to forecast")
-        found.append(by_name[name][:steps])
-    return found
+    values, names, times, _ = _read_table(input_conversion.arrow(data), tuple(columns))
+    rows = dict(zip(names, values, strict=True))
+    when = dict(zip(names, times or [None] * len(names), strict=True))
+    return [_next_rows(of, k, rows.get(name), when.get(name), steps) for k, name in enumerate(of.ids)]
+
+
+def _next_rows(of: Panel, k: int, rows: np.ndarray | None, times: np.ndarray | None, steps: int) -> np.ndarray:
+    """(steps, F): the future rows of a series; their times must follow it."""
+    name = of.ids[k]
+    count = 0 if rows is None else len(rows)
+    if rows is None or count < steps:
+        raise ShapeError("future", f"{count} rows of {name!r}", f"{steps}, one for each step to forecast")
+    if times is None or of.times is None:
+        return rows[:steps]
+    expected = times_after(of.times[k], steps, of.unit)
+    first = int(np.searchsorted(times, expected[0]))
+    if not np.array_equal(times[first : first + steps], expected):
+        found, wanted, last = (format_times(np.asarray(t), of.unit) for t in (times[0], expected[0], of.times[k][-1]))
+        raise InputError("future", f"rows of {name!r} from {found} on", f"{steps} rows from {wanted} on, after {last}")
+    return rows[first : first + steps]
 
 
 def _read_table(
@@ -132,10 +143,4 @@ def times_after(times: np.ndarray, steps: int, unit: str) -> np.ndarray:
     name, step = next(iter(detector.steps.items()))
     count, rest = CALENDARS[name](times)
     ahead = count[-1] + (step or 1) * np.arange(1, steps + 1)
-    if name == "clock":
-        return ahead
-    if name == "business day":
-        days = np.busday_offset(np.datetime64("1970-01-01"), ahead, roll="forward")
-        return days.astype("datetime64[us]").astype(np.int64) + rest[-1]
-    months = ahead.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
-    return months + rest[-1] - (DAY if name == "month end" else 0)
+    return times_at(name, ahead, int(rest[-1]))

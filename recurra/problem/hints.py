@@ -4,12 +4,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recurra.data.readers.layout import Layout
+from recurra.errors import InputError
+
+#: task of a problem → task of a sequence set
+DATA_TASKS: dict[str, Any] = {
+    "classify": "classification",
+    "regress": "regression",
+    "forecast": "forecasting",
+    "tag": "tagging",
+    "language": "language",
+}
+
 
 @dataclass(frozen=True)
 class Hints:
     """What the caller said about a file. None means: infer it.
 
-    `columns` has target, id, time and inputs; `cleaning` has the reader options `missing` and `sort`.
+    `columns` has target, id, time, inputs, static and ignore; `cleaning` has the reader options `missing`, `fill`,
+    `sort`, `dates` and `encoding`.
     """
 
     source: str
@@ -22,6 +35,20 @@ class Hints:
     season: int | None
     test: Any  # a file, a fraction, or None
     seed: int
+
+    @property
+    def layout(self) -> Layout:
+        """The options of a table reader."""
+        columns = {**self.columns, "features": self.columns["inputs"]}
+        del columns["inputs"]
+        task = DATA_TASKS[self.task] if self.task else None
+        return Layout.of({**columns, **self.cleaning, "task": task})  # pyrefly: ignore
+
+    def refuse_forecast_options(self, task: str) -> None:
+        """Raise for options that only a forecast has."""
+        for name in ("horizon", "season"):
+            if getattr(self, name) is not None:
+                raise InputError(name, getattr(self, name), f"no such option, since the task is to {task}")
 
     @property
     def file_summary(self) -> tuple[str, str]:

@@ -6,14 +6,13 @@ from typing import Any
 
 from recurra.argument_checks import path_of
 from recurra.data.data_errors import FormatError
-from recurra.data.readers.dispatch import format_of
-from recurra.data.readers.open_files import existing, head
+from recurra.data.readers.dispatch import TABLES, format_of, open_table
+from recurra.data.readers.open_files import existing, head, text_encoding
+from recurra.data.readers.tables import prepare
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem import holdout, sequences, series, text
-from recurra.problem.columns import infer_roles
-from recurra.problem.hints import Hints
+from recurra.problem.hints import DATA_TASKS, Hints
 from recurra.problem.problem import TASKS, Problem
-from recurra.problem.tabular import FORMATS, load_table, reject_stray_text
 
 BUILTIN_DATASETS = ("japanese_vowels",)
 TASK_ALIASES = {
@@ -31,13 +30,18 @@ def infer_problem(
     task: str | None = None,
     target: str | None = None,
     id: str | None = None,
-    time: str | None = None,
+    time: Sequence[str] | str | None = None,
     inputs: Sequence[str] | str | None = None,
+    static: Sequence[str] | str | None = None,
+    ignore: Sequence[str] | str | None = None,
     horizon: int | None = None,
     season: int | None = None,
     test: str | Path | float | None = None,
     missing: str = "error",
+    fill: str = "none",
     sort: bool = False,
+    dates: str | None = None,
+    encoding: str | None = None,
     seed: int = 0,
 ) -> Problem:
     """Read a data file as a learning problem: what to predict, from which columns, and how to test it.
@@ -48,18 +52,21 @@ def infer_problem(
 
     - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`).
     - `task`: `"classify"`, `"regress"`, `"forecast"`, `"tag"` or `"language"`.
-    - `target`, `id`, `time`: the columns to predict, to identify sequences by, and to order steps by.
+    - `target`, `id`, `time`: the columns to predict, to identify sequences by ("none": the file is one sequence), and
+      to order steps by; several columns of time, such as `"year,month"`, are one date.
     - `inputs`: the columns to read, as a sequence or as text with commas. The inputs of a forecast must be known in
       advance.
+    - `static`, `ignore`: columns that are constant within a sequence, and columns to leave out.
     - `horizon`, `season`: steps to forecast; season length in steps.
     - `test`: a test file, or the fraction to hold out. Default: a matching file next to this one (`train…`, `test…`),
       else 0.2.
-    - `missing`, `sort`: as in `rc.data.Layout`.
+    - `missing`, `fill`, `sort`, `dates`, `encoding`: as in `rc.data.Layout`.
     - `seed`: random seed of the split, and of the estimators made from the problem.
 
     **Returns**
 
-    A `Problem` with `train`, `test`, `metric` and a `summary` of what was inferred.
+    A `Problem` with `train`, `test`, `metric`, a `summary` of what was inferred, and `columns`: the role of each column
+    and why it has it.
 
     **Example**
 
@@ -70,33 +77,43 @@ def infer_problem(
     """
     task = _canonical_task(task)
     source = source if isinstance(source, str) and source in BUILTIN_DATASETS else path_of("source", source)
-    inputs = tuple(part.strip() for part in inputs.split(",")) if isinstance(inputs, str) else inputs
     if str(source) in BUILTIN_DATASETS and not Path(source).exists():
         return sequences.builtin_problem(str(source), task, seed)
-    path, test = _train_and_test(Path(source), test)
-    columns = {"target": target, "id": id, "time": time, "inputs": inputs}
-    cleaning = {"missing": missing, "sort": sort}
-    format = detect_format(path)
-    return _infer(Hints(str(source), path, format, task, columns, cleaning, horizon, season, test, seed))
+    columns = {"target": target, "id": id, "time": _names(time), "inputs": _names(inputs)}
+    columns |= {"static": _names(static) or (), "ignore": _names(ignore) or ()}
+    cleaning = {"missing": missing, "fill": fill, "sort": sort, "dates": dates, "encoding": encoding}
+    with text_encoding(encoding):
+        path, test = _train_and_test(Path(source), test)
+        format = detect_format(path)
+        return _infer(Hints(str(source), path, format, task, columns, cleaning, horizon, season, test, seed))
+
+
+def _names(given: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """Names of columns, from a sequence or from text with commas."""
+    if isinstance(given, str):
+        given = [name.strip() for name in given.split(",") if name.strip()]
+    return None if given is None else tuple(given)
 
 
 def _infer(hints: Hints) -> Problem:
     """Choose the kind of problem by task, file format and column roles."""
     if hints.task == "language" or (hints.task is None and hints.format in ("text", "sentences")):
+        hints.refuse_forecast_options("continue a text")
         return text.language_problem(hints)
     if hints.format in ("conll", "conllu"):
+        hints.refuse_forecast_options("tag")
         return text.tagging_problem(hints)
-    if hints.format not in FORMATS:
-        return series.from_file(hints) or sequences.from_file(hints)
-    table = load_table(hints.path, hints.format)
-    if hints.format == "csv":
-        reject_stray_text(table, hints.path, {hints.columns[role] for role in ("id", "time")})
-    roles = infer_roles(table, hints.path, task=hints.task, **hints.columns)
-    match roles.task:
-        case "forecast":
-            return series.from_table(hints, table, roles)
-        case "tag":
-            return text.tagging_problem(hints, roles)
+    if hints.format not in TABLES:
+        problem = series.from_file(hints) or sequences.from_file(hints)
+        if problem.task != "forecast":
+            hints.refuse_forecast_options(problem.task)
+        return problem
+    opened, roles, _ = prepare(open_table(hints.path, hints.format, hints.layout), hints.layout, strict=True)
+    if roles.task in ("forecasting", "next_step"):
+        return series.from_table(hints, opened, roles)
+    hints.refuse_forecast_options({value: key for key, value in DATA_TASKS.items()}.get(roles.task, roles.task))
+    if roles.task == "tagging":
+        return text.tagging_problem(hints, roles)
     return sequences.from_table(hints, roles)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from recurra.data.readers.roles import ColumnRole
 from recurra.errors import InputError, UnknownNameError
 
 #: task → estimator class
@@ -25,12 +26,16 @@ METRICS = {"accuracy": True, "f1": True, "mae": False, "mase": False, "bits per 
 class LoadedData:
     """The content of a file in the form of a problem's `train`. `y` is None if the file has no targets.
 
-    `names` are those of the sequences: the values of the id column, else 0, 1, …
+    `names` are those of the sequences: the values of the id column, else 0, 1, … `categories` are the values of text
+    columns that are inputs, `features` the names of the input columns, and `notes` say what the reader changed.
     """
 
     X: Any
     y: Any
     names: list[str]
+    categories: dict[str, list[str]] = field(default_factory=dict)
+    features: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ class Problem:
     | language | text | None |
 
     `metric` names the score that ranks models, `summary` says in words what was inferred, `options` are estimator
-    arguments that follow from the data, and `schema` (plain JSON) says how to read another file the same way.
+    arguments that follow from the data, and `schema` (plain JSON) says how to read another file the same way. `columns`
+    has the role of each column of a table and the reason for it.
 
     **Example**
 
@@ -66,6 +72,7 @@ class Problem:
     summary: tuple[tuple[str, str], ...]
     options: dict[str, Any] = field(default_factory=dict)
     schema: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[ColumnRole, ...] = ()
 
     @property
     def higher_is_better(self) -> bool:

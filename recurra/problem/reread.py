@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from recurra.data.data_errors import FormatError
-from recurra.data.readers.open_files import existing
+from recurra.data.readers.dispatch import TABLES
+from recurra.data.readers.open_files import existing, text_encoding
 from recurra.problem import sequences, series, text
 from recurra.problem.infer import BUILTIN_DATASETS, detect_format
 from recurra.problem.problem import LoadedData
-from recurra.problem.tabular import FORMATS
 
 
 def read_like_training(source: str | Path, schema: dict[str, Any]) -> LoadedData:
@@ -17,7 +17,11 @@ def read_like_training(source: str | Path, schema: dict[str, Any]) -> LoadedData
         X, y = sequences.builtin_problem(str(source), None, 0).test or ([], None)
         return LoadedData(X, y, _numbered(X))
     path = existing(source)
-    schema = {**schema, "format": _compatible_format(path, schema)}
+    with text_encoding(schema.get("encoding")):
+        return _read(path, {**schema, "format": _compatible_format(path, schema)})
+
+
+def _read(path: Path, schema: dict[str, Any]) -> LoadedData:
     match schema["task"]:
         case "forecast":
             table = series.read_table(path, schema)
@@ -42,8 +46,8 @@ def _compatible_format(path: Path, schema: dict[str, Any]) -> str:
         return found
     if is_prose and (schema["task"] == "tag" or schema.get("vocabulary")):
         return found
-    table_mismatch = (trained in FORMATS) != (found in FORMATS)
+    table_mismatch = (trained in TABLES) != (found in TABLES)
     if table_mismatch or is_prose or (found != trained and "conll" in found + trained):
-        accepted = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}" if trained in FORMATS else trained
+        accepted = f"one of {', '.join(TABLES)}" if trained in TABLES else trained
         raise FormatError(path, f"the format {found}", f"{accepted}, like the training file")
     return found

@@ -8,19 +8,21 @@ import numpy as np
 import torch
 
 from recurra.data.data_errors import FormatError
-from recurra.data.readers.dispatch import read
+from recurra.data.readers.dispatch import TABLES, open_table, read
 from recurra.data.readers.labels import Encoder
-from recurra.data.readers.open_files import existing, lines
+from recurra.data.readers.layout import NO_COLUMN, Layout
+from recurra.data.readers.open_files import existing, lines, text_encoding
+from recurra.data.readers.roles import ColumnRole, Roles
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError
 from recurra.problem import holdout
-from recurra.problem.columns import ColumnRoles
 from recurra.problem.hints import Hints
 from recurra.problem.problem import LoadedData, Problem
-from recurra.problem.tabular import FORMATS, load_table
 
 READER_TASKS = {"classify": "classification", "regress": "regression"}
 MAX_VOCABULARY = 512
+#: parts of a schema that are options of a table reader
+TABLE_OPTIONS = ("id", "time", "static", "missing", "fill", "sort", "dates", "encoding", "categories")
 #: reader → options that fix the classes or the vocabulary to those of the training file
 READER_OPTIONS = {"ts": ("classes",), "npz": ("classes",), "text_folder": ("classes", "vocabulary")}
 
@@ -41,12 +43,12 @@ def builtin_problem(name: str, task: str | None, seed: int) -> Problem:
     return Problem("classify", name, train, test, "accuracy", summary, {"random_state": seed}, schema)
 
 
-def from_table(hints: Hints, roles: ColumnRoles) -> Problem:
+def from_table(hints: Hints, roles: Roles) -> Problem:
     """The problem of a table whose rows are steps or sequences."""
     schema = {"format": hints.format, **_columns(roles), **hints.cleaning}
     if roles.form == "nested":
-        return _problem(hints, *_by_content(hints, schema))
-    return _problem(hints, schema, roles.reason, roles.ignored)
+        return _problem(hints, *_by_content(hints, schema), roles.columns)
+    return _problem(hints, schema, roles.reason, roles.columns)
 
 
 def from_file(hints: Hints) -> Problem:
@@ -54,17 +56,20 @@ def from_file(hints: Hints) -> Problem:
     return _problem(hints, *_by_content(hints, {"task": hints.task, "format": hints.format}))
 
 
-def _problem(hints: Hints, schema: dict[str, Any], reason: str, ignored: tuple[str, ...] = ()) -> Problem:
+def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[ColumnRole, ...] = ()) -> Problem:
     items, task = read_sequences(hints.path, schema), schema["task"]
+    schema = schema | ({"categories": items.categories, "features": items.features} if schema.get("form") else {})
     if items.y is None:
         raise FormatError(hints.path, "sequences without a target", "one class or number per sequence")
     if task == "classify" and len(set(items.y.tolist())) < 2:
         got = f"one class only, {items.y.tolist()[0]!r}"
         raise FormatError(hints.path, got, "two or more", column=schema.get("target"))
     train, test, how = _split(items, task, schema, hints.test, hints.seed)
-    summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("inputs", ())))
+    summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
+    summary += tuple(("note", note) for note in items.notes)
     metric, options = "accuracy" if task == "classify" else "mae", {"random_state": hints.seed}
-    return Problem(task, hints.source, train, test, metric, _with_columns(summary, schema, ignored), options, schema)
+    summary = _with_columns(summary, schema, columns)
+    return Problem(task, hints.source, train, test, metric, summary, options, schema, columns)
 
 
 def _by_content(hints: Hints, schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -81,9 +86,14 @@ def _by_content(hints: Hints, schema: dict[str, Any]) -> tuple[dict[str, Any], s
     return schema, f"the file has one {'class' if found == 'classify' else 'number'} per sequence"
 
 
-def _columns(roles: ColumnRoles) -> dict[str, Any]:
-    named = {"id": roles.id, "time": roles.time, "target": roles.target, "inputs": list(roles.inputs)}
-    return {"task": roles.task, "form": roles.form} | {key: value for key, value in named.items() if value}
+def _columns(roles: Roles) -> dict[str, Any]:
+    """The roles as part of a schema."""
+    task = {value: key for key, value in READER_TASKS.items()}.get(roles.task)
+    inputs = [name for steps in roles.channels.values() for name in steps] or list(roles.inputs)
+    static = list(roles.named("static")) if roles.form == "wide" else []
+    named = {"id": roles.one("id"), "time": list(roles.named("time")), "target": roles.one("target")}
+    named |= {"inputs": [*inputs, *static] if roles.form == "wide" else inputs, "static": static}
+    return {"task": task, "form": roles.form} | {key: value for key, value in named.items() if value}
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -94,35 +104,49 @@ def read_sequences(path: str | Path, schema: dict[str, Any]) -> LoadedData:
     if schema["format"] == "japanese_vowels":
         schema = {"task": "classify", "format": "ts"}
     path = existing(path)
-    if schema.get("form") == "wide":
-        return _wide(path, schema)
     if schema["format"] == "text" and schema.get("vocabulary"):
         return _lines(path, schema["vocabulary"])
     with double_precision():
         data = _read(path, schema)
         X = [_as_features(example.inputs, len(schema.get("vocabulary", ()))) for example in data]
-        y = _targets(data)
-    return LoadedData(X, y, [data.name(k) for k in range(len(data))])
+        y = None if _is_unlabelled(path, schema) else _targets(data)
+    names, categories = [data.name(k) for k in range(len(data))], {k: list(v) for k, v in data.categories.items()}
+    return LoadedData(X, y, names, categories, list(data.features), data.notes)
 
 
 def _read(path: Path, schema: dict[str, Any]) -> SequenceSet:
     options: dict[str, Any] = {}
     if schema.get("form") is not None:
-        options = {key: schema[key] for key in ("id", "time", "missing", "sort") if schema.get(key)}
+        options = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key)}
         options["irregular"] = True
-    if schema.get("form") == "long":
-        options["features"] = schema["inputs"]
-        if schema["target"] not in load_table(path, schema["format"]).column_names:
-            return read(path, schema["format"], **options, target=schema["inputs"][:1], task="transduction")
-        options["task"] = READER_TASKS[schema["task"]]
-        options["label" if schema["task"] == "classify" else "target"] = schema["target"]
+    if schema.get("form") in ("long", "wide"):
+        options |= {"features": schema["inputs"], "form": schema["form"], "task": READER_TASKS[schema["task"]]}
+        if schema["form"] == "long" and "id" not in options:
+            options["id"] = NO_COLUMN
+        options.setdefault("time", NO_COLUMN)
+        if _is_unlabelled(path, schema):
+            options["unlabelled"] = True
+        else:
+            options["label" if schema["task"] == "classify" else "target"] = schema["target"]
     elif schema.get("form") == "nested":
         options |= {"features": schema["inputs"]} if schema.get("inputs") else {}
-        options |= {_target_option(path, schema): schema["target"]} if schema.get("target") else {}
+        if schema.get("target") and schema["target"] in column_names(path, schema):
+            options[_target_option(path, schema)] = schema["target"]
     for key in ("classes", "vocabulary"):
-        if schema.get(key) and (schema["format"] in FORMATS or key in READER_OPTIONS.get(schema["format"], ())):
+        if schema.get(key) and (schema["format"] in TABLES or key in READER_OPTIONS.get(schema["format"], ())):
             options[key] = schema[key]
     return read(path, schema["format"], **options)
+
+
+def _is_unlabelled(path: Path, schema: dict[str, Any]) -> bool:
+    """Whether a table lacks the target."""
+    return schema.get("form") in ("long", "wide") and schema["target"] not in column_names(path, schema)
+
+
+def column_names(path: Path, schema: dict[str, Any]) -> list[str]:
+    """The columns of a table."""
+    with text_encoding(schema.get("encoding")):
+        return open_table(path, schema["format"], Layout()).source.schema.names
 
 
 def _target_option(path: Path, schema: dict[str, Any]) -> str:
@@ -131,23 +155,8 @@ def _target_option(path: Path, schema: dict[str, Any]) -> str:
 
     if schema.get("task"):
         return "label" if schema["task"] == "classify" else "target"
-    kind = load_table(path, schema["format"]).schema.field(schema["target"]).type
+    kind = open_table(path, schema["format"], Layout()).source.schema.field(schema["target"]).type
     return "target" if pa.types.is_floating(kind) else "label"
-
-
-def _wide(path: Path, schema: dict[str, Any]) -> LoadedData:
-    table, target = load_table(path, schema["format"]), schema["target"]
-    for row, column in ((row, c) for c in schema["inputs"] for row in _missing_rows(table, c)):
-        raise FormatError(
-            path, "nothing", "a number (sequences of unequal length need one row per step)", row + 2, column
-        )
-    values = np.stack([table.column(c).to_numpy().astype(np.float64) for c in schema["inputs"]], axis=1)  # (n, T)
-    y = None
-    if target in table.column_names:
-        found = table.column(target).to_pylist()
-        y = np.array([str(v) for v in found]) if schema["task"] == "classify" else np.array(found, dtype=np.float64)
-        y = parse_integer_labels(y) if schema["task"] == "classify" else y
-    return LoadedData([row[:, None] for row in values], y, [str(k) for k in range(len(values))])
 
 
 def _lines(path: Path, letters: list[str]) -> LoadedData:
@@ -158,10 +167,6 @@ def _lines(path: Path, letters: list[str]) -> LoadedData:
             texts.append(line.strip())
             X.append(np.eye(len(letters))[known.encode(texts[-1], [number] * len(texts[-1])).numpy()])
     return LoadedData(X, None, texts)
-
-
-def _missing_rows(table: Any, column: str) -> list[int]:
-    return np.flatnonzero(table.column(column).is_null().to_numpy()).tolist()
 
 
 def _as_features(inputs: torch.Tensor, alphabet: int) -> np.ndarray:
@@ -182,12 +187,16 @@ def _targets(data: SequenceSet) -> np.ndarray | None:
 
 
 def parse_integer_labels(labels: np.ndarray) -> np.ndarray:
-    """Labels as int64 if all of them are integers in canonical form, else unchanged."""
+    """Labels as int64 if all of them are integers in canonical form, or whole numbers like 2.0; else unchanged."""
     try:
-        numbers = labels.astype(np.int64)
+        values = labels.astype(np.float64)
+        numbers = values.astype(np.int64)
     except (ValueError, OverflowError):
         return labels
-    return numbers if (numbers.astype(str) == labels).all() else labels
+    if not np.isfinite(values).all() or not (numbers == values).all():
+        return labels
+    plain = np.char.add(numbers.astype(str), ".0")
+    return numbers if ((numbers.astype(str) == labels) | (plain == labels)).all() else labels
 
 
 @contextmanager
@@ -241,11 +250,13 @@ def _summary(task: str, reason: str, train: Any, test: Any, how: str, names: Any
 
 
 def _with_columns(
-    summary: tuple[tuple[str, str], ...], schema: dict[str, Any], ignored: tuple[str, ...]
+    summary: tuple[tuple[str, str], ...], schema: dict[str, Any], columns: tuple[ColumnRole, ...]
 ) -> tuple[tuple[str, str], ...]:
     roles = {key: schema[key] for key in ("id", "time", "target") if schema.get(key)}
     if not roles:
         return summary
-    shown = ", ".join(f"{name} {column!r}" for name, column in roles.items())
-    shown += f"; ignored (not numeric): {', '.join(ignored)}" if ignored else ""
+    named = {name: "+".join(value) if isinstance(value, list) else value for name, value in roles.items()}
+    shown = ", ".join(f"{name} {column!r}" for name, column in named.items())
+    ignored = [column.name for column in columns if column.role == "ignored"]
+    shown += f"; ignored: {', '.join(ignored)}" if ignored else ""
     return (summary[0], summary[1], ("columns", shown), *summary[2:])

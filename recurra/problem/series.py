@@ -9,17 +9,21 @@ import pyarrow as pa
 import torch
 
 from recurra.data.data_errors import FormatError
-from recurra.data.readers.dispatch import read
+from recurra.data.readers.dispatch import TABLES, format_of, read
 from recurra.data.readers.frequency import DAY, FrequencyDetector
+from recurra.data.readers.indicators import indicator_names
+from recurra.data.readers.layout import NO_COLUMN
+from recurra.data.readers.open_files import existing, text_encoding
+from recurra.data.readers.roles import ColumnRole, Roles
+from recurra.data.readers.table_facts import is_constant_within
 from recurra.data.readers.table_scan import is_dated
+from recurra.data.readers.table_sources import OpenTable
 from recurra.data.sequences import SequenceSet
 from recurra.estimators.panel import format_times
 from recurra.problem import holdout
-from recurra.problem.columns import ColumnRoles
 from recurra.problem.hints import Hints
 from recurra.problem.problem import Problem
-from recurra.problem.sequences import double_precision
-from recurra.problem.tabular import FORMATS, is_constant_within
+from recurra.problem.sequences import TABLE_OPTIONS, double_precision
 
 #: microseconds between steps → (name, usual season length)
 CLOCK_STEPS = {
@@ -37,14 +41,21 @@ MONTH_STEPS = {1: ("monthly", 12), 3: ("quarterly", 4), 12: ("yearly", 1)}
 MAX_WINDOWS = 10
 
 
-def from_table(hints: Hints, table: pa.Table, roles: ColumnRoles) -> Problem:
+def from_table(hints: Hints, opened: OpenTable, roles: Roles) -> Problem:
     """The problem of a table of series; inputs that are constant within each series are static."""
-    static = [c for c in roles.inputs if roles.id and is_constant_within(table, c, roles.id)]
-    known = [c for c in roles.inputs if c not in static]
-    kind = table.schema.field(roles.time).type if roles.time else None
+    id, time, source = roles.one("id"), roles.named("time"), opened.source
+    table = source.read(source.schema.names, 0, source.rows)
+    inputs = [name for name in roles.inputs if name not in roles.named("target")]
+    static = [c for c in inputs if c in roles.named("static") or (id and is_constant_within(table, c, id))]
+    for name in static:
+        if id and not is_constant_within(table, name, id):
+            raise FormatError(hints.path, "values that change within a series", "one value per series", column=name)
+    kind = None if not time else source.schema.field("+".join(time)).type
     unit = "date" if kind is not None and is_dated(kind) else "seconds" if _is_float(kind) else "whole"
-    schema = {"task": "forecast", "format": hints.format, "id": roles.id, "time": roles.time, "target": roles.target}
-    return _problem(hints, schema | {"known": known, "static": static, "unit": unit, **hints.cleaning}, roles.reason)
+    schema = {"task": "forecast", "format": hints.format, "form": "long", "id": id, "time": list(time)}
+    schema |= {"target": roles.named("target")[0], "unit": unit, **hints.cleaning}
+    covariates = {"known": [c for c in inputs if c not in static], "static": static}
+    return _problem(hints, schema | covariates, roles.reason, roles.columns)
 
 
 def from_file(hints: Hints) -> Problem | None:
@@ -64,8 +75,9 @@ def from_file(hints: Hints) -> Problem | None:
     return _problem(hints, schema, "the file has a numeric series")
 
 
-def _problem(hints: Hints, schema: dict[str, Any], reason: str) -> Problem:
-    table = read_table(hints.path, schema)
+def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[ColumnRole, ...] = ()) -> Problem:
+    table, notes = read_series(hints.path, schema)
+    schema = {**schema, **_category_schema(table, schema)}
     lengths = series_lengths(table)
     step, usual = _step_and_season(table, schema)
     season = hints.season or (usual if 2 * usual < min(lengths) else 1)
@@ -73,7 +85,7 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str) -> Problem:
     train, test, how = _hold_out(table, schema, horizon, hints.test, hints.path)
     schema = {**schema, "horizon": horizon, "season": season, "held": min(series_lengths(test[0])) if test else 0}
     options = {"horizon": horizon, "season": season, "random_state": hints.seed}
-    options |= {key: tuple(schema[key]) for key in ("known", "static")}
+    options |= {key: tuple(indicator_names(schema[key], schema["categories"])) for key in ("known", "static")}
     each = " each" if len(lengths) > 1 else ""
     summary = (
         hints.file_summary,
@@ -82,8 +94,19 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str) -> Problem:
         ("series", f"{len(lengths):,}, {_range(lengths)} steps{each}, {step}"),
         ("horizon", _steps(horizon) + (f", season length {season}" if season > 1 else "")),
         ("held out", how),
+        *(("note", note) for note in notes),
     )
-    return Problem("forecast", hints.source, (train, None), test, "mase", summary, options, schema)
+    return Problem("forecast", hints.source, (train, None), test, "mase", summary, options, schema, columns)
+
+
+def _category_schema(table: pa.Table, schema: dict[str, Any]) -> dict[str, Any]:
+    """The values of text columns that are covariates, from the names of their indicators."""
+    found: dict[str, list[str]] = {}
+    for name in table.column_names:
+        column, sign, value = name.partition("=")
+        if sign and column in (*schema["known"], *schema["static"]):
+            found.setdefault(column, []).append(value)
+    return {"categories": found}
 
 
 def _is_float(kind: pa.DataType | None) -> bool:
@@ -95,14 +118,30 @@ def _is_float(kind: pa.DataType | None) -> bool:
 
 def read_table(path: str | Path, schema: dict[str, Any]) -> pa.Table:
     """The series of a file as a table `unique_id, ds, y` and covariates."""
+    return read_series(path, schema)[0]
+
+
+def read_series(path: str | Path, schema: dict[str, Any]) -> tuple[pa.Table, tuple[str, ...]]:
+    """The series of a file as a table `unique_id, ds, y` and covariates, and what the reader changed."""
     covariates = [*schema["known"], *schema["static"]]
     with double_precision():
-        if schema["format"] not in FORMATS:
-            return _as_table(read(path, schema["format"]), schema, ["y"])
-        options = {key: schema[key] for key in ("id", "time", "missing", "sort") if schema.get(key)}
+        if schema["format"] not in TABLES:
+            return _as_table(read(path, schema["format"]), schema, ["y"]), ()
+        options = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key) and key != "static"}
+        options = {"id": NO_COLUMN, "time": NO_COLUMN} | options
         columns = [schema["target"], *covariates]
         data = read(path, schema["format"], **options, features=columns, target=schema["target"], task="transduction")
-        return _as_table(data, schema, ["y", *covariates])
+        return _as_table(data, schema, ["y", *data.features[1:]]), data.notes
+
+
+def read_future(path: str | Path, schema: dict[str, Any]) -> pa.Table:
+    """The known inputs of steps to come, as a table `unique_id, ds` and covariates; a target is not needed."""
+    path = existing(path)
+    options = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key) and key != "static"}
+    options = {"id": NO_COLUMN, "time": NO_COLUMN} | options
+    with double_precision(), text_encoding(schema.get("encoding")):
+        data = read(path, format_of(path), **options, features=schema["known"], unlabelled=True)
+        return _as_table(data, schema, list(data.features))
 
 
 def _as_table(data: SequenceSet, schema: dict[str, Any], columns: list[str]) -> pa.Table:
@@ -155,8 +194,10 @@ def count_windows(held: pa.Table, horizon: int) -> int:
 
 def _step_and_season(table: pa.Table, schema: dict[str, Any]) -> tuple[str, int]:
     """The name of the time step and the usual season length, from the times of the first series."""
-    if schema["unit"] != "date" or "ds" not in table.column_names:
+    if "ds" not in table.column_names:
         return "one per row", 1
+    if schema["unit"] != "date":
+        return _plain_step(table, schema["unit"]), 1
     times = table.column("ds").to_numpy().astype("datetime64[us]").astype(np.int64)
     detector = FrequencyDetector(dated=True)
     first = times[: series_lengths(table)[0]]
@@ -168,7 +209,30 @@ def _step_and_season(table: pa.Table, schema: dict[str, Any]) -> tuple[str, int]
             return MONTH_STEPS[step][0], MONTH_STEPS[step][1]
         if name == "business day" and step == 1:
             return "business days", 5
-    return "evenly spaced", 1
+    return _in_words(*next(iter(detector.steps.items()), ("clock", None))), 1
+
+
+def _in_words(calendar: str, step: int | None) -> str:
+    """A step without a usual name: every 4 days, every 2 months."""
+    if step is None:
+        return "evenly spaced"
+    if calendar != "clock":
+        return f"every {step} {calendar.removesuffix(' end')}s"
+    for unit, size in (
+        ("week", 7 * DAY),
+        ("day", DAY),
+        ("hour", DAY // 24),
+        ("minute", DAY // 1440),
+        ("second", 10**6),
+    ):
+        if step % size == 0:
+            return f"every {step // size} {unit}{'s' if step != size else ''}"
+    return f"every {step / 1e6:g} seconds"
+
+
+def _plain_step(table: pa.Table, unit: str) -> str:
+    times = table.column("ds").to_numpy()[:2]
+    return f"steps of {times[1] - times[0]:g}" if len(times) == 2 else "one per row"
 
 
 def _horizon(season: int, shortest: int) -> int:
@@ -206,7 +270,8 @@ def _steps(count: int) -> str:
 
 def _columns(schema: dict[str, Any]) -> str:
     roles = {key: schema[key] for key in ("id", "time", "target") if schema.get(key)}
-    shown = [f"{name} {column!r}" for name, column in roles.items()]
+    named = {name: "+".join(value) if isinstance(value, list) else value for name, value in roles.items()}
+    shown = [f"{name} {column!r}" for name, column in named.items()]
     for name in ("known", "static"):
         shown += [f"{name} {', '.join(map(repr, schema[name]))}"] if schema[name] else []
     return ", ".join(shown)

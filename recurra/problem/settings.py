@@ -21,13 +21,18 @@ class ProblemSettings(BaseModel):
     task: str | None = None
     target: str | None = None
     id: str | None = None
-    time: str | None = None
+    time: str | list[str] | None = None
     inputs: str | list[str] | None = None
+    static: str | list[str] | None = None
+    ignore: str | list[str] | None = None
     horizon: PositiveInt | None = None
     season: PositiveInt | None = None
     test: float | str | None = None
     missing: Literal["error", "drop", "fill"] | None = None
+    fill: Literal["none", "forward", "interpolate"] | None = None
     sort: bool | None = None
+    dates: Literal["day-first", "month-first"] | None = None
+    encoding: str | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**32)  # of the train/test split
     options: dict[str, Any] = Field(default_factory=dict)
 

@@ -6,27 +6,31 @@ from typing import Any
 
 from recurra.data.data_errors import EmptyFileError, FormatError, MissingColumnError
 from recurra.data.readers.conll import CONLLU
-from recurra.data.readers.dispatch import format_of, read
+from recurra.data.readers.dispatch import TABLES, format_of, open_table, read
+from recurra.data.readers.layout import Layout
 from recurra.data.readers.open_files import existing, text_blocks
+from recurra.data.readers.roles import Roles
 from recurra.errors import InputError
 from recurra.models.tagging.schemes import looks_chunked
 from recurra.problem import holdout
-from recurra.problem.columns import ColumnRoles
 from recurra.problem.hints import Hints
 from recurra.problem.problem import Problem
-from recurra.problem.tabular import FORMATS, load_table
 
 Sentences = list[list[str]]
 HELD_OUT_TEXT = 0.1  # default test fraction of a text
 
 
-def tagging_problem(hints: Hints, roles: ColumnRoles | None = None) -> Problem:
+def tagging_problem(hints: Hints, roles: Roles | None = None) -> Problem:
     """The problem of tagging each word of a sentence."""
     if hints.task not in (None, "tag"):
         raise FormatError(hints.path, f"tagged sentences ({hints.format})", f"sequences to {hints.task}")
     schema: dict[str, Any] = {"task": "tag", "format": hints.format, "target": hints.columns["target"]}
     if roles is not None:
-        schema |= {"target": roles.target, "id": roles.id, "form": roles.form, "inputs": list(roles.inputs)}
+        if (roles.form == "long" and not roles.inputs) or roles.one("target") is None:
+            raise FormatError(hints.path, "no column of words", "one; name it with inputs=")
+        _check_words(hints, roles)
+        schema |= {"target": roles.one("target"), "id": roles.one("id"), "form": roles.form}
+        schema |= {"inputs": list(roles.inputs[:1])}
     train, test, how = _split(hints, schema, *_read_tagged(hints.path, schema))
     kinds = sorted({tag for sentence in train[1] for tag in sentence})
     metric = "f1" if looks_chunked(kinds) else "accuracy"
@@ -39,7 +43,18 @@ def tagging_problem(hints: Hints, roles: ColumnRoles | None = None) -> Problem:
         ("words", f"{sum(map(len, train[0])):,}, {len({w for s in train[0] for w in s}):,} distinct"),
         ("tags", f"{len(kinds)}: {', '.join(kinds[:10])}{', …' if len(kinds) > 10 else ''}"),
     )
-    return Problem("tag", hints.source, train, test, metric, summary, {"random_state": hints.seed}, schema)
+    columns, options = roles.columns if roles else (), {"random_state": hints.seed}
+    return Problem("tag", hints.source, train, test, metric, summary, options, schema, columns)
+
+
+def _check_words(hints: Hints, roles: Roles) -> None:
+    """Raise unless the table has words in rows that an id groups to sentences, or in lists."""
+    if roles.form == "long" and roles.one("id") is None:
+        raise FormatError(hints.path, "no column that identifies sentences", "one; name it with id=")
+    words = next(column for column in roles.columns if column.name == roles.inputs[0])
+    if roles.form == "long" and not words.type.startswith("text"):
+        expected = "one label per sequence; name the column that identifies sequences with id="
+        raise FormatError(hints.path, "a label that changes from row to row", expected, column=roles.one("target"))
 
 
 def _read_tagged(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences]:
@@ -63,7 +78,7 @@ def read_sentences(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences,
     path = existing(path)
     if schema["format"] in ("text", "sentences"):
         return [line.split() for line in read_text(path).splitlines() if line.strip()], None
-    if schema["format"] in FORMATS:
+    if schema["format"] in TABLES:
         return _from_rows(path, schema) if schema.get("form") == "long" else _from_lists(path, schema)
     options: dict[str, Any] = {}
     if schema.get("target") is not None:
@@ -75,7 +90,8 @@ def read_sentences(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences,
 
 def _from_rows(path: Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences | None]:
     """One word per row; consecutive rows with the same id are a sentence."""
-    table = load_table(path, schema["format"])
+    source = open_table(path, schema["format"], Layout()).source
+    table = source.read(source.schema.names, 0, source.rows)
     columns = [
         schema["id"],
         *schema["inputs"],
@@ -92,7 +108,8 @@ def _from_rows(path: Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences
 
 def _from_lists(path: Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences | None]:
     """One sentence per row: a list of words and a list of tags."""
-    table = load_table(path, schema["format"])
+    source = open_table(path, schema["format"], Layout()).source
+    table = source.read(source.schema.names, 0, source.rows)
     column = schema["inputs"][0]
     if column not in table.column_names:
         raise MissingColumnError.among(path, column, table.column_names)

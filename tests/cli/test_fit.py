@@ -119,7 +119,7 @@ def test_a_failed_start_leaves_no_folder(recurra):
         (("fit", "moves.csv", "--lr", "0"), "--lr: got 0.0, expected a number greater than 0."),
         (
             ("fit", "bad.csv", "--target", "y"),
-            "bad.csv, line 4, column 'x': got 'oops', expected a number, as in the rows above.",
+            "bad.csv, line 4, column 'x': got 'oops' in sequence '2', expected a number, as in most rows.",
         ),
         (
             ("fit", "two.csv"),
@@ -129,7 +129,7 @@ def test_a_failed_start_leaves_no_folder(recurra):
             ("fit", "mixed.csv"),
             "column 'id': got rows for '0' that are not contiguous, expected contiguous rows. Use --sort.",
         ),
-        (("fit", "gap.csv"), "column 'x': got nothing, expected a value. Use --missing drop or fill."),
+        (("fit", "gap.csv"), "column 'x': got nothing, expected a value. Use --missing drop or --fill forward."),
         (("fit", "moves.csv", "--test", "2"), "--test: got 2, expected a fraction from 0 to below 1, or a file."),
         (("fit", "moves.csv", "--out", "two.csv"), "--out two.csv: got a file, expected a new or empty folder."),
         (("fit", "moves.csv", "--settings", "none.toml"), "none.toml: no such file or directory."),

@@ -274,13 +274,14 @@ def test_a_damaged_folder(recurra, models):
     assert "Traceback" not in result.output
 
 
-def test_advice_names_only_options_of_the_command(recurra, models):
-    """`predict` has no --sort, so the error does not suggest it."""
+def test_sort_works_where_it_is_suggested(recurra, models):
     rows = [line.split(",") for line in (models / "moves.csv").read_text().splitlines()]
     files.write_rows(recurra.folder / "mixed.csv", rows[0], sorted(rows[1:], key=lambda row: int(row[1])))
-    text = " ".join(recurra("predict", models / "classify", "mixed.csv").stderr.split())
-    assert "rows for 'r0' that are not contiguous, expected contiguous rows." in text
-    assert "sort" not in text
+    for command in ("predict", "evaluate", "embed", "inspect"):
+        text = " ".join(recurra(command, models / "classify", "mixed.csv").stderr.split())
+        assert "rows for 'r0' that are not contiguous, expected contiguous rows. Use --sort." in text
+    sorted_rows = recurra.good("predict", models / "classify", "mixed.csv", "--sort").stdout
+    assert sorted_rows == recurra.good("predict", models / "classify", models / "moves.csv").stdout
 
 
 def test_flags_have_no_type_in_help(recurra):

@@ -162,10 +162,13 @@ def test_a_number_that_is_none_is_named(table):
     assert (error.line, error.column, error.got) == (3, "b", "'x4'")
 
 
-def test_text_without_a_part_is_refused(table):
-    error = refused(FormatError, table("comment,b\nhello,2\nbye,3\n"))
-    assert error.column == "comment"
-    assert "features=[...]" in str(error)
+def test_text_with_few_values_is_a_categorical_input(table):
+    data = read_csv(table("weather,v,y\nsun,2,1\nrain,3,2\nsun,4,3\n"))
+    assert data.features == ("weather=rain", "weather=sun", "v", "y")
+    assert data.series[0].tolist() == [[0, 1, 2, 1], [1, 0, 3, 2], [0, 1, 4, 3]]
+    unseen = read_csv(table("weather,v,y\nsnow,2,1\nrain,3,2\n"), categories=data.categories)
+    assert unseen.series[0].tolist() == [[0, 0, 2, 1], [1, 0, 3, 2]]
+    assert [column.role for column in data.roles.columns] == ["categorical input", "input", "target"]
 
 
 def test_repeated_timestamps(table):

@@ -107,7 +107,7 @@ def test_sentences_in_json(file):
     data = read(file(json.dumps([["a b c", "d e"], ["f g"]], indent=1), "sentences.json"))
     assert (data.task, data.lengths.tolist(), data.names) == ("language", [2, 1, 1], ["0/0", "0/1", "1/0"])
     assert data.texts[0] == ["a", "b", "c"]
-    with pytest.raises(FormatError, match="sentences in a list"):
+    with pytest.raises(FormatError, match="a list of objects"):
         read(file(json.dumps({"dim": 4, "name": "x"}, indent=1), "options.json"))
 
 

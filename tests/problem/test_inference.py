@@ -167,8 +167,11 @@ def test_nested_sequences(tmp_path):
 def test_the_summary_lists_ignored_columns(tmp_path):
     rows = [[k // 4, k, "yes" if k % 3 else "no", "ab"[k // 4 % 2]] for k in range(48)]
     problem = infer_problem(files.write_rows(tmp_path / "x.csv", ["id", "a", "remark", "label"], rows))
-    assert summary(problem)["columns"] == "id 'id', target 'label'; ignored (not numeric): remark"
+    assert summary(problem)["steps"] == "4 per sequence, 3 features per step: a, remark=no, remark=yes"
+    problem = infer_problem(tmp_path / "x.csv", ignore="remark")
+    assert summary(problem)["columns"] == "id 'id', target 'label'; ignored: remark"
     assert summary(problem)["steps"] == "4 per sequence, 1 feature per step: a"
+    assert [column.role for column in problem.columns] == ["id", "input", "ignored", "target"]
 
 
 def test_wide_table(tmp_path):
@@ -356,7 +359,7 @@ class TestEstimators:
     def test_a_file_of_another_format(self, tmp_path):
         reading = infer_problem(files.recordings(tmp_path / "x.csv")).schema
         with pytest.raises(
-            FormatError, match=r"poem.txt: got the format text, expected csv, .* like the training file"
+            FormatError, match=r"poem.txt: got the format text, expected one of csv, .* like the training file"
         ):
             read_like_training(files.poem(tmp_path / "poem.txt"), reading)
 

@@ -12,7 +12,7 @@ from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
 from .limits import check_decoded
 from .open_files import existing
-from .table_sources import SCAN_ROWS, ParquetSource, Source, TableSource, spool_to_disk
+from .table_sources import SCAN_ROWS, OpenTable, ParquetSource, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
 #: the largest decoded row group, in bytes
@@ -24,7 +24,13 @@ def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceS
 
     A file with larger row groups is converted once to a temporary, memory-mapped file.
     """
-    path, parts = existing(path), Layout.of(layout)
+    parts = Layout.of(layout)
+    return sequences_of(open_parquet(path, parts), parts)
+
+
+def open_parquet(path: str | Path, parts: Layout) -> OpenTable:
+    """The table of a Parquet file."""
+    path = existing(path)
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:
@@ -33,7 +39,7 @@ def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceS
     source: Source = ParquetSource(file)
     if _largest_group(file.metadata) > GROUP:
         source = spool_to_disk(file.schema_arrow, source.scan(file.schema_arrow.names))
-    return sequences_of(source, parts, path)
+    return OpenTable(source, path)
 
 
 def check_parquet(path: Path) -> None:
@@ -80,12 +86,17 @@ def _largest_group(metadata: pq.FileMetaData) -> int:
 
 def read_arrow(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     """Sequences from an Arrow (Feather) file or stream, with the options of `Layout`; a file is memory-mapped."""
-    path, parts = existing(path), Layout.of(layout)
+    parts = Layout.of(layout)
+    return sequences_of(open_arrow_file(path, parts), parts)
+
+
+def open_arrow_file(path: str | Path, parts: Layout) -> OpenTable:
+    """The table of an Arrow file or stream."""
+    path = existing(path)
     try:
-        source = _open_mapped(path)
+        return OpenTable(_open_mapped(path), path)
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(path, _first_line(error), "an Arrow file or stream") from error
-    return sequences_of(source, parts, path)
 
 
 def from_table(table, **layout: Unpack[LayoutOptions]) -> SequenceSet:
@@ -94,7 +105,7 @@ def from_table(table, **layout: Unpack[LayoutOptions]) -> SequenceSet:
         table = pa.table(table)
     elif not isinstance(table, pa.Table):
         table = pa.table(table) if hasattr(table, "__arrow_c_stream__") else _from_interchange(table)
-    return sequences_of(TableSource(table), Layout.of(layout), "table")
+    return sequences_of(OpenTable(TableSource(table), "table"), Layout.of(layout))
 
 
 def _from_interchange(table) -> pa.Table:

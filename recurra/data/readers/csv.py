@@ -1,8 +1,9 @@
 """Reads delimited text with pyarrow; after an error, a slower second pass finds the line."""
 
 import csv
-from collections.abc import Iterator
-from itertools import islice
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Unpack
 
@@ -10,49 +11,46 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from ...numerals import is_number
-from ..data_errors import FormatError, RaggedRowError
+from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
-from .layout import ID_NAMES, LABEL_NAMES, TIME_NAMES, Layout, LayoutOptions
-from .open_files import estimated_size, existing, lines, open_arrow
-from .table_sources import Source, TableSource, spool_to_disk
+from .dates import is_date
+from .layout import ID_NAMES, TIME_NAMES, Layout, LayoutOptions
+from .numbers_in_text import find_notation
+from .open_files import estimated_size, existing, lines, open_arrow, text_encoding
+from .table_sources import OpenTable, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})*")
 #: larger files become a memory-mapped table
 IN_MEMORY = 128 << 20
 
 
 def read_csv(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Sequences from delimited text (comma, semicolon or tab, also gzip), with the options of `Layout`.
+    """Sequences from delimited text (comma, semicolon, tab or |, also gzip), with the options of `Layout`.
 
-    A first line of numbers alone is data: the columns are then called f0, f1, …
+    A first line that holds numbers is data: the columns are then called f0, f1, …
     """
-    path, parts = existing(path), Layout.of(layout)
+    parts = Layout.of(layout)
+    with text_encoding(parts.encoding):
+        return sequences_of(open_csv(path, parts), parts)
+
+
+def open_csv(path: str | Path, parts: Layout) -> OpenTable:
+    """The table of a delimited text."""
+    path = existing(path)
     dialect = Dialect.of(path)
     try:
         source = _source(path, dialect, parts)
     except (pa.ArrowInvalid, OSError) as error:
         _raise_line_error(path, dialect)  # raises if the error has a line
         raise FormatError(path, str(error).splitlines()[0], "a table of delimited text") from error
-    _check_mixed(source, path, dialect, parts)
-    return sequences_of(source, parts, path, place=lambda row: _line_of(path, dialect, row))
-
-
-def _check_mixed(source: Source, path: Path, dialect: "Dialect", parts: Layout) -> None:
-    """Raise if a text column starts with a number: one bad value makes pyarrow read a numeric column as text."""
-    texts = [field.name for field in source.schema if pa.types.is_string(field.type)]
-    named = (parts.id, parts.time, parts.label)
-    for name in (name for name in texts if name not in named and not _is_text_column(name)):
-        position, column = dialect.names.index(name), iter(_records(path, dialect))
-        filled = ((line, fields[position]) for line, fields in column if fields[position])
-        if not is_number(next(filled, (0, ""))[1]):
-            continue
-        bad = next(((line, text) for line, text in filled if not is_number(text)), None)
-        if bad is not None:
-            raise FormatError(path, repr(bad[1]), "a number, as above it", bad[0], name)
-
-
-def _is_text_column(name: str) -> bool:
-    return name.lower() in (*ID_NAMES, *LABEL_NAMES)
+    return OpenTable(
+        source,
+        path,
+        lambda row: _line_of(path, dialect, row),
+        dialect.delimiter,
+        lambda names: _as_text(path, dialect, names),
+    )
 
 
 class Dialect:
@@ -63,50 +61,98 @@ class Dialect:
 
     @classmethod
     def of(cls, path: Path) -> "Dialect":
-        number, first = next((number, line) for number, line in lines(path) if line.strip())
-        delimiter = max(",;\t", key=first.count)
-        fields = next(csv.reader([first], delimiter=delimiter))
-        header = not all(is_number(field) for field in fields)
-        names = [name.strip() for name in fields] if header else [f"f{k}" for k in range(len(fields))]
+        written = ((number, line) for number, line in lines(path) if line.strip() and not line.startswith("#"))
+        start = list(islice(written, 20))
+        if not start:
+            raise EmptyFileError(path, "comments only", "a table with data")
+        number, first = start[0]
+        delimiter = _delimiter([line for _, line in start])
+        fields = [field.strip() for field in next(csv.reader([first], delimiter=delimiter))]
+        header = is_header(fields)
+        names = [name or f"Unnamed: {k}" for k, name in enumerate(fields)]
+        names = names if header else [f"f{k}" for k in range(len(fields))]
         for name in names:
             if names.count(name) > 1:
                 raise FormatError(path, f"two columns called {name!r}", "a name for each column", number, name)
         return cls(delimiter, names, header, number if header else number - 1)
 
 
+def _delimiter(start: list[str]) -> str:
+    """The delimiter that gives the first lines equally many fields, more than one if possible."""
+    counts = {sign: [len(next(csv.reader([line], delimiter=sign), [])) for line in start] for sign in ",;\t|"}
+    return max(counts, key=lambda sign: (counts[sign][0] > 1, counts[sign].count(counts[sign][0]), counts[sign][0]))
+
+
+def is_header(fields: list[str]) -> bool:
+    """Whether a line has names: no numbers, or numbers that count the columns, as in 0, 1, 2 or 1990, 1991, 1992."""
+    numbers = [field for field in fields if is_number(field)]
+    if not numbers:
+        return True
+    if (
+        len(numbers) < 3
+        or not all(field.isdigit() for field in numbers)
+        or any(map(is_date, set(fields) - set(numbers)))
+    ):
+        return False
+    steps = {int(after) - int(before) for before, after in pairwise(numbers)}
+    return len(steps) == 1 and min(steps) > 0
+
+
 def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
-    kept_text = {parts.id: pa.string(), parts.label: pa.string()}
-    kept_text |= {name: pa.string() for name in dialect.names if _is_text_column(name)}
-    types = {name: kind for name, kind in kept_text.items() if name is not None}
+    named = [name for name in dialect.names if name.lower() in ID_NAMES]
+    kept = {parts.id, parts.label, *named, *(parts.target or () if parts.task == "classification" else ())}
+    types = {name: pa.string() for name in kept if name in dialect.names}
     if estimated_size(path) <= IN_MEMORY:
-        convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
-        return TableSource(arrow_csv.read_csv(open_arrow(path), read, parse, convert))
-    convert = arrow_csv.ConvertOptions(
-        strings_can_be_null=True, column_types=types | _widen_types(path, read, parse, types)
-    )
+        table = arrow_csv.read_csv(open_arrow(path), read, parse, _convert(types))
+        return TableSource(_with_decimal_commas(table, path, dialect))
+    convert = _convert(types | _widen_types(path, read, parse, types))
     stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
     return spool_to_disk(stream.schema, stream)
 
 
+def _convert(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
+    nulls = [*arrow_csv.ConvertOptions().null_values, "?"]
+    return arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=nulls, column_types=types)
+
+
+def _as_text(path: Path, dialect: Dialect, names: Sequence[str]) -> pa.Table:
+    """Columns as they are written."""
+    read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
+    parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
+    convert = _convert(dict.fromkeys(names, pa.string()))
+    convert.include_columns = list(names)
+    return arrow_csv.read_csv(open_arrow(path), read, parse, convert)
+
+
+def _with_decimal_commas(table: pa.Table, path: Path, dialect: Dialect) -> pa.Table:
+    """Beside decimal commas a point separates thousands: columns like 1.234 become text again, for `find_notation`."""
+    texts = [item.name for item in table.schema if pa.types.is_string(item.type)]
+    few = {name: [text for text in table.column(name)[:50].to_pylist() if text] for name in texts}
+    if not any(
+        (found := find_notation(values, dialect.delimiter)) and "decimal comma" in found[0] for values in few.values()
+    ):
+        return table
+    for name in [item.name for item in table.schema if pa.types.is_floating(item.type)]:
+        written = _as_text(path, dialect, [name]).column(name)
+        if all(THOUSANDS.fullmatch(text) for text in written.drop_null().unique().to_pylist()):
+            table = table.set_column(table.schema.get_field_index(name), name, written)
+    return table
+
+
 def _widen_types(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
     """Float types for integer and empty columns: pyarrow fixes the types of a stream by its first block."""
-    convert = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
-    schema = arrow_csv.open_csv(open_arrow(path), read, parse, convert).schema
+    schema = arrow_csv.open_csv(open_arrow(path), read, parse, _convert(types)).schema
     integers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
     return {name: pa.float64() for name in integers if name not in types and name.lower() not in TIME_NAMES}
 
 
 def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """The data rows with their line numbers, read with the csv module."""
-    numbered = lines(path)
-    reader = csv.reader((line for _, line in numbered), delimiter=dialect.delimiter)
-    header = dialect.header
+    reader = csv.reader((line for _, line in lines(path)), delimiter=dialect.delimiter)
     for fields in reader:
-        if fields and header:
-            header = False
-        elif fields:
+        if fields and reader.line_num > dialect.skipped:
             yield reader.line_num, fields
 
 

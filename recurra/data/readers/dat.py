@@ -10,8 +10,8 @@ from ...numerals import is_number
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
-from .open_files import existing, lines
-from .table_sources import TableSource
+from .open_files import existing, lines, text_encoding
+from .table_sources import OpenTable, TableSource
 from .tables import sequences_of
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -24,13 +24,20 @@ def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     A line of names directly above the numbers names the columns; without one, a first column that counts up by one
     from a year between 1000 and 2999 is `year`. A year and twelve months on a row become one monthly series.
     """
+    parts = Layout.of(layout)
+    with text_encoding(parts.encoding):
+        return sequences_of(open_dat(path, parts), parts)
+
+
+def open_dat(path: str | Path, parts: Layout) -> OpenTable:
+    """The table of a file with columns of numbers."""
     path = existing(path)
     names, rows = _numbers(path)
     if [name[:3].lower() for name in names[1:]] == list(MONTHS):
         table, places = _monthly(rows, path)
     else:
         table, places = _columns(names, rows, path)
-    return sequences_of(TableSource(table), Layout.of(layout), path, place=lambda row: places[row])
+    return OpenTable(TableSource(table), path, lambda row: places[row])
 
 
 def _numbers(path: Path) -> tuple[list[str], Rows]:

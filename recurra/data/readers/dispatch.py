@@ -1,26 +1,37 @@
 """`rc.data.read`: detects the format of a file by its first bytes, its name or its lines, and reads it."""
 
 import json
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...errors import UnknownNameError
+from ...numerals import is_number
 from ...optional import optional_imports
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
+from .dates import is_date
 from .limits import allow_bytes
-from .open_files import BOM, ZIP, existing, head, open_zip
+from .open_files import BOM, ZIP, existing, head, open_zip, text_encoding
+
+if TYPE_CHECKING:
+    from .layout import Layout
+    from .table_sources import OpenTable
 
 #: format → module and reader; a module is imported when a file needs it
 READERS: dict[str, tuple[str, str]] = {
+    "arff": ("arff", "read_arff"),
     "arrow": ("arrow", "read_arrow"),
     "conll": ("conll", "read_conll"),
     "conllu": ("conll", "read_conllu"),
     "csv": ("csv", "read_csv"),
     "dat": ("dat", "read_dat"),
+    "excel": ("excel", "read_excel"),
     "hdf5": ("hdf5", "read_hdf5"),
     "idx": ("idx", "read_idx"),
+    "json": ("json_records", "read_json"),
     "jsonl": ("jsonl", "read_jsonl"),
     "mat": ("mat", "read_mat"),
     "npy": ("numpy", "read_npy"),
@@ -30,7 +41,21 @@ READERS: dict[str, tuple[str, str]] = {
     "text": ("text", "read_text"),
     "text_folder": ("text", "read_text_folder"),
     "ts": ("ts", "read_ts"),
+    "tsf": ("tsf", "read_tsf"),
     "wav": ("wav", "read_wav"),
+}
+
+#: format of tables → module and function that opens one as an `OpenTable`
+TABLES: dict[str, tuple[str, str]] = {
+    "csv": ("csv", "open_csv"),
+    "jsonl": ("jsonl", "open_jsonl"),
+    "parquet": ("arrow", "open_parquet"),
+    "arrow": ("arrow", "open_arrow_file"),
+    "json": ("json_records", "open_json"),
+    "arff": ("arff", "open_arff"),
+    "tsf": ("tsf", "open_tsf"),
+    "excel": ("excel", "open_excel"),
+    "dat": ("dat", "open_dat"),
 }
 
 MAGIC: dict[bytes, str] = {
@@ -42,6 +67,26 @@ MAGIC: dict[bytes, str] = {
     b"MATLAB 5.0": "mat",
     b"\0\0\x08": "idx",
 }
+
+#: first bytes of files that are no data, and what they are
+OTHER_FILES: dict[bytes, str] = {
+    b"%PDF": "a PDF",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF8": "a picture",
+    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls); save it as .xlsx or .csv",
+    b"BZh": "a bzip2 archive; unpack it",
+    b"\xfd7zXZ": "an xz archive; unpack it",
+    b"7z\xbc\xaf": "a 7z archive; unpack it",
+    b"\x28\xb5\x2f\xfd": "a zstd archive; unpack it",
+    b"SQLite format 3": "an SQLite database",
+    b"\x80\x04": "a pickle, which can run code; save the data as CSV or Parquet",
+    b"\x80\x05": "a pickle, which can run code; save the data as CSV or Parquet",
+    b"\x80\x03": "a pickle, which can run code; save the data as CSV or Parquet",
+}
+MARKUP = ("<!doctype", "<html", "<?xml", "<svg")
+RECORDS = re.compile(r"\s*(?:\[\s*\{|\{\s*\")")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 SUFFIXES: dict[str, str] = {
     ".csv": "csv",
@@ -60,16 +105,26 @@ SUFFIXES: dict[str, str] = {
     ".npy": "npy",
     ".npz": "npz",
     ".wav": "wav",
+    ".arff": "arff",
+    ".tsf": "tsf",
     ".h5": "hdf5",
     ".hdf5": "hdf5",
 }
 
 
-def read(path: str | Path, format: str | None = None, *, max_bytes: int | None = None, **options) -> SequenceSet:
+def read(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    max_bytes: int | None = None,
+    encoding: str | None = None,
+    **options,
+) -> SequenceSet:
     """Read a file or folder of any supported format as a `SequenceSet`.
 
-    The format is detected from the first bytes, the file name or the lines: CSV, JSON lines, Parquet, Arrow, .npy and
-    .npz, .ts, CoNLL and CoNLL-U, plain text, WAV, IDX, MATLAB, .dat, HDF5. Gzip is detected too.
+    The format is detected from the first bytes, the file name or the lines: CSV, JSON records and lines, Parquet,
+    Arrow, Excel, .npy and .npz, .ts, .tsf, .arff, CoNLL and CoNLL-U, plain text, WAV, IDX, MATLAB, .dat, HDF5. Gzip is
+    detected too. Tables are read as the command line reads them; `data.roles` says what each column is, and why.
 
     **Arguments**
 
@@ -77,8 +132,9 @@ def read(path: str | Path, format: str | None = None, *, max_bytes: int | None =
     - `format`: a key of `READERS` such as "csv", to skip the detection.
     - `max_bytes`: how many bytes the decoded content may have. By default 256 MiB, or 32 times the size of the file if
       that is more; the environment variable RECURRA_MAX_BYTES replaces the default. More is a `SizeError`.
+    - `encoding`: of a text file, such as "latin-1" or "utf-16"; by default UTF-8.
     - `options`: of the reader of the format, for tables those of `Layout`: `id`, `time`, `features`, `target`, `label`,
-      `missing`, `sort`.
+      `static`, `ignore`, `missing`, `fill`, `sort`, `dates`.
 
     **Returns** a `SequenceSet`. A file that cannot be read raises a `DataError` with the line and the column.
 
@@ -94,7 +150,7 @@ def read(path: str | Path, format: str | None = None, *, max_bytes: int | None =
         (2, 'forecasting', [2, 1])
     """
     path = existing(path)
-    with allow_bytes(max_bytes):
+    with allow_bytes(max_bytes), text_encoding(encoding):
         format = format or format_of(path)
         if format not in READERS:
             raise UnknownNameError("format", format, READERS)
@@ -104,23 +160,42 @@ def read(path: str | Path, format: str | None = None, *, max_bytes: int | None =
         return reader(path, **options)
 
 
+def open_table(path: str | Path, format: str, layout: "Layout") -> "OpenTable":
+    """The open table of a file whose format is among `TABLES`."""
+    module, name = TABLES[format]
+    with optional_imports("data", what=f"reading {format} files"):
+        opener = getattr(import_module(f"recurra.data.readers.{module}"), name)
+    return opener(existing(path), layout)
+
+
 def format_of(path: str | Path) -> str:
-    """The format of a file or folder, a key of `READERS`."""
+    """The format of a file or folder, a key of `READERS`. What is neither known nor plain text is a `FormatError`."""
     path = existing(path)
     if path.is_dir():
         return "wav" if any(path.rglob("*.wav")) else "text_folder"
-    start = head(path)
+    start = head(path, raw=True)
     for magic, format in MAGIC.items():
         if start.startswith(magic):
             return format
     if start.startswith(ZIP):
         return _in_zip(path)
+    for magic, what in OTHER_FILES.items():
+        if start.startswith(magic):
+            raise FormatError(path, what, f"one of {', '.join(READERS)}")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1] in SUFFIXES:
         return SUFFIXES[suffixes[-1]]
-    if b"\0" in start:
+    return _of_text(text_start(path), path)
+
+
+def text_start(path: Path) -> str:
+    """The first characters of a text file; bytes that no text has are a `FormatError`."""
+    start = head(path).removeprefix(BOM)
+    if start[:2] in UTF16:
+        return start.decode("utf-16", errors="replace")
+    if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > 0:
         raise FormatError(path, "an unknown binary format", f"one of {', '.join(READERS)}")
-    return _of_text(start.removeprefix(BOM).decode("utf-8", errors="replace"))
+    return start.decode("utf-8", errors="replace")
 
 
 def _in_zip(path: Path) -> str:
@@ -130,25 +205,46 @@ def _in_zip(path: Path) -> str:
         return "npz"
     if any(name.endswith(".wav") for name in names):
         return "wav"
-    raise FormatError(path, "a zip of other files", "arrays (.npz) or .wav files in it")
+    if "xl/workbook.xml" in names:
+        return "excel"
+    raise FormatError(path, "a zip of other files", "arrays (.npz), .wav files or an Excel sheet (.xlsx) in it")
 
 
-def _of_text(start: str) -> str:
-    """The format of a text file without a known suffix: JSON by its braces, CoNLL by its columns, otherwise text."""
+def _of_text(start: str, path: Path) -> str:
+    """The format of a text file without a known suffix: JSON by its braces, tables by their columns, otherwise text."""
     lines = [line for line in start.splitlines()[:-1] if line.strip()] or start.splitlines()
     if start.lstrip().startswith("{") and _is_json(lines[0]):
         return "jsonl"
     if start.lstrip().startswith(("[", "{")) and '"' in start:
-        return "sentences"
-    if any(line.lower().startswith("@problemname") for line in lines):
+        return "json" if path.suffix.lower() == ".json" and RECORDS.match(start) else "sentences"
+    if start.lstrip().lower().startswith(MARKUP):
+        raise FormatError(path, f"markup ({start.lstrip()[:15]!r})", "data; or name the format, e.g. format=text")
+    keys = {line.split()[0].lower() for line in lines if line.startswith("@")}
+    if keys & {"@problemname", "@classlabel"}:
         return "ts"
+    if "@relation" in keys:
+        return "tsf" if "@frequency" in keys else "arff"
     rows = [line for line in lines if not line.startswith("#")]
     if rows and all(line.count("\t") == 9 for line in rows):
         return "conllu"
+    if (table := _as_table(rows)) is not None:
+        return table
     widths = {len(line.split()) for line in rows}
     if len(widths) == 1 and 2 <= widths.pop() <= 10 and len(rows) > 2:
         return "conll"
     return "text"
+
+
+def _as_table(rows: list[str]) -> str | None:
+    """The format of lines of numbers: "csv" with delimiters, "dat" with white space; None for prose."""
+    for delimiter, format in ((",", "csv"), (";", "csv"), ("\t", "csv"), ("|", "csv"), (None, "dat")):
+        fields = [line.split(delimiter) for line in rows]
+        if len(rows) < 3 or len({len(each) for each in fields}) != 1 or (delimiter and len(fields[0]) < 2):
+            continue
+        values = [field.strip().strip('"') for each in fields[1:] for field in each]
+        if 2 * sum(is_number(value) or is_date(value) for value in values) >= len(values):
+            return format
+    return None
 
 
 def _is_json(line: str) -> bool:

@@ -1,6 +1,6 @@
 """Detects the frequency of timestamps: fixed steps, months, month ends or business days."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -57,3 +57,32 @@ class FrequencyDetector:
                 breaks.append(int(wrong[0]))
                 del self.steps[name]
         return None if self.steps else max(breaks)
+
+
+def times_at(calendar: str, counts: np.ndarray, rest: int) -> np.ndarray:
+    """Timestamps from numbers of periods and the remainder: the inverse of `CALENDARS`."""
+    if calendar == "clock":
+        return counts
+    if calendar == "business day":
+        days = np.busday_offset(np.datetime64("1970-01-01"), counts, roll="forward")
+        return days.astype("datetime64[us]").astype(np.int64) + rest
+    months = counts.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
+    return months + rest - (DAY if calendar == "month end" else 0)
+
+
+def regular_grid(series: Sequence[np.ndarray], dated: bool) -> list[np.ndarray] | None:
+    """The timestamps of every series with the missing ones, at the most common step; None without such a step."""
+    best = None
+    for name in CALENDARS if dated else ("clock",):
+        counted = [CALENDARS[name](times) for times in series]
+        steps = np.concatenate([np.diff(count) for count, _ in counted])
+        if not len(steps) or (steps <= 0).any() or any((np.diff(rest) != 0).any() for _, rest in counted):
+            continue
+        values, how_often = np.unique(steps, return_counts=True)
+        step = int(values[how_often.argmax()])
+        if (steps % step).any():
+            continue
+        grid = [times_at(name, np.arange(c[0], c[-1] + 1, step), int(rest[0])) for c, rest in counted]
+        if best is None or sum(map(len, grid)) < sum(map(len, best)):
+            best = grid
+    return best

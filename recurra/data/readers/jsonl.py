@@ -14,8 +14,8 @@ from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
 from .limits import check_depth, parse_json
-from .open_files import estimated_size, existing, lines, open_arrow, open_bytes, text_blocks
-from .table_sources import Source, TableSource, spool_to_disk
+from .open_files import estimated_size, existing, lines, open_arrow, open_bytes, text_blocks, text_encoding
+from .table_sources import OpenTable, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
 IN_MEMORY = 128 << 20
@@ -28,13 +28,20 @@ def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet
     `{"unique_id": "a", "ds": "2024-01-01", "y": 3.5}` is a step; `{"inputs": [[…], …], "label": "x"}`,
     `{"tokens": […], "tags": […]}` and `{"text": "…", "label": "x"}` are whole sequences.
     """
-    path, parts = existing(path), Layout.of(layout)
+    parts = Layout.of(layout)
+    with text_encoding(parts.encoding):
+        return sequences_of(open_jsonl(path, parts), parts)
+
+
+def open_jsonl(path: str | Path, parts: Layout) -> OpenTable:
+    """The table of a file with one JSON object per line."""
+    path = existing(path)
     try:
         source = _source(path)
     except (pa.ArrowInvalid, OSError) as error:
         _raise_line_error(path)  # raises if the error has a line
         raise FormatError(path, str(error).splitlines()[0], "objects with the same fields on every line") from error
-    return sequences_of(source, parts, path, place=lambda row: _line_of(path, row))
+    return OpenTable(source, path, lambda row: _line_of(path, row))
 
 
 def _source(path: Path) -> Source:

@@ -1,15 +1,19 @@
 """The roles of the columns of a table: id, time, features, target, label."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from ...errors import InputError, OptionError, UnknownNameError, nearest
-from ..data_errors import FormatError, MissingColumnError
+from ...errors import OptionError, UnknownNameError, nearest
 from ..sequences import Task
+from .dates import DateOrder
+
+if TYPE_CHECKING:
+    from .roles import Roles
 
 Missing = Literal["error", "drop", "fill"]
+Fill = Literal["none", "forward", "interpolate"]
+Form = Literal["long", "wide", "nested"]
 
 #: column names, in lower case, that have a role if none is given
 ID_NAMES = ("unique_id", "sequence_id", "series_id")
@@ -17,43 +21,67 @@ TIME_NAMES = ("ds", "date", "datetime", "timestamp", "time", "year")
 TARGET_NAMES = ("y",)
 LABEL_NAMES = ("label", "labels", "class", "tag", "tags")
 TEXT_NAMES = ("tokens", "text")
+ID_HINTS = (*ID_NAMES, "id", "sequence", "series", "case", "trial", "subject", "session")
+TIME_HINTS = (*TIME_NAMES, "t", "step", "frame")
+TARGET_HINTS = (*LABEL_NAMES, *TARGET_NAMES, "target")
+#: columns that together are a date
+TIME_PARTS = (("year", "month", "day"), ("year", "month"), ("year", "quarter"), ("year", "week"), ("date", "time"))
+#: a role that no column shall have, as in id="none"
+NO_COLUMN = "none"
 
 
 class LayoutOptions(TypedDict, total=False):
     """The keywords every table reader takes; see `Layout`."""
 
     id: str | None
-    time: str | None
+    time: str | Sequence[str] | None
     features: Sequence[str] | None
     target: str | Sequence[str] | None
     label: str | None
+    static: str | Sequence[str]
+    ignore: str | Sequence[str]
     task: Task | None
     classes: Sequence[str] | None
     vocabulary: Sequence[str] | None
+    categories: Mapping[str, Sequence[str]] | None
     missing: Missing
+    fill: Fill
     sort: bool
     irregular: bool
+    dates: DateOrder | None
+    encoding: str | None
+    form: Form | None
+    unlabelled: bool
 
 
 @dataclass(frozen=True)
 class Layout:
     """The roles of columns, and how gaps and unsorted rows are handled. Table readers take these as keywords.
 
-    The long format `unique_id, ds, y` is recognised by name. `sort`, "drop" and "fill" hold the table in memory;
-    everything else streams.
+    What is not given is inferred from names, types and values, as the command line does it; `data.roles` says what was
+    found and why. `sort`, `fill`, "drop" and "fill" hold the table in memory; everything else streams.
 
     **Arguments**
 
-    - `id`: the column that identifies sequences; without it the table is one sequence.
-    - `time`: the column that orders the steps: dates and times, integers, or seconds.
-    - `features`: the inputs; by default every numeric column without another role.
+    - `id`: the column that identifies sequences, or "none": the table is one sequence.
+    - `time`: the column that orders the steps: dates and times, integers, or seconds; several columns such as
+      `("year", "month")` are one date; "none": the order of the rows.
+    - `features`: the inputs; by default every column of numbers, or of text with few values, without another role. Each
+      value of a text column becomes an input that is 1 where it occurs, so that a cell learns weights for it.
     - `target`: the columns to predict; in forecasting they are predicted one step ahead, and are inputs too.
     - `label`: classes: one per sequence if it is constant in every sequence, otherwise one per step.
+    - `static`: inputs that are constant within a sequence; in a wide table, columns that are no steps.
+    - `ignore`: columns to leave out.
     - `task`: overrides the task that follows from the roles.
-    - `classes`, `vocabulary`: known labels and tokens, in the order of their numbers.
+    - `classes`, `vocabulary`, `categories`: known labels, tokens, and values of text columns, in order.
     - `missing`: "error"; "drop" the row; or "fill" with the last value of the sequence, at its start with the first.
+    - `fill`: "forward" repeats the last value, "interpolate" draws a line, for missing values and for missing rows of
+      an otherwise regular series; "none" reports them.
     - `sort`: group the rows by sequence and sort them by time; otherwise unsorted rows are an error.
     - `irregular`: accept unequal time steps; otherwise they are an error.
+    - `dates`: "day-first" or "month-first", for dates like 01/02/2012.
+    - `encoding`: of a text file, such as "latin-1" or "utf-16"; by default UTF-8.
+    - `form`: "long" (a row is a step) or "wide" (a row is a sequence). `unlabelled`: read no targets, to predict them.
 
     **Example**
 
@@ -65,102 +93,69 @@ class Layout:
     """
 
     id: str | None = None
-    time: str | None = None
+    time: tuple[str, ...] = ()
     features: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
     label: str | None = None
+    static: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     task: Task | None = None
     classes: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None
+    categories: Mapping[str, tuple[str, ...]] | None = None
     missing: Missing = "error"
+    fill: Fill = "none"
     sort: bool = False
     irregular: bool = False
+    dates: DateOrder | None = None
+    encoding: str | None = None
+    form: Form | None = None
+    unlabelled: bool = False
 
     @classmethod
     def of(cls, options: LayoutOptions) -> "Layout":
         known = [field.name for field in fields(cls)]
-        given: dict[str, Any] = dict(options)
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         for name in given:
             if name not in known:
                 raise OptionError(name, "an unknown option of a table", nearest(name, known))
-        if isinstance(given.get("target"), str):
-            given["target"] = (given["target"],)
-        for name in ("features", "target", "classes", "vocabulary"):
-            if given.get(name) is not None:
-                given[name] = tuple(given[name])
+        for name in ("time", "features", "target", "static", "ignore", "classes", "vocabulary"):
+            if name in given:
+                given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+        if "categories" in given:
+            given["categories"] = {name: tuple(values) for name, values in given["categories"].items()}
         layout = cls(**given)
-        if layout.missing not in get_args(Missing):
-            raise UnknownNameError("missing", layout.missing, get_args(Missing))
-        if layout.task is not None and layout.task not in get_args(Task):
-            raise UnknownNameError("task", layout.task, get_args(Task))
+        choices: dict[str, tuple[str, ...]] = {"missing": get_args(Missing), "fill": get_args(Fill)}
+        choices |= {"task": get_args(Task), "dates": get_args(DateOrder), "form": get_args(Form)}
+        for name, accepted in choices.items():
+            if (value := getattr(layout, name)) is not None and value not in accepted:
+                raise UnknownNameError(name, value, accepted)
         return layout
 
     @property
     def rewrites(self) -> bool:
-        return self.sort or self.missing != "error"
+        return self.sort or self.missing != "error" or self.fill != "none"
 
-    def resolve(self, kinds: dict[str, str], file: str | Path) -> "Layout":
-        """The layout with every role filled in, for a table with columns of these kinds (see `tables.kind_of`)."""
-        asked = [self.id, self.time, self.label, *(self.features or ()), *(self.target or ())]
-        for column in asked:
-            if column is not None and column not in kinds:
-                raise MissingColumnError.among(file, column, kinds)
-        taken = {column for column in asked if column is not None}
-        label = self.label or _named(LABEL_NAMES, kinds, taken)
-        id = self.id or _named(ID_NAMES, kinds, taken)
-        time = self.time or _named(TIME_NAMES, kinds, taken) or _first_time(kinds, taken)
-        target = self.target or _tuple(None if label else _named(TARGET_NAMES, kinds, taken))
-        features = self.features or self._remaining_columns(kinds, {id, time, label}, target, self._ahead(label), file)
-        return replace(self, id=id, time=time, label=label, target=target, features=features)
+    @property
+    def time_column(self) -> str | None:
+        """The column of times; several columns are combined to one of this name."""
+        return "+".join(self.time) or None if NO_COLUMN not in self.time else None
 
-    def _ahead(self, label: str | None) -> bool:
-        """Whether the targets are the inputs one step later."""
-        return self.task in ("forecasting", "next_step", "language") or (self.task is None and label is None)
-
-    def _remaining_columns(
-        self,
-        kinds: dict[str, str],
-        parts: set[str | None],
-        target: tuple[str, ...] | None,
-        ahead: bool,
-        file: str | Path,
-    ) -> tuple[str, ...]:
-        """The input columns: those without another role. With list or text columns, a row is a whole sequence."""
-        rest = {column: kind for column, kind in kinds.items() if column not in parts}
-        tokens = _named(TEXT_NAMES, rest, set())
-        nested = [column for column, kind in rest.items() if kind == "list" and column not in (target or ())]
-        if tokens or nested:
-            return (tokens,) if tokens else tuple(nested)
-        rest = {column: kind for column, kind in rest.items() if ahead or column not in (target or ())}
-        for column, kind in rest.items():
-            if kind in ("text", "time", "another type"):
-                expected = "numbers; or give it the role id, time or label, or exclude it with features=[...]"
-                raise FormatError(file, f"a column of {kind}", expected, column=column)
-        if not rest:
-            raise FormatError(file, f"the columns {', '.join(kinds)}", "at least one column of numbers as input")
-        return tuple(rest)
-
-    def infer_task(self, constant: bool) -> Task:
-        """The task that follows from the roles; `constant`: the label is constant in every sequence."""
-        if self.task in ("classification", "tagging") and self.label is None:
-            raise InputError("label", None, f"the column of labels, for {self.task}")
-        if self.task in ("regression", "transduction") and self.target is None:
-            raise InputError("target", None, f"the columns to predict, for {self.task}")
-        if self.task is not None:
-            return self.task
-        if self.label is not None:
-            return "classification" if constant else "tagging"
-        return "forecasting"
-
-
-def _named(names: Sequence[str], kinds: dict[str, str], taken: set[str]) -> str | None:
-    lowered = {column.lower(): column for column in kinds if column not in taken}
-    return next((lowered[name] for name in names if name in lowered), None)
-
-
-def _first_time(kinds: dict[str, str], taken: set[str]) -> str | None:
-    return next((column for column, kind in kinds.items() if kind == "time" and column not in taken), None)
-
-
-def _tuple(name: str | None) -> tuple[str, ...] | None:
-    return None if name is None else (name,)
+    def with_roles(self, roles: "Roles") -> "Layout":
+        """The layout with every role filled in."""
+        target = roles.named("target")
+        is_label = roles.task in ("classification", "tagging")
+        ahead = roles.task in ("forecasting", "next_step")
+        inputs = roles.inputs if self.features is None else self.features
+        if ahead and self.features is None:
+            chosen = (*target, *inputs)
+            inputs = tuple(column.name for column in roles.columns if column.name in chosen)
+        return replace(
+            self,
+            id=roles.one("id"),
+            time=roles.named("time"),
+            label=target[0] if target and is_label else None,
+            target=target if target and not is_label else None,
+            features=inputs,
+            task=self.task or roles.task,
+        )

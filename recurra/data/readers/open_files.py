@@ -1,18 +1,22 @@
 """Opens files: gzip by its magic bytes, text as UTF-8 with or without a BOM, numbered lines."""
 
+import codecs
 import gzip
 import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from ...argument_checks import path_of
+from ...errors import InputError
 from ..data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
 from .limits import check_decoded, max_bytes, too_large
 
+_ENCODING: ContextVar[str | None] = ContextVar("recurra.data.encoding", default=None)
 GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
@@ -63,11 +67,55 @@ class BoundedGzip(gzip.GzipFile):
         return data
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """The bytes of a file, decompressed if it is gzip."""
+@contextmanager
+def text_encoding(name: str | None) -> Iterator[None]:
+    """Text files inside the block are in this encoding; None leaves it as it is, at first UTF-8."""
+    if name is None:
+        yield
+        return
+    try:
+        codecs.lookup(name)
+    except LookupError as error:
+        raise InputError("encoding", repr(name), "the name of an encoding, such as latin-1 or utf-16") from error
+    token = _ENCODING.set(name)
+    try:
+        yield
+    finally:
+        _ENCODING.reset(token)
+
+
+class Utf8Stream(io.RawIOBase):
+    """The text of a file in another encoding, as bytes of UTF-8."""
+
+    def __init__(self, file: BinaryIO, encoding: str, path: Path):
+        self.text = io.TextIOWrapper(file, encoding=encoding, newline="")
+        self.encoding, self.path, self.rest = encoding, path, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        if not self.rest:
+            try:
+                self.rest = self.text.read(1 << 16).encode("utf-8")
+            except UnicodeError as error:
+                raise EncodingError(self.path, str(error), f"text in {self.encoding}") from error
+        count = min(len(buffer), len(self.rest))
+        buffer[:count], self.rest = self.rest[:count], self.rest[count:]
+        return count
+
+    def close(self) -> None:
+        self.text.close()
+        super().close()
+
+
+def open_bytes(path: Path, raw: bool = False) -> BinaryIO:
+    """The bytes of a file, decompressed if it is gzip; unless `raw`, a text in another encoding as UTF-8."""
     with path.open("rb") as file:
         is_gzip = file.read(2) == GZIP
-    return cast(BinaryIO, BoundedGzip(path)) if is_gzip else path.open("rb")
+    file = cast(BinaryIO, BoundedGzip(path)) if is_gzip else path.open("rb")
+    encoding = None if raw else _ENCODING.get()
+    return file if encoding is None else cast(BinaryIO, io.BufferedReader(Utf8Stream(file, encoding, path), 1 << 16))
 
 
 def open_arrow(path: Path):
@@ -75,16 +123,16 @@ def open_arrow(path: Path):
     import pyarrow as pa
 
     with path.open("rb") as file:
-        is_gzip = file.read(2) == GZIP
-    stream = pa.PythonFile(open_bytes(path), mode="r") if is_gzip else pa.input_stream(path, compression=None)
+        is_plain = file.read(2) != GZIP and _ENCODING.get() is None
+    stream = pa.input_stream(path, compression=None) if is_plain else pa.PythonFile(open_bytes(path), mode="r")
     if head(path, len(BOM)) == BOM:
         stream.read(len(BOM))
     return stream
 
 
-def head(path: Path, count: int = 4096) -> bytes:
+def head(path: Path, count: int = 4096, raw: bool = False) -> bytes:
     """The first bytes, decompressed."""
-    with open_bytes(path) as file:
+    with open_bytes(path, raw) as file:
         return file.read(count)
 
 
@@ -138,4 +186,5 @@ def decode(raw: bytes, path: str | Path, line: int) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{raw[error.start]:02x} at position {error.start}"
-        raise EncodingError(path, byte, "UTF-8 text; convert the file, e.g. with iconv", line) from error
+        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        raise EncodingError(path, byte, f'UTF-8 text; use encoding="{other}"', line) from error

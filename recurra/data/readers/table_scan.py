@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..data_errors import FormatError, MissingValueError, TimestampError, UnseenLabelError
+from .column_kinds import kind_of
 from .frequency import FrequencyDetector
 from .layout import Layout
 
@@ -28,6 +29,7 @@ class TableScan:
     labels: list[str] = field(default_factory=list)  # of the first row of every sequence
     distinct: set[str] = field(default_factory=set)
     constant: bool = True
+    categories: dict[str, set[str]] = field(default_factory=dict)  # of the inputs that are texts
     _seen: set[str] = field(default_factory=set)
     _cadence: FrequencyDetector | None = None
     _last_time: int | None = None
@@ -38,18 +40,26 @@ class TableScan:
             return
         self._check_gaps(batch)
         begins = self._split(batch)  # (rows,) bool: whether a sequence begins here
-        if self.layout.time:
-            self._check_times(batch.column(self.layout.time), begins)
+        if self.layout.time_column:
+            self._check_times(batch.column(self.layout.time_column), begins)
         if self.layout.label:
             self._collect_labels(batch.column(self.layout.label), begins)
+        self._collect_categories(batch)
         self.rows += batch.num_rows
+
+    def _collect_categories(self, batch: pa.RecordBatch) -> None:
+        for name in self.layout.features or () if self.layout.categories is None else ():
+            if kind_of(batch.schema.field(name).type) == "text":
+                self.categories.setdefault(name, set()).update(strings(batch.column(name)).unique().to_pylist())
 
     def _check_gaps(self, batch: pa.RecordBatch) -> None:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             gap = column.is_null(nan_is_null=pa.types.is_floating(column.type))
             position = pc.index(gap, True).as_py()
             if position >= 0:
-                policy = 'a value; use missing="drop" or "fill"' if self.layout.missing == "error" else "a value"
+                policy = (
+                    'a value; use missing="drop" or fill="forward"' if self.layout.missing == "error" else "a value"
+                )
                 raise MissingValueError(self.file, "nothing", policy, self.place(self.rows + position), name)
 
     def _split(self, batch: pa.RecordBatch) -> np.ndarray:
@@ -90,7 +100,7 @@ class TableScan:
                 self._raise_step_error(column, times, broken, first, within)
 
     def _raise_order_error(self, column: pa.Array, times: np.ndarray, pair: int, first: int) -> None:
-        line, name = self.place(first + pair + 1), self.layout.time
+        line, name = self.place(first + pair + 1), self.layout.time_column
         before, after = (format_time(time, column.type) for time in times[pair : pair + 2])
         if before == after:
             raise TimestampError(self.file, f"{after} twice in a sequence", "one row per time", line, name)
@@ -100,7 +110,8 @@ class TableScan:
         line, steps = self.place(first + pair + 1), np.diff(times)
         step, usual = (format_duration(int(each), column.type) for each in (steps[pair], steps[within][0]))
         got = f"a step of {step} among steps of {usual}"
-        raise TimestampError(self.file, got, "evenly spaced steps; use irregular=True", line, self.layout.time)
+        expected = 'evenly spaced steps; fill gaps with fill="forward" or fill="interpolate"; use irregular=True'
+        raise TimestampError(self.file, got, expected, line, self.layout.time_column)
 
     def _collect_labels(self, column: pa.Array, begins: np.ndarray) -> None:
         encoded = strings(column).dictionary_encode()

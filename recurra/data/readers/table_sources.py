@@ -3,7 +3,8 @@
 import tempfile
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,17 @@ class Source(Protocol):
         ...
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table: ...
+
+
+@dataclass
+class OpenTable:
+    """An open table file: its rows, the line of each, and what its text says beyond the values."""
+
+    source: "Source"
+    file: str | Path
+    place: Callable[[int], int] = lambda row: row + 1  # row → line of the file, or number of the row
+    delimiter: str = ","
+    as_written: Callable[[Sequence[str]], pa.Table] | None = None  # columns as text, as they stand in the file
 
 
 class TableSource:

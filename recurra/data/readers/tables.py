@@ -1,115 +1,105 @@
 """Table → sequence set: one row per step (long format), or one row per sequence (list columns)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from ...errors import LengthsError
-from ..data_errors import EmptyFileError, EncodingError, FormatError, TimestampError
-from ..sequences import SequenceSet
+from ...errors import InputError, LengthsError
+from ..data_errors import EmptyFileError, EncodingError, FormatError
+from ..sequences import SequenceSet, Task
 from ..stores import Flat, Store
+from .column_conversion import combine_times, convert_columns, sample_of
+from .column_kinds import kind_of
+from .indicators import Categories, indicator_names, numbers
 from .labels import Encoder, classes_of
 from .layout import Layout
 from .nested import from_nested
+from .roles import Roles, infer_roles
 from .sort_and_fill import sort_and_fill
-from .table_scan import Place, TableScan, strings, timestamps
-from .table_sources import Source, TableSource
+from .table_scan import TableScan, strings, timestamps
+from .table_sources import OpenTable, Source, TableSource
+from .wide import from_wide
 
 #: up to this many bytes, a table in memory is converted to one tensor at once
 EAGER_BYTES = 256 << 20
 
 
-def row_number(row: int) -> int:
-    """The place of a row in a binary table: its number, counted from one."""
-    return row + 1
-
-
-def sequences_of(source: Source, layout: Layout, file: str | Path, place: Place = row_number) -> SequenceSet:
-    """The sequences of a table whose columns have the roles in `layout`."""
+def sequences_of(opened: OpenTable, layout: Layout) -> SequenceSet:
+    """The sequences of a table; roles that `layout` does not give are inferred."""
     try:
-        return _sequences(source, layout, file, place)
+        return _sequences(opened, layout)
     except UnicodeDecodeError as error:
-        raise EncodingError(file, f"byte 0x{error.object[error.start]:02x} in a string", "UTF-8") from error
+        raise EncodingError(opened.file, f"byte 0x{error.object[error.start]:02x} in a string", "UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         if getattr(error, "errno", None) is not None:  # an error of the system, such as a full disk
             raise
-        raise FormatError(file, str(error).splitlines()[0], "a table of numbers, text and times") from error
+        raise FormatError(opened.file, str(error).splitlines()[0], "a table of numbers, text and times") from error
 
 
-def _sequences(source: Source, layout: Layout, file: str | Path, place: Place) -> SequenceSet:
-    if not source.rows:
-        raise EmptyFileError(file, "no rows", "a table with data")
-    kinds = {field.name: kind_of(field.type) for field in source.schema}
-    layout = layout.resolve(kinds, file)
-    if any(kinds[name] in ("list", "text") for name in layout.features or ()):
-        return from_nested(source, layout, kinds, file, place)
-    columns = used_columns(layout)
-    if layout.time and kinds[layout.time] == "text":
-        _raise_bad_timestamp(source, layout.time, file, place)
+def _sequences(opened: OpenTable, layout: Layout) -> SequenceSet:
+    opened, roles, layout = prepare(opened, layout)
+    source, file, place = opened.source, opened.file, opened.place
+    if roles.form == "nested":
+        kinds = {item.name: kind_of(item.type) for item in source.schema}
+        return replace(from_nested(source, layout, kinds, file, place), roles=roles)
+    if roles.form == "wide":
+        return from_wide(source, layout, roles, file, place)
+    columns, notes = used_columns(layout), ()
     if layout.rewrites:
-        table, rows = sort_and_fill(source.read(columns, 0, source.rows), layout, file)
+        table, rows, notes = sort_and_fill(source.read(columns, 0, source.rows), layout, opened)
         if not table.num_rows:
             raise EmptyFileError(file, "no row without a gap", "at least one complete row")
-        before = place
-        source, place = TableSource(table), lambda row: before(int(rows[row]))
+        source, place = TableSource(table), lambda row: opened.place(int(rows[row]))
     scan = TableScan(layout, file, place)
     for batch in source.scan(columns):
         scan.feed(batch)
-    return _build_set(source, layout, scan, file)
+    return replace(_build_set(source, layout, scan, file), roles=roles, notes=notes)
 
 
-def _raise_bad_timestamp(source: Source, column: str, file: str | Path, place: Place) -> None:
-    """Raise for a text column of timestamps: name the first one that is not ISO 8601."""
-    row = 0
-    for batch in source.scan([column]):
-        for text in strings(batch.column(0)).to_pylist():
-            if text is not None and not _is_date(text):
-                expected = "a timestamp like 2024-01-31 or 2024-01-31 18:00:00 (ISO 8601)"
-                raise TimestampError(file, repr(text), expected, place(row), column)
-            row += 1
-    raise TimestampError(file, "timestamps of several kinds", "all dates, or all dates with times", column=column)
+def prepare(opened: OpenTable, layout: Layout, strict: bool = False) -> tuple[OpenTable, Roles, Layout]:
+    """The table with converted columns, the roles of its columns, and the layout with these roles."""
+    if not opened.source.rows:
+        raise EmptyFileError(opened.file, "no rows", "a table with data")
+    source = convert_columns(opened, layout)
+    roles = infer_roles(sample_of(source), layout, opened.file, strict=strict)
+    layout = layout.with_roles(roles)
+    if len(layout.time) > 1:
+        source = combine_times(source, layout.time)
+    return replace(opened, source=_with_names_as_written(source, opened, layout)), roles, layout
 
 
-def _is_date(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+def _with_names_as_written(source: Source, opened: OpenTable, layout: Layout) -> Source:
+    """Ids and labels that were read as numbers, as they stand in the file: 007, not 7."""
+    if opened.as_written is None or not isinstance(source, TableSource):
+        return source
+    names = [name for name in (layout.id, layout.label) if name and kind_of(source.schema.field(name).type) == "number"]
+    if not names:
+        return source
+    written, table = opened.as_written(names), source.table
+    for name in names:
+        table = table.set_column(table.schema.get_field_index(name), name, written.column(name))
+    return TableSource(table)
 
 
 def used_columns(layout: Layout) -> list[str]:
     """The columns with a role, each once."""
-    single = (layout.id, layout.time, layout.label)
+    single = (layout.id, layout.time_column, layout.label)
     return list(dict.fromkeys(c for c in (*single, *(layout.features or ()), *(layout.target or ())) if c is not None))
-
-
-def kind_of(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return "time"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return "list"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-        return "text"
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return "number" if numeric or pa.types.is_decimal(kind) or pa.types.is_null(kind) else "another type"
 
 
 @dataclass(frozen=True)
 class NumericColumns:
-    """Numeric columns of a long table as sequences (T, D), read on access."""
+    """Columns of a long table as sequences (T, D), read on access; texts as indicators of their categories."""
 
     source: Source
     columns: tuple[str, ...]
     offsets: Tensor  # (N + 1,)
+    categories: Categories = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -119,7 +109,7 @@ class NumericColumns:
 
     def window(self, index: int, start: int, stop: int) -> Tensor:
         first, last = int(self.offsets[index]), int(self.offsets[index + 1])
-        return numbers(self.source.read(self.columns, first + start, min(first + stop, last)))
+        return numbers(self.source.read(self.columns, first + start, min(first + stop, last)), self.categories)
 
 
 @dataclass(frozen=True)
@@ -146,31 +136,30 @@ class IntegerColumn:
         return torch.from_numpy(timestamps(column).copy())
 
 
-def numbers(table: pa.Table) -> Tensor:
-    """(rows, columns) of the default dtype."""
-    columns = [pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False) for column in table.columns]
-    return torch.from_numpy(np.stack(columns, axis=1)).to(torch.get_default_dtype())
-
-
-def _store(source: Source, columns: tuple[str, ...], offsets: Tensor) -> Store:
+def _store(source: Source, columns: tuple[str, ...], offsets: Tensor, categories: Categories) -> Store:
     if isinstance(source, TableSource) and source.in_memory and source.rows * len(columns) * 8 <= EAGER_BYTES:
-        return Flat(numbers(source.read(columns, 0, source.rows)), offsets)
-    return NumericColumns(source, columns, offsets)
+        return Flat(numbers(source.read(columns, 0, source.rows), categories), offsets)
+    return NumericColumns(source, columns, offsets, categories)
 
 
 def _build_set(source: Source, layout: Layout, scan: TableScan, file: str | Path) -> SequenceSet:
     offsets = torch.tensor([*scan.starts, scan.rows], dtype=torch.int64)
     features, target = layout.features or (), layout.target or ()
-    about: dict[str, Any] = {"names": scan.names or None, "source": str(file)}
-    if layout.time:
-        about["times"] = IntegerColumn(source, layout.time, offsets)
-    task = layout.infer_task(scan.constant)
+    categories = layout.categories or {name: classes_of(found) for name, found in scan.categories.items()}
+    about: dict[str, Any] = {"names": scan.names or None, "source": str(file), "categories": categories}
+    if layout.time_column:
+        about["times"] = IntegerColumn(source, layout.time_column, offsets)
+    if layout.unlabelled:
+        inputs, about["features"] = _store(source, features, offsets, categories), indicator_names(features, categories)
+        return SequenceSet(inputs, torch.zeros(len(offsets) - 1, 1), offsets.diff(), "regression", **about)
+    task = _task(layout)
     if task in ("forecasting", "next_step"):
         series = (*features, *(name for name in target if name not in features))
-        about |= {"features": series, "target_names": target or series}
-        columns = [series.index(name) for name in target] or None
-        return _ahead(_store(source, series, offsets), offsets.diff(), task, columns, file, about)
-    inputs, about["features"] = _store(source, features, offsets), features
+        names = indicator_names(series, categories)
+        about |= {"features": names, "target_names": target or names}
+        columns = [names.index(name) for name in target] or None
+        return _ahead(_store(source, series, offsets, categories), offsets.diff(), task, columns, file, about)
+    inputs, about["features"] = _store(source, features, offsets, categories), indicator_names(features, categories)
     if task in ("classification", "tagging"):
         encoder = Encoder(layout.classes or classes_of(scan.distinct), file, layout.label)
         about["classes"] = encoder.known
@@ -183,9 +172,18 @@ def _build_set(source: Source, layout: Layout, scan: TableScan, file: str | Path
             encoder.encode(scan.labels) if one_each else IntegerColumn(source, layout.label or "", offsets, encoder)
         )
     else:
-        targets, about["target_names"] = _store(source, target, offsets), target
+        targets, about["target_names"] = _store(source, target, offsets, {}), target
         targets = _constant_rows(targets, target, file) if task == "regression" else targets
     return SequenceSet(inputs, targets, offsets.diff(), task, **about)
+
+
+def _task(layout: Layout) -> Task:
+    """The task, for which there must be a label or a target."""
+    if layout.task in ("classification", "tagging") and layout.label is None:
+        raise InputError("label", None, f"the column of labels, for {layout.task}")
+    if layout.task in ("regression", "transduction") and layout.target is None:
+        raise InputError("target", None, f"the columns to predict, for {layout.task}")
+    return layout.task or "forecasting"
 
 
 def _ahead(series: Store, lengths: Tensor, task, columns: Sequence[int] | None, file, about: dict) -> SequenceSet:

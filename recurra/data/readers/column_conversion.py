@@ -1,0 +1,231 @@
+"""Converts columns of text to numbers and dates, and several columns (year, month) to one date.
+
+A conversion is found on the values of a table, or on the first rows of one that stays on disk, and is then applied
+wherever rows are read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...numerals import is_number
+from ..data_errors import FormatError, TimestampError
+from .column_kinds import NOTE, is_text, kind_of
+from .dates import AmbiguousDate, find_date_format, is_date
+from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout
+from .numbers_in_text import find_notation
+from .roles import first_named
+from .table_scan import strings
+from .table_sources import OpenTable, Source, TableSource
+
+SAMPLE_ROWS = 1 << 16  # rows of a table on disk that decide its conversions and roles
+FEW = 20  # values that are tried before all are
+DATE = pa.timestamp("us")
+DATE_EXAMPLES = "a date such as 2024-01-31, 2024-01, 31.01.2024, Jan 2024 or 2024 Q1"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A column computed from others: its name, those it reads, and how its text is written."""
+
+    name: str
+    inputs: tuple[str, ...]
+    type: pa.DataType
+    note: str
+    apply: Callable[[list[pa.Array]], pa.Array]
+
+    @property
+    def field(self) -> pa.Field:
+        return pa.field(self.name, self.type, metadata={NOTE: self.note.encode()} if self.note else None)
+
+
+class ConvertedSource:
+    """A table on disk whose converted columns are computed when rows are read."""
+
+    def __init__(self, source: Source, conversions: Sequence[Conversion]):
+        self.source, self.rows = source, source.rows
+        self.conversions = {each.name: each for each in conversions}
+        kept = [self.conversions[item.name].field if item.name in self.conversions else item for item in source.schema]
+        new = [each.field for each in conversions if each.name not in source.schema.names]
+        self.schema = pa.schema([*kept, *new])
+
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in self.source.scan(self._needed(columns)):
+            yield from self._convert(pa.Table.from_batches([batch]), columns).to_batches()
+
+    def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
+        return self._convert(self.source.read(self._needed(columns), start, stop), columns)
+
+    def _needed(self, columns: Sequence[str]) -> list[str]:
+        needed = (self.conversions[name].inputs if name in self.conversions else (name,) for name in columns)
+        return list(dict.fromkeys(name for names in needed for name in names))
+
+    def _convert(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+        found = []
+        for name in columns:
+            if name not in self.conversions:
+                found.append(table.column(name))
+                continue
+            parts = [table.column(each).combine_chunks() for each in self.conversions[name].inputs]
+            found.append(self.conversions[name].apply(parts))
+        return pa.table(found, schema=pa.schema([self.schema.field(name) for name in columns]))
+
+
+def convert_columns(opened: OpenTable, given: Layout) -> Source:
+    """The source with its texts of numbers and dates converted, in memory if it is in memory."""
+    sample = sample_of(opened.source)
+    found = [each for name in sample.column_names if (each := _conversion(sample, name, given, opened))]
+    return _converted(opened.source, found) if found else opened.source
+
+
+def sample_of(source: Source) -> pa.Table:
+    """A table in memory; of one on disk the first rows."""
+    rows = source.rows if _in_memory(source) else min(source.rows, SAMPLE_ROWS)
+    return source.read(source.schema.names, 0, rows)
+
+
+def combine_times(source: Source, names: tuple[str, ...]) -> Source:
+    """The source with a column `year+month` from the columns year and month, or from a date and a time of day."""
+    return _converted(source, [Conversion("+".join(names), names, DATE, "", lambda parts: _combine(parts, names))])
+
+
+def _in_memory(source: Source) -> bool:
+    return isinstance(source, TableSource) and source.in_memory
+
+
+def _converted(source: Source, conversions: list[Conversion]) -> Source:
+    changed = ConvertedSource(source, conversions)
+    return TableSource(changed.read(changed.schema.names, 0, changed.rows)) if _in_memory(source) else changed
+
+
+def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> Conversion | None:
+    kind, lowered = table.schema.field(name).type, name.strip().lower()
+    is_time = name in given.time or (lowered in TIME_HINTS and not given.time)
+    if pa.types.is_integer(kind) and is_time:
+        return _from_integers(table, name)
+    kept = {given.id, given.label, *(given.target or () if given.task == "classification" else ())}
+    kept |= set(given.categories or ()) | set(given.ignore)
+    named_text = lowered in (*ID_HINTS, *LABEL_NAMES, *TEXT_NAMES) or lowered.endswith("_id")
+    if not is_text(kind) or name in kept or (named_text and name not in (*given.time, *(given.target or ()))):
+        return None
+    values = [text for text in pc.unique(strings(table.column(name).combine_chunks())).to_pylist() if text is not None]
+    if not values:
+        return None
+    if (found := _from_dates(table, name, values, given, opened, is_time)) is not None:
+        return found
+    again = partial(find_notation, delimiter=opened.delimiter)
+    if again(values[:FEW]) and (notation := again(values)) is not None:
+        results = pa.array(notation[1])
+        return Conversion(name, (name,), pa.float64(), notation[0], _mapping(values, results, again, opened.file))
+    _refuse_stray_text(table, name, given, opened)
+    return None
+
+
+def _from_dates(
+    table: pa.Table, name: str, values: list[str], given: Layout, opened: OpenTable, is_time: bool
+) -> Conversion | None:
+    try:
+        found = find_date_format(values, given.dates) if is_date(values[0]) else None
+    except AmbiguousDate as error:
+        got = f"{error.text}, which is {error.readings[0]} or {error.readings[1]}"
+        expected = 'dates with one reading; use dates="day-first" or dates="month-first"'
+        line = _line_of(table, name, error.text, opened)
+        raise TimestampError(opened.file, got, expected, line, name) from error
+    if found is not None:
+        times = pa.array(found[1].astype("datetime64[us]"), DATE)
+        note = "" if found[0] in ("year-month-day", "ISO 8601") else found[0]
+        again = partial(find_date_format, order=given.dates)
+        return Conversion(name, (name,), DATE, note, _mapping(values, times, again, opened.file))
+    dates = sum(map(is_date, values))
+    if (not is_time and 2 * dates <= len(values)) or all(map(is_number, values)):
+        return None
+    stray = next((text for text in values if not is_date(text)), None)
+    if stray is None:  # all are dates, but not of one kind
+        stray = next(text for text in values if find_date_format([values[0], text], "day-first") is None)
+    expected = f"a date written like {values[0]!r}" if is_date(values[0]) else DATE_EXAMPLES
+    raise TimestampError(opened.file, repr(stray), expected, _line_of(table, name, stray, opened), name)
+
+
+def _line_of(table: pa.Table, name: str, text: str, opened: OpenTable) -> int:
+    return opened.place(pc.index(strings(table.column(name).combine_chunks()), text).as_py())
+
+
+def _from_integers(table: pa.Table, name: str) -> Conversion | None:
+    """Integers like 19580329 are dates."""
+    values = table.column(name).drop_null().unique().to_pylist()
+    if not values or not all(15000101 <= value <= 21991231 for value in values):
+        return None
+    found = find_date_format([str(value) for value in values])
+    if found is None:
+        return None
+    times = pa.array(found[1].astype("datetime64[us]"), DATE)
+    again = lambda more: find_date_format([str(value) for value in more])  # noqa: E731
+    return Conversion(name, (name,), DATE, found[0], _mapping(values, times, again, name))
+
+
+def _mapping(
+    values: list, converted: pa.Array, again: Callable[[list], tuple[str, np.ndarray] | None], file: str | Path
+) -> Callable[[list[pa.Array]], pa.Array]:
+    """A function that replaces values by converted ones; values that the sample did not have are converted `again`."""
+
+    def apply(columns: list[pa.Array]) -> pa.Array:
+        column = strings(columns[0]) if is_text(columns[0].type) else columns[0]
+        known, results = pa.array(values, column.type), converted
+        missing = pc.unique(column.filter(pc.invert(pc.is_in(column, known)))).drop_null()
+        if len(missing):
+            found = again([values[0], *missing.to_pylist()])
+            if found is None:
+                raise FormatError(file, f"{missing[0].as_py()!r}", f"values written like {values[0]!r}")
+            known = pa.concat_arrays([known, missing])
+            results = pa.concat_arrays([converted, pa.array(found[1][1:]).cast(converted.type)])
+        return results.take(pc.index_in(column, known))
+
+    return apply
+
+
+def _combine(columns: list[pa.Array], names: tuple[str, ...]) -> pa.Array:
+    if kind_of(columns[1].type) == "clock":
+        day = pc.cast(columns[0], DATE).to_numpy(zero_copy_only=False)
+        clock = pc.cast(pc.cast(columns[1], pa.time64("us")), pa.int64()).to_numpy(zero_copy_only=False)
+        return pa.array(day + clock.astype("timedelta64[us]"), DATE)
+    numbers = [pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False) for column in columns]
+    units = [_unit(name, k) for k, name in enumerate(names)]
+    texts = [_date_text(dict(zip(units, row, strict=True))) for row in zip(*numbers, strict=True)]
+    moments = [find_date_format([text]) for text in texts]
+    return pa.array([None if moment is None else int(moment[1][0]) for moment in moments], pa.int64()).cast(DATE)
+
+
+def _unit(name: str, position: int) -> str:
+    for unit in ("year", "month", "quarter", "week", "day"):
+        if unit[:3] in name.lower():
+            return unit
+    return ("year", "month", "day")[min(position, 2)]
+
+
+def _date_text(parts: dict[str, float]) -> str:
+    """The date of a row as text, or "" if a part is missing."""
+    if any(np.isnan(value) for value in parts.values()):
+        return ""
+    year = f"{int(parts['year']):04d}"
+    if "quarter" in parts:
+        return f"{year}Q{int(parts['quarter'])}"
+    if "week" in parts:
+        return f"{year}-W{int(parts['week']):02d}"
+    return f"{year}-{int(parts.get('month', 1)):02d}-{int(parts.get('day', 1)):02d}"
+
+
+def _refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> None:
+    """Raise for text in a column that is mostly numbers; one bad value makes a reader take all as text."""
+    column = strings(table.column(name).combine_chunks()).to_pylist()
+    stray = [row for row, text in enumerate(column) if text is not None and not is_number(text)]
+    if 2 * len(stray) > len(column) - table.column(name).null_count:
+        return
+    row, id = stray[0], given.id if given.id in table.column_names else first_named(ID_HINTS, table.column_names)
+    where = f" in sequence {str(table.column(id)[row].as_py())!r}" if id is not None and id != name else ""
+    expected = "a number, as in most rows"
+    raise FormatError(opened.file, f"{column[row]!r}{where}", expected, opened.place(row), name)

@@ -1,0 +1,163 @@
+"""Dates as people write them: 1949-01, 2012/01/31, 31.01.1949, Jan 1949, 1970 Q1, 19580329, times and zones.
+
+A column is read in one format: the first of `FORMATS` that fits all its values. 01/02/2012 fits two, day first and
+month first; a value such as 31/01/2012 decides, or the option `dates`, otherwise the column is refused with both
+readings.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import numpy as np
+
+DateOrder = Literal["day-first", "month-first"]
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+YEARS = range(1500, 2200)
+CLOCK = r"(?:[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:\.\d+)?))?(?: ?(?P<half>[AaPp][Mm]))?)?"
+NAME = r"(?P<name>[A-Za-z]{3,9})\.?"
+YEAR = r"(?P<year>\d{4})"
+WEEK = 7 * 86_400_000_000
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """A way to write a date: its name, a pattern with named groups, and whether days and months can be confused."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+    def parse(self, text: str) -> int | None:
+        """Microseconds since 1970 (UTC), or None if the text is not written in this way."""
+        found = self.pattern.fullmatch(text)
+        return None if found is None else _microseconds(found.groupdict())
+
+
+def _format(name: str, pattern: str, clock: bool = True) -> DateFormat:
+    return DateFormat(name, re.compile(r"\s*" + pattern + (CLOCK if clock else "") + r"\s*"))
+
+
+DAY_FIRST = _format("day/month/year", rf"(?P<day>\d{{1,2}})[/-](?P<month>\d{{1,2}})[/-]{YEAR}")
+MONTH_FIRST = _format("month/day/year", rf"(?P<month>\d{{1,2}})[/-](?P<day>\d{{1,2}})[/-]{YEAR}")
+FORMATS: tuple[DateFormat, ...] = (
+    _format("year-month-day", rf"{YEAR}(?P<sign>[-/.])(?P<month>\d{{1,2}})(?P=sign)(?P<day>\d{{1,2}})"),
+    _format("year-month", rf"{YEAR}[-/.M](?P<month>\d{{1,2}})", clock=False),
+    _format("month-year", rf"(?P<month>\d{{1,2}})[-/.]{YEAR}", clock=False),
+    _format("day.month.year", rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.{YEAR}"),
+    _format("month name and year", rf"{NAME}[ -]{YEAR}", clock=False),
+    _format("year and month name", rf"{YEAR}[ -]{NAME}", clock=False),
+    _format("day, month name, year", rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{NAME}[ ,-]+{YEAR}"),
+    _format("month name, day, year", rf"{NAME}[ -](?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ ,-]+{YEAR}"),
+    _format("year and quarter", rf"{YEAR}[ -]?[Qq](?P<quarter>[1-4])", clock=False),
+    _format("quarter and year", rf"[Qq](?P<quarter>[1-4])[ /-]?{YEAR}", clock=False),
+    _format("year and week", rf"{YEAR}[ -]?W(?P<week>\d{{1,2}})(?:-(?P<weekday>[1-7]))?", clock=False),
+    _format("yearmonthday", rf"{YEAR}(?P<month>\d{{2}})(?P<day>\d{{2}})", clock=False),
+    DAY_FIRST,
+    MONTH_FIRST,
+)
+
+
+class AmbiguousDate(Exception):
+    """A column of dates that can be read day first and month first; `text` is one of them."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.text = text
+        self.readings = tuple(_as_words(each.parse(text)) for each in (DAY_FIRST, MONTH_FIRST))
+
+
+def find_date_format(texts: Sequence[str], order: DateOrder | None = None) -> tuple[str, np.ndarray] | None:
+    """The name of the format that all of `texts` share, and their microseconds; None if there is none.
+
+    ISO 8601 with a zone or fractions of a second is tried last, so that times are converted to UTC.
+    """
+    if not texts:
+        return None
+    for each in FORMATS:
+        if each in (DAY_FIRST, MONTH_FIRST):
+            continue
+        if (found := _parse_all(texts, each.parse)) is not None:
+            return each.name, found
+    both = [(each, _parse_all(texts, each.parse)) for each in (DAY_FIRST, MONTH_FIRST)]
+    fitting = [(each, found) for each, found in both if found is not None]
+    if len(fitting) == 2 and not np.array_equal(fitting[0][1], fitting[1][1]):
+        if order is None:
+            different = np.flatnonzero(fitting[0][1] != fitting[1][1])[0]
+            raise AmbiguousDate(texts[int(different)].strip())
+        fitting = [fitting[order == "month-first"]]
+    if fitting:
+        return fitting[0][0].name, fitting[0][1]
+    found = _parse_all(texts, _iso)
+    return None if found is None else ("ISO 8601", found)
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date in any of the formats."""
+    return any(each.parse(text) is not None for each in FORMATS) or _iso(text) is not None
+
+
+def _parse_all(texts: Sequence[str], parse: Callable[[str], int | None]) -> np.ndarray | None:
+    found = np.empty(len(texts), np.int64)
+    for k, text in enumerate(texts):
+        value = parse(text)
+        if value is None:
+            return None
+        found[k] = value
+    return found
+
+
+def _iso(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6)
+
+
+def _microseconds(parts: dict[str, str | None]) -> int | None:
+    year, month, day = int(parts["year"] or 0), 1, int(parts.get("day") or 1)
+    if parts.get("month"):
+        month = int(parts["month"] or 1)
+    elif parts.get("name"):
+        month = _month_number(parts["name"] or "")
+    elif parts.get("quarter"):
+        month = 3 * int(parts["quarter"] or 1) - 2
+    if year not in YEARS:
+        return None
+    try:
+        if parts.get("week"):
+            moment = datetime.fromisocalendar(year, int(parts["week"] or 1), int(parts.get("weekday") or 1))
+        else:
+            moment = datetime(year, month, day)
+    except ValueError:
+        return None
+    clock = _clock(parts)
+    return None if clock is None else (moment - datetime(1970, 1, 1)).days * (WEEK // 7) + clock
+
+
+def _clock(parts: dict[str, str | None]) -> int | None:
+    """Microseconds since midnight."""
+    if not parts.get("hour"):
+        return 0
+    hour, minute, second = int(parts["hour"] or 0), int(parts["minute"] or 0), float(parts.get("second") or 0)
+    if half := parts.get("half"):
+        hour = hour % 12 + (12 if half.lower() == "pm" else 0)
+    if hour > 23 or minute > 59 or second >= 60:
+        return None
+    return (hour * 3600 + minute * 60) * 1_000_000 + round(second * 1e6)
+
+
+def _month_number(name: str) -> int:
+    """1 to 12, or 0 for what is no English month."""
+    return MONTHS.index(name[:3].lower()) + 1 if name[:3].lower() in MONTHS else 0
+
+
+def _as_words(time: int | None) -> str:
+    if time is None:
+        return ""
+    date = np.datetime64(time, "us").item()
+    return f"{date.day} {date:%B %Y}"

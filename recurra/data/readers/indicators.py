@@ -1,0 +1,40 @@
+"""Columns as numbers: a text column with K categories becomes K columns of 0 and 1, a one-hot code.
+
+A cell multiplies its inputs by a matrix, so that every category has a learned vector: an embedding.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from .table_scan import strings
+
+Categories = Mapping[str, tuple[str, ...]]
+
+
+def numbers(table: pa.Table, categories: Categories | None = None) -> Tensor:
+    """(rows, columns) of the default dtype. K categories become K columns of 0 and 1; unknown values, 0."""
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if categories and name in categories:
+            columns.append(indicators(column, categories[name]))
+        else:
+            columns.append(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)[:, None])
+    return torch.from_numpy(np.concatenate(columns, axis=1)).to(torch.get_default_dtype())
+
+
+def indicators(column: pa.ChunkedArray, known: Sequence[str]) -> np.ndarray:
+    """(rows, K) float64: 1 at the category of each row."""
+    positions = pc.index_in(strings(column.combine_chunks()), pa.array(known, pa.string()))
+    codes = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False)
+    return (codes[:, None] == np.arange(len(known))).astype(np.float64)
+
+
+def indicator_names(columns: Iterable[str], categories: Categories) -> tuple[str, ...]:
+    """The names of the columns that `numbers` returns: `colour=red` for a category."""
+    each = ([f"{name}={value}" for value in categories[name]] if name in categories else [name] for name in columns)
+    return tuple(name for names in each for name in names)
