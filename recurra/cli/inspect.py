@@ -51,7 +51,10 @@ def inspect(
         if is_labelled(saved, loaded):
             score = in_words(saved, *evaluate_file(saved, data, loaded))
             console.print(score[0].upper() + score[1:] + ".")
-            names, windows = saved.schema.get("inputs", ()), held_out_windows(saved) if saved.task == "forecast" else 1
+            names, windows = (
+                saved.schema.get("features", ()),
+                held_out_windows(saved) if saved.task == "forecast" else 1,
+            )
             shown["answers"] = answers(saved.task, saved.estimator, loaded.X, loaded.y, names, windows)
             shown["verdict"] = f"{cell}: {score} in {Path(data).name}."
         rc.report(network, sample, path, **shown)

@@ -31,7 +31,7 @@ def report_inputs(model: SavedModel, data: LoadedData, count: int) -> tuple[nn.M
 def _sequences(model: SavedModel, data: LoadedData, count: int) -> SequenceSet:
     X, estimator = data.X[:count], model.estimator
     scaled = [torch.tensor(estimator.input_scaling_.apply(x), dtype=torch.float32) for x in X]
-    names = tuple(model.schema.get("inputs", ()))
+    names = tuple(model.schema.get("features", ()))
     features: dict[str, Any] = {"features": names if len(names) == X[0].shape[1] else ()}
     if model.task == "classify" and data.y is not None:
         order = {label: k for k, label in enumerate(estimator.classes_.tolist())}

@@ -30,6 +30,7 @@ def contents_of(model: "Forecaster") -> FolderContents:
         "timed": past.times is not None,
         "unit": past.unit,
         "form": past.form,
+        "columns": list(past.columns),
         "context": model.windows_.context,
         "linear_season": model.linear_.season,
         "calibrated_": model.calibrated_,
@@ -88,6 +89,10 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
     times = [np.zeros(n, dtype=np.int64) for n in lengths] if fitted["timed"] else None
     y, covariates = [np.zeros(n) for n in lengths], [np.zeros((n, known)) for n in lengths]
     model.past_ = Panel(ids, y, covariates, np.zeros((len(ids), static)), times, fitted["unit"], fitted["form"])
+    names = fitted.get("columns", model.past_.columns)  # absent in older folders
+    if len(names) != 3 or not all(isinstance(name, str) for name in names):
+        raise ValueError("columns of the table")
+    model.past_.columns = (names[0], names[1], names[2])
     context, horizon, season = int(fitted["context"]), int(model.horizon), int(fitted["linear_season"])
     if (horizon, context + 2 + static + 2 * known) != weights["linear"].shape or not 0 < season <= 1 << 24:
         raise ValueError("context, horizon or linear_season")

@@ -1,5 +1,6 @@
 """`rc.Forecaster`: forecasts of series with calibrated intervals."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from .base import check_training_options, draw_seed, to_int
 from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
 from .linear import MAX_WINDOWS, History, fit_linear
-from .panel import Panel, format_times, known_future, times_after, to_panel
+from .panel import Panel, format_times, in_library, known_future, times_after, to_panel
 from .windows import Origin, Windows, thin_evenly, window_width
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
@@ -108,9 +109,9 @@ class Forecaster(BaseEstimator):
     # ------------------------------------------------------------------------------------------ fit
 
     def fit(self, data: Any, y: Any = None) -> Self:
-        """Train on series: (T,), (n, T), a list of series or a long table; `y` is not used."""
+        """Train on series: (T,), (n, T), a list of series or a long table; `y` may name the column to forecast."""
         self._check_options()
-        given = to_panel(data, self.known, self.static)
+        given = to_panel(data, self.known, self.static, y if isinstance(y, str) else None)
         self.windows_ = Windows.of(given, self._context(), to_int(self.season))
         everything, _ = self._split_origins(given, 0)
         seed = draw_seed(self.random_state)
@@ -251,7 +252,8 @@ class Forecaster(BaseEstimator):
         """The median of the next `h` steps, by default `horizon`.
 
         The forecast continues the series of `fit`, or those of `data`. `future` is a table of the columns `known` for
-        the steps ahead. **Returns** (h,), (n, h), or a table `unique_id, ds, y`, in the form of the data.
+        the steps ahead. **Returns** (h,), (n, h), or a table `unique_id, ds, y`, in the form of the data: a
+        dataframe of pandas or polars if the data was one.
         """
         found, given = self._forecast(h, data, future)
         return self._format_answer(given, {"y": found[:, :, list(self.quantiles).index(0.5)]})
@@ -285,10 +287,10 @@ class Forecaster(BaseEstimator):
     def _forecast(self, h: int | None, data: Any, future: Any) -> tuple[np.ndarray, Panel]:
         check_is_fitted(self, "network_")
         steps = positive_int("h", self.horizon if h is None else to_int(h))
-        given = self.past_ if data is None else to_panel(data, self.known, self.static)
+        given = self.past_ if data is None else self._panel(data)
         ahead = known_future(future, given, self.known, steps)
         known = [np.concatenate(pair) for pair in zip(given.known, ahead, strict=True)]
-        extended = Panel(given.ids, given.y, known, given.static, given.times, given.unit, given.form)
+        extended = replace(given, known=known)
         origins = [Origin(k, len(y)) for k, y in enumerate(given.y)]
         return self._quantiles(extended, origins, steps), given
 
@@ -299,12 +301,19 @@ class Forecaster(BaseEstimator):
             return first[0] if given.form == "one" else first
         import pyarrow as pa
 
+        id, time, target = given.columns
         steps = first.shape[1]
-        table = {"unique_id": np.repeat(np.asarray(given.ids, dtype=object), steps)}
+        table = {id: np.repeat(np.asarray(given.ids, dtype=object), steps)}
         if given.times is not None:
             ahead = [format_times(times_after(t, steps, given.unit), given.unit) for t in given.times]
-            table["ds"] = np.concatenate(ahead)
-        return pa.table(table | {name: values.ravel() for name, values in columns.items()})
+            table[time] = np.concatenate(ahead)
+        named = {target if name == "y" else name: values.ravel() for name, values in columns.items()}
+        return in_library(pa.table(table | named), given.library)
+
+    def _panel(self, data: Any) -> Panel:
+        """Data to forecast from, read like that of `fit`."""
+        target = self.past_.columns[2] if self.past_.form == "table" else None
+        return to_panel(data, self.known, self.static, target)
 
     # ------------------------------------------------------------------------------------------ evaluate
 
@@ -315,7 +324,7 @@ class Forecaster(BaseEstimator):
         `Backtest` with the scores of the model and of naive forecasts.
         """
         check_is_fitted(self, "network_")
-        given = to_panel(data, self.known, self.static)
+        given = self._panel(data)
         steps = positive_int("h", self.horizon if h is None else to_int(h))
         apart = positive_int("step", steps if step is None else step)
         origins = [

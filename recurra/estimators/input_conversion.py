@@ -120,7 +120,7 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     """The sequences of a table; `target` names the target column, if it does not have a usual name."""
     from ..data import from_table as read
 
-    named = {"label" if task == "classification" else "target": target} if target else {}
+    named: dict[str, Any] = {"label" if task == "classification" else "target": target} if target else {}
     return read(X, task=task, irregular=True, **named)
 
 

@@ -1,7 +1,7 @@
 """Converts the data of a forecaster (a series, several, a long table) to one panel of series with covariates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ class Panel:
     times: list[np.ndarray] | None = None  # (T,) int64
     unit: str = "whole"
     form: str = "series"  # "one" series, "series" or "table": predictions are returned in this form
+    columns: tuple[str, str, str] = ("unique_id", "ds", "y")  # names of id, time and target in a table
+    library: str = "arrow"  # of a table: "pandas", "polars" or "arrow"
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -31,22 +33,56 @@ class Panel:
         piece = slice(start, stop)
         times = None if self.times is None else [t[piece] for t in self.times]
         y, known = [y[piece] for y in self.y], [x[piece] for x in self.known]
-        return Panel(self.ids, y, known, self.static, times, self.unit, self.form)
+        return replace(self, y=y, known=known, times=times)
 
 
-def to_panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = ()) -> Panel:
-    """A panel from a series (T,), an array (n, T), a list of series, or a long table with these columns."""
+def to_panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = (), target: str | None = None) -> Panel:
+    """A panel from a series (T,), an array (n, T), a list of series, or a long table with these columns.
+
+    The id, the time and the target of a table are inferred as for a file; `target` may be named.
+    """
     if isinstance(data, Panel):
         return data
-    data = input_conversion.arrow(data)
+    library = library_of(data)
+    data = input_conversion.arrow(_dated_series(data))
     if input_conversion.column_names(data):
-        return _from_table(data, tuple(known), tuple(static))
+        return replace(_from_table(data, tuple(known), tuple(static), target), library=library)
     if known or static:
         raise InputError("data", type(data).__name__, f"a table with the columns {', '.join((*known, *static))}")
     one = np.ndim(data) == 1 if not input_conversion.is_ragged(data) else False
     y = [x[:, 0] for x in _univariate([data] if one else data)]
     empty = [np.zeros((len(x), 0)) for x in y]
     return Panel([str(k) for k in range(len(y))], y, empty, np.zeros((len(y), 0)), form="one" if one else "series")
+
+
+def library_of(data: Any) -> str:
+    """ "pandas", "polars" or "arrow": the library of a dataframe, in which predictions are returned."""
+    found = type(data).__module__.split(".")[0]
+    return found if found in ("pandas", "polars") else "arrow"
+
+
+def in_library(table: Any, library: str) -> Any:
+    """An Arrow table as a dataframe of the library."""
+    if library == "pandas":
+        return table.to_pandas()
+    if library == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return table
+
+
+def _dated_series(data: Any) -> Any:
+    """A series of pandas with dates as its index as a table `ds, y`; other series as arrays; otherwise `data`."""
+    index = getattr(data, "index", None)
+    if library_of(data) == "pandas" and not input_conversion.column_names(data) and hasattr(index, "to_timestamp"):
+        data = data.copy()
+        data.index = index.to_timestamp()  # periods
+    values = input_conversion.to_values(data)
+    if values is data or library_of(data) != "pandas" or getattr(data.index.dtype, "kind", "") != "M":
+        return values
+    times = data.index.tz_convert(None) if data.index.tz is not None else data.index
+    return {"ds": times.to_numpy().astype("datetime64[us]"), "y": values}
 
 
 def _univariate(data: Any) -> list[np.ndarray]:
@@ -57,9 +93,9 @@ def _univariate(data: Any) -> list[np.ndarray]:
     return found
 
 
-def _from_table(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> Panel:
-    columns = ("y", *known, *static)
-    values, names, times, unit = _read_table(data, columns)
+def _from_table(data: Any, known: tuple[str, ...], static: tuple[str, ...], target: str | None) -> Panel:
+    target = target or _find_target(data, known, static)
+    values, names, times, unit, roles = _read_table(data, (target, *known, *static))
     y = [v[:, 0] for v in values]
     last = 1 + len(known)
     for name, v in zip(names, values, strict=True):
@@ -67,7 +103,21 @@ def _from_table(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> P
             if not constant:
                 raise InputError(f"column {column!r}", f"values that change within {name!r}", "one value per series")
     rows = np.stack([v[0, last:] for v in values])
-    return Panel(names, y, [v[:, 1:last] for v in values], rows, times, unit, form="table")
+    panel = Panel(names, y, [v[:, 1:last] for v in values], rows, times, unit, form="table")
+    return replace(panel, columns=(roles.one("id") or "unique_id", "+".join(roles.named("time")) or "ds", target))
+
+
+def _find_target(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> str:
+    """The column to forecast: `y`, or what the reader of files would forecast."""
+    from ..data.readers.layout import Layout
+    from ..data.readers.table_sources import OpenTable, TableSource
+    from ..data.readers.tables import prepare
+
+    if "y" in input_conversion.column_names(data):
+        return "y"
+    layout = Layout(task="forecasting", ignore=known, static=static)
+    _, roles, _ = prepare(OpenTable(TableSource(data), "table"), layout, strict=True)
+    return roles.named("target")[0]
 
 
 def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> list[np.ndarray]:
@@ -76,7 +126,7 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
         return [np.zeros((steps, 0)) for _ in of.ids]
     if data is None:
         raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
-    values, names, times, _ = _read_table(input_conversion.arrow(data), tuple(columns))
+    values, names, times, _, _ = _read_table(input_conversion.arrow(data), tuple(columns))
     rows = dict(zip(names, values, strict=True))
     when = dict(zip(names, times or [None] * len(names), strict=True))
     return [_next_rows(of, k, rows.get(name), when.get(name), steps) for k, name in enumerate(of.ids)]
@@ -100,31 +150,28 @@ def _next_rows(of: Panel, k: int, rows: np.ndarray | None, times: np.ndarray | N
 
 def _read_table(
     data: Any, columns: tuple[str, ...]
-) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str]:
-    """Columns of a long table as (T, columns) per series; the names of the series, their times, and the time unit."""
+) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str, Any]:
+    """Columns of a long table as (T, columns) per series; the names of the series, their times, the unit, the roles."""
     from ..data import from_table
 
     found = from_table(data, task="transduction", features=columns, target=columns[0])
+    if len(found.features) != len(columns):
+        texts = ", ".join(found.categories)
+        raise InputError(
+            "data", f"text in the columns {texts}", "numbers; `recurra fit` and rc.infer_problem take text"
+        )
     values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
     names = [found.name(k) for k in range(len(found))]
-    if found.times is None:
-        return values, names, None, "whole"
-    return values, names, [np.asarray(t) for t in found.times], _time_unit(data)
+    times = None if found.times is None else [np.asarray(t) for t in found.times]
+    return values, names, times, _time_unit(found.roles), found.roles
 
 
-def _time_unit(data: Any) -> str:
-    """The unit of the time column, which the reader finds by its name or its type."""
-    import pyarrow as pa
-
-    from ..data.readers.layout import TIME_NAMES
-    from ..data.readers.table_scan import is_dated
-
-    schema = data.schema if isinstance(data, pa.Table) else pa.table(data).schema
-    kinds = {name.lower(): schema.field(name).type for name in schema.names}
-    kind = next((kinds[name] for name in TIME_NAMES if name in kinds), None)
-    if kind is None or is_dated(kind):
+def _time_unit(roles: Any) -> str:
+    """The unit of the time column: "date", "seconds" or "whole"."""
+    types = [column.type for column in roles.columns if column.role == "time"]
+    if len(types) > 1 or any(name.startswith("date") for name in types):
         return "date"
-    return "seconds" if pa.types.is_floating(kind) else "whole"
+    return "seconds" if types == ["number"] else "whole"
 
 
 def format_times(times: np.ndarray, unit: str) -> np.ndarray:

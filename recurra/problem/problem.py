@@ -112,11 +112,12 @@ def fitted_network(estimator: Any) -> Any:
     return next(getattr(estimator, name) for name in names if hasattr(estimator, name))
 
 
-def _classification(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+def _classification(problem: Problem, estimator: Any, X: Any, labels: Any) -> dict[str, float]:
     from sklearn.metrics import f1_score, log_loss
 
-    y, probabilities = np.asarray(y), estimator.predict_proba(X)
-    found = estimator.classes_[probabilities.argmax(axis=1)]
+    y: Any = np.asarray(labels)
+    probabilities = estimator.predict_proba(X)
+    found: Any = estimator.classes_[probabilities.argmax(axis=1)]
     metrics = {
         "accuracy": float(np.mean(found == y)),
         "balanced accuracy": float(np.mean([np.mean(found[y == label] == label) for label in np.unique(y)])),
@@ -130,7 +131,8 @@ def _classification(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[st
 def _regression(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
     from sklearn.metrics import r2_score
 
-    found, target = estimator.predict(X), np.asarray(y)
+    found = estimator.predict(X)
+    target: Any = np.asarray(y)
     errors = found - target
     metrics = {"mae": float(np.abs(errors).mean()), "rmse": float(np.sqrt((errors**2).mean()))}
     return metrics | ({"r2": float(r2_score(target, found))} if len(target) > 1 else {})

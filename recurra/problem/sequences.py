@@ -58,12 +58,13 @@ def from_file(hints: Hints) -> Problem:
 
 def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[ColumnRole, ...] = ()) -> Problem:
     items, task = read_sequences(hints.path, schema), schema["task"]
-    schema = schema | ({"categories": items.categories, "features": items.features} if schema.get("form") else {})
+    if schema.get("form"):
+        schema = {**schema, "categories": items.categories, "features": items.features}
     if items.y is None:
         raise FormatError(hints.path, "sequences without a target", "one class or number per sequence")
     if task == "classify" and len(set(items.y.tolist())) < 2:
         got = f"one class only, {items.y.tolist()[0]!r}"
-        raise FormatError(hints.path, got, "two or more", column=schema.get("target"))
+        raise FormatError(hints.path, got, "two or more", column=str(schema.get("target")))
     train, test, how = _split(items, task, schema, hints.test, hints.seed)
     summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
     summary += tuple(("note", note) for note in items.notes)

@@ -127,18 +127,21 @@ def read_series(path: str | Path, schema: dict[str, Any]) -> tuple[pa.Table, tup
     with double_precision():
         if schema["format"] not in TABLES:
             return _as_table(read(path, schema["format"]), schema, ["y"]), ()
-        options = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key) and key != "static"}
-        options = {"id": NO_COLUMN, "time": NO_COLUMN} | options
+        options = _reader_options(schema)
         columns = [schema["target"], *covariates]
         data = read(path, schema["format"], **options, features=columns, target=schema["target"], task="transduction")
         return _as_table(data, schema, ["y", *data.features[1:]]), data.notes
 
 
+def _reader_options(schema: dict[str, Any]) -> dict[str, Any]:
+    found = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key) and key != "static"}
+    return {"id": NO_COLUMN, "time": NO_COLUMN} | found
+
+
 def read_future(path: str | Path, schema: dict[str, Any]) -> pa.Table:
     """The known inputs of steps to come, as a table `unique_id, ds` and covariates; a target is not needed."""
     path = existing(path)
-    options = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key) and key != "static"}
-    options = {"id": NO_COLUMN, "time": NO_COLUMN} | options
+    options = _reader_options(schema)
     with double_precision(), text_encoding(schema.get("encoding")):
         data = read(path, format_of(path), **options, features=schema["known"], unlabelled=True)
         return _as_table(data, schema, list(data.features))

@@ -20,7 +20,7 @@ from .dates import AmbiguousDate, find_date_format, is_date
 from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout
 from .numbers_in_text import find_notation
 from .roles import first_named
-from .table_scan import strings
+from .table_scan import index_in, strings
 from .table_sources import OpenTable, Source, TableSource
 
 SAMPLE_ROWS = 1 << 16  # rows of a table on disk that decide its conversions and roles
@@ -113,7 +113,7 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     named_text = lowered in (*ID_HINTS, *LABEL_NAMES, *TEXT_NAMES) or lowered.endswith("_id")
     if not is_text(kind) or name in kept or (named_text and name not in (*given.time, *(given.target or ()))):
         return None
-    values = [text for text in pc.unique(strings(table.column(name).combine_chunks())).to_pylist() if text is not None]
+    values = [text for text in strings(table.column(name).combine_chunks()).unique().to_pylist() if text is not None]
     if not values:
         return None
     if (found := _from_dates(table, name, values, given, opened, is_time)) is not None:
@@ -176,14 +176,14 @@ def _mapping(
     def apply(columns: list[pa.Array]) -> pa.Array:
         column = strings(columns[0]) if is_text(columns[0].type) else columns[0]
         known, results = pa.array(values, column.type), converted
-        missing = pc.unique(column.filter(pc.invert(pc.is_in(column, known)))).drop_null()
+        missing = column.filter(index_in(column, known).is_null()).unique().drop_null()
         if len(missing):
             found = again([values[0], *missing.to_pylist()])
             if found is None:
                 raise FormatError(file, f"{missing[0].as_py()!r}", f"values written like {values[0]!r}")
             known = pa.concat_arrays([known, missing])
             results = pa.concat_arrays([converted, pa.array(found[1][1:]).cast(converted.type)])
-        return results.take(pc.index_in(column, known))
+        return results.take(index_in(column, known))
 
     return apply
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from .table_scan import strings
+from .table_scan import index_in, strings
 
 Categories = Mapping[str, tuple[str, ...]]
 
@@ -29,7 +29,7 @@ def numbers(table: pa.Table, categories: Categories | None = None) -> Tensor:
 
 def indicators(column: pa.ChunkedArray, known: Sequence[str]) -> np.ndarray:
     """(rows, K) float64: 1 at the category of each row."""
-    positions = pc.index_in(strings(column.combine_chunks()), pa.array(known, pa.string()))
+    positions = index_in(strings(column.combine_chunks()), pa.array(known, pa.string()))
     codes = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False)
     return (codes[:, None] == np.arange(len(known))).astype(np.float64)
 

@@ -121,7 +121,7 @@ def _fill_gaps(table: pa.Table, layout: Layout, file: str | Path) -> pa.Table:
     for name in dict.fromkeys((*(layout.features or ()), *(layout.target or ()))):
         position = table.schema.get_field_index(name)
         if kind_of(table.schema.field(name).type) == "text":
-            table = table.set_column(position, name, pc.fill_null_forward(table.column(name)))
+            table = table.set_column(position, name, pc.call_function("fill_null_forward", [table.column(name)]))
             continue
         values = pc.cast(table.column(name), pa.float64()).to_numpy()
         filled = interpolate(values, begins) if layout.fill == "interpolate" else fill(values, begins)

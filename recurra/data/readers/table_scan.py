@@ -139,6 +139,11 @@ def strings(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
 
 
+def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
+    """The position of every element among `values`, or null."""
+    return pc.call_function("index_in", [column], pc.SetLookupOptions(value_set=values))
+
+
 def timestamps(column: pa.Array) -> np.ndarray:
     """Timestamps as int64: microseconds, or the values themselves if they are integers."""
     if pa.types.is_floating(column.type):

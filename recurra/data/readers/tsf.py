@@ -102,7 +102,7 @@ def _times(start: str | None, frequency: str | None, count: int, path: Path, lin
         month = first.astype("datetime64[M]")
         rest = first - month.astype("datetime64[us]")
         return [(month + many * k).astype("datetime64[us]") + rest for k in range(count)]
-    return list(first + np.arange(count) * np.timedelta64(many, unit).astype("timedelta64[us]"))
+    return list(first + (many * np.arange(count)).astype(f"timedelta64[{unit}]"))
 
 
 def _number(text: str, path: Path, line: int) -> float | None:
