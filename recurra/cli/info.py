@@ -10,7 +10,14 @@ from typing import Any
 from recurra.cli.options import Json
 
 PACKAGES = ("torch", "scikit-learn", "pyarrow", "safetensors", "numpy", "triton")
-EXTRAS = {"text": "tokenizers", "elmo": "h5py", "onnx": "onnxruntime", "tune": "optuna", "evo": "cma"}
+EXTRAS = {
+    "text": "tokenizers",
+    "elmo": "h5py",
+    "onnx": "onnxruntime",
+    "tune": "optuna",
+    "evo": "cma",
+    "excel": "openpyxl",
+}
 
 
 def info(json: Json = False) -> None:
