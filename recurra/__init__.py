@@ -24,6 +24,7 @@ _PLACES = {
     "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
     " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",
     "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger",
+    "guide": "survey",
     "inspect": "diagram report",
     "interop.onnx": "export",
     "interop.torch": "accelerate from_torch",

@@ -42,6 +42,7 @@ from .estimators import LanguageModelEstimator as LanguageModelEstimator
 from .estimators import SequenceClassifier as SequenceClassifier
 from .estimators import SequenceRegressor as SequenceRegressor
 from .estimators import SequenceTagger as SequenceTagger
+from .guide import survey as survey
 from .inspect import diagram as diagram
 from .inspect import report as report
 from .interop.onnx import export as export

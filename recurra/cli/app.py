@@ -4,7 +4,21 @@ from collections.abc import Callable
 
 import typer
 
-from recurra.cli import bench, cells, compare, demo, embed, evaluate, export, fit, generate, info, inspect, predict
+from recurra.cli import (
+    bench,
+    cells,
+    compare,
+    demo,
+    embed,
+    evaluate,
+    export,
+    fit,
+    generate,
+    info,
+    inspect,
+    predict,
+    survey,
+)
 from recurra.cli.error_handling import (
     ErrorHandlingGroup,
     install_excepthook,
@@ -36,7 +50,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "inspect": inspect.inspect,
         "export": export.export,
     },
-    "Reference": {"cells": cells.cells, "bench": bench.bench, "info": info.info},
+    "Reference": {"cells": cells.cells, "survey": survey.survey_command, "bench": bench.bench, "info": info.info},
 }
 
 

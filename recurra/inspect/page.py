@@ -95,8 +95,12 @@ def format_cell(value: Any) -> str:
 
 def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Section], verdict: str = "") -> Path:
     """Write the page to `path`; an error leaves an existing file as it was."""
+    return write_text(path, render(title, lead, sections, verdict))
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write a file beside its place and rename it into it."""
     target = Path(path)
-    text = render(title, lead, sections, verdict)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:

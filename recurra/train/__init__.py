@@ -5,7 +5,8 @@ from recurra.train.by_hand import HandGradients, gradients_by_hand
 from recurra.train.checkpoint import Checkpoints, load_weights
 from recurra.train.cost import CostError
 from recurra.train.dekf import DEKF
-from recurra.train.errata import Errata, Erratum, errata
+from recurra.train.errata import Errata, errata
+from recurra.train.erratum import Erratum
 from recurra.train.evaluate import evaluate
 from recurra.train.evolino import Evolino, EvolinoCell
 from recurra.train.evolve_cells import Evolution, Language, Trial, evolve_cells

@@ -11,8 +11,26 @@ from recurra.cli.equations import plain_equations
 
 COMMANDS = (
     *("compare", "fit", "demo", "predict", "evaluate", "generate"),
-    *("embed", "inspect", "export", "cells", "bench", "info"),
+    *("embed", "inspect", "export", "cells", "survey", "bench", "info"),
 )
+
+
+class TestSurvey:
+    def test_a_section_with_its_errata(self, recurra):
+        shown = " ".join(recurra.good("survey", "3.3").stdout.split())
+        assert "rc.LeakyRNN(3, 4, tau=10.0)" in shown
+        assert "τ = 1 keeps, τ ≫ 1 forgets → τ = 1 forgets, τ ≫ 1 keeps" in shown
+        found = json.loads(recurra.good("survey", "eq. 27", "--json").stdout)
+        assert [(one["where"], one["errata"]) for one in found] == [("eq. 27", ["E19"])]
+
+    def test_a_page(self, recurra):
+        assert "wrote survey.html" in recurra.good("survey", "fig. 2", "--html", "survey.html").stdout
+        assert (recurra.folder / "survey.html").read_text(encoding="utf-8").count("<svg") == 2
+
+    def test_an_unknown_place(self, recurra):
+        result = recurra("survey", "9.9")
+        assert result.exit_code != 0
+        assert "9.9" in result.output
 
 
 class TestCells:

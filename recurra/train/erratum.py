@@ -1,0 +1,22 @@
+"""What one erratum is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One erratum of the survey: the printed and the correct form, and where numbers can show it, both values.
+
+    `error` is the distance between the two forms; 0 would mean they agree. An erratum that numbers cannot show has no
+    `measured` quantity, and None for its values.
+    """
+
+    number: str
+    lines: str  # of the survey's LaTeX source
+    printed: str
+    right: str
+    measured: str = ""  # the quantity that is compared
+    printed_value: float | None = None
+    right_value: float | None = None
+    error: float | None = None
+    kind: str = "mathematical"  # or "attribution", "presentation"
