@@ -27,7 +27,14 @@ from recurra.train.genome import Genome, lstm_genome, rnn_genome
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
+from recurra.train.online.dni import DNI
+from recurra.train.online.eprop import EProp
+from recurra.train.online.forward_gradient import ForwardGradient
+from recurra.train.online.fptt import FPTT
+from recurra.train.online.kfrtrl import KFRTRL
+from recurra.train.online.rflo import RFLO
 from recurra.train.online.snap import SnAp
+from recurra.train.online.uoro import UORO
 from recurra.train.original_lstm_rule import OriginalLSTMRule
 from recurra.train.progress import learn, show_progress
 from recurra.train.rtrl import RTRL
@@ -38,19 +45,26 @@ from recurra.train.schedule import constant, cosine, exponential, linear
 __all__ = [
     "BPTT",
     "DEKF",
+    "DNI",
+    "FPTT",
+    "KFRTRL",
+    "RFLO",
     "RTRL",
+    "UORO",
     "Bar",
     "Callback",
     "CheckpointError",
     "CheckpointWarning",
     "Checkpoints",
     "CostError",
+    "EProp",
     "Errata",
     "Erratum",
     "Evolino",
     "EvolinoCell",
     "Evolution",
     "FitResult",
+    "ForwardGradient",
     "Genome",
     "HandGradients",
     "Interrupted",

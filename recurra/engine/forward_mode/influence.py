@@ -126,13 +126,13 @@ class CompiledInfluence:
     Σ cotangents · outputs, for each of the `readouts` rows of cotangents.
     """
 
-    def __init__(self, plan: InfluencePlan, batch: int, readouts: int = 1):
+    def __init__(self, plan: InfluencePlan, batch: int, readouts: int = 1, whole: bool = False):
         self.plan, self.batch, self.readouts = plan, batch, readouts
         like = next(p for cell in plan.cells for p in cell.parameters())
         self.dtype = like.dtype
         try:
             with clean_context():
-                self.programs = Programs(plan.structure, plan.blocks, plan.links, plan.shapes, readouts)
+                self.programs = Programs(plan.structure, plan.blocks, plan.links, plan.shapes, readouts, whole)
             self.library = words.library(REAL[like.dtype])
         except (Unsupported, BuildError) as reason:
             raise NotCompiled(str(reason)) from reason
@@ -165,7 +165,7 @@ class CompiledInfluence:
 
     def _jacobian(self) -> Tensor:
         """∂s'/∂s with the rows of the readouts first, (B, readouts + rows, n), where a product by BLAS needs it."""
-        if not self.programs.sheets:
+        if not self.programs.uses_matrix:
             return self.scratch[:, :0]
         return self._rows_at(self.programs.jacobian, self.readouts + self.plan.structure.row_count)
 
@@ -183,10 +183,11 @@ class CompiledInfluence:
             sheet.zero_()
         for block in self.plan.blocks:
             for root in block.first:
-                if block.kinds[root] == OWN:
+                kind = block.kinds.get(root)
+                if kind == OWN:
                     at = self.programs.kept_at[block, root]
                     self.kept[:, at : at + block.size] = 1.0
-                else:
+                elif kind == MATRIX:
                     self._part(block, root).copy_(torch.eye(root.width, dtype=self.dtype))
 
     def _part(self, block: Block, root: Any) -> Tensor:

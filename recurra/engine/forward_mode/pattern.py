@@ -138,8 +138,11 @@ def immediate(block: Block) -> dict[Root, str]:
 
 
 def reach(blocks: list[Block], links: dict[tuple[Root, Root], str], steps: int | None) -> None:
-    """Set how each block influences each root after this many steps; None: any number."""
+    """Set how each block influences each root after this many steps; None: any number; 0: nothing is kept."""
     for block in blocks:
+        if steps == 0:
+            block.kinds = {}
+            continue
         block.kinds = immediate(block) | dict.fromkeys(block.first, OWN)
         done = 1
         while steps is None or done < steps:

@@ -48,9 +48,20 @@ class Sheet:
 
 
 class Programs:
-    """The programs of a structure with its blocks, for `readouts` cotangents per sequence."""
+    """The programs of a structure with its blocks, for `readouts` cotangents per sequence.
 
-    def __init__(self, structure: StackStructure, blocks: list[Block], links: dict, weights: dict, readouts: int):
+    `whole`: ∂s'/∂s is written out as a matrix in any case.
+    """
+
+    def __init__(
+        self,
+        structure: StackStructure,
+        blocks: list[Block],
+        links: dict,
+        weights: dict,
+        readouts: int,
+        whole: bool = False,
+    ):
         self.structure, self.blocks, self.links, self.readouts = structure, blocks, links, readouts
         self.shapes = weights  # (cell, weight) → shape
         self.size = 0  # of the scratch
@@ -65,7 +76,7 @@ class Programs:
         self.gradient_at: dict[Block, int] = {}
         self._place_blocks()
         mixed = any(use.cotangent.matrix_roots for use in structure.uses)
-        self.uses_matrix = bool(self.sheets) or mixed or not self._reads_are_diagonal()
+        self.uses_matrix = whole or bool(self.sheets) or mixed or not self._reads_are_diagonal()
         self.cotangent_columns, self.cotangent_size = structure.readouts, structure.output_size
         self.places: dict[tuple[int, Node], tuple[int, int]] = {}  # node → its row: address and stride
         self.matrices: dict[Cotangent, tuple[int, int, int]] = {}  # → address, first and last root row
@@ -540,7 +551,8 @@ class Programs:
                     to = self._sheet_row(after, sheet, sheet.row(new))
                     self.emit("KEEP_ROWS", old.width, width, to, width, source, width, self.link_row(new, old))
 
-    def _operand(self, use: Any) -> tuple[int, int]:
+    def operand(self, use: Any) -> tuple[int, int]:
+        """The row that a weight is multiplied by."""
         return (address(POOL, 0), 0) if use.operand is None else self.row(use.cell, use.operand)
 
     def _from_own(self, number: int, sheet: Sheet, block: Block) -> None:
@@ -559,7 +571,7 @@ class Programs:
         _, after = self.sheet_regions(number)
         sizes = block.units, block.deep, block.along_units
         for use in block.uses:
-            u, v = use.cotangent, self._operand(use)
+            u, v = use.cotangent, self.operand(use)
             rows, found = u.rows, self.matrices.get(u)
             for root in block.kept(MATRIX):
                 to = self._sheet_row(after, sheet, sheet.row(root), sheet.at[block])
@@ -582,7 +594,7 @@ class Programs:
             for use in block.uses:
                 row = use.cotangent.rows.get(root)
                 deltas.append((NOWHERE, 0) if row is None else self.row(root.cell, row))
-        operands = [self._operand(use) for use in block.uses]
+        operands = [self.operand(use) for use in block.uses]
         read = [self._cotangent_of(root) for root in roots]
         sizes = block.units, block.deep, block.along_units, len(old), len(roots), len(block.uses), self.readouts
         gradient = address(GRADIENT, self.gradient_at[block]), self.gradient_size

@@ -27,7 +27,7 @@ class Root:
 
     cell: int
     label: str
-    node: Node | None  # None for a delayed state that moves up by one place
+    node: Node | None = field(repr=False)  # None for a delayed state that moves up by one place
     at: int
     width: int
     carried: bool = True

@@ -11,11 +11,17 @@ from recurra.engine.forward_mode.influence import START, CompiledInfluence, Infl
 from recurra.train.step_function import StepFunction
 
 
-def influence_plan(step_fn: StepFunction, steps: int | None, local: bool = False) -> InfluencePlan:
-    """The plan of the influence that `steps` steps reach (None: any number); raises `NotCompiled` with the reason."""
+def influence_plan(
+    step_fn: StepFunction, steps: int | None, local: bool = False, by_any_backend: bool = False
+) -> InfluencePlan:
+    """The plan of the influence that `steps` steps reach (None: any number); raises `NotCompiled` with the reason.
+
+    `local`: of each unit on itself alone. `by_any_backend`: the algorithm exists in this form only, so that
+    `set_backend("reference")` does not concern it.
+    """
     if step_fn.layer is None:
         raise NotCompiled("a module without recurrence carries no influence")
-    if backend() == "reference":
+    if backend() == "reference" and not by_any_backend:
         raise NotCompiled("set_backend('reference') is in force")
     if step_fn.layer.dropout and step_fn.layer.training:
         raise NotCompiled("dropout between layers in training mode")
@@ -28,12 +34,17 @@ class Head:
 
     def __init__(self, step_fn: StepFunction):
         self.module, self.weights = step_fn.head, step_fn.readout
-        self.output = torch.empty(0)  # of the layer: a leaf
+        self.output = self.result = torch.empty(0)  # of the layer, a leaf; of the head
 
     def __call__(self, output: Tensor) -> Tensor:
         self.output = output.detach().clone().requires_grad_()
         with torch.enable_grad():
-            return functional_call(self.module, self.weights, (self.output,))
+            self.result = functional_call(self.module, self.weights, (self.output,))
+        return self.result
+
+    def error(self, loss: Tensor) -> Tensor:
+        """Of the loss by the output of the head, (B, q)."""
+        return torch.autograd.grad(loss, self.result, retain_graph=True)[0]
 
     def gradients(self, loss: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Of the loss by the output of the layer, (B, H), and by the weights of the head."""

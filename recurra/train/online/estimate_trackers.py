@@ -1,0 +1,87 @@
+"""Base of the trackers that carry an estimate of the influence beside the state, with random numbers of their own."""
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.train.online.compiled_step import Head
+from recurra.train.online.learner import Tracker
+from recurra.train.online.step_derivatives import CompiledDerivatives, FunctionalDerivatives, step_derivatives
+from recurra.train.step_function import StepFunction
+
+
+class EstimateTracker(Tracker):
+    """Runs the step with its derivatives. A subclass carries tensors `carried` and defines `begin` and `estimate`."""
+
+    carried: tuple[str, ...] = ()
+
+    def make_derivatives(self) -> CompiledDerivatives | FunctionalDerivatives:
+        return step_derivatives(self.step_fn, self.batch)
+
+    def __init__(self, step_fn: StepFunction, batch: int, seed: int):
+        super().__init__(step_fn, batch)
+        self.derivatives, self.head = self.make_derivatives(), Head(step_fn)
+        self.why = self.derivatives.why
+        self.generator = torch.Generator().manual_seed(seed)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Set what is carried to its value before the first step."""
+
+    @abstractmethod
+    def estimate(self, by_output: Tensor | None) -> Tensor | None:
+        """The gradient by the recurrent weights, (B, P), of Σ by_output · outputs; advances what is carried."""
+
+    def reset(self) -> None:
+        self.derivatives.reset()
+        self.begin()
+
+    def output(self, x: Tensor) -> Tensor:
+        return self.head(self.derivatives.forward(x))
+
+    def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
+        found = self.gradients_of_sequences(loss)
+        if found is None:
+            return None
+        return self.derivatives.to_parameters(found[0].sum(0)) + found[1]
+
+    def gradients_of_sequences(self, loss: Tensor | None) -> tuple[Tensor, list[Tensor]] | None:
+        """The estimate of each sequence, (B, P), and the gradients of the head."""
+        if loss is None:
+            self.estimate(None)
+            self.derivatives.commit()
+            return None
+        by_output, by_head = self.head.gradients(loss)
+        estimate = self.estimate(by_output)
+        self.derivatives.commit()
+        assert estimate is not None
+        return estimate, by_head
+
+    def signs(self, *shape: int) -> Tensor:
+        """Random signs, +1 or -1."""
+        drawn = torch.randint(0, 2, shape, generator=self.generator, dtype=torch.int8)
+        return drawn.to(self.step_fn.like.device, self.step_fn.like.dtype) * 2 - 1
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, dtype=torch.float64).to(self.step_fn.like)
+
+    def zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=self.step_fn.like.dtype, device=self.step_fn.like.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {name: _copy(getattr(self, name)) for name in self.carried}
+        return self.derivatives.state_dict() | own | {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.derivatives.load_state_dict(state)
+        for name in self.carried:
+            setattr(self, name, _copy(state[name]))
+        self.generator.set_state(state["generator"])
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value.clone() if isinstance(value, Tensor) else value
