@@ -2,7 +2,7 @@
 # built-in data. make test: the same set-up if it is needed, then lint, types and tests. Once installed, nothing here
 # needs the network again until pyproject.toml or constraints.txt changes.
 
-.PHONY: help setup browser demo test test-slow bench lint format clean
+.PHONY: help setup browser demo test test-slow fuzz bench lint format clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -26,6 +26,10 @@ test: lint browser  ## lint, format check, type check, then every test that is n
 
 test-slow: $(READY) browser  ## the tests marked slow
 	OMP_NUM_THREADS=1 $(RUN) pytest -n $(WORKERS) --dist worksteal -m slow
+
+SECONDS ?= 300
+fuzz: $(READY)  ## random cells, mutated files and kill points, for SECONDS=300; prints the seeds of what fails
+	.venv/bin/python scripts/fuzz.py --seconds $(SECONDS)
 
 bench: $(READY)  ## speed against torch and the other engines
 	.venv/bin/python benchmarks/speed.py

@@ -11,7 +11,7 @@ from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
 from .limits import check_decoded
-from .open_files import existing
+from .open_files import decoding, existing
 from .table_sources import SCAN_ROWS, OpenTable, ParquetSource, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
@@ -36,7 +36,7 @@ def open_parquet(path: str | Path, parts: Layout) -> OpenTable:
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(path, _first_line(error), "a Parquet file") from error
     check_parquet(path)
-    source: Source = ParquetSource(file)
+    source: Source = ParquetSource(file, path)
     if _largest_group(file.metadata) > GROUP:
         source = spool_to_disk(file.schema_arrow, source.scan(file.schema_arrow.names))
     return OpenTable(source, path)
@@ -61,9 +61,10 @@ def _check_texts(path: Path, texts: list[str]) -> None:
     """Add up the text of every row from the dictionaries, without decoding it."""
     total = 0
     file = pq.ParquetFile(path, pre_buffer=False, read_dictionary=texts)
-    for batch in file.iter_batches(batch_size=SCAN_ROWS, columns=texts):
-        total += sum(_text_bytes(column) for column in batch.columns)
-        check_decoded(path, total)
+    with decoding(path, "Parquet file", pa.ArrowException, OSError):
+        for batch in file.iter_batches(batch_size=SCAN_ROWS, columns=texts):
+            total += sum(_text_bytes(column) for column in batch.columns)
+            check_decoded(path, total)
 
 
 def _text_bytes(column: pa.Array) -> int:
@@ -117,12 +118,13 @@ def _from_interchange(table) -> pa.Table:
 
 
 def _open_mapped(path: Path) -> TableSource:
+    """An Arrow file or stream, memory-mapped. Damage is an error of Arrow."""
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"
     mapped = pa.memory_map(str(path))
-    if is_file:
-        return TableSource(pa.ipc.open_file(mapped).read_all(), keep=mapped)
-    return TableSource(pa.ipc.open_stream(mapped).read_all(), keep=mapped)
+    table = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped).read_all()
+    table.validate(full=True)  # offsets that point elsewhere would end the process
+    return TableSource(table, keep=mapped)
 
 
 def _first_line(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from ..sequences import SequenceSet
 from .dates import is_date
 from .layout import ID_NAMES, TIME_NAMES, Layout, LayoutOptions
 from .numbers_in_text import find_notation
-from .open_files import estimated_size, existing, lines, open_arrow, text_encoding
+from .open_files import decoding, estimated_size, existing, lines, open_arrow, text_encoding
 from .table_sources import OpenTable, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
@@ -151,9 +151,10 @@ def _widen_types(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict
 def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """The data rows with their line numbers, read with the csv module."""
     reader = csv.reader((line for _, line in lines(path)), delimiter=dialect.delimiter)
-    for fields in reader:
-        if fields and reader.line_num > dialect.skipped:
-            yield reader.line_num, fields
+    with decoding(path, "table", csv.Error):
+        for fields in reader:
+            if fields and reader.line_num > dialect.skipped:
+                yield reader.line_num, fields
 
 
 def _raise_line_error(path: Path, dialect: Dialect) -> None:

@@ -13,7 +13,9 @@ from ...optional import require
 from ..data_errors import EmptyFileError, FormatError
 from ..sequences import SequenceSet
 from .limits import check_decoded
-from .open_files import existing
+from .open_files import decoding, existing
+
+DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # what h5py raises over a damaged file
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Hdf5Datasets:
 
     def __getitem__(self, index: int) -> Tensor:
         h5py = _h5py()
-        with h5py.File(self.path, "r") as file:
+        with decoding(self.path, "HDF5 file", *DAMAGE), h5py.File(self.path, "r") as file:
             values = torch.from_numpy(file[self.names[index]][()]).to(torch.get_default_dtype())
         return values if values.ndim == 2 else values.movedim(0, 1).flatten(1)
 
@@ -55,16 +57,13 @@ def read_hdf5(path: str | Path) -> SequenceSet:
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     h5py = _h5py()
     found: dict[str, tuple[tuple[int, ...], bool]] = {}
-    try:
-        with h5py.File(path, "r") as file:
+    with decoding(path, "HDF5 file", *DAMAGE), h5py.File(path, "r") as file:
 
-            def visit(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Dataset):
-                    found[name] = item.shape, is_stored_inside(file, item)
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                found[name] = item.shape, is_stored_inside(file, item)
 
-            file.visititems(visit)
-    except OSError as error:
-        raise FormatError(path, str(error), "an HDF5 file") from error
+        file.visititems(visit)
     for name in (name for name, (_, inside) in found.items() if not inside):
         raise FormatError(path, "a dataset whose values are in another file", "values in this file", column=name)
     shapes = {name: shape for name, (shape, _) in found.items()}

@@ -1,5 +1,6 @@
 """Reads `.npy` (memory-mapped) and `.npz` files; pickles are never loaded."""
 
+import tokenize
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..data_errors import EmptyFileError, FormatError, MissingValueError, SizeEr
 from ..sequences import SequenceSet, Task
 from ..stores import Cast, Flat, Store, offsets
 from .labels import Encoder, classes_of
-from .open_files import existing, open_zip
+from .open_files import decoding, existing, open_zip
 
 INPUT_NAMES = ("inputs", "x", "X", "data", "sequences")
 TARGET_NAMES = ("targets", "y", "Y", "labels", "label")
@@ -23,7 +24,8 @@ def read_npy(path: str | Path, task: Task = "next_step") -> SequenceSet:
     with path.open("rb") as file:
         shape, kind = _header(file, path)
     _check(shape, kind, path.stat().st_size, path)
-    mapped = np.load(path, mmap_mode="c", allow_pickle=False)  # "c": writable pages that never reach the file
+    with decoding(path, "NumPy array", ValueError, OSError):
+        mapped = np.load(path, mmap_mode="c", allow_pickle=False)  # "c": writable pages that never reach the file
     store, lengths = _sequences(mapped, path)
     tokens = store[0].ndim == 1
     return SequenceSet.one_step_ahead(store, lengths, "language" if tokens else task, source=str(path))
@@ -124,7 +126,7 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
                 raise FormatError(path, f"an entry {entry.filename!r}", "entries that are .npy arrays")
             with archive.open(entry) as file:
                 _check(*_header(file, path), entry.file_size, path)
-            with archive.open(entry) as file:
+            with archive.open(entry) as file, decoding(path, "NumPy array", ValueError, OSError, MemoryError):
                 arrays[entry.filename.removesuffix(".npy")] = npy_format.read_array(file, allow_pickle=False)
     if not arrays:
         raise EmptyFileError(path, "no arrays", "an .npz file with data")
@@ -132,12 +134,12 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _header(file, path: Path) -> tuple[tuple[int, ...], np.dtype]:
-    try:
+    with decoding(path, "NumPy array", ValueError, SyntaxError, tokenize.TokenError, TypeError, MemoryError):
         version = npy_format.read_magic(file)
         reader = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
         shape, _, kind = reader(file)
-    except ValueError as error:
-        raise FormatError(path, str(error).splitlines()[0], "a NumPy array") from error
+    if min(shape, default=0) < 0:
+        raise FormatError(path, f"an array of shape {shape}", "an intact NumPy array")
     return shape, kind
 
 

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,14 +13,25 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ...argument_checks import path_of
-from ...errors import InputError
+from ...errors import InputError, RecurraError
 from ..data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
 from .limits import check_decoded, max_bytes, too_large
 
 _ENCODING: ContextVar[str | None] = ContextVar("recurra.data.encoding", default=None)
 GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError, struct.error)
+
+
+@contextmanager
+def decoding(path: str | Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
+    """What a library raises over a damaged file is a `FormatError`: an intact file of this kind was expected."""
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, RecurraError):
+            raise
+        raise FormatError(path, (str(error).splitlines() or [type(error).__name__])[0], f"an intact {kind}") from error
 
 
 def existing(path: str | Path) -> Path:

@@ -11,6 +11,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .open_files import decoding
+
 #: bytes of decoded Parquet to cache
 CACHE_BYTES = 128 << 20
 
@@ -59,8 +61,8 @@ class TableSource:
 class ParquetSource:
     """A Parquet file, decoded by row group, with an LRU cache of `CACHE_BYTES`."""
 
-    def __init__(self, file: pq.ParquetFile):
-        self.file, self.schema = file, file.schema_arrow
+    def __init__(self, file: pq.ParquetFile, path: str | Path):
+        self.file, self.schema, self.path = file, file.schema_arrow, path
         self.starts = [0]
         for group in range(file.metadata.num_row_groups):
             self.starts.append(self.starts[-1] + file.metadata.row_group(group).num_rows)
@@ -68,7 +70,8 @@ class ParquetSource:
         self._decoded: OrderedDict[tuple, pa.Table] = OrderedDict()
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self.file.iter_batches(batch_size=SCAN_ROWS, columns=list(columns))
+        with decoding(self.path, "Parquet file", pa.ArrowException, OSError):
+            yield from self.file.iter_batches(batch_size=SCAN_ROWS, columns=list(columns))
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
         parts, group = [], bisect_right(self.starts, start) - 1
@@ -82,7 +85,8 @@ class ParquetSource:
     def _group(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         key = (group, columns)
         if key not in self._decoded:
-            self._decoded[key] = self.file.read_row_group(group, columns=list(columns))
+            with decoding(self.path, "Parquet file", pa.ArrowException, OSError):
+                self._decoded[key] = self.file.read_row_group(group, columns=list(columns))
             while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > CACHE_BYTES:
                 self._decoded.popitem(last=False)
         self._decoded.move_to_end(key)
