@@ -29,11 +29,13 @@ from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
 from recurra.train.online.dni import DNI
 from recurra.train.online.eprop import EProp
+from recurra.train.online.force import FORCE
 from recurra.train.online.forward_gradient import ForwardGradient
 from recurra.train.online.fptt import FPTT
 from recurra.train.online.kfrtrl import KFRTRL
 from recurra.train.online.rflo import RFLO
 from recurra.train.online.snap import SnAp
+from recurra.train.online.ukf import UKF
 from recurra.train.online.uoro import UORO
 from recurra.train.original_lstm_rule import OriginalLSTMRule
 from recurra.train.progress import learn, show_progress
@@ -46,10 +48,12 @@ __all__ = [
     "BPTT",
     "DEKF",
     "DNI",
+    "FORCE",
     "FPTT",
     "KFRTRL",
     "RFLO",
     "RTRL",
+    "UKF",
     "UORO",
     "Bar",
     "Callback",
