@@ -133,8 +133,8 @@ def compare_command(
     run(data, chosen.problem_arguments(), {**chosen.compare_arguments(), **more}, json)
 
 
-def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: bool = False) -> None:
-    """Call `compare`; progress goes to standard error, the leaderboard to standard output."""
+def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: bool = False) -> Any:
+    """Call `compare` and return its leaderboard; progress goes to standard error, the table to standard output."""
     from rich.console import Console
 
     from recurra.cli import printing
@@ -151,9 +151,9 @@ def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: 
         raise typer.Exit(128 + int(stopped.signum)) from None
     if as_json:
         printing.print_json(board.to_json())
-        return
+        return board
     console = Console(highlight=False)
-    console.print(board.verdict, markup=False, style="bold")
+    console.print(printing.keep_units(board.verdict), markup=False, style="bold")
     console.print(board)
     for entry in board.entries:
         for error in entry.errors:
@@ -161,3 +161,4 @@ def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: 
     stderr.print(f"Models: {board.folder / 'models'}", soft_wrap=True, markup=False)
     if board.report is not None:
         stderr.print(f"Report: {printing.bold(board.report)} (open it in a browser)", soft_wrap=True)
+    return board

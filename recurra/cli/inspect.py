@@ -51,11 +51,8 @@ def inspect(
         if is_labelled(saved, loaded):
             score = in_words(saved, *evaluate_file(saved, data, loaded))
             console.print(score[0].upper() + score[1:] + ".")
-            names, windows = (
-                saved.schema.get("features", ()),
-                held_out_windows(saved) if saved.task == "forecast" else 1,
-            )
-            shown["answers"] = answers(saved.task, saved.estimator, loaded.X, loaded.y, names, windows)
+            windows = held_out_windows(saved) if saved.task == "forecast" else 1
+            shown["answers"] = answers(saved.task, saved.estimator, loaded.X, loaded.y, saved.schema, windows)
             shown["verdict"] = f"{cell}: {score} in {Path(data).name}."
         rc.report(network, sample, path, **shown)
     console.print(f"Wrote {printing.bold(path)}. Open it in a browser.", soft_wrap=True)

@@ -8,7 +8,10 @@ import typer
 COLUMNS, NETWORK, TRAINING, OUTPUT = "Data (inferred unless given)", "Network", "Training", "Output"
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="A data file or folder, or the built-in set [bold]japanese_vowels[/].")
+    str,
+    typer.Argument(
+        metavar="DATA", help="A data file or folder, or a built-in set: [bold]japanese_vowels[/], [bold]open_quotes[/]."
+    ),
 ]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder written by [bold]recurra fit[/].")]
 

@@ -48,6 +48,11 @@ def print_scores(rows: Sequence[tuple[str, float, float, float, int]], console: 
     console.print(table)
 
 
+def keep_units(text: str) -> str:
+    """The text with `98.2 ± 0.2 %` kept on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+
+
 def print_json(content: Any) -> None:
     """One JSON document on standard output; non-finite numbers become null."""
     sys.stdout.write(json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")

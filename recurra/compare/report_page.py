@@ -56,7 +56,7 @@ def best_answers(problem: Problem, model: Any, name: str) -> Section:
     windows = 1
     if problem.task == "forecast":
         windows, X = count_windows(X, model.horizon), append_steps(problem.train[0], X)
-    section = answers(problem.task, model, X, y, problem.schema.get("features", ()), windows)
+    section = answers(problem.task, model, X, y, problem.schema, windows)
     section.title = f"{section.title} of {name}"
     return section
 

@@ -12,6 +12,7 @@ from . import tasks
 from .batching import Batches, BatchSource, Streams, collate
 from .data_errors import DataError
 from .japanese_vowels import japanese_vowels
+from .open_quotes import open_quotes
 from .sequences import Batch, Example, SequenceSet
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ __all__ = [
     "format_of",
     "from_table",
     "japanese_vowels",
+    "open_quotes",
     "read",
     "read_arff",
     "read_arrow",

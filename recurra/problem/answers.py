@@ -1,6 +1,6 @@
 """The answers of a fitted estimator on labelled data, as blocks of the report page: the picture of its task."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ MAX_WINDOWS = 20  # forecasts of one series
 ScoreRow = tuple[str, float, float, float, int]  # name, precision, recall, F1, count
 
 
-def answers(task: str, estimator: Any, X: Any, y: Any, names: Sequence[str] = (), windows: int = 1) -> Section:
+def answers(
+    task: str, estimator: Any, X: Any, y: Any, schema: Mapping[str, Any] | None = None, windows: int = 1
+) -> Section:
     """The section of the report page that shows what a model answers.
 
     **Arguments**
@@ -33,15 +35,17 @@ def answers(task: str, estimator: Any, X: Any, y: Any, names: Sequence[str] = ()
     - `task`: a key of `TASKS`.
     - `estimator`: fitted to that task.
     - `X`, `y`: labelled data in the form of a problem's `test`; series to forecast with their past.
-    - `names`: the names of the input columns.
+    - `schema`: that of the problem; it has the names of the input columns and the characters of one-hot ones.
     - `windows`: how many forecasts are made at the end of every series.
     """
     blocks: list[Block] = []
+    names, vocabulary = ((schema or {}).get(key, ()) for key in ("features", "vocabulary"))
     match task:
         case "classify":
             probabilities = estimator.predict_proba(X)
             found = np.asarray(estimator.classes_)[probabilities.argmax(axis=1)]
-            blocks = class_blocks(y, found, probabilities, estimator.classes_, _drawable(X), names)
+            texts = _texts(X, vocabulary)
+            blocks = class_blocks(y, found, probabilities, estimator.classes_, _drawable(X), names, texts)
         case "regress":
             blocks = number_blocks(y, estimator.predict(X), _drawable(X), names)
         case "forecast":
@@ -69,6 +73,13 @@ def _drawable(X: Any) -> Any:
     first = np.asarray(X[0])
     one_hot = first.shape[1] > 2 and bool(np.isin(first, (0.0, 1.0)).all() and (first.sum(axis=1) == 1).all())
     return None if one_hot else X
+
+
+def _texts(X: Any, vocabulary: Sequence[str]) -> list[str] | None:
+    """One-hot sequences as text."""
+    if _drawable(X) is not None or len(vocabulary) != np.shape(X[0])[1]:
+        return None
+    return ["".join(vocabulary[k] for k in np.asarray(x).argmax(axis=1)) for x in X]
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from recurra.problem import holdout, sequences, series, text
 from recurra.problem.hints import DATA_TASKS, Hints
 from recurra.problem.problem import TASKS, Problem
 
-BUILTIN_DATASETS = ("japanese_vowels",)
+BUILTIN_DATASETS = ("japanese_vowels", "open_quotes")
 TASK_ALIASES = {
     "classification": "classify",
     "regression": "regress",
@@ -50,7 +50,7 @@ def infer_problem(
 
     **Arguments**
 
-    - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`).
+    - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`, `"open_quotes"`).
     - `task`: `"classify"`, `"regress"`, `"forecast"`, `"tag"` or `"language"`.
     - `target`, `id`, `time`: the columns to predict, to identify sequences by ("none": the file is one sequence), and
       to order steps by; several columns of time, such as `"year,month"`, are one date.

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from recurra.data.data_errors import FormatError
+from recurra.data.open_quotes import SYMBOLS as OPEN_QUOTES_SYMBOLS
 from recurra.data.readers.dispatch import TABLES, open_table, read
 from recurra.data.readers.labels import Encoder
 from recurra.data.readers.layout import NO_COLUMN, Layout
@@ -19,6 +20,19 @@ from recurra.problem import holdout
 from recurra.problem.hints import Hints
 from recurra.problem.problem import LoadedData, Problem
 
+#: built-in data set → what it is, why its task is classification, how it was split
+BUILTIN_TEXTS = {
+    "japanese_vowels": (
+        "Japanese Vowels: which of nine speakers says a short vowel sequence (CC BY 4.0)",
+        "each utterance has one speaker",
+        "published split",
+    ),
+    "open_quotes": (
+        "Open Quotes: does a line of code, cut at some place, end inside a string? (Apache-2.0)",
+        "a string is open or closed at the end of each line",
+        "from other files",
+    ),
+}
 READER_TASKS = {"classify": "classification", "regress": "regression"}
 MAX_VOCABULARY = 512
 #: parts of a schema that are options of a table reader
@@ -28,18 +42,20 @@ READER_OPTIONS = {"ts": ("classes",), "npz": ("classes",), "text_folder": ("clas
 
 
 def builtin_problem(name: str, task: str | None, seed: int) -> Problem:
-    """Japanese Vowels with its published split."""
-    from recurra.data import japanese_vowels
+    """A built-in data set with its split."""
+    from recurra import data
 
     if task not in (None, "classify"):
         raise InputError("task", task, f"classify for {name}")
-    parts = japanese_vowels("train"), japanese_vowels("test")
+    file, reason, how = BUILTIN_TEXTS[name]
+    parts = [getattr(data, name)(split) for split in ("train", "test")]
     train, test = (([x.double().numpy() for x in part.sequences], part.labels.numpy()) for part in parts)
-    summary = (
-        ("file", "Japanese Vowels: which of nine speakers says a short vowel sequence (CC BY 4.0)"),
-        *_summary("classify", "each utterance has one speaker", train, test, "published split", ()),
-    )
-    schema = {"task": "classify", "format": name}
+    schema: dict[str, Any] = {"task": "classify", "format": name}
+    if name == "open_quotes":
+        names = np.array(["closed", "open"])
+        train, test = (train[0], names[train[1]]), (test[0], names[test[1]])
+        schema["vocabulary"] = list(OPEN_QUOTES_SYMBOLS)
+    summary = (("file", file), *_summary("classify", reason, train, test, how, ()))
     return Problem("classify", name, train, test, "accuracy", summary, {"random_state": seed}, schema)
 
 

@@ -147,7 +147,7 @@ def test_neighbours_find_shifted_shapes():
     X = [bump(at, sign) for at in (20, 40) for sign in (1, -1)]
     y = np.array(["up", "down"] * 2)
     asked, truth = [bump(22, 1), bump(38, -1)], ["up", "down"]
-    for name in ("1-NN", "1-NN, warped"):
+    for name in ("1-NN", "1-NN DTW"):
         made = baseline("classify", name, {}, 0).fit(X, y)
         assert made.predict(asked).tolist() == truth
         assert made.predict_proba(asked).sum(axis=1) == pytest.approx(1.0)
@@ -165,9 +165,9 @@ def test_random_kernels_see_order(tmp_path):
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(8 + k % 3, 2)) for k in range(40)]
     y = np.array([x[-1, 0] for x in X])
-    for name in ("linear, all steps", "1-NN", "1-NN, warped", "random kernels"):
+    for name in ("linear, raw", "1-NN", "1-NN DTW", "random kernels"):
         assert baseline("regress", name, {}, 0).fit(X, y).predict(X[:5]).shape == (5,)
-    assert np.abs(baseline("regress", "linear, all steps", {}, 0).fit(X, y).predict(X) - y).mean() < 0.05
+    assert np.abs(baseline("regress", "linear, raw", {}, 0).fit(X, y).predict(X) - y).mean() < 0.05
 
 
 def test_smoothing_is_the_recursion_written_out():

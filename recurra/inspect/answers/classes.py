@@ -57,6 +57,7 @@ def class_blocks(
     classes: Any,
     X: Sequence[np.ndarray] | None,
     names: Any = (),
+    texts: Sequence[str] | None = None,
 ) -> list[Block]:
     """The blocks of a classification.
 
@@ -67,6 +68,7 @@ def class_blocks(
     - `classes`: the labels the model knows.
     - `X`: n sequences (T, D) to draw; None draws none.
     - `names`: the names of the D columns.
+    - `texts`: n texts to list where sequences cannot be drawn.
     """
     truth, found = np.asarray(truth), np.asarray(found)
     blocks = [_matrix_block(truth, found), _score_table(truth, found)]
@@ -77,24 +79,33 @@ def class_blocks(
     order = np.argsort(-_confidence(found, probabilities, classes)[wrong], kind="stable")
     worst = wrong[order][:WORST].tolist()
     if X is None:
-        return [*blocks, table_block([_mistake(k, truth, found, probabilities, classes) for k in worst], _HEADER)]
+        rows = [_mistake(k, truth, found, probabilities, classes, texts) for k in worst]
+        header = ("number" if texts is None else "sequence", "truth", "prediction", "probability")
+        return [
+            *blocks,
+            table_block(rows, header, f"{_which(len(worst), wrong, probabilities)} {len(truth):,} predictions."),
+        ]
     scaled = standardised([X[k] for k in worst]) if np.shape(X[0])[1] > 1 else [X[k] for k in worst]
     drawn = [
         sketch(x, f"{truth[k]} taken for {found[k]}", _detail(k, len(X[k]), _confidence(found, probabilities, classes)))
         for x, k in zip(scaled, worst, strict=True)
     ]
-    which = "most confident mistakes" if probabilities is not None else "first mistakes"
-    some = "The only mistake" if len(wrong) == 1 else f"The {len(worst)} {which} of {len(wrong):,}"
-    caption = f"{some} in {len(truth):,} predictions.{drawn_columns(X, names)}"
+    caption = f"{_which(len(worst), wrong, probabilities)} {len(truth):,} predictions.{drawn_columns(X, names)}"
     return [*blocks, sketch_grid(drawn, caption)]
 
 
-_HEADER = ("number", "truth", "prediction", "probability")
+def _which(shown: int, wrong: np.ndarray, probabilities: np.ndarray | None) -> str:
+    if len(wrong) == 1:
+        return "The only mistake in"
+    return f"The {shown} {'most confident' if probabilities is not None else 'first'} mistakes of {len(wrong):,} in"
 
 
-def _mistake(k: int, truth: np.ndarray, found: np.ndarray, probabilities: Any, classes: Any) -> list[Any]:
+def _mistake(
+    k: int, truth: np.ndarray, found: np.ndarray, probabilities: Any, classes: Any, texts: Sequence[str] | None
+) -> list[Any]:
     confidence = _confidence(found, probabilities, classes)[k]
-    return [k + 1, str(truth[k]), str(found[k]), "" if probabilities is None else f"{confidence:.0%}"]
+    sure = "" if probabilities is None else f"{100 * confidence:.0f} %"
+    return [k + 1 if texts is None else texts[k], str(truth[k]), str(found[k]), sure]
 
 
 def _confidence(found: np.ndarray, probabilities: np.ndarray | None, classes: Any) -> np.ndarray:
