@@ -30,6 +30,61 @@ class ATR(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class AdaptiveLIF(Recurrent):
+    """Recurrent LIF neurons whose threshold rises with each spike and recovers slowly, a long memory (LSNN)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        tau: float = 20.0,
+        tau_a: float = 200.0,
+        beta: float = 1.8,
+        threshold: float = 1.0,
+        surrogate: str = "triangle",
+        slope: float | None = None,
+    ) -> None: ...
+
+class Alpha(Recurrent):
+    """Alpha neurons: an excitatory and an inhibitory current shape each input into a bump of the potential."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        alpha: float = 0.9,
+        beta: float = 0.8,
+        threshold: float = 1.0,
+        surrogate: str = "fast_sigmoid",
+        slope: float | None = None,
+    ) -> None: ...
+
 class AntisymmetricRNN(Recurrent):
     """Euler step of a stable differential equation with the antisymmetric matrix W = M - Mᵀ - γI."""
 
@@ -96,6 +151,30 @@ class CFN(Recurrent):
         init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class CfC(Recurrent):
+    """Closed-form continuous-time network: a time gate fades from one candidate to another as time passes."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        timed: bool = False,
+        backbone: int | None = None,
     ) -> None: ...
 
 class Clockwork(Recurrent):
@@ -214,6 +293,29 @@ class DynamicCortexMemory(Recurrent):
         same_step: bool = False,
     ) -> None: ...
 
+class EALSTM(Recurrent):
+    """Entity-aware LSTM: the input gate reads only static features, the last `static` ones of x."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        static: int | None = None,
+    ) -> None: ...
+
 class ELSTM(Recurrent):
     """Extended LSTM: what step k writes is scaled by a learned number s_k; steps after `longest` share the last."""
 
@@ -283,6 +385,30 @@ class FastRNN(Recurrent):
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
     ) -> None: ...
 
+class FastSlowLSTM(Recurrent):
+    """A chain of fast LSTMs within one step; a slow LSTM reads the first and is read by the second."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        fast: int = 2,
+        slow_size: int | None = None,
+    ) -> None: ...
+
 class FocusedRNN(Recurrent):
     """Focused network: units that read only themselves and the input, so that exact gradients need no history."""
 
@@ -350,6 +476,30 @@ class GRU(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         reset_after: bool = False,
+    ) -> None: ...
+
+class GRUD(Recurrent):
+    """GRU for missing values (NaN): inputs fade to their mean, and the state to 0, the longer ago they were seen."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        timed: bool = False,
+        mean: float | torch.Tensor = 0.0,
     ) -> None: ...
 
 class GatedAntisymmetricRNN(Recurrent):
@@ -469,6 +619,34 @@ class IntersectionRNN(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class Izhikevich(Recurrent):
+    """Two quadratic equations per neuron that spike, burst, chatter or resonate, by four numbers; 1 ms per step."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        a: float = 0.02,
+        b: float = 0.2,
+        c: float = -65.0,
+        d: float = 8.0,
+        surrogate: str = "fast_sigmoid",
+        slope: float | None = 1.0,
+    ) -> None: ...
+
 class Janet(Recurrent):
     """LSTM with only a forget gate; with β > 0 it writes more than it forgets."""
 
@@ -538,6 +716,58 @@ class LEM(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         dt: float = 1.0,
+    ) -> None: ...
+
+class LIF(Recurrent):
+    """Leaky integrate-and-fire neurons: the potential decays by β, a spike subtracts the threshold or resets to 0."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        beta: float = 0.9,
+        threshold: float = 1.0,
+        reset: str = "subtract",
+        refractory: int = 0,
+        surrogate: str = "fast_sigmoid",
+        slope: float | None = None,
+    ) -> None: ...
+
+class LMU(Recurrent):
+    """Legendre memory: a linear memory holds the last `theta` steps as Legendre coefficients; an RNN reads it."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        order: int | None = None,
+        theta: float = 100.0,
     ) -> None: ...
 
 class LSTM(Recurrent):
@@ -714,6 +944,30 @@ class LSTMNP(Recurrent):
         init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class LTC(Recurrent):
+    """Liquid time constants: a gate f of input and state sets both time constant and target; fused solver steps."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        timed: bool = False,
+        unfolds: int = 6,
     ) -> None: ...
 
 class LeakyRNN(Recurrent):
@@ -937,6 +1191,29 @@ class MUT3(Recurrent):
         init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class MassConservingLSTM(Recurrent):
+    """LSTM that conserves mass: what enters by the first `mass` features stays in c or leaves in the output."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        mass: int = 1,
     ) -> None: ...
 
 class MemoryControllerLSTM(Recurrent):
@@ -1208,6 +1485,31 @@ class NestedLSTM(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class ODERNN(Recurrent):
+    """The state follows a learned differential equation between inputs; a GRU takes each input in."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        timed: bool = False,
+        steps: int = 4,
+        units: int | None = None,
+    ) -> None: ...
+
 class OriginalLSTM(Recurrent):
     """The first LSTM: no forget gate; blocks of memory cells may share their gates."""
 
@@ -1253,6 +1555,58 @@ class OrthogonalRNN(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
+    ) -> None: ...
+
+class ParametricLIF(Recurrent):
+    """LIF neurons with one learned time constant, and a hard reset to 0."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        tau: float = 2.0,
+        threshold: float = 1.0,
+        surrogate: str = "atan",
+        slope: float | None = None,
+    ) -> None: ...
+
+class PhasedLSTM(Recurrent):
+    """Peephole LSTM whose units open periodically: a time gate with a period and a phase lets them change."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        timed: bool = False,
+        ratio: float = 0.05,
+        leak: float = 0.001,
+        longest: float = 3.0,
     ) -> None: ...
 
 class ProjectionLSTM(Recurrent):
@@ -1306,6 +1660,31 @@ class RAN(Recurrent):
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
     ) -> None: ...
 
+class RHN(Recurrent):
+    """Recurrent highway network: `transitions` highway layers between two steps; the first one reads x."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        transitions: int = 3,
+        coupled: bool = True,
+        carry_bias: float = 2.0,
+    ) -> None: ...
+
 class RIN(Recurrent):
     """Recurrent identity network: ReLU and W + I, one or several times per step."""
 
@@ -1350,6 +1729,32 @@ class RNN(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
+    ) -> None: ...
+
+class RecurrentLIF(Recurrent):
+    """LIF neurons that also read each other's last spikes."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        beta: float = 0.9,
+        threshold: float = 1.0,
+        surrogate: str = "fast_sigmoid",
+        slope: float | None = None,
     ) -> None: ...
 
 class ResidualLSTM(Recurrent):
@@ -1491,6 +1896,33 @@ class SLSTM(Recurrent):
         forget: str = "sigmoid",
     ) -> None: ...
 
+class SRM(Recurrent):
+    """Spike response model: each input leaves an alpha-shaped response, each spike a refractory dip."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        tau: float = 5.0,
+        tau_r: float = 2.0,
+        threshold: float = 1.0,
+        surrogate: str = "fast_sigmoid",
+        slope: float | None = None,
+    ) -> None: ...
+
 class STAR(Recurrent):
     """Stackable recurrent unit: one gate, a candidate of the input alone, and a squashed sum, for deep stacks."""
 
@@ -1534,6 +1966,33 @@ class SlopeLSTM(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         per: str = "unit",
+    ) -> None: ...
+
+class Synaptic(Recurrent):
+    """LIF neurons behind synapses: the input drives a decaying current i, the current the potential."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        alpha: float = 0.8,
+        beta: float = 0.9,
+        threshold: float = 1.0,
+        surrogate: str = "fast_sigmoid",
+        slope: float | None = None,
     ) -> None: ...
 
 class TGRU(Recurrent):

@@ -3,6 +3,7 @@
 A new cell gets a row with its default options by itself; a row of its own here is only needed for options.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +57,9 @@ def _short(value: object) -> str:
     return getattr(value, "__name__", str(value))
 
 
+SPIKING = [name for name in canonical_names() if rc.registry()[name].__module__.endswith(".spiking")]
+
+
 @torch.no_grad()
 def randomise(module: nn.Module, bound: float = 0.9) -> Any:
     """Every parameter drawn anew, evenly from ±bound."""
@@ -79,7 +83,14 @@ def draw_states(cell: rc.Cell, batch: int, seed: int = 1) -> tuple[Tensor, ...]:
 
 def draw_inputs(case: Case, steps: int = 5, batch: int = 2, seed: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(steps, batch, case.input_size, generator=generator, dtype=torch.float64)  # (T, B, D)
+    x = torch.randn(steps, batch, case.input_size, generator=generator, dtype=torch.float64)  # (T, B, D)
+    if case.name == "gru_d":
+        missing = torch.rand(x.shape, generator=generator) < 0.4
+        missing[..., -1] &= not case.options.get("timed", False)
+        x[missing] = math.nan
+    if case.options.get("timed"):
+        x[..., -1] = x[..., -1].abs()
+    return x
 
 
 def softsign(a: Tensor) -> Tensor:
@@ -122,6 +133,19 @@ OPTIONS: dict[str, list[Options]] = {
     "elstm": [{"longest": 5}],
     "unicornn": [{"dt": 0.4, "alpha": 0.0}],
     "tau_gru": [{"delay": 1}, {"delay": 2}],
+    "rhn": [{"transitions": 1}, {"transitions": 2, "coupled": False}],
+    "fast_slow_lstm": [{"fast": 3, "slow_size": 3}],
+    "ltc": [{"timed": True, "unfolds": 2}],
+    "cfc": [{"timed": True, "backbone": 3}],
+    "ode_rnn": [{"timed": True, "steps": 2, "units": 3}],
+    "gru_d": [{"timed": True, "mean": 0.3}],
+    "phased_lstm": [{"timed": True, "ratio": 0.6}],
+    "lmu": [{"order": 3, "theta": 5.0}],
+    "ea_lstm": [{"static": 0}, {"static": 2}],
+    "mass_conserving_lstm": [{"mass": 2}, {"mass": 3}],
+    "lif": [{"reset": "zero", "beta": 0.5}, {"refractory": 2, "threshold": 0.3}],
+    "adaptive_lif": [{"tau": 2.0, "tau_a": 3.0, "threshold": 0.2}],
+    "srm": [{"tau": 1.5, "tau_r": 3.0, "threshold": 0.2}],
     "clockwork": [{"periods": (1, 3)}, {"periods": (1, 1, 5)}],
 }
 SQUARE = (
@@ -159,4 +183,7 @@ def _slow_outside_sample(cases: list[Case]) -> list[Any]:
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_name = pytest.mark.parametrize("case", DEFAULTS, ids=str)
 sampled_case = pytest.mark.parametrize("case", _slow_outside_sample(CASES), ids=str)  # the rest in the slow suite
+smooth_case = pytest.mark.parametrize(  # a surrogate is no derivative of the threshold
+    "case", _slow_outside_sample([case for case in CASES if case.name not in SPIKING]), ids=str
+)
 sampled_name = pytest.mark.parametrize("case", _slow_outside_sample(DEFAULTS), ids=str)

@@ -6,6 +6,14 @@ from ..cell import Cell as Cell
 from ..cell import register as register
 from .bistable import BRC as BRC
 from .bistable import NBRC as NBRC
+from .continuous import GRUD as GRUD
+from .continuous import LMU as LMU
+from .continuous import LTC as LTC
+from .continuous import ODERNN as ODERNN
+from .continuous import CfC as CfC
+from .continuous import PhasedLSTM as PhasedLSTM
+from .deep import RHN as RHN
+from .deep import FastSlowLSTM as FastSlowLSTM
 from .descendants import LEM as LEM
 from .descendants import SLSTM as SLSTM
 from .descendants import UGRNN as UGRNN
@@ -31,6 +39,8 @@ from .gru import MGU3 as MGU3
 from .gru import MUT1 as MUT1
 from .gru import MUT2 as MUT2
 from .gru import MUT3 as MUT3
+from .hydrology import EALSTM as EALSTM
+from .hydrology import MassConservingLSTM as MassConservingLSTM
 from .lstm import LSTM as LSTM
 from .lstm import DynamicCortexMemory as DynamicCortexMemory
 from .lstm import FullGateLSTM as FullGateLSTM
@@ -70,6 +80,14 @@ from .plain import IdentityRNN as IdentityRNN
 from .plain import JordanRNN as JordanRNN
 from .plain import OrthogonalRNN as OrthogonalRNN
 from .plain import ResidualRNN as ResidualRNN
+from .spiking import LIF as LIF
+from .spiking import SRM as SRM
+from .spiking import AdaptiveLIF as AdaptiveLIF
+from .spiking import Alpha as Alpha
+from .spiking import Izhikevich as Izhikevich
+from .spiking import ParametricLIF as ParametricLIF
+from .spiking import RecurrentLIF as RecurrentLIF
+from .spiking import Synaptic as Synaptic
 from .surrogates import spike as spike
 from .timescales import SCRN as SCRN
 from .timescales import Clockwork as Clockwork
@@ -88,10 +106,14 @@ __all__ = [
     "BRC",
     "CFN",
     "DSGU",
+    "EALSTM",
     "ELSTM",
     "GRU",
+    "GRUD",
     "IRNN",
     "LEM",
+    "LIF",
+    "LMU",
     "LSTM",
     "LSTMCIFG",
     "LSTMNFG",
@@ -100,6 +122,7 @@ __all__ = [
     "LSTMNOAF",
     "LSTMNOG",
     "LSTMNP",
+    "LTC",
     "MGU",
     "MGU1",
     "MGU2",
@@ -109,36 +132,45 @@ __all__ = [
     "MUT3",
     "NAS",
     "NBRC",
+    "ODERNN",
     "RAN",
+    "RHN",
     "RIN",
     "RNN",
     "SCRN",
     "SGRN",
     "SGU",
     "SLSTM",
+    "SRM",
     "STAR",
     "TGRU",
     "TLSTM",
     "TRNN",
     "UGRNN",
+    "AdaptiveLIF",
+    "Alpha",
     "AntisymmetricRNN",
+    "CfC",
     "Clockwork",
     "CoRNN",
     "DelayRNN",
     "DynamicCortexMemory",
     "FastGRNN",
     "FastRNN",
+    "FastSlowLSTM",
     "FocusedRNN",
     "FullGateLSTM",
     "GatedAntisymmetricRNN",
     "IdentityRNN",
     "IndRNN",
     "IntersectionRNN",
+    "Izhikevich",
     "Janet",
     "JordanRNN",
     "LeakyRNN",
     "LiGRU",
     "LightRU",
+    "MassConservingLSTM",
     "MemoryControllerLSTM",
     "MiRU1",
     "MiRU2",
@@ -151,10 +183,14 @@ __all__ = [
     "NestedLSTM",
     "OriginalLSTM",
     "OrthogonalRNN",
+    "ParametricLIF",
+    "PhasedLSTM",
     "ProjectionLSTM",
+    "RecurrentLIF",
     "ResidualLSTM",
     "ResidualRNN",
     "SlopeLSTM",
+    "Synaptic",
     "TauGRU",
     "TemporalKernelRNN",
     "UnICORNN",

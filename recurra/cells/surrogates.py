@@ -73,10 +73,14 @@ def spike(v: Tensor, surrogate: str = "fast_sigmoid", slope: float | None = None
     if name not in DERIVATIVES:
         raise UnknownNameError("surrogate", repr(surrogate), [*DERIVATIVES, *_ALIASES])
     slope = _SLOPES[name] if slope is None else _number("slope", slope)
-    arguments = name, slope, _number("scale", scale)
-    if not torch.compiler.is_compiling() and _is_transformed():  # the operation has no rule for forward mode
-        return _Spike.apply(v, *arguments)  # pyrefly: ignore
-    return torch.ops.recurra.spike(v, *arguments)
+    return checked_spike(v, name, slope, _number("scale", scale))
+
+
+def checked_spike(v: Tensor, surrogate: str, slope: float, scale: float) -> Tensor:
+    """The operation, or under a transform of torch.func, for which it has no rule, a function that has one."""
+    if not torch.compiler.is_compiling() and _is_transformed():
+        return _Spike.apply(v, surrogate, slope, scale)  # pyrefly: ignore
+    return torch.ops.recurra.spike(v, surrogate, slope, scale)
 
 
 def _number(argument: str, value: object) -> float:
@@ -86,8 +90,10 @@ def _number(argument: str, value: object) -> float:
 
 
 def _is_transformed() -> bool:
-    """Whether a functorch transform or a level of forward-mode differentiation is active."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    """Whether a differentiating or batching transform, or a level of forward-mode differentiation, is active."""
+    top = torch._C._functorch.peek_interpreter_stack()
+    transform = top is not None and top.key() != torch._C._functorch.TransformType.Functionalize
+    return transform or forward_ad._current_level >= 0
 
 
 def _derivative(g: Tensor, v: Tensor, surrogate: str, slope: float, scale: float) -> Tensor:

@@ -24,6 +24,7 @@ _GREEK = frozenset(
     """alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi omega
     Gamma Delta Theta Lambda Sigma Phi Psi Omega""".split()  # noqa: SIM905
 )
+LONG = 50  # characters; a longer expression that is used twice gets a symbol
 _ADDITIONS = (aten.add.Tensor, aten.add.Scalar)
 _SUBTRACTIONS = (aten.sub.Tensor, aten.sub.Scalar)
 _MULTIPLICATIONS = (aten.mul.Tensor, aten.mul.Scalar)
@@ -63,7 +64,8 @@ class StepPrinter:
             if node not in finals and node.op == "call_function":
                 wanted.append((node, left if left not in taken else symbol(name + "'", "t")))
         if results[0] not in finals:
-            wanted.append((results[0], "y_{t}"))
+            wanted = [pair for pair in wanted if pair[0] is not results[0]] + [(results[0], "y_{t}")]
+        wanted += self._shared({node for node, _ in wanted}, {left[0] for _, left in wanted})
         lines, printed = [], set()
         for node, left in sorted(dict.fromkeys(wanted), key=lambda pair: order[pair[0]]):
             known = node in printed or node.op != "call_function"  # two states of one value, or a state that is x
@@ -72,6 +74,19 @@ class StepPrinter:
             if not known:
                 self.symbols[node] = left
         return lines
+
+    def _shared(self, named: set[fx.Node], letters: set[str]) -> list[tuple[fx.Node, str]]:
+        """Symbols for long expressions without a name that are used more than once, as a loop in a step makes them."""
+        letter = next(letter for letter in "qpvwz" + "klmn" if letter not in letters)
+        found: list[tuple[fx.Node, str]] = []
+        symbols = self.symbols | dict.fromkeys(named, "s_{t}")
+        for node in self.step.graph.nodes:
+            if node in symbols or node.op != "call_function" or len(node.users) < 2 or node.target is operator.getitem:
+                continue
+            if len(Expressions(symbols).print(node)[0]) > LONG:
+                found.append((node, f"{letter}_{{{len(found) + 1},t}}"))
+                symbols[node] = found[-1][1]
+        return found
 
     # ------------------------------------------------------------------------------------------ names
 
@@ -146,6 +161,8 @@ class Expressions:
             low, high = (*node.args[1:], None, None)[:2]
             bounds = ["-\\infty" if low is None else _number(low)[0], "\\infty" if high is None else _number(high)[0]]
             return rf"\mathrm{{clip}}\left({', '.join([self.print(node.args[0])[0], *bounds])}\right)", ATOM
+        if node.target is aten.slice.Tensor and (part := _columns(node)):
+            return rf"\left[{self.print(node.args[0])[0]}\right]_{{{part}}}", ATOM
         if node.target is aten._fft_c2c.default:
             inverse = "" if node.args[3] else "^{-1}"
             return rf"\mathcal{{F}}{inverse}\,{self._operand(node.args[0], ATOM)}", PRODUCT
@@ -240,3 +257,16 @@ def _number(value: object) -> tuple[str, int]:
     if isinstance(value, float):
         return f"{value:g}", ATOM if value >= 0 else SUM
     return str(value), ATOM
+
+
+def _columns(node: fx.Node) -> str:
+    """The range that a slice takes of the last axis, counted from 1; "" for all of it."""
+    value: Any = node.args[0]
+    dim, start, end = (*node.args[1:4], 0, 0, None)[:3] if len(node.args) > 1 else (0, 0, None)
+    shape = value.meta["val"].shape
+    if int(dim) % len(shape) != len(shape) - 1 or not isinstance(shape[-1], int):  # pyrefly: ignore
+        return ""
+    first, last, _ = slice(start, end).indices(shape[-1])
+    if (first, last) == (0, shape[-1]):
+        return ""
+    return str(last) if last == first + 1 else f"{first + 1}:{last}"

@@ -21,6 +21,7 @@ from torch import Tensor, fx
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..cell import TIME, Cell
+from ..cells.surrogates import checked_spike
 from ..errors import TraceError
 from .cell_cache import cache_of
 from .custom_vjp import custom_vjp_of
@@ -98,6 +99,8 @@ class Step:
         graph.output(graph.graph_copy(self.graph, {}))
         for node in graph.nodes:
             node.meta = {}
+            if node.target is torch.ops.recurra.spike.default:
+                node.target = checked_spike
         return fx.GraphModule(torch.nn.Module(), graph).forward
 
 

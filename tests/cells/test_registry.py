@@ -58,7 +58,9 @@ ZOO = {
     *("cfn", "ran", "minimal_rnn", "li_gru", "atr", "sgrn", "star", "light_ru", "fast_rnn", "fast_grnn", "miru1"),
     *("miru2", "t_rnn", "t_gru", "t_lstm", "sgu", "dsgu", "multiplicative_rnn", "multiplicative_lstm"),
     *("mogrifier_lstm", "brc", "nbrc", "residual_lstm", "mc_lstm_working_memory", "memory_controller_lstm"),
-    *("nested_lstm", "nas", "intersection_rnn", "elstm", "unicornn", "tau_gru", "clockwork"),
+    *("nested_lstm", "nas", "intersection_rnn", "elstm", "unicornn", "tau_gru", "clockwork", "rhn"),
+    *("fast_slow_lstm", "ltc", "cfc", "ode_rnn", "gru_d", "phased_lstm", "lmu", "ea_lstm", "mass_conserving_lstm"),
+    *("lif", "recurrent_lif", "parametric_lif", "adaptive_lif", "synaptic", "alpha", "izhikevich", "srm"),
 }
 
 
@@ -136,7 +138,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, near: str):
 
 
 def test_a_name_like_none_is_answered_with_the_list():
-    with pytest.raises(UnknownNameError, match=r"one of antisymmetric_rnn, .*vanilla_lstm"):
+    with pytest.raises(UnknownNameError, match=r"one of adaptive_lif, .*antisymmetric_rnn, .*vanilla_lstm"):
         find("qqqqqqqq")
 
 
@@ -173,6 +175,19 @@ def test_a_name_like_none_is_answered_with_the_list():
         ("elstm", {"longest": 0}, "longest"),
         ("tau_gru", {"delay": 0}, "delay"),
         ("clockwork", {"periods": (2, 1)}, "periods"),
+        ("rhn", {"transitions": 0}, "transitions"),
+        ("fast_slow_lstm", {"fast": 1}, "fast"),
+        ("cfc", {"input_size": 1, "timed": True}, "input_size"),
+        ("lmu", {"theta": 0.0}, "theta"),
+        ("phased_lstm", {"ratio": 0.0}, "ratio"),
+        ("ea_lstm", {"static": 3}, "static"),
+        ("mass_conserving_lstm", {"mass": 4}, "mass"),
+        ("lif", {"beta": 1.0}, "beta"),
+        ("lif", {"reset": "half"}, "reset"),
+        ("lif", {"refractory": -1}, "refractory"),
+        ("lif", {"surrogate": "step"}, "surrogate"),
+        ("alpha", {"alpha": 0.5}, "alpha"),
+        ("parametric_lif", {"tau": 1.0}, "tau"),
         ("rnn", {"hidden_size": 0}, "hidden_size"),
         ("rnn", {"hidden_size": 2.5}, "hidden_size"),
         ("rnn", {"input_size": -1}, "input_size"),

@@ -61,7 +61,7 @@ def test_every_state_stands_on_the_left_once_and_no_symbol_twice(case: Case):
     for spec in cell.carried:
         if spec.name == TIME:
             continue
-        assert lefts.count(f"{spec.name}_{{t}}") == 1
+        assert lefts.count(spelled(spec.name) + "_{t}") == 1
     assert len(set(lefts)) == len(lefts)
 
 

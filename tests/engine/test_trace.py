@@ -25,7 +25,9 @@ FUNCTIONS = {
 }  # fmt: skip
 CHOICES = {
     aten.eq.Scalar, aten.eq.Tensor, aten.gt.Scalar, aten.where.self, aten.new_zeros.default, aten.remainder.Tensor,
-    aten.sum.dim_IntList, aten.scalar_tensor.default,
+    aten.sum.dim_IntList, aten.scalar_tensor.default, aten.lt.Scalar, aten.isnan.default, aten.ones_like.default,
+    aten.zeros_like.default, torch.ops.recurra.spike.default, aten.amax.default, aten.detach.default, aten.view.default,
+    aten._softmax.default, aten.alias.default, aten.slice.Tensor, aten.unsqueeze.default, aten.remainder.Scalar,
 }  # fmt: skip
 JOINS = {aten.cat.default}
 COMPLEX = {  # what the unitary cell needs beside those

@@ -1,0 +1,146 @@
+"""snntorch's neurons and ncps' closed-form network as oracles; laws that cells of hydrology and signals must obey."""
+
+import pytest
+import snntorch
+import torch
+from cases import Case, draw_inputs, draw_states
+from helpers import assert_close, compare, put, run, runs
+from ncps.torch import CfCCell
+from numpy.polynomial import legendre
+from torch import Tensor
+
+import recurra as rc
+from recurra.cells.continuous import legendre_memory
+
+X = draw_inputs(Case("lif"), steps=30) * 2
+
+
+def surrogate(slope: float):
+    return snntorch.surrogate.fast_sigmoid(slope=slope)
+
+
+def spikes(neuron, name: str, **options: float) -> tuple[Tensor, Tensor]:
+    """Spikes of our cell and of snntorch's neuron, on the same currents."""
+    cell = Case(name, options).cell()
+    put(cell, current__b=0.2)
+    currents = torch.stack([cell.current(x_t) for x_t in X])
+    states, found = [torch.zeros(2, 4, dtype=torch.float64) for _ in cell.carried], []
+    for current in currents:
+        spike, *states = neuron.double()(current, *states)
+        found.append(spike.double())  # they are single
+    return run(cell, X)[0], torch.stack(found)
+
+
+@pytest.mark.parametrize(("options", "theirs"), [({}, "subtract"), ({"reset": "zero"}, "zero")])
+def test_lif_is_snntorchs_leaky(options: dict, theirs: str):
+    neuron = snntorch.Leaky(beta=0.9, spike_grad=surrogate(25), reset_mechanism=theirs)
+    ours, expected = spikes(neuron, "lif", **options)
+    assert_close(ours, expected)
+    assert 0.05 < ours.mean() < 0.95
+
+
+def test_synaptic_is_snntorchs():
+    ours, expected = spikes(snntorch.Synaptic(alpha=0.8, beta=0.9, spike_grad=surrogate(25)), "synaptic")
+    assert_close(ours, expected)
+    assert 0.05 < ours.mean() < 0.95
+
+
+def test_alpha_is_snntorchs_below_the_threshold():
+    """Above it, snntorch's reset changes the currents as well, which no paper does."""
+    cell = Case("alpha", {"threshold": 1e3}).cell()
+    neuron = snntorch.Alpha(alpha=0.9, beta=0.8, threshold=1e3, spike_grad=surrogate(25)).double()
+    states = [torch.zeros(2, 4, dtype=torch.float64) for _ in range(3)]
+    for x_t in X:
+        _, *states = neuron(cell.current(x_t), *states)
+    for value, expected in zip(run(cell, X)[1:], states, strict=True):
+        assert_close(value, expected, 1e-6)  # its decay constants are single
+
+
+def test_refractory_neurons_are_silent_after_a_spike():
+    s = run(Case("lif", {"refractory": 3, "threshold": 0.3}).cell(), X)[0]
+    assert s.sum() > 10
+    for t in range(len(X) - 3):
+        assert not (s[t].bool() & s[t + 1 : t + 4].any(0)).any()
+
+
+def test_izhikevich_neurons_fire_regularly_and_fast_spiking_ones_faster():
+    """With a current of 10 a regular-spiking neuron adapts; a fast-spiking one (a = 0.1, d = 2) does not."""
+    counts = {}
+    for name, options in (("regular", {}), ("fast", {"a": 0.1, "d": 2.0})):
+        cell = rc.registry()["izhikevich"](1, 1, **options).double()
+        put(cell, current__U=0)
+        counts[name] = run(cell, torch.zeros(1000, 1, 1, dtype=torch.float64))[0].sum().item()
+    assert 15 < counts["regular"] < 40
+    assert counts["fast"] > 1.5 * counts["regular"]
+
+
+def test_the_closed_form_network_is_ncps():
+    oracle = CfCCell(2, 4, backbone_units=3, backbone_layers=1).double()
+    cell = Case("cfc", {"timed": True, "backbone": 3}).cell()
+    weight, bias = oracle.backbone[0].weight, oracle.backbone[0].bias
+    cell.gain.fill_(1.7159)
+    cell.slope.fill_(0.666)
+    put(cell, backbone__U=weight[:, :2], backbone__W=weight[:, 2:], backbone__b=bias)
+    for ours, theirs in (("f", "ff1"), ("g", "ff2"), ("a", "time_a"), ("b", "time_b")):
+        head = getattr(oracle, theirs)
+        put(cell, **{f"{ours}__W": head.weight, f"{ours}__b": head.bias})
+
+    def looped(x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = []
+        for x_t in x:
+            h = oracle(x_t[:, :2], h, x_t[:, 2:])[0]
+            outputs.append(h)
+        return torch.stack(outputs), h
+
+    x = draw_inputs(Case("cfc", {"timed": True}))
+    compare(runs(cell), looped, x, *draw_states(cell, 2))
+
+
+def test_mass_is_conserved_over_ten_thousand_steps():
+    cell = Case("mass_conserving_lstm", {"mass": 2}, input_size=4, hidden_size=6).cell()
+    x = torch.rand(10_000, 1, 4, dtype=torch.float64)
+    with torch.no_grad():
+        y, c = run(cell, x)
+    entered, left = x[..., :2].sum(), y.sum()
+    assert abs(entered - left - c.sum()) / entered < 1e-10
+    assert y.min() >= 0
+    assert c.min() >= 0
+
+
+def test_the_legendre_memory_holds_the_window_it_has_seen():
+    """m is the Legendre series of the last θ inputs: evaluated inside the window, it gives them back."""
+    theta, order = 200, 12
+    A, B = (value.double() for value in legendre_memory(order, float(theta)))
+    u = torch.sin(torch.arange(1000) / 40.0).double()
+    m = torch.zeros(order, dtype=torch.float64)
+    for value in u:
+        m = A @ m + B * value
+    for back in (0, 50, 100, 150, 199):  # steps into the past, shifted Legendre polynomials on [0, θ]
+        found = legendre.legval(2 * back / theta - 1, m.numpy())
+        assert found == pytest.approx(u[-1 - back].item(), abs=0.03)
+
+
+def test_gru_d_without_missing_values_and_decay_is_a_gru():
+    """Where nothing is missing and nothing decays, it is a GRU; products with the mask of ones go to the biases."""
+    cell = Case("gru_d").cell()
+    put(cell, gamma_h__W=0, gamma_h__b=-1)
+    gru = Case("gru").cell()
+    for name in "rzc":
+        affine, mask = getattr(cell, name), getattr(cell, f"m_{name}")
+        put(gru, **{f"{name}__U": affine.U, f"{name}__W": affine.W, f"{name}__b": affine.b + mask.W.sum(1)})
+    x = draw_inputs(Case("gru"))
+    assert_close(run(cell, x)[0], run(gru, x)[0])
+
+
+def test_a_phased_lstm_that_is_always_open_is_the_peephole_lstm_at_the_peak_of_its_gate():
+    """A step of half a period from phase zero, with ratio one, has k = 1."""
+    cell = put(Case("phased_lstm", {"timed": True, "ratio": 1.0}).cell(), rho=0, shift=0)
+    x = draw_inputs(Case("phased_lstm"), steps=1)
+    x[..., -1] = 0.5
+    twin = Case("vanilla_lstm", input_size=2).cell()
+    for name, value in cell.named_parameters():
+        if name in dict(twin.named_parameters()):
+            put(twin, **{name.replace(".", "__"): value})
+    h, c, _ = draw_states(cell, 2)
+    clock = torch.zeros(2, 1, dtype=torch.float64)
+    assert_close(run(cell, x, h, c, clock)[0], run(twin, x[..., :2], h, c)[0])
