@@ -23,14 +23,15 @@ _PLACES = {
     "engine.explain": "explain",
     "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
     " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",
-    "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger",
+    "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger"
+    " SequenceToSequence",
     "guide": "survey",
     "inspect": "diagram report",
     "interop.onnx": "export",
     "interop.torch": "accelerate from_torch",
     "layer_trace": "Trace",
     "layers": "Recurrent layer",
-    "models": "CRF HMM NARX TDNN BaldiBRNN ClockworkRNN ELMo HierarchicalRNN ScalarMix",
+    "models": "CRF HMM NARX TDNN BaldiBRNN ClockworkRNN ELMo EncoderDecoder HierarchicalRNN ScalarMix",
     "modifiers": "LayerNorm Modifier RecurrentDropout VariationalDropout WeightDrop Zoneout",
     "problem": "Problem infer_problem",
     "readout": "Readout",

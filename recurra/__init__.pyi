@@ -42,6 +42,7 @@ from .estimators import LanguageModelEstimator as LanguageModelEstimator
 from .estimators import SequenceClassifier as SequenceClassifier
 from .estimators import SequenceRegressor as SequenceRegressor
 from .estimators import SequenceTagger as SequenceTagger
+from .estimators import SequenceToSequence as SequenceToSequence
 from .guide import survey as survey
 from .inspect import diagram as diagram
 from .inspect import report as report
@@ -58,6 +59,7 @@ from .models import TDNN as TDNN
 from .models import BaldiBRNN as BaldiBRNN
 from .models import ClockworkRNN as ClockworkRNN
 from .models import ELMo as ELMo
+from .models import EncoderDecoder as EncoderDecoder
 from .models import HierarchicalRNN as HierarchicalRNN
 from .models import ScalarMix as ScalarMix
 from .modifiers import LayerNorm as LayerNorm

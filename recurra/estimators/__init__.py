@@ -10,6 +10,7 @@ with optional_imports("estimators", what="recurra.estimators"):
     from .regressor import SequenceRegressor
     from .sklearn_checks import inapplicable_checks
     from .tagger import SequenceTagger
+    from .translation import SequenceToSequence
 
 __all__ = [
     "Backtest",
@@ -18,5 +19,6 @@ __all__ = [
     "SequenceClassifier",
     "SequenceRegressor",
     "SequenceTagger",
+    "SequenceToSequence",
     "inapplicable_checks",
 ]

@@ -39,6 +39,7 @@ REASONS = {
     "Forecaster": "a row is a step of a series, not a sample, and the table has too few steps",
     "SequenceTagger": "it takes sentences, lists of words with one tag each, not numbers",
     "LanguageModelEstimator": "it takes text, not numbers",
+    "SequenceToSequence": "it takes pairs of texts, not numbers",
 }
 
 
@@ -46,6 +47,7 @@ SINGLE_CHECKS = {
     "Forecaster": {"check_fit1d": "a 1-D array is a valid series for a forecaster"},
     "SequenceTagger": {"check_complex_data": "all numbers are refused, not only complex ones"},
     "LanguageModelEstimator": {"check_complex_data": "all numbers are refused, not only complex ones"},
+    "SequenceToSequence": {"check_complex_data": "all numbers are refused, not only complex ones"},
 }
 
 

@@ -44,7 +44,7 @@ def write_page(index: Sequence[SurveyEntry], path: str | Path) -> Path:
             body.append(_link(number) if number in shown else _erratum(known[number]))
             shown.add(number)
     chapters = [entry for entry in index if entry.kind == "section" and "." not in entry.where]
-    links = "".join(f'<a href="#s{e.where}">{e.where} {escape(e.title)}</a>' for e in chapters)
+    links = " ".join(f'<a href="#s{e.where}">{e.where} {escape(e.title)}</a>' for e in chapters)
     names = ", ".join(f"<code>{name} = {escape(value)}</code>" for name, value in NAMES.items())
     text = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

@@ -1,4 +1,5 @@
-"""Networks built from layers: time-delay, hierarchical, NARX, bidirectional, taggers, language models, ELMo."""
+"""Networks built from layers: time-delay, hierarchical, NARX, bidirectional, encoder–decoder, taggers, language models,
+ELMo."""
 
 from .brnn import BaldiBRNN
 from .elmo import ELMo, Pretraining, ScalarMix
@@ -15,6 +16,7 @@ from .language import (
     Words,
 )
 from .narx import NARX
+from .seq2seq import EncoderDecoder, NextSymbol, Pairs, Symbols, beam, greedy
 from .tagging import (
     CRF,
     HMM,
@@ -46,6 +48,7 @@ __all__ = [
     "Characters",
     "ClockworkRNN",
     "ELMo",
+    "EncoderDecoder",
     "EntityScores",
     "HierarchicalRNN",
     "HybridHMM",
@@ -53,20 +56,25 @@ __all__ = [
     "LanguageModelVectors",
     "MixtureDensity",
     "NextFrame",
+    "NextSymbol",
     "NextToken",
     "PNorm",
+    "Pairs",
     "Pretraining",
     "ScalarMix",
     "SequenceDensity",
     "Subwords",
+    "Symbols",
     "Tagger",
     "TextVectors",
     "TokenVectors",
     "Vocabulary",
     "Words",
     "accuracy",
+    "beam",
     "entity_scores",
     "ergodic",
+    "greedy",
     "left_right",
     "read_vectors",
 ]

@@ -7,7 +7,7 @@ import recurra as rc
 from recurra.errors import InputError
 from recurra.estimators import inapplicable_checks
 
-OTHERS = [rc.Forecaster, rc.SequenceTagger, rc.LanguageModelEstimator]
+OTHERS = [rc.Forecaster, rc.SequenceTagger, rc.LanguageModelEstimator, rc.SequenceToSequence]
 
 
 @pytest.mark.filterwarnings("default")  # the checks themselves look at warnings
