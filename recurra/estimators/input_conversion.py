@@ -166,7 +166,8 @@ def set_targets(given: SequenceSet, task: Task) -> np.ndarray:
     if task == "classification":
         numbers = [int(target) for target in given.targets]
         return np.asarray([given.classes[k] for k in numbers] if given.classes else numbers)
-    return np.stack([np.asarray(target, dtype=np.float64) for target in given.targets])
+    rows = np.stack([np.asarray(target, dtype=np.float64) for target in given.targets])
+    return rows[:, 0] if given.roles is not None and rows.shape[1] == 1 else rows  # one column is one number each
 
 
 def arrays(X: Any) -> list[np.ndarray]:

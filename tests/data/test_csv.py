@@ -174,7 +174,7 @@ def test_text_with_few_values_is_a_categorical_input(table):
 def test_repeated_timestamps(table):
     error = refused(TimestampError, table("ds,y\n2024-01-01,1\n2024-01-02,2\n2024-01-02,3\n"))
     assert (error.line, error.column) == (4, "ds")
-    assert "2024-01-02T00:00:00 twice" in str(error)
+    assert "2024-01-02 twice" in str(error)
 
 
 def test_timestamps_out_of_order_are_an_error_or_sorted(table):
@@ -203,7 +203,7 @@ def test_mixed_frequency_is_an_error_or_accepted(table):
     path = table("ds,y\n2024-01-01,1\n2024-01-02,2\n2024-01-03,3\n2024-01-05,4\n")
     error = refused(TimestampError, path)
     assert error.line == 5
-    assert "a step of 2 days, 0:00:00 among steps of 1 day, 0:00:00" in str(error)
+    assert "a step of 2 days among steps of 1 day" in str(error)
     assert read_csv(path, irregular=True).lengths.tolist() == [3]
 
 

@@ -97,7 +97,7 @@ def test_long_tables_bring_their_labels(make):
     np.testing.assert_allclose(model.predict_proba(long_table(series)), same.predict_proba(series), atol=1e-4)
     assert model.score(table) == same.score(series, labels)
     regressor = rc.SequenceRegressor(**QUICK).fit(make(long_table(series, speed=frequency)), "speed")
-    assert regressor.predict(long_table(series)).shape == (24, 1)
+    assert regressor.predict(long_table(series)).shape == (24,)
 
 
 def test_a_sequence_set_brings_its_labels():

@@ -116,6 +116,6 @@ def _with_class_named(columns: dict[str, Any], attributes: list[tuple[str, str]]
     """The last attribute, if it is nominal, named "class": the convention of the archives."""
     name, kind = attributes[-1]
     usual = any(column.lower() in TARGET_HINTS for column in columns)
-    if kind != "nominal" or usual or parts.label or parts.target or "class" in columns:
+    if kind != "nominal" or usual or name in (parts.label, parts.id, *(parts.target or ())):
         return columns
     return {("class" if column == name else column): values for column, values in columns.items()}

@@ -68,21 +68,22 @@ MAGIC: dict[bytes, str] = {
     b"\0\0\x08": "idx",
 }
 
-#: first bytes of files that are no data, and what they are
-OTHER_FILES: dict[bytes, str] = {
-    b"%PDF": "a PDF",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"GIF8": "a picture",
-    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls); save it as .xlsx or .csv",
-    b"BZh": "a bzip2 archive; unpack it",
-    b"\xfd7zXZ": "an xz archive; unpack it",
-    b"7z\xbc\xaf": "a 7z archive; unpack it",
-    b"\x28\xb5\x2f\xfd": "a zstd archive; unpack it",
-    b"SQLite format 3": "an SQLite database",
-    b"\x80\x04": "a pickle, which can run code; save the data as CSV or Parquet",
-    b"\x80\x05": "a pickle, which can run code; save the data as CSV or Parquet",
-    b"\x80\x03": "a pickle, which can run code; save the data as CSV or Parquet",
+DATA = "a table, sequences or a text"
+#: first bytes of files that are not read → what they are, and what is expected
+OTHER_FILES: dict[bytes, tuple[str, str]] = {
+    b"%PDF": ("a PDF", DATA),
+    b"\x89PNG": ("a picture", DATA),
+    b"\xff\xd8\xff": ("a picture", DATA),
+    b"GIF8": ("a picture", DATA),
+    b"\xd0\xcf\x11\xe0": ("an old Excel file (.xls)", "the same as .xlsx or .csv"),
+    b"BZh": ("a bzip2 archive", "its content, unpacked"),
+    b"\xfd7zXZ": ("an xz archive", "its content, unpacked"),
+    b"7z\xbc\xaf": ("a 7z archive", "its content, unpacked"),
+    b"\x28\xb5\x2f\xfd": ("a zstd archive", "its content, unpacked"),
+    b"SQLite format 3": ("an SQLite database", "a table as CSV or Parquet"),
+    b"\x80\x04": ("a pickle, which can run code", "the data as CSV or Parquet"),
+    b"\x80\x05": ("a pickle, which can run code", "the data as CSV or Parquet"),
+    b"\x80\x03": ("a pickle, which can run code", "the data as CSV or Parquet"),
 }
 MARKUP = ("<!doctype", "<html", "<?xml", "<svg")
 RECORDS = re.compile(r"\s*(?:\[\s*\{|\{\s*\")")
@@ -181,7 +182,7 @@ def format_of(path: str | Path) -> str:
         return _in_zip(path)
     for magic, what in OTHER_FILES.items():
         if start.startswith(magic):
-            raise FormatError(path, what, f"one of {', '.join(READERS)}")
+            raise FormatError(path, what[0], what[1])
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1] in SUFFIXES:
         return SUFFIXES[suffixes[-1]]
@@ -218,7 +219,7 @@ def _of_text(start: str, path: Path) -> str:
     if start.lstrip().startswith(("[", "{")) and '"' in start:
         return "json" if path.suffix.lower() == ".json" and RECORDS.match(start) else "sentences"
     if start.lstrip().lower().startswith(MARKUP):
-        raise FormatError(path, f"markup ({start.lstrip()[:15]!r})", "data; or name the format, e.g. format=text")
+        raise FormatError(path, f"markup ({start.lstrip()[:15]!r})", "a table, sequences or a text without markup")
     keys = {line.split()[0].lower() for line in lines if line.startswith("@")}
     if keys & {"@problemname", "@classlabel"}:
         return "ts"

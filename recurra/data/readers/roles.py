@@ -236,18 +236,21 @@ def _find_run_id(draft: _Draft) -> None:
     """An id without a usual name: a column in contiguous runs, within which the label is constant."""
     table, target = draft.table, draft.one("target")
     labels = [target] if target else [n for n in draft.free("text") if n.lower() in TARGET_HINTS] or draft.free("text")
-    numbers = [name for name in _possible_ids(draft, "number") if is_contiguous(table, name)]
-    if len(labels) == 1 and count_distinct(table, labels[0]) >= 2:
-        texts = [name for name in _possible_ids(draft, "text") if name != labels[0] and is_contiguous(table, name)]
-        runs = [n for n in (*texts, *numbers) if n != labels[0] and is_constant_within(table, labels[0], n)]
-        runs = [name for name in runs if count_distinct(table, name) > count_distinct(table, labels[0])]
-        if runs:
-            best = max(runs, key=lambda name: count_distinct(table, name))
-            draft.assign(best, "id", f"contiguous rows, within which {labels[0]!r} is constant")
-            counters = [name for name in draft.free("number") if counts_rows(table, name, best)]
-            if counters and not draft.times():
-                draft.assign(counters[0], "time", f"counts the rows of each {best!r}")
-            return
+    candidates = [*_possible_ids(draft, "text"), *_possible_ids(draft, "number")]
+    runs = {name: count_distinct(table, name) for name in candidates if is_contiguous(table, name)}
+    pairs = [
+        (id, label)
+        for label in labels
+        for id in runs
+        if id != label and runs[id] > count_distinct(table, label) >= 2 and is_constant_within(table, label, id)
+    ]
+    if pairs:
+        best, label = max(pairs, key=lambda pair: runs[pair[0]])
+        draft.assign(best, "id", f"contiguous rows, within which {label!r} is constant")
+        counters = [name for name in draft.free("number") if counts_rows(table, name, best)]
+        if counters and not draft.times():
+            draft.assign(counters[0], "time", f"counts the rows of each {best!r}")
+        return
     texts = _possible_ids(draft, "text")
     if not draft.times() and len(texts) == 1 and len(draft.free("number")) == 1 and is_contiguous(table, texts[0]):
         draft.assign(texts[0], "id", "contiguous rows of equal text beside one column of numbers")
@@ -303,7 +306,7 @@ def _find_target(draft: _Draft, one_row_each: bool) -> str:
     if named := first_named(TARGET_HINTS, usable):
         draft.assign(named, "target", "by its name")
         return "the target by its name"
-    if draft.given.features and task in (None, *AHEAD):
+    if draft.given.features and not draft.strict and task in (None, *AHEAD):
         return ""
     numbers = [name for name in usable if draft.kinds[name] == "number"]
     texts = [name for name in usable if draft.kinds[name] == "text"]

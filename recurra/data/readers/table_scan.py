@@ -160,11 +160,11 @@ def is_dated(kind: pa.DataType) -> bool:
 
 def format_time(time: int, kind: pa.DataType) -> str:
     if is_dated(kind):
-        return str(np.datetime64(int(time), "us").astype("datetime64[s]"))
+        return str(np.datetime64(int(time), "us").astype("datetime64[s]")).removesuffix("T00:00:00")
     return str(time / 1e6 if pa.types.is_floating(kind) else time)
 
 
 def format_duration(step: int, kind: pa.DataType) -> str:
     if is_dated(kind):
-        return str(np.timedelta64(step, "us").item())
+        return str(np.timedelta64(step, "us").item()).removesuffix(", 0:00:00")
     return str(step / 1e6 if pa.types.is_floating(kind) else step)

@@ -1,0 +1,149 @@
+"""The reading that a person expects of every file in `files/`: one row per file."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file shall be read: the task, the columns of each role, how much there is; or the error, with its place.
+
+    `error` has the pieces of the message: line, column and remedy.
+    """
+
+    task: str = ""
+    id: str = ""
+    time: str = ""
+    target: str = ""
+    inputs: str = ""
+    static: str = ""
+    ignored: str = ""
+    sequences: int = 0
+    steps: str = ""
+    first: float | None = None  # the first value of the target of a series
+    error: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def series(time: str, target: str, steps: str, **more: Any) -> Reading:
+    return Reading("forecast", time=time, target=target, steps=steps, **{"sequences": 1, **more})
+
+
+def labels(inputs: str = "x", sequences: int = 12, steps: str = "4 to 5", **more: Any) -> Reading:
+    return Reading(
+        "classify", **{"id": "id", "target": "label", **more}, inputs=inputs, sequences=sequences, steps=steps
+    )
+
+
+def wide(inputs: str = "t0 … t5", **more: Any) -> Reading:
+    return Reading("classify", **{"target": "label", "sequences": 20, "steps": "6", **more}, inputs=inputs)
+
+
+def refused(*error: str, **options: Any) -> Reading:
+    return Reading(error=error, options=options)
+
+
+READINGS: dict[str, Reading] = {
+    # dates as people write them
+    "year_month.csv": series("Month", "Passengers", "48, monthly"),
+    "slashes.csv": series("date", "temp_max", "60, daily"),
+    "german_dates.csv": series("Datum", "Wert", "48, monthly"),
+    "month_names.csv": series("date", "value", "48, monthly"),
+    "month_day_names.csv": series("date", "value", "60, daily"),
+    "quarters.csv": series("date", "value", "40, quarterly"),
+    "quarters_joined.csv": series("date", "value", "40, quarterly"),
+    "year_quarter_columns.csv": series("year, quarter", "realgdp", "40, quarterly"),
+    "year_month_columns.csv": series("year, month", "rain", "48, monthly"),
+    "compact_weekly.csv": series("date", "co2", "60, weekly"),
+    "weekly.csv": series("ds", "y", "60, weekly"),
+    "month_ends.csv": series("date", "value", "48, monthly"),
+    "business_days.csv": series("date", "value", "60, business days"),
+    "hourly.csv": series("timestamp", "load", "72, hourly"),
+    "time_zones.csv": series("time", "load", "72, hourly"),
+    "date_and_clock.csv": series("date, time", "load", "72, hourly"),
+    "years.csv": series("YEAR", "SUNACTIVITY", "60, steps of 1"),
+    "day_first.csv": series("date", "value", "60, daily"),
+    "month_first.csv": series("date", "value", "60, daily"),
+    "ambiguous.csv": refused("line 3", "'date'", "2 January 1949 or 1 February 1949", 'dates="month-first"'),
+    "ambiguous_day_first.csv": series("date", "value", "48, monthly", options={"dates": "day-first"}),
+    "pandas_dates.csv": series("Unnamed: 0", "value", "60, daily"),
+    "no_header.csv": series("f0", "f1", "60, daily"),
+    "only_values.csv": series("", "value", "60, one per row"),
+    "numbers.txt": series("", "f0", "60, one per row"),
+    "columns.txt": series("year", "f1", "60, steps of 1"),
+    "table.txt": series("date", "value", "60, daily"),
+    # rows that are missing, double, out of order or wrong
+    "gap.csv": refused("line 22", "'date'", "a step of 3 days among steps of 1 day", 'fill="forward"'),
+    "gap_filled.csv": series("date", "value", "60, daily", options={"fill": "interpolate"}),
+    "duplicate.csv": refused("line 32", "'date'", "2012-01-30 twice"),
+    "unsorted.csv": refused("line 13", "'date'", "2012-01-11 after 2012-01-12", "sort=True"),
+    "unsorted_sorted.csv": series("date", "value", "60, daily", options={"sort": True}),
+    "stray_text.csv": refused("line 41", "'value'", "'n.a.?'", "a number"),
+    "missing_value.csv": refused("line 16", "'value'", "got nothing", 'fill="forward"'),
+    "missing_value_filled.csv": series("date", "value", "60, daily", options={"fill": "forward"}),
+    "bad_date.csv": refused("line 7", "'date'", "'sometime'", "a date written like '2012-01-01'"),
+    # several series
+    "shops.csv": series("date", "sold", "60, daily", id="shop", sequences=2),
+    "shops_price.csv": series(
+        "date",
+        "sold",
+        "60, daily",
+        id="shop",
+        sequences=2,
+        inputs="price",
+        options={"target": "sold", "inputs": "price"},
+    ),
+    "shops_weather.csv": series(
+        "date", "sold", "60, daily", id="shop", sequences=2, inputs="weather", options={"inputs": "weather"}
+    ),
+    "long_format.csv": series("ds", "y", "60, daily", id="unique_id", sequences=2),
+    "monash.tsf": series("ds", "y", "48, monthly", id="unique_id", sequences=2),
+    # sequences with a label or a number each
+    "sensors.csv": labels("x, y", time="t"),
+    "sensors_pandas.csv": labels(ignored="Unnamed: 0"),
+    "noise_sorted_by_label.csv": labels(sequences=10, steps="4", ignored="Unnamed: 0"),
+    "float_labels.csv": labels(sequences=24),
+    "integer_target.csv": labels(sequences=24, target="target"),
+    "amounts.csv": Reading("regress", id="id", target="amount", inputs="x", sequences=12, steps="4"),
+    "text_input.csv": labels("colour, x"),
+    "free_text.csv": labels(ignored="note"),
+    "leading_zeros.csv": labels(),
+    "label_per_row.csv": refused("'label'", "changes from row to row", "id="),
+    "persons.csv": labels("speed", id="person", time="second", target="activity"),
+    "interleaved.csv": refused("line 14", "'id'", "not contiguous", "sort=True"),
+    "one_in_a_thousand.csv": refused("line 778", "'x'", "'oops' in sequence 's194'", "a number"),
+    "constant_id_column.csv": labels(static="age"),
+    # one row per sequence
+    "wide.csv": wide(),
+    "wide_id.csv": wide(id="id"),
+    "wide_static.csv": wide(id="id", static="age, sex"),
+    "wide_two_channels.csv": wide("x_0 … y_3", steps="4"),
+    "wide_pandas.csv": wide("0 … 5", ignored="Unnamed: 0"),
+    "wide_gap.csv": refused("line 9", "'t2'", "got nothing", 'missing="drop"'),
+    "wide_no_target.csv": refused("several possible targets", "target="),
+    "headless_wide.csv": wide("f0 … f5", target="f6"),
+    "archive.arff": wide("att0 … att5", target="target"),
+    "archive_multi.arff": wide("rel", target="class"),
+    "archive.ts": wide("", target=""),
+    # ways of writing a file
+    "european.csv": series(
+        "Datum", "Umsatz", "60, daily", first=1000.5, ignored="Temperatur", options={"target": "Umsatz"}
+    ),
+    "thousands.csv": series("date", "sales", "60, daily", first=1000.0),
+    "records.json": labels(),
+    "lines.jsonl": labels(),
+    "sheet.xlsx": labels(),
+    "latin1.csv": refused("line 6", "0xe9", 'encoding="latin-1"'),
+    "latin1_told.csv": labels(options={"encoding": "latin-1"}),
+    "utf16.csv": refused("line 1", 'encoding="utf-16"'),
+    "utf16_told.csv": labels(options={"encoding": "utf-16"}),
+    "pipes.data": labels(),
+    "comments.csv": labels(),
+    "compressed.csv.gz": labels(),
+    "prose.txt": Reading("language"),
+    # what is no data
+    "page.txt": refused("markup"),
+    "document.txt": refused("a PDF"),
+    "pickle.txt": refused("a pickle", "CSV or Parquet"),
+    "old_excel.xls": refused(".xls", ".xlsx or .csv"),
+}
