@@ -27,6 +27,7 @@ from ..train.fit import fit as train
 from ..train.precision import choose_device
 from ..train.schedule import Schedule, constant, cosine
 from . import input_conversion, saved_options
+from .inspection import scaled_sequences
 from .network import POOLS, SequenceNetwork
 from .onnx_file import ScaledNetwork, write
 from .scaling import Scaling
@@ -215,6 +216,11 @@ class SequenceEstimator(BaseEstimator, ABC):
         if series[0].shape[1] != self.input_size_:
             raise ShapeError("X", f"{series[0].shape[1]} features per step", f"{self.input_size_}, as in fit")
         return series
+
+    def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[nn.Module, SequenceSet]:
+        """The network and a few scaled sequences, for `rc.inspect` and `rc.report`."""
+        check_is_fitted(self, "network_")
+        return self.network_, scaled_sequences(self, data, sequences)
 
     # ------------------------------------------------------------------------------------------ save and load
 

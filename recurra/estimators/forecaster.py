@@ -14,6 +14,7 @@ from ..cell import Cell
 from ..data.batching import Batches
 from ..data.sequences import SequenceSet
 from ..errors import InputError, ShapeError
+from ..inspect.sample import Sample
 from ..storage import FolderContents, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
@@ -22,6 +23,7 @@ from .backtest import Backtest, central_intervals, compare_with_naive, interval_
 from .base import check_training_options, draw_seed, to_int
 from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
+from .inspection import EveryStepForecast, forecast_windows
 from .linear import MAX_WINDOWS, History, fit_linear
 from .panel import Panel, format_times, in_library, known_future, times_after, to_panel
 from .windows import Origin, Windows, thin_evenly, window_width
@@ -314,6 +316,11 @@ class Forecaster(BaseEstimator):
         """Data to forecast from, read like that of `fit`."""
         target = self.past_.columns[2] if self.past_.form == "table" else None
         return to_panel(data, self.known, self.static, target)
+
+    def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[EveryStepForecast, Sample]:
+        """The network with outputs at every step, and the windows at the end of series, for `rc.inspect`."""
+        check_is_fitted(self, "network_")
+        return EveryStepForecast(self.network_), forecast_windows(self, data, sequences)
 
     # ------------------------------------------------------------------------------------------ evaluate
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from ..data.precision import double_precision
 from ..data.sequences import SequenceSet, Task
 from ..errors import InputError, ShapeError, UnknownNameError
 from ..optional import require
@@ -121,7 +122,8 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     from ..data import from_table as read
 
     named: dict[str, Any] = {"label" if task == "classification" else "target": target} if target else {}
-    return read(X, task=task, irregular=True, **named)
+    with double_precision():
+        return read(X, task=task, irregular=True, **named)
 
 
 def with_row_targets(X: Any, y: Any, task: Task) -> SequenceSet | None:
@@ -143,7 +145,8 @@ def series_of_table(X: Any, reading: Mapping[str, Any] | None = None) -> Sequenc
     """The sequences of a table without targets, read as the table of `fit` was: its `table_reading`."""
     from ..data import from_table as read
 
-    return read(X, unlabelled=True, irregular=True, **(reading or {}))
+    with double_precision():
+        return read(X, unlabelled=True, irregular=True, **(reading or {}))
 
 
 def table_reading(found: SequenceSet) -> dict[str, Any]:
@@ -269,17 +272,18 @@ def _check_all_text(found: list[Any]) -> list[str]:
 
 
 def sentences(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Sentences and their tags as lists, from lists or from a long table with one row per word.
+    """Sentences and their tags as lists, from lists, from texts split at white space, or from a table of words.
 
     The table has an id column for the sentences, a column `word` or `token`, and for the tags a column `tag` or `label`
     or the one that `y` names.
     """
-    X = to_long_table(X)
+    X = to_long_table([X] if isinstance(X, str) else to_values(X))
     if not is_table(X):
         for position, sentence in enumerate(X):
-            if not isinstance(sentence, (Sequence, np.ndarray)) or isinstance(sentence, str):
-                raise InputError(f"X[{position}]", type(sentence).__name__, "a sentence: a list of words")
-        return X, y
+            if not isinstance(sentence, (Sequence, np.ndarray)):
+                expected = "a sentence: a list of words, or a text"
+                raise InputError(f"X[{position}]", type(sentence).__name__, expected)
+        return [sentence.split() if isinstance(sentence, str) else sentence for sentence in X], y
     from ..data.readers.layout import ID_NAMES
 
     names = {str(name).lower(): str(name) for name in column_names(X)}

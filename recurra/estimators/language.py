@@ -12,12 +12,13 @@ from ..argument_checks import is_real
 from ..cell import Cell
 from ..errors import InputError
 from ..models.language import LanguageModel, NextToken
-from ..models.language.vocabulary import build_vocabulary, vocabulary_from
+from ..models.language.vocabulary import TokenVocabulary, build_vocabulary, vocabulary_from
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import input_conversion, saved_options
 from .base import check_training_options, draw_seed, to_int
+from .inspection import CHARACTERS, split_pair
 
 
 class LanguageModelEstimator(BaseEstimator):
@@ -85,7 +86,7 @@ class LanguageModelEstimator(BaseEstimator):
         seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
-            self.model_ = self._build(build_vocabulary(self.level, text))  # pyrefly: ignore  (it names unknown levels)
+            self.model_ = self._build(vocabulary_of(self.level, text))
             self._train(self.model_.vocabulary.encode(text))
         self.tokens_ = self.model_.vocabulary.tokens
         return self
@@ -113,6 +114,12 @@ class LanguageModelEstimator(BaseEstimator):
         )
         self.history_ = result.history
         self.model_.eval().cpu()
+
+    def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[LanguageModel, torch.Tensor]:
+        """The model and the beginning of a text as tokens (T, 1), for `rc.inspect` and `rc.report`."""
+        check_is_fitted(self, "model_")
+        text = "\n".join(input_conversion.texts(split_pair(data)[0]))
+        return self.model_, self.model_.vocabulary.encode(text[:CHARACTERS])[:, None]
 
     @torch.no_grad()
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -178,3 +185,8 @@ class LanguageModelEstimator(BaseEstimator):
         self.model_.load_state_dict(stored.tensors(like=self.model_.state_dict()))
         self.model_.eval()
         return self
+
+
+def vocabulary_of(level: Any, text: str) -> TokenVocabulary:
+    """The vocabulary of a text, with a symbol for what the text does not have."""
+    return build_vocabulary(level, text, **({"unknown": True} if level == "character" else {}))

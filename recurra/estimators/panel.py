@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.precision import double_precision
 from ..data.readers.frequency import CALENDARS, FrequencyDetector, times_at
 from ..errors import InputError, ShapeError
 from . import input_conversion
@@ -154,13 +155,14 @@ def _read_table(
     """Columns of a long table as (T, columns) per series; the names of the series, their times, the unit, the roles."""
     from ..data import from_table
 
-    found = from_table(data, task="transduction", features=columns, target=columns[0])
+    with double_precision():
+        found = from_table(data, task="transduction", features=columns, target=columns[0])
+        values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
     if len(found.features) != len(columns):
         texts = ", ".join(found.categories)
         raise InputError(
             "data", f"text in the columns {texts}", "numbers; `recurra fit` and rc.infer_problem take text"
         )
-    values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
     names = [found.name(k) for k in range(len(found))]
     times = None if found.times is None else [np.asarray(t) for t in found.times]
     return values, names, times, _time_unit(found.roles), found.roles

@@ -18,6 +18,7 @@ from ..train import randomness
 from ..train.fit import fit as train
 from . import input_conversion, saved_options
 from .base import check_training_options, draw_seed, to_int
+from .inspection import split_pair
 
 Sentences = list[list[str]]
 
@@ -115,8 +116,14 @@ class SequenceTagger(BaseEstimator):
         self.history_ = result.history
         self.tagger_.eval()
 
+    def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[Tagger, Any]:
+        """The tagger and a few encoded sentences, for `rc.inspect` and `rc.report`."""
+        check_is_fitted(self, "tagger_")
+        words = input_conversion.sentences(split_pair(data)[0])[0]
+        return self.tagger_, self.tagger_.encode(list(words[:sequences]))
+
     def predict(self, X: Any) -> Sentences:
-        """The tags of every sentence, in the order of the sentences."""
+        """The tags of every sentence, in the order of the sentences; a text is split at white space."""
         check_is_fitted(self, "tagger_")
         return self.tagger_.tag(input_conversion.sentences(X)[0])
 

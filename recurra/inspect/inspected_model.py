@@ -71,12 +71,19 @@ def module_of(model: Any) -> nn.Module:
         return accelerate(copy.deepcopy(model)) if foreign else model
     if hasattr(model, "members_"):
         return ReservoirStack(model)
-    for attribute in ("model_", "module_", "model"):
+    for attribute in ("network_", "tagger_", "model_", "module_", "model"):
         if isinstance(inside := getattr(model, attribute, None), nn.Module):
             return inside
     raise InputError(
         "model", type(model).__name__, "a torch module, a cell, or a fitted estimator or run that holds one"
     )
+
+
+def network_and_data(model: Any, data: Any, sequences: int = 4) -> tuple[Any, Any]:
+    """The network of a fitted estimator, and data in the form that `predict` takes as the network gets it."""
+    if not isinstance(model, nn.Module) and hasattr(model, "inspection_inputs"):
+        return model.inspection_inputs(data, sequences)
+    return model, data
 
 
 def _with_vocabulary_labels(taken: Sample, model: nn.Module) -> Sample:
@@ -99,6 +106,7 @@ class InspectedModel:
     def __init__(
         self, model: Any, data: Any, *, sequences: int = 4, steps: int = 1000, dtype: torch.dtype | None = torch.float64
     ):
+        model, data = network_and_data(model, data, sequences)
         given = module_of(model)
         weight = next(given.parameters(), torch.empty(0))
         dtype = weight.dtype if dtype is None else dtype

@@ -18,7 +18,7 @@ from .exponents import lyapunov
 from .gates import gate_activity
 from .gradients import GradientFlow, gradient_flow
 from .health import Finding, Monitor, health, overfitting_finding
-from .inspected_model import module_of
+from .inspected_model import module_of, network_and_data
 from .jacobians import jacobian_spectrum
 from .mathml import cell_mathml
 from .memory_curve import memory_curve
@@ -59,7 +59,8 @@ def report(
     - `model`: a module with recurrent layers, a cell, an echo state network, a fitted estimator, a training run as a
       callback gets it, or several by name, `{"lstm": …, "gru": …}`. Of several, the gradients are compared and the
       first is shown in full.
-    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`.
+    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`; for a fitted estimator what its
+      `predict` takes, such as an array (n, T, D), or a pair (X, y).
     - `path`: the file to write.
     - `title`: the heading of the page.
     - `history`: the result of `rc.train.fit`, its log file, its checkpoint folder, or several of these by name.
@@ -110,6 +111,8 @@ class _Report:
     """Makes the sections about one model."""
 
     def __init__(self, model: Any, data: Any, models: Mapping[str, Any], before: Any):
+        models = {name: network_and_data(each, data)[0] for name, each in models.items()}
+        model, data = network_and_data(model, data)
         self.model, self.data, self.models, self.before = model, data, models, before
         self.name = next(iter(models))
         self.module = module_of(model)

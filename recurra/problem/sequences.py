@@ -1,6 +1,5 @@
 """Classification and regression of whole sequences: reading, splitting and summarising them."""
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 
 from recurra.data.data_errors import FormatError
 from recurra.data.open_quotes import SYMBOLS as OPEN_QUOTES_SYMBOLS
+from recurra.data.precision import double_precision
 from recurra.data.readers.dispatch import TABLES, open_table, read
 from recurra.data.readers.labels import Encoder
 from recurra.data.readers.layout import NO_COLUMN, Layout
@@ -214,17 +214,6 @@ def parse_integer_labels(labels: np.ndarray) -> np.ndarray:
         return labels
     plain = np.char.add(numbers.astype(str), ".0")
     return numbers if ((numbers.astype(str) == labels) | (plain == labels)).all() else labels
-
-
-@contextmanager
-def double_precision():
-    """Readers return float64 inside: float64 is torch's default dtype there."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 # ---------------------------------------------------------------------------------------------------- holding out

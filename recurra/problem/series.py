@@ -9,6 +9,7 @@ import pyarrow as pa
 import torch
 
 from recurra.data.data_errors import FormatError
+from recurra.data.precision import double_precision
 from recurra.data.readers.dispatch import TABLES, format_of, read
 from recurra.data.readers.frequency import DAY, FrequencyDetector
 from recurra.data.readers.indicators import indicator_names
@@ -23,7 +24,7 @@ from recurra.estimators.panel import format_times
 from recurra.problem import holdout
 from recurra.problem.hints import Hints
 from recurra.problem.problem import Problem
-from recurra.problem.sequences import TABLE_OPTIONS, double_precision
+from recurra.problem.sequences import TABLE_OPTIONS
 
 #: microseconds between steps → (name, usual season length)
 CLOCK_STEPS = {

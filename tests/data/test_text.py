@@ -73,10 +73,12 @@ def test_words_are_whole_across_blocks(file, monkeypatch):
     assert [data.vocabulary[t] for t in data.series[0]] == ["to", "be", "or", "\n", "not"]
 
 
-def test_a_character_never_seen_has_a_line(file):
+def test_a_character_never_seen_is_unknown_or_has_a_line(file):
     train = read_text(file("abc\nab", "train.txt"))
+    test = read_text(file("ab\ncx", "test.txt"), vocabulary=train.vocabulary)
+    assert [train.vocabulary[k] for k in test.series[0].tolist()] == ["a", "b", "\n", "c", "<unk>"]
     with pytest.raises(UnseenLabelError) as caught:
-        read_text(file("ab\ncx", "test.txt"), vocabulary=train.vocabulary)
+        read_text(file("ab\ncx", "test.txt"), vocabulary=train.vocabulary[1:])
     assert caught.value.line == 2
 
 

@@ -33,8 +33,7 @@ def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str
     about: dict[str, Any] = {"source": str(file), "features": () if tokens else features, "names": scan.names or None}
     lengths = torch.tensor(scan.lengths, dtype=torch.int64)
     if tokens:
-        single = kinds[features[0]] == "text"  # characters: no <unk> token
-        about["vocabulary"] = layout.vocabulary or vocabulary_of(scan.tokens.elements(), unknown=not single)
+        about["vocabulary"] = layout.vocabulary or vocabulary_of(scan.tokens)
         inputs: Store = Tokens(source, features[0], Encoder(about["vocabulary"], file, features[0]))
     else:
         inputs = ListColumns(source, features, filled=layout.missing == "fill")

@@ -45,7 +45,7 @@ def read_text(
     except LookupError as error:
         raise InputError("encoding", encoding, "the name of an encoding, like latin-1") from error
     blocks = partial(_blocks, path, encoding, list if level == "character" else _words)
-    known = vocabulary or vocabulary_of(_counts(blocks()), least, level == "word")
+    known = vocabulary or vocabulary_of(_counts(blocks()), least)
     codes = torch.from_numpy(_codes(blocks(), Encoder(known, path)))
     if len(codes) < 2:
         raise EmptyFileError(path, "less than two tokens", "a text")
@@ -69,7 +69,7 @@ def read_text_folder(
         written = [line.strip() for _, line in lines(existing(file)) if line.strip()]
         texts += written
         marks += [encoder.number(file.stem)] * len(written)
-    known = Encoder(vocabulary or vocabulary_of("".join(texts), unknown=False), path)
+    known = Encoder(vocabulary or vocabulary_of("".join(texts)), path)
     lengths = torch.tensor([len(text) for text in texts])
     return SequenceSet(
         Flat(known.encode("".join(texts)), offsets(lengths)),

@@ -30,6 +30,8 @@ def generate(
     random = make_generator(seed, device)
     tokens = _prompt(model, prompt)
     written = _continue(model, tokens.to(device), length, (temperature, top_k, top_p), random)
+    if prompt and model.vocabulary.level == "character" and model.direction == "forward":
+        return prompt + model.vocabulary.decode(written.cpu())  # unknown characters of the prompt stay as they are
     whole = torch.cat([tokens if prompt else tokens[:0], written.cpu()])
     return model.vocabulary.decode(whole.flip(0) if model.direction == "backward" else whole)
 
@@ -59,12 +61,20 @@ def _continue(
     try:
         log_probs, state = model(tokens[:, None])
         for _ in range(length):
-            token = sample_token(log_probs[-1], choice[0], choice[1], choice[2], random)  # (1,)
+            known = _without_unknown(log_probs[-1], model.vocabulary.unknown)
+            token = sample_token(known, choice[0], choice[1], choice[2], random)  # (1,)
             written.append(token)
             log_probs, state = model(token[None], state)
     finally:
         model.train(training)
     return torch.cat(written) if written else tokens[:0]
+
+
+def _without_unknown(log_probs: Tensor, unknown: int | None) -> Tensor:
+    """Log-probabilities (B, V) in which the symbol for unknown tokens cannot be sampled."""
+    if unknown is None or log_probs.shape[-1] < 2:
+        return log_probs
+    return log_probs.index_fill(-1, torch.tensor([unknown], device=log_probs.device), -torch.inf)
 
 
 def sample_token(
