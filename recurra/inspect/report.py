@@ -59,8 +59,8 @@ def report(
     - `model`: a module with recurrent layers, a cell, an echo state network, a fitted estimator, a training run as a
       callback gets it, or several by name, `{"lstm": …, "gru": …}`. Of several, the gradients are compared and the
       first is shown in full.
-    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`; for a fitted estimator what its
-      `predict` takes, such as an array (n, T, D), or a pair (X, y).
+    - `data`: a tensor (T, B, D), a pair (inputs, targets), a `Batch` or a `SequenceSet`; for a fitted estimator
+      what its `predict` takes, such as an array (n, T, D), or a pair (X, y).
     - `path`: the file to write.
     - `title`: the heading of the page.
     - `history`: the result of `rc.train.fit`, its log file, its checkpoint folder, or several of these by name.

@@ -27,7 +27,7 @@ def fitted() -> dict:
 def test_every_estimator_is_measured():
     for model, data in fitted().values():
         assert rc.inspect.gradient_flow(model, data).summary()
-        assert rc.inspect.spectra(model).summary()
+        assert rc.inspect.weight_spectrum(model).summary()
         assert rc.inspect.health(model, data).summary()
 
 
