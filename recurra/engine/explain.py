@@ -17,12 +17,13 @@ from .ir.nodes import Node
 from .traced_step import keep_random_state
 
 
-def explain(layer: Any, x: Tensor, source: bool = False) -> str:
+def explain(layer: Any, x: Tensor | None = None, source: bool = False) -> str:
     """What the engine does with a layer and an input, as text for a person to read.
 
     **Arguments**
 
-    - `layer`: a layer, a cell, or any module that contains cells.
+    - `layer`: a layer, a cell, or any module that contains cells; or an online learner (`rc.train.RTRL`, …) without
+      `x`, for the structure of the derivatives that it carries, and the memory and work of a step.
     - `x`: an input as the layer takes it, `(T, B, D)`, `(B, T, D)` with batch_first, or `(T, D)`; values are not read.
     - `source`: whether to append the generated code, C++ on a CPU and Triton on a GPU.
 
@@ -40,6 +41,8 @@ def explain(layer: Any, x: Tensor, source: bool = False) -> str:
         LSTM: 3 → 4
           backend: reference (set_backend('reference') is in force)
     """
+    if x is None and not isinstance(layer, nn.Module) and hasattr(layer, "explain"):
+        return layer.explain()
     cells = [part for part in layer.modules() if isinstance(part, Cell)] if isinstance(layer, nn.Module) else []
     if not cells:
         raise InputError("layer", repr(layer), "a layer, a cell, or a module that contains cells")

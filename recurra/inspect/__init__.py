@@ -1,9 +1,9 @@
 """Measurements of a recurrent model on data, diagrams, and the HTML report: one measurement a file.
 
-`gradient_flow`, `jacobian_spectrum`, `weight_spectrum`, `lyapunov`, `memory_curve`, `gate_activity` and `health` take
-`(model, data)` and return a result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram` draws a cell or a
-model as SVG. `report` writes all of them to one self-contained HTML page. A measurement runs a copy of the model and
-leaves the model itself unchanged.
+`gradient_flow`, `jacobian_spectrum`, `weight_spectrum`, `lyapunov`, `memory_curve`, `gate_activity`, `influence` and
+`health` take `(model, data)` and return a result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram`
+draws a cell or a model as SVG. `report` writes all of them to one self-contained HTML page. A measurement runs a copy
+of the model and leaves the model itself unchanged.
 """
 
 from .diagram import Diagram, diagram
@@ -11,6 +11,7 @@ from .exponents import Lyapunov, lyapunov
 from .gates import GateActivity, gate_activity
 from .gradients import GradientFlow, gradient_flow
 from .health import Finding, Health, Monitor, health
+from .influence import Influence, influence
 from .jacobians import JacobianSpectrum, jacobian_spectrum
 from .memory_curve import MemoryCurve, memory_curve
 from .report import report
@@ -22,6 +23,7 @@ __all__ = [
     "GateActivity",
     "GradientFlow",
     "Health",
+    "Influence",
     "JacobianSpectrum",
     "Lyapunov",
     "MemoryCurve",
@@ -31,6 +33,7 @@ __all__ = [
     "gate_activity",
     "gradient_flow",
     "health",
+    "influence",
     "jacobian_spectrum",
     "lyapunov",
     "memory_curve",

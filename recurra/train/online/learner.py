@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from recurra.errors import InputError
 from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
 from recurra.train.objective import Loss
+from recurra.train.online.explain import explain_learner
 from recurra.train.step_function import StepFunction
 
 
@@ -122,6 +123,10 @@ class OnlineLearner(Learner):
             outputs.append(tracker.output(row).detach().clone())
             tracker.gradient(None)
         return torch.stack(outputs)
+
+    def explain(self) -> str:
+        """The structure found in the model and the cost of a step, as `rc.explain(learner)` gives it."""
+        return explain_learner(self)
 
     def _begin(self, x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
         targets = step_targets(x, target, mask)
