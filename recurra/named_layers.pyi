@@ -8,6 +8,29 @@ from .cell import Cell
 from .layers import Recurrent
 from .modifiers import Modifier
 
+class ALRNN(Recurrent):
+    """Almost-linear RNN: a PLRNN of which only the last `rectified` units are rectified, for few linear pieces."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        rectified: int | None = None,
+    ) -> None: ...
+
 class ATR(Recurrent):
     """Addition-subtraction twin gates: p + q opens the input gate, p - q the forget gate."""
 
@@ -131,6 +154,29 @@ class BRC(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class BlockGRU(Recurrent):
+    """GRU of DreamerV3: recurrent matrices of diagonal blocks, the reset after the product, updates shut by one."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        blocks: int | None = None,
+    ) -> None: ...
+
 class CFN(Recurrent):
     """Chaos-free network: a forget and an input gate around tanh(h) and tanh(x); without input the state decays."""
 
@@ -151,6 +197,33 @@ class CFN(Recurrent):
         init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class CTRNN(Recurrent):
+    """Continuous-time rate network; `excitatory` obeys Dale's law, `density` fixes which connections exist."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        tau: float = 100.0,
+        dt: float = 20.0,
+        nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "relu",
+        excitatory: float | None = None,
+        density: float = 1.0,
     ) -> None: ...
 
 class CfC(Recurrent):
@@ -225,6 +298,31 @@ class CoRNN(Recurrent):
         epsilon: float = 4.7,
     ) -> None: ...
 
+class ConvLSTM(Recurrent):
+    """Peephole LSTM of pictures: products are convolutions, made into matrices once per call; for small pictures."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        height: int = 1,
+        width: int = 1,
+        kernel: int = 3,
+    ) -> None: ...
+
 class DSGU(Recurrent):
     """Deep simple gated unit: an SGU with one more product and a sigmoid for the candidate."""
 
@@ -268,6 +366,29 @@ class DelayRNN(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         delays: Sequence[int] = (1, 3),
+    ) -> None: ...
+
+class DendriticPLRNN(Recurrent):
+    """PLRNN whose units have `bases` branches with thresholds: piecewise linear with many more pieces."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        bases: int = 5,
     ) -> None: ...
 
 class DynamicCortexMemory(Recurrent):
@@ -1039,6 +1160,32 @@ class LightRU(Recurrent):
         dtype: torch.dtype | None = None,
     ) -> None: ...
 
+class LowRankRNN(Recurrent):
+    """Rate network whose connectivity is M Nᵀ / H of rank `rank`: the dynamics stay in few dimensions."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        rank: int = 1,
+        tau: float = 100.0,
+        dt: float = 20.0,
+        nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
+    ) -> None: ...
+
 class MGU(Recurrent):
     """Minimal gated unit: one gate resets and updates. f = 1 overwrites the state, unlike LSTM's forget gate."""
 
@@ -1557,6 +1704,28 @@ class OrthogonalRNN(Recurrent):
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
     ) -> None: ...
 
+class PLRNN(Recurrent):
+    """Piecewise-linear RNN: z = A z + W relu(z) + C x + b, with a diagonal A and a W without diagonal."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class ParametricLIF(Recurrent):
     """LIF neurons with one learned time constant, and a hard reset to 0."""
 
@@ -1943,6 +2112,30 @@ class STAR(Recurrent):
         init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+class ShallowPLRNN(Recurrent):
+    """PLRNN with a hidden layer of `units`; clipped, its states stay bounded wherever |A| < 1."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        units: int | None = None,
+        clipped: bool = False,
     ) -> None: ...
 
 class SlopeLSTM(Recurrent):

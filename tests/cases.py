@@ -146,6 +146,12 @@ OPTIONS: dict[str, list[Options]] = {
     "lif": [{"reset": "zero", "beta": 0.5}, {"refractory": 2, "threshold": 0.3}],
     "adaptive_lif": [{"tau": 2.0, "tau_a": 3.0, "threshold": 0.2}],
     "srm": [{"tau": 1.5, "tau_r": 3.0, "threshold": 0.2}],
+    "ctrnn": [{"excitatory": 0.5, "nonlinearity": "tanh"}, {"excitatory": 0.8, "density": 0.7, "dt": 50.0}],
+    "low_rank_rnn": [{"rank": 3, "tau": 2.0, "dt": 1.0}],
+    "shallow_plrnn": [{"units": 3, "clipped": True}],
+    "dendritic_plrnn": [{"bases": 2}],
+    "al_rnn": [{"rectified": 3}],
+    "block_gru": [{"blocks": 2}],
     "clockwork": [{"periods": (1, 3)}, {"periods": (1, 1, 5)}],
 }
 SQUARE = (
@@ -161,6 +167,7 @@ def _table(names: Sequence[str]) -> list[Case]:
     for name in names:
         cases += [Case(name), *(Case(name, options) for options in OPTIONS.get(name, []))]
         cases += [Case(name, input_size=4)] if name in SQUARE else []
+        cases += [Case(name, {"height": 2, "width": 3}, 6, 12)] if name == "conv_lstm" else []
     return cases
 
 

@@ -12,6 +12,7 @@ from .continuous import LTC as LTC
 from .continuous import ODERNN as ODERNN
 from .continuous import CfC as CfC
 from .continuous import PhasedLSTM as PhasedLSTM
+from .convolutional import ConvLSTM as ConvLSTM
 from .deep import RHN as RHN
 from .deep import FastSlowLSTM as FastSlowLSTM
 from .descendants import LEM as LEM
@@ -72,6 +73,8 @@ from .multiplicative import SGU as SGU
 from .multiplicative import MogrifierLSTM as MogrifierLSTM
 from .multiplicative import MultiplicativeLSTM as MultiplicativeLSTM
 from .multiplicative import MultiplicativeRNN as MultiplicativeRNN
+from .neuroscience import CTRNN as CTRNN
+from .neuroscience import LowRankRNN as LowRankRNN
 from .oscillators import UnICORNN as UnICORNN
 from .plain import IRNN as IRNN
 from .plain import RIN as RIN
@@ -80,6 +83,11 @@ from .plain import IdentityRNN as IdentityRNN
 from .plain import JordanRNN as JordanRNN
 from .plain import OrthogonalRNN as OrthogonalRNN
 from .plain import ResidualRNN as ResidualRNN
+from .reconstruction import ALRNN as ALRNN
+from .reconstruction import PLRNN as PLRNN
+from .reconstruction import DendriticPLRNN as DendriticPLRNN
+from .reconstruction import ShallowPLRNN as ShallowPLRNN
+from .reinforcement import BlockGRU as BlockGRU
 from .spiking import LIF as LIF
 from .spiking import SRM as SRM
 from .spiking import AdaptiveLIF as AdaptiveLIF
@@ -102,9 +110,11 @@ from .typed import TRNN as TRNN
 from .unitary import UnitaryRNN as UnitaryRNN
 
 __all__ = [
+    "ALRNN",
     "ATR",
     "BRC",
     "CFN",
+    "CTRNN",
     "DSGU",
     "EALSTM",
     "ELSTM",
@@ -133,6 +143,7 @@ __all__ = [
     "NAS",
     "NBRC",
     "ODERNN",
+    "PLRNN",
     "RAN",
     "RHN",
     "RIN",
@@ -150,10 +161,13 @@ __all__ = [
     "AdaptiveLIF",
     "Alpha",
     "AntisymmetricRNN",
+    "BlockGRU",
     "CfC",
     "Clockwork",
     "CoRNN",
+    "ConvLSTM",
     "DelayRNN",
+    "DendriticPLRNN",
     "DynamicCortexMemory",
     "FastGRNN",
     "FastRNN",
@@ -170,6 +184,7 @@ __all__ = [
     "LeakyRNN",
     "LiGRU",
     "LightRU",
+    "LowRankRNN",
     "MassConservingLSTM",
     "MemoryControllerLSTM",
     "MiRU1",
@@ -189,6 +204,7 @@ __all__ = [
     "RecurrentLIF",
     "ResidualLSTM",
     "ResidualRNN",
+    "ShallowPLRNN",
     "SlopeLSTM",
     "Synaptic",
     "TauGRU",

@@ -60,3 +60,22 @@ class Masked(nn.Module):
 
     def forward(self, V: Tensor) -> Tensor:
         return V * self.mask
+
+
+class Signed(nn.Module):
+    """`W = |V| ⊙ sign` of the unit that sends (Dale's law), without the diagonal unless there are self-connections."""
+
+    def __init__(self, sign: Tensor, self_connections: bool):
+        super().__init__()
+        exists = torch.ones(len(sign), len(sign)) if self_connections else 1 - torch.eye(len(sign))
+        self.register_buffer("sign", (exists * sign).to(torch.get_default_dtype()))
+
+    def forward(self, V: Tensor) -> Tensor:
+        return V.abs() * self.sign
+
+
+class ZeroDiagonal(nn.Module):
+    """`W = V - diag(V)`: no unit reads itself."""
+
+    def forward(self, V: Tensor) -> Tensor:
+        return V * (1 - torch.eye(V.shape[0], dtype=V.dtype, device=V.device))

@@ -30,11 +30,16 @@ TOLERANCE = {"eps": 1e-6, "atol": 1e-5, "rtol": 1e-3}
 
 def as_function(case: Case, steps: int, given_state: bool = True):
     """All outputs and final states in one vector, as a function of x, initial states and parameters in one vector."""
-    tiny = {"input_size": 2, "hidden_size": 4 if {"heads", "block_size"} & set(case.options) else 2}
+    tiny = {
+        "input_size": 2,
+        "hidden_size": 4 if {"heads", "block_size", "blocks", "rectified"} & set(case.options) else 2,
+    }
     if case.input_size == case.hidden_size:
         tiny["input_size"] = tiny["hidden_size"]
-    if {"static", "mass", "timed"} & set(case.options):
+    if {"static", "mass", "timed", "height"} & set(case.options):
         tiny["input_size"] = case.input_size
+    if "height" in case.options:
+        tiny["hidden_size"] = case.hidden_size
     cell = case.cell(**tiny)
     x = draw_inputs(case, steps, batch=2)[..., : tiny["input_size"]]
     state = draw_states(cell, 2) if given_state else ()
@@ -108,7 +113,7 @@ def test_derivatives_from_a_start_that_is_a_parameter_or_a_branch_of_its_own(nam
     assert gradgradcheck(function, vector, **TOLERANCE, fast_mode=True)
 
 
-SHARES = {"elstm": 0.2}  # a number for each of many steps
+SHARES = {"elstm": 0.2, "conv_lstm": 0.1}  # a number for each of many steps; a kernel wider than the picture
 WITHOUT_GRADIENT = {("alpha", "v"), ("lif", "q")}  # a potential that only the reset reads; steps of silence
 
 

@@ -144,3 +144,39 @@ def test_a_phased_lstm_that_is_always_open_is_the_peephole_lstm_at_the_peak_of_i
     h, c, _ = draw_states(cell, 2)
     clock = torch.zeros(2, 1, dtype=torch.float64)
     assert_close(run(cell, x, h, c, clock)[0], run(twin, x[..., :2], h, c)[0])
+
+
+def test_dales_law_holds_under_an_optimiser():
+    cell = rc.registry()["ctrnn"](3, 10, excitatory=0.8)
+    optimiser = torch.optim.Adam(cell.parameters(), lr=0.5)
+    for _ in range(5):
+        optimiser.zero_grad()
+        run(cell, torch.randn(4, 2, 3))[0].sum().backward()
+        optimiser.step()
+    W = cell.a.W
+    assert (W[:, :8] >= 0).all()
+    assert (W[:, 8:] <= 0).all()
+    assert torch.equal(W.diagonal(), torch.zeros(10))
+
+
+def test_a_low_rank_network_is_a_rate_network_with_the_product_of_its_factors():
+    cell = Case("low_rank_rnn", {"rank": 2}).cell()
+    twin = Case("ctrnn", {"nonlinearity": "tanh"}).cell()
+    put(twin, a__W=cell.M.W @ torch.diag(cell.share) @ cell.N.W, a__U=cell.I.U, a__b=cell.I.b)
+    compare(runs(cell), runs(twin), draw_inputs(Case("ctrnn")), *draw_states(cell, 2))
+
+
+def test_an_almost_linear_network_with_every_unit_rectified_is_a_plrnn():
+    cell = Case("al_rnn", {"rectified": 4}).cell()
+    twin = put(Case("plrnn").cell(), A=cell.A, C__U=cell.C.U, C__b=cell.C.b)
+    put(cell, W__W=cell.W.W - torch.diag(cell.W.W.diagonal()))
+    put(twin, W__W_raw=cell.W.W)
+    compare(runs(cell), runs(twin), draw_inputs(Case("plrnn")), *draw_states(cell, 2))
+
+
+def test_a_clipped_shallow_plrnn_stays_bounded():
+    cell = put(Case("shallow_plrnn", {"clipped": True}).cell(), A=0.9)
+    x = torch.zeros(500, 1, 3, dtype=torch.float64)
+    z = 100 * torch.ones(1, 4, dtype=torch.float64)
+    bound = (cell.outer.W.abs() @ cell.inner.b.abs() + cell.C.b.abs()) / (1 - 0.9)  # |φ(a) - φ(a - b)| ≤ |b|
+    assert (run(cell, x, z)[1].abs() <= bound + 1e-9).all()

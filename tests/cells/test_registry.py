@@ -61,6 +61,7 @@ ZOO = {
     *("nested_lstm", "nas", "intersection_rnn", "elstm", "unicornn", "tau_gru", "clockwork", "rhn"),
     *("fast_slow_lstm", "ltc", "cfc", "ode_rnn", "gru_d", "phased_lstm", "lmu", "ea_lstm", "mass_conserving_lstm"),
     *("lif", "recurrent_lif", "parametric_lif", "adaptive_lif", "synaptic", "alpha", "izhikevich", "srm"),
+    *("ctrnn", "low_rank_rnn", "plrnn", "shallow_plrnn", "dendritic_plrnn", "al_rnn", "block_gru", "conv_lstm"),
 }
 
 
@@ -176,6 +177,14 @@ def test_a_name_like_none_is_answered_with_the_list():
         ("tau_gru", {"delay": 0}, "delay"),
         ("clockwork", {"periods": (2, 1)}, "periods"),
         ("rhn", {"transitions": 0}, "transitions"),
+        ("ctrnn", {"dt": 200.0}, "dt"),
+        ("ctrnn", {"excitatory": 1.5}, "excitatory"),
+        ("ctrnn", {"density": 0.0}, "density"),
+        ("low_rank_rnn", {"rank": 0}, "rank"),
+        ("al_rnn", {"rectified": 5}, "rectified"),
+        ("block_gru", {"blocks": 3}, "blocks"),
+        ("conv_lstm", {"height": 2}, "input_size"),
+        ("conv_lstm", {"kernel": 2}, "kernel"),
         ("fast_slow_lstm", {"fast": 1}, "fast"),
         ("cfc", {"input_size": 1, "timed": True}, "input_size"),
         ("lmu", {"theta": 0.0}, "theta"),
