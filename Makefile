@@ -2,7 +2,7 @@
 # built-in data. make test: the same set-up if it is needed, then lint, types and tests. Once installed, nothing here
 # needs the network again until pyproject.toml or constraints.txt changes.
 
-.PHONY: help setup browser demo test test-slow fuzz bench lint format clean
+.PHONY: help setup browser demo docs test test-slow fuzz bench lint format clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -20,6 +20,10 @@ setup: $(READY)  ## the virtual environment, installed if it is missing or out o
 
 demo: $(READY)  ## compare a dozen cells on the built-in data: a leaderboard and a report page
 	$(RUN) recurra demo
+
+docs: $(READY)  ## the documentation site, in docs/_build
+	$(RUN) sphinx --fail-on-warning --keep-going --quiet docs docs/_build
+	@echo "Open docs/_build/index.html"
 
 test: lint browser  ## lint, format check, type check, then every test that is not slow
 	OMP_NUM_THREADS=1 $(RUN) pytest -n $(WORKERS) --dist worksteal
@@ -55,7 +59,7 @@ browser:  ## Chromium for the tests of the report page, installed where it is mi
 	fi
 
 clean:  ## remove caches and build outputs; .venv stays
-	rm -rf build dist runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist runs docs/_build docs/generated .pytest_cache .ruff_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -print | xargs rm -rf
 
 # pip heeds the constraints for what it installs and, through the two variables (older and newer pip), for what it builds with.

@@ -1,0 +1,33 @@
+"""Sphinx configuration: Markdown pages, generated pages, equations as MathML, nothing from outside."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+project = "recurra"
+copyright = "the authors of recurra, Apache-2.0"
+extensions = ["myst_parser", "generate.math_renderer", "generate.pages"]
+exclude_patterns = ["_build", "generate", "adr"]  # decisions are copied, with links that stay within the site
+source_suffix = {".md": "markdown"}
+nitpicky = True
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]
+myst_heading_anchors = 4
+html_math_renderer = "recurra_mathml"
+html_theme = "pydata_sphinx_theme"
+html_title = "recurra"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["sortable.js"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {
+    "navbar_end": ["theme-switcher"],
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "header_links_before_dropdown": 8,
+}
+highlight_language = "python"

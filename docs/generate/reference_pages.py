@@ -1,0 +1,113 @@
+"""The API reference: signature and docstring of every public name, grouped by module."""
+
+import inspect
+import textwrap
+from types import ModuleType
+from typing import Any
+
+import recurra as rc
+
+GROUPS = {
+    "Cells and layers": "Cell Recurrent layer register registry Trace Readout explain set_backend clear_caches diagram",
+    "Modifiers": "Modifier Zoneout LayerNorm VariationalDropout RecurrentDropout WeightDrop",
+    "Estimators": "SequenceClassifier SequenceRegressor Forecaster SequenceTagger LanguageModelEstimator "
+    "EchoStateNetwork",
+    "Networks": "CRF HMM ELMo ScalarMix TDNN HierarchicalRNN ClockworkRNN NARX BaldiBRNN DynamicalSystem",
+    "Files and other libraries": "from_torch accelerate export infer_problem Problem compare report",
+}
+REST = "Files and other libraries"  # and every other name
+MODULES = ("init", "data", "models", "train", "inspect", "dynamics", "reservoir", "estimators")
+
+
+def pages() -> dict[str, str]:
+    found, listed, seen = {}, [], set()
+    grouped = {title: names.split() for title, names in GROUPS.items()}
+    grouped[REST] += sorted(_ungrouped() - {name for names in grouped.values() for name in names})
+    for title, chosen in grouped.items():
+        seen |= set(chosen)
+        found[_path(title)] = _page(title, "", "rc", {n: getattr(rc, n) for n in chosen})
+        listed.append((title, _path(title)))
+    for name in MODULES:
+        module = getattr(rc, name)
+        public = {n: getattr(module, n) for n in getattr(module, "__all__", ()) if not n.startswith("_")}
+        public = {n: each for n, each in public.items() if not isinstance(each, ModuleType) and n not in seen}
+        title = f"rc.{name}"
+        found[_path(title)] = _page(title, inspect.getdoc(module) or "", title, public)
+        listed.append((title, _path(title)))
+    errors = {n: e for n in rc.__all__ if isinstance(e := getattr(rc, n), type) and issubclass(e, (Exception, Warning))}
+    found[_path("Errors")] = _page("Errors", "", "rc", errors)
+    listed.append(("Errors", _path("Errors")))
+    rows = "\n".join(f"{title} <{path.rpartition('/')[2].removesuffix('.md')}>" for title, path in listed)
+    found["reference/index.md"] = (
+        "# Reference\n\nEvery public name with its arguments, shapes and an example; the examples run as tests. "
+        "Layers with a name, such as `rc.LSTM`, take the arguments of `rc.Recurrent` and the options on the page of "
+        f"their [cell](../cells/index.md).\n\n```{{toctree}}\n:maxdepth: 1\n\n{rows}\n```\n"
+    )
+    return found
+
+
+def _ungrouped() -> set[str]:
+    """Public names that are no module, no error and no layer of a cell, which has a page of its own."""
+    layers = {kind.__name__ for kind in rc.registry().values()}
+    things = {name: getattr(rc, name) for name in rc.__all__ if name not in layers}
+    is_error = lambda t: isinstance(t, type) and issubclass(t, (Exception, Warning))  # noqa: E731
+    return {name for name, thing in things.items() if not isinstance(thing, ModuleType) and not is_error(thing)}
+
+
+def _path(title: str) -> str:
+    return f"reference/{title.lower().replace(' ', '_').replace('.', '_')}.md"
+
+
+def _page(title: str, about: str, prefix: str, things: dict[str, Any]) -> str:
+    parts = [f"# {title}", about] + [_entry(f"{prefix}.{name}", thing) for name, thing in sorted(things.items())]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _entry(name: str, thing: Any) -> str:
+    text = f"## {name}\n\n{_signature(name, thing)}{_markdown(inspect.getdoc(thing))}"
+    if isinstance(thing, type) and not issubclass(thing, Exception):
+        text += "".join(
+            f"\n\n### {name}.{method}\n\n{_signature(method, each)}{_markdown(inspect.getdoc(each))}"
+            for method, each in _own_methods(thing)
+        )
+    return text
+
+
+def _own_methods(kind: type) -> list[tuple[str, Any]]:
+    """Public methods that the package defines, inherited ones of its own classes included."""
+    members = inspect.getmembers(kind, lambda m: inspect.isfunction(m) or inspect.ismethod(m))
+    is_own = lambda m: (m.__module__ or "").startswith("recurra") and m.__doc__  # noqa: E731
+    return [(name, each) for name, each in members if not name.startswith("_") and is_own(each)]
+
+
+def _signature(name: str, thing: Any) -> str:
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    shown = [str(p.replace(annotation=p.empty)) for p in parameters if p.name != "self"]
+    line = f"{name}({', '.join(shown)})"
+    if len(line) > 100:
+        line = f"{name}(\n    " + ",\n    ".join(shown) + ",\n)"
+    return f"```python\n{line}\n```\n\n"
+
+
+def _markdown(docstring: str | None) -> str:
+    """A docstring as Markdown: an indented example becomes a fenced one."""
+    lines, out, block = (docstring or "").splitlines(), [], []
+    for line in [*lines, ""]:
+        if (line.startswith("    ") and (block or not (out and out[-1].strip()))) or (block and not line.strip()):
+            block.append(line)
+            continue
+        if block:
+            out += _fenced(block)
+            block = []
+        out.append(line)
+    return "\n".join(out + (_fenced(block) if block else []))
+
+
+def _fenced(block: list[str]) -> list[str]:
+    text = textwrap.dedent("\n".join(block)).strip("\n")
+    if not text.strip():
+        return [""]
+    return [f"```{'pycon' if '>>>' in text else 'text'}", text, "```", ""]
