@@ -135,7 +135,6 @@ def compare_command(
 
 def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: bool = False) -> Any:
     """Call `compare` and return its leaderboard; progress goes to standard error, the table to standard output."""
-    from rich.console import Console
 
     from recurra.cli import printing
     from recurra.cli.error_handling import command_line
@@ -152,7 +151,7 @@ def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: 
     if as_json:
         printing.print_json(board.to_json())
         return board
-    console = Console(highlight=False)
+    console = printing.stdout_console()
     console.print(printing.keep_units(board.verdict), markup=False, style="bold")
     console.print(board)
     for entry in board.entries:

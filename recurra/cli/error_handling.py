@@ -142,13 +142,14 @@ def _as_sentence(text: str) -> str:
 
 
 def _print_error(text: str) -> None:
-    from rich.console import Console
     from rich.text import Text
+
+    from recurra.cli.control_characters import console
 
     stream = error_stream()
     if stream is not None:
         head = f"Error{name_of_process()}: "
-        Console(file=stream).print(Text.assemble((head, "bold red"), text), soft_wrap=not stream.isatty())
+        console(file=stream).print(Text.assemble((head, "bold red"), text), soft_wrap=not stream.isatty())
 
 
 @contextmanager
@@ -187,7 +188,9 @@ def install_warning_format() -> None:
     """Warnings print as `Note: …`, without the source line."""
 
     def format_note(message: Warning | str, *place: Any, **more: Any) -> str:
-        return f"Note: {message}\n"
+        from recurra.cli.control_characters import visible
+
+        return f"Note: {visible(str(message))}\n"
 
     if not is_debugging():
         warnings.formatwarning = format_note

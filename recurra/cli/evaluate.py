@@ -41,7 +41,7 @@ def evaluate(
         classes = [dict(zip(SCORE_NAMES, row, strict=True)) for row in rows]
         printing.print_json(content | ({"classes": classes} if rows else {}))
         return
-    console = printing.Console(highlight=False)
+    console = printing.stdout_console()
     printing.print_metrics(metrics, saved.metric, console)
     if rows:
         console.print()

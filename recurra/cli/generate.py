@@ -21,8 +21,9 @@ def generate(
 ) -> None:
     """Generate text with a language model."""
     from recurra.cli import model_folder
+    from recurra.cli.control_characters import write_visible
 
     saved = model_folder.load_model(model)
     saved.require_task("language")
     text = saved.estimator.generate(prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    sys.stdout.write(text + "\n")
+    write_visible(text + "\n", sys.stdout)

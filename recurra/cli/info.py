@@ -88,9 +88,8 @@ def _compiler(path: str | None) -> str | None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from rich.console import Console
 
-    from recurra.cli.printing import print_pairs
+    from recurra.cli.printing import print_pairs, stdout_console
 
     def versions(packages: dict[str, str | None]) -> str:
         return ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
@@ -108,4 +107,4 @@ def _print(found: dict[str, Any]) -> None:
         ),
         ("cache", f"{cache['folder']}, {cache['kernels']:,} kernels, {cache['bytes'] / 1e6:.1f} MB"),
     ]
-    print_pairs(rows, Console(highlight=False))
+    print_pairs(rows, stdout_console())

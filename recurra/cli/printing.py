@@ -9,10 +9,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from recurra.cli.control_characters import CONTROL, console
+
 
 def stderr_console() -> Console:
     """The console for messages; standard output is for results."""
-    return Console(stderr=True, highlight=False)
+    return console(stderr=True)
+
+
+def stdout_console() -> Console:
+    """The console for results."""
+    return console()
 
 
 def print_pairs(rows: Iterable[tuple[str, str]], console: Console) -> None:
@@ -55,7 +62,8 @@ def keep_units(text: str) -> str:
 
 def print_json(content: Any) -> None:
     """One JSON document on standard output; non-finite numbers become null."""
-    sys.stdout.write(json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
+    text = json.dumps(to_plain(content), ensure_ascii=False, indent=2)
+    sys.stdout.write(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def to_plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Writes a table to a file in the format of its suffix, or to standard output as CSV or JSON."""
 
+import io
 import json
 import os
 import sys
@@ -8,10 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from recurra.cli.control_characters import write_visible
 from recurra.cli.error_handling import report_errors_as
 from recurra.cli.printing import print_json, to_plain
 from recurra.errors import InputError
+from recurra.numerals import is_number
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".feather")
 
 
@@ -25,8 +29,13 @@ def check_suffix(path: Path | None, more: tuple[str, ...] = ()) -> None:
 
 def write_table(columns: dict[str, Any], path: Path | None, as_json: bool = False) -> None:
     """Write a table, name → values, to a file, or print it."""
+    if path is None and as_json:
+        print_json(to_records(columns))
+        return
     if path is None:
-        print_json(to_records(columns)) if as_json else _csv(columns, ",", sys.stdout)
+        printed = io.StringIO()
+        _csv(columns, ",", printed)
+        write_visible(printed.getvalue(), sys.stdout)
         return
     draft = path.with_name(f".{path.name}")
     with report_errors_as(path):
@@ -66,10 +75,13 @@ def _csv(columns: dict[str, Any], delimiter: str, file: Any) -> None:
     import csv
 
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(_cell, columns))
     writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
 
 
 def _cell(value: Any) -> Any:
-    """Floats with ten significant digits, other values unchanged."""
-    return f"{value:.10g}" if isinstance(value, float) else value
+    """Floats with ten significant digits. Text that a spreadsheet would run as a formula begins with an apostrophe."""
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    is_formula = isinstance(value, str) and value.startswith(FORMULA) and not is_number(value)
+    return f"'{value}" if is_formula else value

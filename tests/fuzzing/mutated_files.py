@@ -152,10 +152,20 @@ _originals: dict[str, Path] = {}
 
 
 def _original(make: Callable[[Path], Path]) -> Path:
-    """The unharmed file, made once a process."""
+    """The unharmed file, made once a process, and read once: what reading imports, children need not import."""
     if make.__name__ not in _originals:
-        _originals[make.__name__] = make(Path(tempfile.mkdtemp(prefix="recurra-fuzz-")))
+        _originals[make.__name__] = made = make(Path(tempfile.mkdtemp(prefix="recurra-fuzz-")))
+        _use(made)
     return _originals[make.__name__]
+
+
+def _use(path: Path) -> None:
+    """Do with a file what users do; errors of recurra are an answer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for use in (_load,) if path.is_dir() else (_read, rc.infer_problem):
+            with contextlib.suppress(rc.RecurraError):
+                use(path)
 
 
 def remove_originals() -> None:
@@ -232,11 +242,7 @@ def _child(path: Path, report: Path) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (grown, grown))
     signal.alarm(SECONDS)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for use in (_load,) if path.is_dir() else (_read, rc.infer_problem):
-                with contextlib.suppress(rc.RecurraError):
-                    use(path)
+        _use(path)
     except BaseException:
         report.write_text(traceback.format_exc(limit=-10))
     finally:
