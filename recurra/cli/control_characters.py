@@ -23,7 +23,7 @@ def write_visible(text: str, file: TextIO) -> None:
 
 def console(**options: Any) -> Console:
     """A console that shows control characters of what it prints; its own colours are none."""
-    made = Console(**{"highlight": False, **options})
+    made = Console(highlight=False, **options)
     made.push_render_hook(_ShowControl())
     return made
 

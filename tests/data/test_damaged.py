@@ -62,6 +62,16 @@ def test_an_hdf5_file_with_a_damaged_heap(tmp_path: Path):
         rc.data.read(tmp_path / "a.h5")
 
 
+@pytest.mark.parametrize("length", [126, 127, 200])
+def test_a_matlab_file_that_ends_early(length: int, tmp_path: Path):
+    from scipy.io import savemat
+
+    savemat(tmp_path / "a.mat", {"traindata": np.zeros((6, 20))})
+    (tmp_path / "a.mat").write_bytes((tmp_path / "a.mat").read_bytes()[:length])
+    with pytest.raises(DataError, match="expected an intact MATLAB file"):
+        rc.data.read(tmp_path / "a.mat")
+
+
 def test_a_parquet_file_with_damaged_pages(tmp_path: Path):
     import pyarrow as pa
     from pyarrow import parquet

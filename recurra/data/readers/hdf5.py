@@ -59,7 +59,9 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[tuple[int, ...], bool]] = {}
     with decoding(path, "HDF5 file", *DAMAGE), h5py.File(path, "r") as file:
 
-        def visit(name: str, item: Any) -> None:
+        def visit(name: str | bytes, item: Any) -> None:
+            if isinstance(name, bytes):  # not UTF-8
+                raise FormatError(path, f"the name {name!r}", "an intact HDF5 file")
             if isinstance(item, h5py.Dataset):
                 found[name] = item.shape, is_stored_inside(file, item)
 

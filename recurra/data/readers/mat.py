@@ -10,11 +10,14 @@ import torch
 
 from ...errors import UnknownNameError
 from ...optional import optional_imports
-from ..data_errors import EmptyFileError, FormatError, SizeError
+from ..data_errors import EmptyFileError, FormatError
 from ..sequences import SequenceSet
 from ..stores import Cast
 from .limits import check_decoded, max_bytes
-from .open_files import existing
+from .open_files import decoding, existing
+
+# What scipy raises over a damaged file, besides errors of its own.
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, OSError, EOFError, MemoryError)
 
 COMPRESSED = 15  # the type of an element that zlib has compressed
 BLOCK = 1 << 20
@@ -62,13 +65,9 @@ def _cells(path: Path) -> dict[str, list[np.ndarray]]:
         from scipy.io import loadmat
         from scipy.io.matlab import MatReadError
 
-    try:
+    with decoding(path, "MATLAB file of format 5", MatReadError, zlib.error, *DAMAGE):
         check_decoded(path, _decompressed_size(path))
         content = loadmat(path)
-    except SizeError:
-        raise
-    except (MatReadError, NotImplementedError, ValueError, TypeError, OSError, zlib.error, MemoryError) as error:
-        raise FormatError(path, f"{error}", "a MATLAB file of format 5") from error
     cells = {}
     for name, value in content.items():
         if isinstance(value, np.ndarray) and not name.startswith("__"):
