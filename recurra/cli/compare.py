@@ -135,7 +135,6 @@ def compare_command(
 
 def run(data: str, problem: dict[str, Any], arguments: dict[str, Any], as_json: bool = False) -> Any:
     """Call `compare` and return its leaderboard; progress goes to standard error, the table to standard output."""
-
     from recurra.cli import printing
     from recurra.cli.error_handling import command_line
     from recurra.compare import RunInterrupted, compare
