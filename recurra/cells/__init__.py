@@ -46,8 +46,10 @@ def find(name: str) -> type[Cell]:
     raise UnknownNameError("cell", repr(name), _NOT_CELLS.get(name, REGISTRY))
 
 
-_NOT_CELLS = dict.fromkeys(("brnn", "birnn", "bilstm", "bigru"), "a cell; bidirectional=True makes a BRNN of any cell")
-_NOT_CELLS |= dict.fromkeys(("esn", "echo_state_network"), "a trained cell; rc.EchoStateNetwork is the ESN")
+_NOT_CELLS = dict.fromkeys(
+    ("brnn", "birnn", "bilstm", "bigru"), "the name of a cell; bidirectional=True makes a BRNN of any cell"
+)
+_NOT_CELLS |= dict.fromkeys(("esn", "echo_state_network"), "the name of a trained cell; rc.EchoStateNetwork is the ESN")
 
 
 _classes = {cell_class.__name__: cell_class for cell_class in REGISTRY.values()}

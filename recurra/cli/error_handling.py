@@ -85,7 +85,7 @@ def format_error(error: BaseException, options: Set[str] = frozenset()) -> str:
         hint, known = _split_hint(error.expected)
         return f"{error.file} has no column {error.column!r}.{hint} Columns: {known}."
     if isinstance(error, UnknownNameError) and str(error.got).startswith(("'", '"')):
-        return _format_unknown_name(error)
+        return _format_unknown_name(error, options)
     if isinstance(error, InputError):
         return _format_input_error(error, options)
     if isinstance(error, OSError) and error.strerror:
@@ -95,12 +95,18 @@ def format_error(error: BaseException, options: Set[str] = frozenset()) -> str:
     return _as_sentence(str(error))
 
 
-def _format_unknown_name(error: UnknownNameError) -> str:
-    """`Unknown cell 'lsmt'. Did you mean 'lstm'?`, and the list of names if it is short."""
+def _format_unknown_name(error: UnknownNameError, options: Set[str]) -> str:
+    """`Unknown cell 'lsmt'. Did you mean 'lstm'?`, and the list of names if it is short; or where else to look."""
     hint, known = _split_hint(error.expected)
     place, _, kind = error.argument.rpartition(", ")
     kind = {"cells": "cell"}.get(kind, kind).removeprefix("--")
     start = f"{place}: unknown" if place else "Unknown"
+    if not known:
+        elsewhere = error.expected.partition("; ")[2]
+        flag = "--bidirectional" if "--bidirectional" in options else "--set bidirectional=true"
+        elsewhere = elsewhere.replace("bidirectional=True", flag) or f"expected {error.expected}"
+        sentence = elsewhere if elsewhere.startswith(("-", "rc.")) else elsewhere[0].upper() + elsewhere[1:]
+        return f"{start} {kind} {error.got}: {_as_sentence(sentence)}"
     listed = f" Choose from {known}." if known.count(",") < MAX_LISTED else ""
     return f"{start} {kind} {error.got}.{hint}{listed}"
 
@@ -109,6 +115,9 @@ def _format_input_error(error: InputError, options: Set[str]) -> str:
     option = f"--{error.argument.replace('_', '-')}"
     name = OPTION_NAMES.get(error.argument) or (option if option in options else error.argument)
     expected, advice = _split_advice(error.expected, options)
+    if scattered := re.fullmatch(r"rows for (.+) that are not contiguous", str(error.got)):
+        remedy = "; use --sort" if "--sort" in advice else ""
+        return f"{name.partition(', column')[0]}: rows for {scattered[1]} are not contiguous{remedy}."
     if str(error.got).startswith("no such "):
         known = expected == "a file or folder that exists"
         return _as_sentence(f"{name}: {error.got}") + ("" if known else f" Expected {_as_sentence(expected)}")
@@ -131,9 +140,11 @@ def _split_advice(expected: str, options: Set[str]) -> tuple[str, str]:
 
 
 def _split_hint(expected: str) -> tuple[str, str]:
-    """`did you mean 'x'? one of x, y` as a sentence and the list of names."""
-    hint, _, known = expected.rpartition("one of ")
-    return (f" D{hint[1:].strip()}" if hint else ""), known
+    """`did you mean 'x'? one of x, y` as a sentence and the list of names; a text without a list has neither."""
+    found = re.fullmatch(r"(?:did you mean (.+?)\? )?one of (.*)", expected, re.DOTALL)
+    if found is None:
+        return "", ""
+    return (f" Did you mean {found[1]}?" if found[1] else ""), found[2]
 
 
 def _as_sentence(text: str) -> str:

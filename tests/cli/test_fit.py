@@ -127,7 +127,7 @@ def test_a_failed_start_leaves_no_folder(recurra):
         ),
         (
             ("fit", "mixed.csv"),
-            "column 'id': got rows for '0' that are not contiguous, expected contiguous rows. Use --sort.",
+            "rows for '0' are not contiguous; use --sort.",
         ),
         (("fit", "gap.csv"), "column 'x': got nothing, expected a value. Use --missing drop or --fill forward."),
         (("fit", "moves.csv", "--test", "2"), "--test: got 2, expected a fraction from 0 to below 1, or a file."),

@@ -279,7 +279,7 @@ def test_sort_works_where_it_is_suggested(recurra, models):
     files.write_rows(recurra.folder / "mixed.csv", rows[0], sorted(rows[1:], key=lambda row: int(row[1])))
     for command in ("predict", "evaluate", "embed", "inspect"):
         text = " ".join(recurra(command, models / "classify", "mixed.csv").stderr.split())
-        assert "rows for 'r0' that are not contiguous, expected contiguous rows. Use --sort." in text
+        assert "rows for 'r0' are not contiguous; use --sort." in text
     sorted_rows = recurra.good("predict", models / "classify", "mixed.csv", "--sort").stdout
     assert sorted_rows == recurra.good("predict", models / "classify", models / "moves.csv").stdout
 
