@@ -9,7 +9,7 @@ sys.path.insert(0, str(HERE))
 project = "recurra"
 copyright = "the authors of recurra, Apache-2.0"
 extensions = ["myst_parser", "generate.math_renderer", "generate.pages"]
-exclude_patterns = ["_build", "generate", "adr"]  # decisions are copied, with links that stay within the site
+exclude_patterns = ["_build", "generate", "adr", "reading.md"]  # the last two are copied, with links that stay here
 source_suffix = {".md": "markdown"}
 nitpicky = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]

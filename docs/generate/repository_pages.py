@@ -1,4 +1,4 @@
-"""Changelog, how to contribute, decisions: files of the repository. Links out of the site become plain names."""
+"""Changelog, how to contribute, decisions, how files are read. Links out of the site become plain names."""
 
 import re
 from pathlib import Path
@@ -14,6 +14,7 @@ def pages() -> dict[str, str]:
     found |= {
         f"adr/{path.name.lower()}": path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "adr").glob("*.md")
     }
+    found["reading.md"] = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
     return {name: within_site(text, Path(name).parent, set(found)) for name, text in found.items()}
 
 
