@@ -22,7 +22,7 @@ class Reservoir(Protocol):
 
     @property
     def effective_radius(self) -> float | None:
-        """ρ(αW + (1 - α) I), or None if not defined."""
+        """ρ(γW + (1 - aγ) I), or None if not defined."""
 
     def initial(self, batch: int, random: np.random.Generator | None = None) -> State:
         """Zero states, or uniform on (-1, 1)."""
@@ -34,16 +34,19 @@ class Reservoir(Protocol):
 
 
 class LeakyReservoir:
-    """h_t = (1 - α) h_{t-1} + α tanh(W h_{t-1} + [U F] [x_t; y_{t-1}] + b + s_ν ν_t), ν uniform on (-1, 1)."""
+    """h_t = (1 - aγ) h_{t-1} + γ tanh(W h_{t-1} + [U F] [x_t; y_{t-1}] + b + s_ν ν_t), ν uniform on (-1, 1).
 
-    def __init__(self, weights: Weights, leak: float, noise: float):
-        self.weights, self.leak, self.noise = weights, leak, noise
+    γ is `leak` and a is `decay`; with a = 1 there is one constant, the leaking rate α = γ.
+    """
+
+    def __init__(self, weights: Weights, leak: float, noise: float, decay: float = 1.0):
+        self.weights, self.leak, self.noise, self.decay = weights, leak, noise, decay
         self.units = weights.W.shape[0]
         self.inputs = np.hstack([weights.U, weights.F])  # (N, m)
 
     @property
     def effective_radius(self) -> float:
-        return effective_radius(self.weights.W, self.leak)
+        return effective_radius(self.weights.W, self.leak, self.decay)
 
     def initial(self, batch: int, random: np.random.Generator | None = None) -> np.ndarray:
         return np.zeros((self.units, batch)) if random is None else random.uniform(-1, 1, (self.units, batch))
@@ -57,7 +60,7 @@ class LeakyReservoir:
             total = np.matmul(self.inputs, drive.transpose(0, 2, 1)) + self.weights.b[:, None]
         if noise is not None and self.noise:
             total += self.noise * noise.uniform(-1, 1, total.shape)
-        states = kernel.run(self.weights.W, np.full(self.units, self.leak), state, total)
+        states = kernel.run(self.weights.W, np.full(self.units, self.leak), state, total, self.decay)
         return states.transpose(0, 2, 1), states[-1].copy() if len(states) else state
 
 

@@ -1,4 +1,4 @@
-"""The loop over time, h ← (1 - α) h + α tanh(W h + drive_t), for a batch; compiled where there is a compiler.
+"""The loop over time, h ← (1 - aγ) h + γ tanh(W h + drive_t), for a batch; compiled where there is a compiler.
 
 Arrays are (T, N, B), batch innermost, so that one weight multiplies contiguous numbers. `drive` is overwritten by the
 states. Without a compiler the loop uses SciPy's sparse product; a mostly dense matrix uses NumPy's.
@@ -49,14 +49,15 @@ static inline vec tanh8(vec x) {
   return x == x ? y : x;
 }
 
-static void squash(double* row, const double* old, int64_t count, const double* leak, int64_t repeat) {
+static void squash(double* row, const double* old, int64_t count, const double* leak, int64_t repeat,
+                   double decay) {
   for (int64_t i = 0; i < count; i += LANES) {
     int64_t n = count - i < LANES ? count - i : LANES;
     vec a = {}, h = {}, rate = {};
     memcpy(&a, row + i, n * sizeof(double));
     memcpy(&h, old + i, n * sizeof(double));
     for (int64_t j = 0; j < n; j++) rate[j] = leak[(i + j) / repeat];
-    vec y = h + rate * (tanh8(a) - h);
+    vec y = h + rate * (tanh8(a) - decay * h);
     memcpy(row + i, &y, n * sizeof(double));
   }
 }
@@ -101,37 +102,39 @@ static void product(int64_t N, int64_t B, const int32_t* start, const int32_t* c
 }
 
 extern "C" void reservoir(int64_t T, int64_t N, int64_t B, const int32_t* start, const int32_t* column,
-                          const double* value, const double* leak, const double* h, double* drive) {
+                          const double* value, const double* leak, const double* h, double* drive, double decay) {
   for (int64_t t = 0; t < T; t++, h = drive, drive += N * B) {
     product(N, B, start, column, value, h, drive);
-    squash(drive, h, N * B, leak, B);
+    squash(drive, h, N * B, leak, B, decay);
   }
 }
 """
 
 
-def run(W: sparse.csr_array, leak: np.ndarray, h: np.ndarray, drive: np.ndarray) -> np.ndarray:
-    """Replace `drive` (T, N, B) by the states, from h (N, B) on; returns it."""
+def run(W: sparse.csr_array, leak: np.ndarray, h: np.ndarray, drive: np.ndarray, decay: float = 1.0) -> np.ndarray:
+    """Replace `drive` (T, N, B) by the states, from h (N, B) on; returns it. `leak` is γ, `decay` a."""
     steps, units, _ = drive.shape
     if not steps:
         return drive
     if W.nnz > MOSTLY_FULL * units * units:
-        return _plain(W.toarray(), leak, h, drive)
+        return _plain(W.toarray(), leak, h, drive, decay)
     function = _compiled()
     if function is None:
-        return _plain(W, leak, h, drive)
+        return _plain(W, leak, h, drive, decay)
     h = np.ascontiguousarray(h)
     start, column = (np.ascontiguousarray(a, dtype=np.int32) for a in (W.indptr, W.indices))
     arrays = (start, column, W.data, leak, h, drive)
-    function(*drive.shape, *(array.ctypes.data for array in arrays))
+    function(*drive.shape, *(array.ctypes.data for array in arrays), decay)
     return drive
 
 
-def _plain(W: np.ndarray | sparse.csr_array, leak: np.ndarray, h: np.ndarray, drive: np.ndarray) -> np.ndarray:
+def _plain(
+    W: np.ndarray | sparse.csr_array, leak: np.ndarray, h: np.ndarray, drive: np.ndarray, decay: float = 1.0
+) -> np.ndarray:
     for row in drive:
         row += W @ h
         np.tanh(row, out=row)
-        row -= h
+        row -= decay * h
         row *= leak[:, None]
         row += h
         h = row
@@ -146,6 +149,6 @@ def _compiled() -> ctypes._CFuncPtr | None:  # pyrefly: ignore
         function = load(SOURCE).reservoir
     except BuildError:
         return None
-    function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 6
+    function.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 6 + [ctypes.c_double]
     function.restype = None
     return function

@@ -15,7 +15,7 @@ DENSE_BELOW = 200  # units up to which a dense eigenvalue solver is faster
 
 @dataclass(frozen=True)
 class Weights:
-    """The fixed matrices of one reservoir: h_t = (1 - α) h_{t-1} + α tanh(W h_{t-1} + U x_t + F y_{t-1} + b)."""
+    """The fixed matrices of one reservoir: h_t = (1 - aγ) h_{t-1} + γ tanh(W h_{t-1} + U x_t + F y_{t-1} + b)."""
 
     W: Any  # scipy.sparse.csr_array (N, N)
     U: np.ndarray  # (N, d)
@@ -91,8 +91,8 @@ def spectral_radius(matrix: Any) -> float:
     return float(np.abs(np.linalg.eigvals(W.toarray())).max())
 
 
-def effective_radius(W: Any, leak: float) -> float:
-    """ρ(αW + (1 - α) I); above 1 the reservoir does not forget even without input (Jaeger 2007)."""
-    if leak == 1.0:
+def effective_radius(W: Any, leak: float, decay: float = 1.0) -> float:
+    """ρ(γW + (1 - aγ) I); above 1 the reservoir does not forget even without input (Jaeger 2007)."""
+    if leak == decay == 1.0:
         return spectral_radius(W)
-    return spectral_radius(leak * W + (1 - leak) * sparse.eye_array(W.shape[0]))
+    return spectral_radius(leak * W + (1 - decay * leak) * sparse.eye_array(W.shape[0]))

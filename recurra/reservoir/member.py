@@ -103,7 +103,8 @@ def _layers(
     """The reservoirs, lowest first; the lowest reads the input and the feedback."""
     sizes, given = depth(options["units"]), options["weights"]
     if given is not None:
-        return [LeakyReservoir(w, options["leak"], options["noise"]) for w in _given(given, inputs, outputs, options)]
+        constants = options["leak"], options["noise"], options["decay"]
+        return [LeakyReservoir(w, *constants) for w in _given(given, inputs, outputs, options)]
     fed = outputs if options["feedback"] else 0
     layers: list[LeakyReservoir | CellReservoir] = []
     for size, one in zip(sizes, seed.spawn(len(sizes)), strict=True):
@@ -120,7 +121,7 @@ def _layers(
         weights = draw(
             size, width, back, input_scaling=scaling, feedback=feedback, bias=options["bias"], random=random, **recipe
         )
-        layers.append(LeakyReservoir(weights, options["leak"], options["noise"]))
+        layers.append(LeakyReservoir(weights, options["leak"], options["noise"], options["decay"]))
     return layers
 
 

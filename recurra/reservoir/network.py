@@ -25,7 +25,8 @@ ECHO_TEST_STEPS = 600  # steps of the input on which the echo-state property is 
 class EchoStateNetwork(BaseEstimator):
     """Echo state network: a fixed random reservoir and a trained readout, as a scikit-learn estimator for series.
 
-        h_t = (1 - leak) h_{t-1} + leak tanh(W h_{t-1} + U x_t + F y_{t-1} + b + noise),   y_t = g(V [h_t; x_t; 1])
+        h_t = (1 - decay leak) h_{t-1} + leak tanh(W h_{t-1} + U x_t + F y_{t-1} + b + noise)
+        y_t = g(V [h_t; x_t; 1])
 
     A series is (T, d); `X` and `y` are one series or a list of them. The arguments of `fit` choose the task:
 
@@ -37,7 +38,8 @@ class EchoStateNetwork(BaseEstimator):
     **Arguments**
 
     - `units`: neurons; a list stacks reservoirs in depth.
-    - `spectral_radius`, `density`: of the random matrix W. `leak`: leaking rate α in (0, 1].
+    - `spectral_radius`, `density`: of the random matrix W. `leak`: leaking rate in (0, 1], the γ of Jaeger 2007;
+      `decay`: its second constant a, with aγ ≤ 1.
     - `input_scaling`: of U, a number or one per column. `feedback`, `bias`, `noise`: scales of F, b and the noise.
     - `ridge`: the penalty of the readout, several to choose from, or "loo": the best by leave-one-out.
     - `washout`: first steps of a series that are not learned from.
@@ -48,7 +50,7 @@ class EchoStateNetwork(BaseEstimator):
     - `cell`: any `rc.Cell` or its name instead of leaky neurons. `weights`: given matrices (`rc.reservoir.Weights`).
     - `chunk`: steps in memory at a time.
 
-    **Fitted attributes**: `effective_spectral_radius_`, ρ(αW + (1-α) I); `ridge_`, the chosen penalties; `members_`.
+    **Fitted attributes**: `effective_spectral_radius_`, ρ(γW + (1 - aγ) I); `ridge_`, the chosen penalties; `members_`.
 
     **Example**
 
@@ -74,6 +76,7 @@ class EchoStateNetwork(BaseEstimator):
         washout: int = 100,
         random_state: int | None = None,
         *,
+        decay: float = 1.0,
         bias: float = 0.0,
         noise: float = 0.0,
         output_activation: str = "identity",
@@ -88,6 +91,7 @@ class EchoStateNetwork(BaseEstimator):
         chunk: int = 4096,
     ):
         self.units, self.spectral_radius, self.leak, self.density = units, spectral_radius, leak, density
+        self.decay = decay
         self.input_scaling, self.feedback, self.ridge, self.washout = input_scaling, feedback, ridge, washout
         self.random_state, self.bias, self.noise, self.output_activation = random_state, bias, noise, output_activation
         self.readout, self.forgetting, self.direct, self.intercept = readout, forgetting, direct, intercept
@@ -157,7 +161,7 @@ class EchoStateNetwork(BaseEstimator):
 
     @property
     def effective_spectral_radius_(self) -> float | None:
-        """The largest ρ(αW + (1-α) I) of the first member's reservoirs; None for cells."""
+        """The largest ρ(γW + (1 - aγ) I) of the first member's reservoirs; None for cells."""
         radii = [layer.effective_radius for layer in self.members_[0].reservoir.layers]
         return max((radius for radius in radii if radius is not None), default=None)
 

@@ -39,17 +39,21 @@ def output_activation(name: str, targets: Sequence[np.ndarray] = ()) -> OutputAc
 
 def check(options: dict[str, Any]) -> None:
     """Check the range of every option."""
-    _range("spectral_radius", options["spectral_radius"], "a positive number", lambda v: v > 0)
-    _range("leak", options["leak"], "a rate in (0, 1]", lambda v: 0 < v <= 1)
-    _range("density", options["density"], "a share of connections in (0, 1]", lambda v: 0 < v <= 1)
-    _range("forgetting", options["forgetting"], "a factor in (0, 1]", lambda v: 0 < v <= 1)
+    check_range("spectral_radius", options["spectral_radius"], "a positive number", lambda v: v > 0)
+    check_range("leak", options["leak"], "a rate in (0, 1]", lambda v: 0 < v <= 1)
+    most = 1 / float(options["leak"])
+    check_range(
+        "decay", options["decay"], f"a number in [0, 1 / leak = {most:g}]", lambda v: 0 <= v <= most * (1 + 1e-12)
+    )
+    check_range("density", options["density"], "a share of connections in (0, 1]", lambda v: 0 < v <= 1)
+    check_range("forgetting", options["forgetting"], "a factor in (0, 1]", lambda v: 0 < v <= 1)
     for name in ("feedback", "noise", "bias"):
-        _range(name, options[name], "a number of at least 0", lambda v: v >= 0)
-    _whole("washout", options["washout"], 0)
+        check_range(name, options[name], "a number of at least 0", lambda v: v >= 0)
+    check_whole("washout", options["washout"], 0)
     for name in ("ensemble", "support", "chunk"):
-        _whole(name, options[name], 1)
+        check_whole(name, options[name], 1)
     for units in depth(options["units"]):
-        _whole("units", units, 1)
+        check_whole("units", units, 1)
     penalties(options["ridge"])
     if isinstance(options["readout"], str) and options["readout"] not in ("ridge", "rls"):
         raise UnknownNameError("readout", repr(options["readout"]), ("ridge", "rls"))
@@ -75,12 +79,12 @@ def penalties(ridge: float | str | Sequence[float]) -> list[float]:
     return found
 
 
-def _range(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
+def check_range(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not np.isfinite(value) or not holds(float(value)):
         raise InputError(name, value, expected)
 
 
-def _whole(name: str, value: Any, least: int) -> None:
+def check_whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(name, value, f"a whole number of at least {least}")
