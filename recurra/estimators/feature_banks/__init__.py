@@ -1,0 +1,1 @@
+"""Features of sequences from banks of random recurrent units."""

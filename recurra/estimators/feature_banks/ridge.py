@@ -1,0 +1,100 @@
+"""Ridge regression in closed form, its penalty chosen by the leave-one-out error, which is known without refitting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+PENALTIES = np.logspace(-6, 1, 15)  # times the mean eigenvalue of the samples' products
+CONSTANT = 1e-6  # a feature that deviates less is left out
+
+
+@dataclass
+class Ridge:
+    """`scores = ((features - mean) * scale) @ coefficients + intercept`."""
+
+    mean: np.ndarray  # (p,)
+    coefficients: np.ndarray  # (p, q), of the features as they come: the scale is inside
+    intercept: np.ndarray  # (q,)
+    left_out: np.ndarray  # (n, q): the prediction of every training sample by a fit without it
+
+    @classmethod
+    def fit(
+        cls, blocks: Sequence[np.ndarray], importance: Sequence[float], targets: np.ndarray, weights: np.ndarray
+    ) -> "Ridge":
+        """Fit targets (n, q) to blocks of features (n, p) with sample weights (n,).
+
+        Features are standardised. The squares of a block's features add up to its importance, whatever its size.
+        """
+        share = weights / weights.sum()
+        means = [share @ block.astype(np.float64) for block in blocks]
+        deviations = [
+            np.sqrt(share @ np.square(block - mean)) for block, mean in zip(blocks, means, strict=True)
+        ]
+        scales = [_scale(deviation, factor) for deviation, factor in zip(deviations, importance, strict=True)]
+        centred = [
+            ((block - mean) * scale).astype(np.float32)
+            for block, mean, scale in zip(blocks, means, scales, strict=True)
+        ]
+        intercept = share @ targets
+        root = np.sqrt(weights)[:, None]
+        rows = root * (targets - intercept)
+        wide = sum(block.shape[1] for block in blocks) >= len(targets)
+        solve = _solve_samples if wide else _solve_features
+        coefficients, errors = solve([root.astype(np.float32) * block for block in centred], rows, root[:, 0])
+        scaled = coefficients * np.concatenate(scales)[:, None]
+        return cls(np.concatenate(means), scaled, intercept, targets - errors / np.maximum(root, 1e-12))
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """(n, q) of features (n, p)."""
+        return (features - self.mean) @ self.coefficients + self.intercept
+
+
+def _scale(deviation: np.ndarray, importance: float) -> np.ndarray:
+    used = deviation > CONSTANT
+    return np.where(used, np.sqrt(importance / max(1, used.sum())) / np.where(used, deviation, 1.0), 0.0)
+
+
+def _solve_samples(blocks: list[np.ndarray], targets: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (p, q) and leave-one-out errors (n, q) by the products of samples, where these are fewer."""
+    products = sum(block.astype(np.float64) @ block.T.astype(np.float64) for block in _narrow(blocks))
+    values, vectors = np.linalg.eigh(products)
+    values = np.maximum(values, 0.0)
+    ones = root / np.linalg.norm(root)
+    free = np.abs(ones @ vectors) > 0.99  # the direction of the intercept, which has no penalty
+    turned = vectors.T @ targets
+    best = None
+    for penalty in PENALTIES * max(values.mean(), 1e-12):
+        inverse = np.where(free, 0.0, 1 / (values + penalty))
+        dual = vectors @ (inverse[:, None] * turned)
+        errors = dual / np.maximum(np.square(vectors) @ inverse, 1e-12)[:, None]
+        if best is None or np.square(errors).sum() < best[0]:
+            best = np.square(errors).sum(), dual, errors
+    assert best is not None
+    dual = best[1].astype(np.float32)
+    return np.concatenate([block.T @ dual for block in blocks]).astype(np.float64), best[2]
+
+
+def _solve_features(blocks: list[np.ndarray], targets: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same by the products of features, where these are fewer."""
+    rows = np.concatenate(blocks, axis=1).astype(np.float64)
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    values, turned = np.maximum(values, 0.0), vectors.T @ (rows.T @ targets)
+    rows = rows @ vectors  # (n, p)
+    constant = np.square(root) / np.square(root).sum()
+    best = None
+    for penalty in PENALTIES * max(values.sum() / len(targets), 1e-12):
+        inverse = 1 / (values + penalty)
+        residual = targets - rows @ (inverse[:, None] * turned)
+        errors = residual / np.maximum(1 - np.square(rows) @ inverse - constant, 1e-6)[:, None]
+        if best is None or np.square(errors).sum() < best[0]:
+            best = np.square(errors).sum(), inverse, errors
+    assert best is not None
+    return vectors @ (best[1][:, None] * turned), best[2]
+
+
+def _narrow(blocks: list[np.ndarray], width: int = 4096):
+    """Blocks of at most `width` columns, which bounds the memory of their copies."""
+    for block in blocks:
+        for first in range(0, block.shape[1], width):
+            yield block[:, first : first + width]
