@@ -129,10 +129,20 @@ def linear(rows: np.ndarray, y: np.ndarray) -> Any:
         return make_pipeline(StandardScaler(), found).fit(rows, y)
 
 
+def linear_accuracies(train: tuple[Series, np.ndarray], test: tuple[Series, np.ndarray]) -> list[float]:
+    """Of the two linear models, on the test part: from summaries, and from the sequence written out."""
+    (X, y), (X_test, y_test) = train, test
+    steps = round(np.mean([len(x) for x in X]))
+    return [
+        linear(summaries(X), y).score(summaries(X_test), y_test),
+        linear(written_out(X, steps), y).score(written_out(X_test, steps), y_test),
+    ]
+
+
 def compare(name: str) -> dict[str, Any]:
     """Accuracy on the test part, in %."""
     (X, y), (X_test, y_test) = part(name, "TRAIN"), part(name, "TEST")
-    steps = round(np.mean([len(x) for x in X]))
+    summarised, whole = linear_accuracies((X, y), (X_test, y_test))
     labels, counts = np.unique(y, return_counts=True)
     row: dict[str, Any] = {
         "set": name,
@@ -140,8 +150,8 @@ def compare(name: str) -> dict[str, Any]:
         "test": len(y_test),
         "classes": len(set(y)),
         "majority": _percent((y_test == labels[counts.argmax()]).mean()),
-        "linear, summaries": _percent(linear(summaries(X), y).score(summaries(X_test), y_test)),
-        "linear, written out": _percent(linear(written_out(X, steps), y).score(written_out(X_test, steps), y_test)),
+        "linear, summaries": _percent(summarised),
+        "linear, written out": _percent(whole),
     }
     began = time.process_time()
     row["recurra"] = [

@@ -20,12 +20,12 @@ from ..train import randomness
 from ..train.fit import fit as train
 from . import forecast_storage
 from .backtest import Backtest, central_intervals, compare_with_naive, interval_levels
-from .base import check_training_options, draw_seed, to_int
 from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
 from .inspection import EveryStepForecast, forecast_windows
 from .linear import MAX_WINDOWS, History, fit_linear
 from .panel import Panel, format_times, in_library, known_future, times_after, to_panel
+from .training_options import check_training_options, draw_seed, to_int
 from .windows import Origin, Windows, thin_evenly, window_width
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)

@@ -173,14 +173,14 @@ def set_targets(given: SequenceSet, task: Task) -> np.ndarray:
     return rows[:, 0] if given.roles is not None and rows.shape[1] == 1 else rows  # one column is one number each
 
 
-def arrays(X: Any) -> list[np.ndarray]:
+def arrays(X: Any, allow_missing: bool = False) -> list[np.ndarray]:
     """Every series as (T, D) float64; an error names the sequence, the step and the column."""
     if isinstance(X, SequenceSet) and X.inputs[0].ndim == 1 and not X.inputs[0].is_floating_point():
         raise InputError("X", "sequences of tokens", "sequences of numbers, (T, D) each")
     items = [example.inputs for example in X] if isinstance(X, SequenceSet) else list(X)
     if not items:
         raise InputError("X", "no sequence", "at least one")
-    found = [_series(x, k) for k, x in enumerate(items)]
+    found = [_series(x, k, allow_missing) for k, x in enumerate(items)]
     width = found[0].shape[1]
     for k, x in enumerate(found):
         if x.shape[1] != width:
@@ -188,7 +188,7 @@ def arrays(X: Any) -> list[np.ndarray]:
     return found
 
 
-def _series(x: Any, k: int) -> np.ndarray:
+def _series(x: Any, k: int, allow_missing: bool) -> np.ndarray:
     if np.iscomplexobj(x):
         raise InputError(f"X[{k}]", "complex numbers", "real ones (Complex data not supported)")
     try:
@@ -198,8 +198,9 @@ def _series(x: Any, k: int) -> np.ndarray:
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.size:
         raise ShapeError(f"X[{k}]", f"shape {values.shape}", "(T,) or (T, D), with at least one step")
-    if not np.isfinite(values).all():
-        step, column = np.argwhere(~np.isfinite(values))[0].tolist()
+    is_wrong = np.isinf(values) if allow_missing else ~np.isfinite(values)
+    if is_wrong.any():
+        step, column = np.argwhere(is_wrong)[0].tolist()
         raise InputError(f"X[{k}]", f"{values[step, column]} at step {step}, column {column}", "finite numbers")
     return values
 

@@ -56,9 +56,9 @@ def _draft(path: Path) -> Iterator[Path]:
 class ScaledNetwork(nn.Module):
     """A network with its scalings: unscaled (T, B, D) and lengths (B,) → probabilities, or numbers in target units."""
 
-    def __init__(self, network: nn.Module, inputs: "Scaling", targets: "Scaling | None" = None):
+    def __init__(self, network: nn.Module, inputs: "Scaling", targets: "Scaling | None" = None, link: str = "softmax"):
         super().__init__()
-        self.network, self.softmax = network, targets is None
+        self.network, self.link = network, link
         self.register_buffer("mean", tensor(inputs.mean))
         self.register_buffer("scale", tensor(inputs.scale))
         scaling = targets or type(inputs).none(1)
@@ -67,7 +67,9 @@ class ScaledNetwork(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         outputs = self.network((x - self.mean) / self.scale, lengths)
-        return outputs.softmax(dim=-1) if self.softmax else outputs * self.target_scale + self.target_mean
+        if self.link == "identity":
+            return outputs * self.target_scale + self.target_mean
+        return outputs.softmax(dim=-1) if self.link == "softmax" else outputs.sigmoid()
 
 
 def tensor(values: np.ndarray) -> Tensor:

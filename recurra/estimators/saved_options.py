@@ -12,7 +12,8 @@ from ..storage import CONFIG, cell_name
 
 def options_to_json(options: dict[str, Any]) -> dict[str, Any]:
     """Constructor arguments as plain JSON; the cell is written by its registered name."""
-    written = {**options, "cell": cell_name(options["cell"])}
+    cell = options["cell"]
+    written = {**options, "cell": None if cell is None else cell_name(cell)}
     if not isinstance(written.get("random_state"), int | None):
         written["random_state"] = None  # a generator does not tell its seed
     return {name: _to_json(name, value) for name, value in written.items()}
@@ -21,7 +22,7 @@ def options_to_json(options: dict[str, Any]) -> dict[str, Any]:
 def options_from_json(stored: dict[str, Any], known: dict[str, Any], folder: str | Path) -> dict[str, Any]:
     """Constructor arguments; every name must be in `known` and the cell must be registered in this process."""
     path, name = Path(folder) / CONFIG, stored.get("cell")
-    if not isinstance(name, str) or name not in registry():
+    if not (name is None and known["cell"] is None) and (not isinstance(name, str) or name not in registry()):
         expected = f"a registered cell; import the module that registers it first, or {nearest(str(name), registry())}"
         raise UnknownNameError(f"{path}, cell", repr(name), expected)
     for option in stored:

@@ -17,8 +17,8 @@ from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import input_conversion, saved_options
-from .base import check_training_options, draw_seed, to_int
 from .inspection import split_pair
+from .training_options import check_training_options, draw_seed, to_int
 
 Sentences = list[list[str]]
 

@@ -19,7 +19,7 @@ from ..train import randomness
 from ..train.fit import fit as train
 from ..train.schedule import cosine
 from . import input_conversion, saved_options
-from .base import check_training_options, draw_seed, to_int
+from .training_options import check_training_options, draw_seed, to_int
 
 PREDICT_BATCH = 128  # texts written at a time
 

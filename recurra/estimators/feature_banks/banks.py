@@ -7,9 +7,9 @@
 | `Resonators` | a complex leaky integrator that rotates, less a slower leaky integrator | a few time constants |
 | `LeakyNetworks` | one of eight leaky tanh units that are connected at random | leak, spectral radius |
 
-Dilations follow Dempster et al. (ROCKET, 2020; MiniRocket, 2021), as do thresholds at quantiles of the units' own values;
+Dilations follow Dempster et al. (ROCKET, 2020; MiniRocket, 2021), as do thresholds at quantiles of a unit's values;
 the four counters are those of MultiRocket (Tan et al. 2022) and the competing filters those of Hydra (Dempster et al.
-2023). Here all four run along the sequence as recurrent counters do, over recurrent units as over filters.
+2023). Here the counters run along the sequence as recurrent units do, over recurrent units as over filters.
 """
 
 from abc import ABC, abstractmethod
@@ -39,8 +39,13 @@ class Bank(ABC):
     def features(self, given: Sequences) -> list[np.ndarray]:
         """Blocks of features, (n, p) in float32, one block for each counter."""
 
+    @abstractmethod
+    def width(self, features: int) -> int:
+        """The number of features, for sequences with so many features per step."""
+
     def set_thresholds(self, given: Sequences, random: np.random.Generator) -> None:
         """Place thresholds at quantiles of the values that units have on training sequences."""
+        return  # a bank without thresholds has none to place
 
 
 def _dilations(steps: int, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,6 +79,9 @@ class DelayLines(Bank):
                 numbers = offset + mine[:, None] + len(FILTERS) * np.arange(count)
                 self.thresholds[numbers] = _quantiles(values, (numbers + 1) * GOLDEN % 1)
 
+    def width(self, features: int) -> int:
+        return 4 * self.thresholds.size
+
     def features(self, given: Sequences) -> list[np.ndarray]:
         out = np.empty((len(given), 4, len(self.thresholds)), dtype=np.float32)
         plan = self.views, self.dilations, self.counts
@@ -99,6 +107,9 @@ class Competitions(Bank):
         weights -= weights.mean(axis=-1, keepdims=True)
         weights /= np.abs(weights).sum(axis=-1, keepdims=True)
         self.weights = weights.astype(np.float32)
+
+    def width(self, features: int) -> int:
+        return len(self.views) * self.weights.shape[1] * 2 * RIVALS
 
     def features(self, given: Sequences) -> list[np.ndarray]:
         groups, heats = self.weights.shape[:2]
@@ -131,10 +142,13 @@ class Resonators(Bank):
 
     def set_thresholds(self, given: Sequences, random: np.random.Generator) -> None:
         for block, (view, turned) in enumerate(zip(self.views, self.backward, strict=True)):
-            rows = given.items[random.integers(len(given))][view]
+            rows = given.items[int(random.integers(len(given)))][view]
             at = np.arange(LANES * block, LANES * (block + 1))
             values = _resonator_values(rows[::-1] if turned else rows, self.parameters[:, at])
             self.thresholds[at] = _quantiles(np.sort(values, axis=1), (at * GOLDEN % 1)[:, None])[:, 0]
+
+    def width(self, features: int) -> int:
+        return 4 * self.thresholds.size
 
     def features(self, given: Sequences) -> list[np.ndarray]:
         out = np.empty((len(given), 4, len(self.thresholds)), dtype=np.float32)
@@ -170,6 +184,9 @@ class LeakyNetworks(Bank):
         chosen = means[random.integers(len(sample), size=means.shape[1]), np.arange(means.shape[1])]
         kept = random.random(len(chosen)) < 0.3  # these count how often a unit is positive
         self.thresholds[:] = np.where(kept, 0.0, chosen).reshape(self.thresholds.shape)
+
+    def width(self, features: int) -> int:
+        return 4 * self.thresholds.size
 
     def features(self, given: Sequences) -> list[np.ndarray]:
         out = np.empty((len(given), 4, self.thresholds.size), dtype=np.float32)

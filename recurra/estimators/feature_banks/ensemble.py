@@ -1,4 +1,4 @@
-"""An ensemble of ridge regressions, one for each kind of feature, weighted by what each predicts of left-out samples."""
+"""An ensemble of ridge regressions, one for each kind of feature, weighted by their predictions of left-out samples."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ CHUNK = 64  # sequences predicted at a time
 
 @dataclass(frozen=True)
 class Size:
-    """How many units the banks have, for each view of a sequence."""
+    """How many units the banks have, for each scaling of a sequence and of its changes."""
 
     delay_lines: int
     heats: int
@@ -58,15 +58,19 @@ class FeatureEnsemble:
 
     def __init__(self, views: Views, steps: int, length: int, size: Size, draws: int, random: np.random.Generator):
         self.views, self.steps, self.length, self.size, self.draws = views, steps, length, size, draws
+        size = size.scaled(1 / views.mixing.shape[1])  # mixtures of several features share the units
         self.members: list[Member] = []
         for draw in range(draws):
             end = "" if draws == 1 else f" {draw + 1}"
             arguments = views.count, steps
             self.members += [
-                Member(f"delay lines{end}", [
-                    DelayLines(*arguments, size.delay_lines, random),
-                    Competitions(*arguments, size.heats, random),
-                ]),
+                Member(
+                    f"delay lines{end}",
+                    [
+                        DelayLines(*arguments, size.delay_lines, random),
+                        Competitions(*arguments, size.heats, random),
+                    ],
+                ),
                 Member(f"resonators{end}", [Resonators(*arguments, size.resonators, random)]),
                 Member(f"leaky networks{end}", [LeakyNetworks(*arguments, size.networks, random)]),
             ]
@@ -92,7 +96,7 @@ class FeatureEnsemble:
         series: Sequence[np.ndarray],
         targets: np.ndarray,
         weights: np.ndarray,
-        progress: Callable[[Iterable[Member]], Iterable[Member]] = iter,
+        progress: Callable[[Sequence[Member]], Iterable[Member]] = iter,
     ) -> "FeatureEnsemble":
         """Fit every readout, then the weights of the members."""
         given = self.views.apply(series)
@@ -101,20 +105,33 @@ class FeatureEnsemble:
         self.weights = member_weights(self.left_out(), targets, weights)
         return self
 
+    def named_weights(self) -> dict[str, float]:
+        return {member.name: float(weight) for member, weight in zip(self.members, self.weights, strict=True)}
+
     def left_out(self) -> list[np.ndarray]:
         """What every member predicts of samples that were left out, (n, q) each."""
-        return [member.ridge.left_out for member in self.members if member.ridge is not None]
+        return [member.ridge.left_out for member in self.members]  # pyrefly: ignore
+
+    def left_out_scores(self) -> np.ndarray:
+        """(n, q): what the members together predict of samples that were left out."""
+        return sum(w * one for w, one in zip(self.weights, self.left_out(), strict=True))  # pyrefly: ignore
+
+    def forget_left_out(self) -> None:
+        """Free the predictions of left-out samples, which only fitting needs."""
+        for member in self.members:
+            if member.ridge is not None:
+                member.ridge.left_out = None
 
     def scores(self, series: Sequence[np.ndarray]) -> np.ndarray:
         """(n, q); a member without weight is not run."""
-        return np.concatenate([
-            self._scores_of_chunk(series[first : first + CHUNK]) for first in range(0, len(series), CHUNK)
-        ])
+        return np.concatenate(
+            [self._scores_of_chunk(series[first : first + CHUNK]) for first in range(0, len(series), CHUNK)]
+        )
 
     def _scores_of_chunk(self, series: Sequence[np.ndarray]) -> np.ndarray:
         given = self.views.apply(series)
         used = [(w, member) for w, member in zip(self.weights, self.members, strict=True) if w > 0]
-        return sum(w * member.scores(series, given) for w, member in used)  # pyrefly: ignore
+        return sum(w * member.scores(series, given) for w, member in used) + np.zeros((len(series), 1))
 
 
 def member_weights(left_out: Sequence[np.ndarray], targets: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -43,6 +43,7 @@ def run(loop: str, sequences: Sequences, *arguments: Any) -> None:
 
 def _as_c(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        assert value.flags.c_contiguous and value.dtype in (np.float32, np.int64)
+        assert value.flags.c_contiguous
+        assert value.dtype in (np.float32, np.int64)
         return ctypes.c_void_p(value.ctypes.data)
     return ctypes.c_int64(value)

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PENALTIES = np.logspace(-6, 1, 15)  # times the mean eigenvalue of the samples' products
+PENALTIES = np.logspace(-3, 2, 11)  # times the mean eigenvalue of the samples' products
 CONSTANT = 1e-6  # a feature that deviates less is left out
 
 
 @dataclass
 class Ridge:
-    """`scores = ((features - mean) * scale) @ coefficients + intercept`."""
+    """`scores = (features - mean) @ coefficients + intercept`."""
 
     mean: np.ndarray  # (p,)
-    coefficients: np.ndarray  # (p, q), of the features as they come: the scale is inside
+    coefficients: np.ndarray  # (p, q) in float32
     intercept: np.ndarray  # (q,)
-    left_out: np.ndarray  # (n, q): the prediction of every training sample by a fit without it
+    left_out: np.ndarray | None = None  # (n, q): the prediction of every training sample by a fit without it
 
     @classmethod
     def fit(
@@ -28,9 +28,7 @@ class Ridge:
         """
         share = weights / weights.sum()
         means = [share @ block.astype(np.float64) for block in blocks]
-        deviations = [
-            np.sqrt(share @ np.square(block - mean)) for block, mean in zip(blocks, means, strict=True)
-        ]
+        deviations = [block.std(axis=0, dtype=np.float64) for block in blocks]  # light samples count, or they stand out
         scales = [_scale(deviation, factor) for deviation, factor in zip(deviations, importance, strict=True)]
         centred = [
             ((block - mean) * scale).astype(np.float32)
@@ -42,7 +40,7 @@ class Ridge:
         wide = sum(block.shape[1] for block in blocks) >= len(targets)
         solve = _solve_samples if wide else _solve_features
         coefficients, errors = solve([root.astype(np.float32) * block for block in centred], rows, root[:, 0])
-        scaled = coefficients * np.concatenate(scales)[:, None]
+        scaled = (coefficients * np.concatenate(scales)[:, None]).astype(np.float32)
         return cls(np.concatenate(means), scaled, intercept, targets - errors / np.maximum(root, 1e-12))
 
     def scores(self, features: np.ndarray) -> np.ndarray:

@@ -19,6 +19,9 @@ class WrittenOut:
     def features(self, series: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.stack([self._row(x) for x in series])]
 
+    def width(self, features: int) -> int:
+        return len(self.places) * features
+
     def _row(self, x: np.ndarray) -> np.ndarray:
         at = np.linspace(0, 1, len(x))
         return np.concatenate([np.interp(self.places, at, column) for column in x.T])
@@ -32,3 +35,6 @@ class Summary:
 
     def features(self, series: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.stack([np.concatenate([x.mean(axis=0), x.std(axis=0), [np.log(len(x))]]) for x in series])]
+
+    def width(self, features: int) -> int:
+        return 2 * features + 1

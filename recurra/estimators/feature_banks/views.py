@@ -1,4 +1,4 @@
-"""Views of a sequence that the banks read: each sequence scaled by itself or by the training set, and the changes of both.
+"""Views of a sequence that the banks read: it is scaled by itself or by the training set, with the changes of both.
 
 Of several features, a view mixes a few, with random signs. Every view has mean square 1 over the training set.
 """
