@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ..argument_checks import positive_int
 from ..errors import InputError, ShapeError
 from .sequences import IGNORE, Batch, SequenceSet
-from .stores import offsets
+from .stores import offsets, stored_positions
 
 
 class BatchSource(Protocol):
@@ -70,8 +70,9 @@ class Batches:
       default is 16 when shuffling, otherwise 1, which keeps the order of the set.
     - `rank`, `world_size`: of this process in distributed training.
     - `drop_last`: leave out an incomplete last batch.
-    - `window`: shuffle only within windows of this many sequences, and the order of the windows. A file larger than
-      memory is then read about once per epoch.
+    - `window`: shuffle only within windows of this many sequences, in the order of the file, and shuffle the windows. A
+      file larger than memory is then read about once per epoch. By default, of a Parquet file that is larger than its
+      cache, as many as half of the cache holds; otherwise all.
 
     **Example**
 
@@ -103,7 +104,10 @@ class Batches:
         self.sequences, self.batch_size = sequences, positive_int("batch_size", batch_size)
         self.seed, self.shuffle = seed, shuffle
         self.bucket = bucket or (16 if shuffle else 1)
-        self.rank, self.world_size, self.drop_last, self.window = rank, world_size, drop_last, window
+        self.rank, self.world_size, self.drop_last = rank, world_size, drop_last
+        below, self._positions = stored_positions(sequences.inputs, torch.arange(len(sequences)))
+        cached = getattr(below, "shuffle_window", None)  # of its sequences, of which these may be a part
+        self.window = window or (None if cached is None else max(1, cached * len(sequences) // len(below)))
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.sequences), self.batch_size)
@@ -131,7 +135,7 @@ class Batches:
             return torch.arange(count)
         if self.window is None:
             return torch.randperm(count, generator=random)
-        windows = torch.arange(count).split(self.window)
+        windows = self._positions.argsort(stable=True).split(self.window)
         order = torch.randperm(len(windows), generator=random).tolist()
         return torch.cat([windows[w][torch.randperm(len(windows[w]), generator=random)] for w in order])
 

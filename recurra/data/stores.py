@@ -132,3 +132,11 @@ class Permuted:
 
     def __getitem__(self, index: int) -> Tensor:
         return self.base[index][self.order]
+
+
+def stored_positions(store: Store, positions: Tensor) -> tuple[Store, Tensor]:
+    """The store below all views, and the numbers that its sequences `positions` have there."""
+    if isinstance(store, Rows):
+        return stored_positions(store.base, store.ids[positions])
+    base = getattr(store, "base", None)
+    return (store, positions) if base is None else stored_positions(base, positions)

@@ -279,7 +279,7 @@ def test_row_groups_are_forgotten_when_the_cache_is_full(tmp_path, monkeypatch):
     for k in torch.randperm(50).tolist():
         assert data.series[k].flatten().tolist() == list(range(20 * k, 20 * k + 20))
     source = data.series.source
-    assert len(source._decoded) <= 3
+    assert len(source.cache.tables) <= 3
 
 
 STREAM = """

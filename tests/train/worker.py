@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 import recurra as rc
-from recurra.data import Batches, SequenceSet, Streams
+from recurra.data import Batches, SequenceSet, Streams, read
+from recurra.data.readers import table_sources
 from recurra.train import Checkpoints, FitResult, Run, checkpoint, cosine, evaluate, fit
 
 torch.set_num_threads(1)
@@ -93,6 +94,14 @@ def batches() -> tuple[Batches, Batches]:
     return Batches(data.select(range(47)), 7, seed=3), Batches(data.select(range(47, 60)), 6, shuffle=False)
 
 
+def parquet(folder: str) -> tuple[Batches, Batches]:
+    """Sequences of a folder of Parquet files, of which the cache holds a small part."""
+    table_sources.CACHE_BYTES = 8000
+    data = read(folder, id="id", time="t", features=("x", "y"), label="label", task="tagging")
+    train, held_out = data.split(0.8, 0.2)
+    return Batches(train, 6, seed=5), Batches(held_out, 6, shuffle=False)
+
+
 def mishap(folder: str, options: dict[str, Any]):
     """Process 1 is killed after step `die`; after step 2, process `spoil` cannot write and `poison` puts out nan."""
     rank = int(os.environ.get("RANK", 0))
@@ -125,7 +134,10 @@ def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
         model = Normalised(2, 8, 2, options.get("pause", 0.0))
     if options.get("plain"):  # nothing random, and enough digits to compare sums in another order
         model = Plain(2, 8, 2).double()
-    data, held_out = streams() if case == "streams" else batches()
+    if case == "parquet":
+        data, held_out = parquet(options["data"])
+    else:
+        data, held_out = streams() if case == "streams" else batches()
     if phase == "warm-up":
         data = SlowStart(data.sequences, data.batch_size, data.chunk)
         SlowStart.marker = marker  # on the class, since processes rebuild their share of the data

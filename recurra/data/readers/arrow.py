@@ -12,7 +12,8 @@ from ..sequences import SequenceSet
 from .layout import Layout, LayoutOptions
 from .limits import check_decoded
 from .open_files import decoding, existing
-from .table_sources import SCAN_ROWS, OpenTable, ParquetSource, Source, TableSource, spool_to_disk
+from .parquet_folder import open_folder
+from .table_sources import SCAN_ROWS, GroupCache, OpenTable, ParquetSource, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
 #: the largest decoded row group, in bytes
@@ -22,24 +23,30 @@ GROUP = 512 << 20
 def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     """Sequences from a Parquet file of any size, with the options of `Layout`; only the row groups in use are decoded.
 
-    A file with larger row groups is converted once to a temporary, memory-mapped file.
+    A folder is read as one table: all `.parquet` files in it and below, and for folders named `column=value` that
+    column. Row groups may have any order: where the rows of a sequence are in several places, the places are put in the
+    order of their times. For that, and for row groups of more than half a gigabyte, the rows are copied once to a
+    temporary, memory-mapped file.
     """
     parts = Layout.of(layout)
     return sequences_of(open_parquet(path, parts), parts)
 
 
 def open_parquet(path: str | Path, parts: Layout) -> OpenTable:
-    """The table of a Parquet file."""
+    """The table of a Parquet file, or of all files of a folder."""
     path = existing(path)
-    try:
-        file = pq.ParquetFile(path, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise FormatError(path, _first_line(error), "a Parquet file") from error
+    if path.is_dir():
+        return OpenTable(open_folder(path, open_file), path)
+    return OpenTable(open_file(path), path)
+
+
+def open_file(path: Path, cache: GroupCache | None = None) -> Source:
+    """The rows of one Parquet file."""
     check_parquet(path)
-    source: Source = ParquetSource(file, path)
-    if _largest_group(file.metadata) > GROUP:
-        source = spool_to_disk(file.schema_arrow, source.scan(file.schema_arrow.names))
-    return OpenTable(source, path)
+    source = ParquetSource(path, cache)
+    if source.largest > GROUP:
+        return spool_to_disk(source.schema, source.scan(source.schema.names))
+    return source
 
 
 def check_parquet(path: Path) -> None:
@@ -77,12 +84,6 @@ def _text_bytes(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return sum(_text_bytes(column.field(number)) for number in range(kind.num_fields))
     return column.nbytes
-
-
-def _largest_group(metadata: pq.FileMetaData) -> int:
-    """The size of the largest row group in bytes, compressed or as float64, whichever is larger."""
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    return max((max(g.total_byte_size, 8 * g.num_rows * g.num_columns) for g in groups), default=0)
 
 
 def read_arrow(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:

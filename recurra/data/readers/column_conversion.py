@@ -49,6 +49,7 @@ class ConvertedSource:
 
     def __init__(self, source: Source, conversions: Sequence[Conversion]):
         self.source, self.rows = source, source.rows
+        self.window_rows = getattr(source, "window_rows", None)
         self.conversions = {each.name: each for each in conversions}
         kept = [self.conversions[item.name].field if item.name in self.conversions else item for item in source.schema]
         new = [each.field for each in conversions if each.name not in source.schema.names]

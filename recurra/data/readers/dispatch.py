@@ -85,6 +85,8 @@ OTHER_FILES: dict[bytes, tuple[str, str]] = {
     b"\x80\x05": ("a pickle, which can run code", "the data as CSV or Parquet"),
     b"\x80\x03": ("a pickle, which can run code", "the data as CSV or Parquet"),
 }
+#: formats of folders, by the suffix of the files in them; other folders hold text
+FOLDERS = ("wav", "parquet")
 MARKUP = ("<!doctype", "<html", "<?xml", "<svg")
 RECORDS = re.compile(r"\s*(?:\[\s*\{|\{\s*\")")
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -129,7 +131,7 @@ def read(
 
     **Arguments**
 
-    - `path`: a file, or a folder of WAV or text files.
+    - `path`: a file, or a folder of Parquet, WAV or text files.
     - `format`: a key of `READERS` such as "csv", to skip the detection.
     - `max_bytes`: how many bytes the decoded content may have. By default 256 MiB, or 32 times the size of the file if
       that is more; the environment variable RECURRA_MAX_BYTES replaces the default. More is a `SizeError`.
@@ -173,7 +175,8 @@ def format_of(path: str | Path) -> str:
     """The format of a file or folder, a key of `READERS`. What is neither known nor plain text is a `FormatError`."""
     path = existing(path)
     if path.is_dir():
-        return "wav" if any(path.rglob("*.wav")) else "text_folder"
+        found = next((name for name in FOLDERS if any(path.rglob(f"*.{name}"))), None)
+        return found or "text_folder"
     start = head(path, raw=True)
     for magic, format in MAGIC.items():
         if start.startswith(magic):

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -58,20 +59,46 @@ class TableSource:
         return self.table.select(list(columns)).slice(start, stop - start)
 
 
-class ParquetSource:
-    """A Parquet file, decoded by row group, with an LRU cache of `CACHE_BYTES`."""
+class GroupCache:
+    """Decoded row groups of Parquet files, the last ones used: `CACHE_BYTES`, or two of the largest row group."""
 
-    def __init__(self, file: pq.ParquetFile, path: str | Path):
-        self.file, self.schema, self.path = file, file.schema_arrow, path
-        self.starts = [0]
-        for group in range(file.metadata.num_row_groups):
-            self.starts.append(self.starts[-1] + file.metadata.row_group(group).num_rows)
+    def __init__(self, largest: int = 0):
+        self.limit, self.tables = max(CACHE_BYTES, 2 * largest), OrderedDict()
+
+    def get(self, key: tuple, decode: Callable[[], pa.Table]) -> pa.Table:
+        if key not in self.tables:
+            self.tables[key] = decode()
+            while len(self.tables) > 1 and sum(table.nbytes for table in self.tables.values()) > self.limit:
+                self.tables.popitem(last=False)
+        self.tables.move_to_end(key)
+        return self.tables[key]
+
+
+class ParquetSource:
+    """A Parquet file, decoded by row group. It is open only while it is read: a folder may have thousands."""
+
+    def __init__(self, path: str | Path, cache: GroupCache | None = None):
+        self.path = path
+        file = pq.ParquetFile(path, pre_buffer=False)
+        self.metadata, self.schema = file.metadata, file.schema_arrow
+        groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+        self.starts = [0, *accumulate(group.num_rows for group in groups)]
         self.rows = self.starts[-1]
-        self._decoded: OrderedDict[tuple, pa.Table] = OrderedDict()
+        #: bytes of the largest row group, compressed or as float64, whichever is larger
+        self.largest = max((max(g.total_byte_size, 8 * g.num_rows * g.num_columns) for g in groups), default=0)
+        self.cache = cache or GroupCache(self.largest)
+
+    @property
+    def window_rows(self) -> int:
+        """Rows of which a sequence can be drawn at random while all are in half of the cache."""
+        return max(1, self.cache.limit // (16 * len(self.schema)))
+
+    def _open(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self.path, metadata=self.metadata, pre_buffer=False)
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with decoding(self.path, "Parquet file", pa.ArrowException, OSError):
-            yield from self.file.iter_batches(batch_size=SCAN_ROWS, columns=list(columns))
+            yield from self._open().iter_batches(batch_size=SCAN_ROWS, columns=list(columns))
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
         parts, group = [], bisect_right(self.starts, start) - 1
@@ -83,14 +110,11 @@ class ParquetSource:
         return pa.concat_tables(parts)
 
     def _group(self, group: int, columns: tuple[str, ...]) -> pa.Table:
-        key = (group, columns)
-        if key not in self._decoded:
+        def decode() -> pa.Table:
             with decoding(self.path, "Parquet file", pa.ArrowException, OSError):
-                self._decoded[key] = self.file.read_row_group(group, columns=list(columns))
-            while len(self._decoded) > 1 and sum(table.nbytes for table in self._decoded.values()) > CACHE_BYTES:
-                self._decoded.popitem(last=False)
-        self._decoded.move_to_end(key)
-        return self._decoded[key]
+                return self._open().read_row_group(group, columns=list(columns))
+
+        return self.cache.get((str(self.path), group, columns), decode)
 
 
 def spool_to_disk(

@@ -19,6 +19,7 @@ from .indicators import Categories, indicator_names, numbers
 from .labels import Encoder, classes_of
 from .layout import Layout
 from .nested import from_nested
+from .regroup import regroup
 from .roles import Roles, infer_roles
 from .sort_and_fill import sort_and_fill
 from .table_scan import TableScan, strings, timestamps
@@ -50,6 +51,8 @@ def _sequences(opened: OpenTable, layout: Layout) -> SequenceSet:
     if roles.form == "wide":
         return from_wide(source, layout, roles, file, place)
     columns, notes = used_columns(layout), ()
+    opened = regroup(opened, layout, columns)
+    source, place = opened.source, opened.place
     if layout.rewrites:
         table, rows, notes = sort_and_fill(source.read(columns, 0, source.rows), layout, opened)
         if not table.num_rows:
@@ -100,6 +103,12 @@ class NumericColumns:
     columns: tuple[str, ...]
     offsets: Tensor  # (N + 1,)
     categories: Categories = field(default_factory=dict)
+
+    @property
+    def shuffle_window(self) -> int | None:
+        """As many sequences as the cache of a file holds; None if it holds all, or there is no cache."""
+        rows = getattr(self.source, "window_rows", None)
+        return None if rows is None or self.source.rows <= rows else max(1, len(self) * rows // self.source.rows)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
