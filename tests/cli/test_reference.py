@@ -7,6 +7,7 @@ import pytest
 
 import recurra as rc
 from recurra.cells import canonical_names
+from recurra.cli.cell_traits import is_gated, is_scan, is_spiking
 from recurra.cli.equations import plain_equations
 
 COMMANDS = (
@@ -42,6 +43,37 @@ class TestCells:
         assert "the output is [h; s]." in shown
         for about in found:
             assert about["name"] in shown
+
+    @pytest.mark.parametrize(
+        ("options", "among", "not_among"),
+        [
+            (("--family", "spiking"), {"lif", "izhikevich"}, {"lstm"}),
+            (("--year", "2016"), {"sgu", "t_gru", "rhn"}, {"gru", "atr"}),
+            (("--year", "2017-2018"), {"ran", "atr"}, {"sgu"}),
+            (("--search", "oscillat"), {"cornn", "unicornn"}, {"lstm"}),
+        ],
+    )
+    def test_filters(self, recurra, options, among, not_among):
+        found = {about["name"] for about in json.loads(recurra.good("cells", *options, "--json").stdout)}
+        assert among <= found
+        assert not not_among & found
+
+    def test_bad_filters(self, recurra):
+        assert "a year such as 2016" in recurra("cells", "--year", "long ago").stderr
+        assert "spiking" in recurra("cells", "--family", "spikin").stderr
+        assert "No cell matches" in recurra.good("cells", "--search", "qqqq").stdout
+
+    @pytest.mark.parametrize(
+        ("trait", "having", "lacking"),
+        [
+            (is_gated, ("lstm", "gru", "atr", "fast_grnn", "sgu"), ("rnn", "scrn", "fast_rnn", "cornn")),
+            (is_spiking, ("lif", "srm"), ("lstm",)),
+            (is_scan, ("min_gru", "min_lstm", "t_rnn"), ("indrnn", "gru", "lstm", "atr", "delay_rnn", "lif", "plrnn")),
+        ],
+    )
+    def test_traits(self, trait, having, lacking):
+        for names, expected in ((having, True), (lacking, False)):
+            assert {name: trait(rc.registry()[name]) for name in names} == dict.fromkeys(names, expected)
 
     def test_one_cell(self, recurra):
         shown = recurra.good("cells", "lstm").stdout

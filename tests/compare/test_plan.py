@@ -12,10 +12,11 @@ def test_cells_by_name_family_and_all():
     assert resolve_cells(["mgu"]) == ("mgu",)
     assert set(resolve_cells("greff")) == set(cell_families()["greff"])
     assert "mut1" in resolve_cells("gru-family")
+    assert {"lif", "izhikevich"} <= set(resolve_cells("spiking"))
     assert "mut1" not in resolve_cells("gru")
     everything = resolve_cells("all")
     assert "lstm" in everything
-    assert "lstm_np" not in everything  # a second name of the same cell
+    assert "lstmp" not in everything  # a second name of the same cell
     assert set(DEFAULT_CELLS) <= set(everything)
 
 
