@@ -23,8 +23,8 @@ _PLACES = {
     "engine.explain": "explain",
     "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
     " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",
-    "estimators": "Forecaster LanguageModelEstimator SequenceClassifier SequenceRegressor SequenceTagger"
-    " SequenceToSequence",
+    "estimators": "Forecaster LanguageModelEstimator OnlineClassifier OnlineForecaster SequenceClassifier"
+    " SequenceRegressor SequenceTagger SequenceToSequence",
     "guide": "survey",
     "inspect": "diagram report",
     "interop.onnx": "export",

@@ -39,6 +39,8 @@ from .errors import UnknownNameError as UnknownNameError
 from .errors import WeightsMismatchError as WeightsMismatchError
 from .estimators import Forecaster as Forecaster
 from .estimators import LanguageModelEstimator as LanguageModelEstimator
+from .estimators import OnlineClassifier as OnlineClassifier
+from .estimators import OnlineForecaster as OnlineForecaster
 from .estimators import SequenceClassifier as SequenceClassifier
 from .estimators import SequenceRegressor as SequenceRegressor
 from .estimators import SequenceTagger as SequenceTagger

@@ -16,6 +16,7 @@ from recurra.cli import (
     generate,
     info,
     inspect,
+    online,
     predict,
     survey,
 )
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"compare": compare.compare_command, "fit": fit.fit, "demo": demo.demo},
+    "Train": {"compare": compare.compare_command, "fit": fit.fit, "online": online.online, "demo": demo.demo},
     "Use a model": {
         "predict": predict.predict,
         "evaluate": evaluate.evaluate,

@@ -7,6 +7,8 @@ with optional_imports("estimators", what="recurra.estimators"):
     from .classifier import SequenceClassifier
     from .forecaster import Forecaster
     from .language import LanguageModelEstimator
+    from .online import OnlineClassifier, OnlineForecaster
+    from .prequential import Prequential, prequential
     from .regressor import SequenceRegressor
     from .sklearn_checks import inapplicable_checks
     from .tagger import SequenceTagger
@@ -16,9 +18,13 @@ __all__ = [
     "Backtest",
     "Forecaster",
     "LanguageModelEstimator",
+    "OnlineClassifier",
+    "OnlineForecaster",
+    "Prequential",
     "SequenceClassifier",
     "SequenceRegressor",
     "SequenceTagger",
     "SequenceToSequence",
     "inapplicable_checks",
+    "prequential",
 ]

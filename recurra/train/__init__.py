@@ -33,6 +33,7 @@ from recurra.train.online.force import FORCE
 from recurra.train.online.forward_gradient import ForwardGradient
 from recurra.train.online.fptt import FPTT
 from recurra.train.online.kfrtrl import KFRTRL
+from recurra.train.online.learner import OnlineLearner
 from recurra.train.online.rflo import RFLO
 from recurra.train.online.snap import SnAp
 from recurra.train.online.ukf import UKF
@@ -83,6 +84,7 @@ __all__ = [
     "Nesterov",
     "NonFiniteError",
     "Objective",
+    "OnlineLearner",
     "OriginalLSTMRule",
     "OutOfMemoryError",
     "Predictor",

@@ -11,7 +11,7 @@ from recurra.cli.cell_traits import is_gated, is_scan, is_spiking
 from recurra.cli.equations import plain_equations
 
 COMMANDS = (
-    *("compare", "fit", "demo", "predict", "evaluate", "generate"),
+    *("compare", "fit", "online", "demo", "predict", "evaluate", "generate"),
     *("embed", "inspect", "export", "cells", "survey", "bench", "info"),
 )
 

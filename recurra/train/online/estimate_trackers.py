@@ -41,6 +41,9 @@ class EstimateTracker(Tracker):
     def output(self, x: Tensor) -> Tensor:
         return self.head(self.derivatives.forward(x))
 
+    def peek(self, x: Tensor) -> Tensor:
+        return self.output(x).detach()  # the state moves with `gradient` alone
+
     def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
         found = self.gradients_of_sequences(loss)
         if found is None:

@@ -35,6 +35,9 @@ class CompiledTracker(Tracker):
         self.to_parameters.refresh()
         return self.head(self.influence.forward(x))
 
+    def peek(self, x: Tensor) -> Tensor:
+        return self.output(x).detach()  # the state moves with `gradient` alone
+
     def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
         if loss is None:
             self.influence.learn(None)

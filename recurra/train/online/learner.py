@@ -38,6 +38,13 @@ class Tracker(ABC):
     def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
         """The gradient of a loss of these outputs, in the order of `step_fn.parameters()`; None for no loss."""
 
+    def peek(self, x: Tensor) -> Tensor:
+        """The outputs of the next step, (B, q), without taking it."""
+        state = self.state_dict()
+        output = self.output(x).detach().clone()
+        self.load_state_dict(state)
+        return output
+
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """All that a stream needs to go on."""
@@ -114,6 +121,8 @@ class OnlineLearner(Learner):
         """Outputs (T, B, q) for x (T, B, D), from the state that the stream has reached; the stream does not move."""
         if x.dim() != 3:
             raise InputError("x", f"shape {tuple(x.shape)}", "sequences (T, B, D)")
+        if len(x) == 1 and self._running and self.tracker is not None and self.tracker.batch == x.shape[1]:
+            return self.tracker.peek(x[0])[None]
         tracker = self.make_tracker(x.shape[1])
         tracker.reset()
         if self._running and self.tracker is not None and self.tracker.batch == x.shape[1]:

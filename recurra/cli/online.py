@@ -1,0 +1,64 @@
+"""`recurra online DATA`: learn from a stream of rows, one at a time."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recurra.cli.options import COLUMNS, NETWORK, OUTPUT
+
+
+def online(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A CSV file with a header, or - for standard input.")],
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column to predict; the last.", rich_help_panel=COLUMNS)
+    ] = None,
+    ignore: Annotated[str, typer.Option(metavar="A,B,C", help="Columns to leave out.", rich_help_panel=COLUMNS)] = "",
+    classes: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Predict one of these labels instead of a number.", rich_help_panel=COLUMNS),
+    ] = None,
+    cell: Annotated[str, typer.Option(help="Any cell of [bold]recurra cells[/].", rich_help_panel=NETWORK)] = "gru",
+    hidden: Annotated[int, typer.Option(min=1, help="Units.", rich_help_panel=NETWORK)] = 32,
+    algorithm: Annotated[str, typer.Option(help="rtrl, snap1, uoro or eprop.", rich_help_panel=NETWORK)] = "rtrl",
+    lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=NETWORK)] = 3e-3,
+    every: Annotated[
+        int, typer.Option(min=1, help="Rows between two lines of progress.", rich_help_panel=OUTPUT)
+    ] = 500,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Errors over time as HTML.", rich_help_panel=OUTPUT)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no predictions.", rich_help_panel=OUTPUT)] = False,
+) -> None:
+    """Learn from a stream of rows, one at a time, and predict each row before it is learned.
+
+    Predictions go to standard output as CSV, the error so far to standard error. The network is never trained twice on
+    a row, and memory does not grow: DATA may be a pipe that does not end.
+    """
+    import csv
+    import sys
+
+    from recurra.cli import printing
+    from recurra.cli.online_rows import read_rows
+    from recurra.estimators import OnlineClassifier, OnlineForecaster
+    from recurra.estimators.prequential import Prequential, predictions
+
+    options = {"cell": cell, "hidden_size": hidden, "algorithm": algorithm, "lr": lr}
+    labels = None if classes is None else [label.strip() for label in classes.split(",")]
+    model = OnlineForecaster(**options) if labels is None else OnlineClassifier(labels, **options)
+    result, seen = Prequential(every), []
+    stream = read_rows(data, target, [name.strip() for name in ignore.split(",") if name.strip()], labels, seen)
+    writer, console = csv.writer(sys.stdout), printing.stderr_console()
+    if not quiet:
+        writer.writerow(["row", "prediction", "target"])
+    for predicted in predictions(model, stream, result):
+        if not quiet:
+            shown = predicted if labels is not None else f"{predicted:.6g}"
+            writer.writerow([result.count, shown, seen[-1]])
+            sys.stdout.flush()
+        if result.count % every == 0:
+            console.print(result.summary(), soft_wrap=True, highlight=False)
+        del seen[:-1]
+    console.print(result.summary(), soft_wrap=True, highlight=False)
+    if figure is not None:
+        result.figure().write_html(figure)

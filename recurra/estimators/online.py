@@ -1,0 +1,246 @@
+"""Estimators that learn from a stream, one step at a time: `predict_one`, then `learn_one`, as River spells them."""
+
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from ..argument_checks import positive_int, positive_number
+from ..errors import InputError, UnknownNameError
+from ..layers import layer
+from ..train import RTRL, UORO, EProp, OnlineLearner, Predictor, SnAp
+
+ALGORITHMS: dict[str, type[OnlineLearner]] = {"rtrl": RTRL, "snap1": SnAp, "uoro": UORO, "eprop": EProp}
+
+
+class RunningScaling:
+    """Mean and variance of every column of a stream, by Welford's recursion."""
+
+    def __init__(self, width: int):
+        self.count, self.mean, self.squares = 0, np.zeros(width), np.zeros(width)
+
+    def learn(self, row: np.ndarray) -> None:
+        self.count += 1
+        off = row - self.mean
+        self.mean = self.mean + off / self.count
+        self.squares = self.squares + off * (row - self.mean)
+
+    @property
+    def scale(self) -> np.ndarray:
+        deviation = np.sqrt(self.squares / max(self.count - 1, 1))
+        return np.where(deviation > 1e-12, deviation, 1.0)
+
+    def apply(self, row: np.ndarray) -> np.ndarray:
+        return (row - self.mean) / self.scale
+
+    def invert(self, row: np.ndarray) -> np.ndarray:
+        return row * self.scale + self.mean
+
+
+class OnlineEstimator(BaseEstimator):
+    """Base of the online estimators: features by name, running standardisation, a learner that never looks back."""
+
+    def __init__(
+        self,
+        cell: str = "gru",
+        hidden_size: int = 32,
+        algorithm: str = "rtrl",
+        lr: float = 3e-3,
+        *,
+        cell_options: dict[str, Any] | None = None,
+        clip: float | None = 1.0,
+        random_state: int = 0,
+    ):
+        self.cell, self.hidden_size, self.algorithm, self.lr = cell, hidden_size, algorithm, lr
+        self.cell_options, self.clip, self.random_state = cell_options, clip, random_state
+
+    def _start(self, x: Mapping[str, Real], outputs: int, loss: str) -> None:
+        """Build the network for the features of the first step."""
+        if self.algorithm not in ALGORITHMS:
+            raise UnknownNameError("algorithm", self.algorithm, ALGORITHMS)
+        self.feature_names_in_ = tuple(sorted(x))
+        self.steps_ = 0
+        width = len(self.feature_names_in_) + self._fed_back(outputs)
+        self.scaling_ = RunningScaling(len(self.feature_names_in_))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            hidden = positive_int("hidden_size", self.hidden_size)
+            network = Predictor(layer(self.cell, max(width, 1), hidden, **(self.cell_options or {})), outputs)
+        rate = positive_number("lr", self.lr)
+        make = ALGORITHMS[self.algorithm]
+        self.learner_ = make(network, loss, "adam", rate, update="step", carry=True, clip=self.clip)
+
+    def _fed_back(self, outputs: int) -> int:
+        """Columns of the last target that the network reads beside the features."""
+        return outputs
+
+    def _features(self, x: Any) -> np.ndarray:
+        if not isinstance(x, Mapping):
+            raise InputError("x", type(x).__name__, "a dict of numbers by name, {} for none")
+        names = self.feature_names_in_
+        if set(x) != set(names):
+            raise InputError("x", sorted(map(str, x)), f"the features of the first step, {list(names)}")
+        row = np.array([x[name] for name in names], dtype=np.float64)
+        if not np.isfinite(row).all():
+            raise InputError("x", dict(x), "finite numbers")
+        return row
+
+    def _input(self, row: np.ndarray, last: np.ndarray) -> Tensor:
+        """(1, 1, D)."""
+        values = np.concatenate([self.scaling_.apply(row), last])
+        values = values if len(values) else np.zeros(1)
+        return torch.as_tensor(values, dtype=torch.float32).view(1, 1, -1)
+
+    def learn_many(self, stream: Iterable[tuple[Mapping[str, Real], Any]]) -> Self:
+        """Learn from pairs (x, y) in order."""
+        for x, y in stream:
+            self.learn_one(x, y)
+        return self
+
+    def learn_one(self, x: Mapping[str, Real], y: Any) -> Self:
+        raise NotImplementedError
+
+
+class OnlineForecaster(OnlineEstimator):
+    """Predicts the next number of a stream, and learns from it when it arrives; nothing is stored or read twice.
+
+    The network reads the features of a step and the target of the step before. Weights change at every step, by exact
+    real-time recurrent learning or an approximation. Features and target are standardised by their running mean.
+
+    **Arguments**
+
+    - `cell`, `hidden_size`, `cell_options`: the recurrent network; any registered cell.
+    - `algorithm`: "rtrl", "snap1", "uoro" or "eprop".
+    - `lr`, `clip`: learning rate of Adam, largest norm of a gradient.
+    - `random_state`: seed of the weights.
+
+    **Returns**: `predict_one(x)` a float, `learn_one(x, y)` itself, `forecast(h)` h floats.
+
+    **Example**
+
+        >>> import math
+        >>> model = rc.OnlineForecaster(hidden_size=8, lr=0.01)
+        >>> errors = []
+        >>> for t in range(400):
+        ...     y = math.sin(t / 3)
+        ...     errors.append(abs(model.predict_one({}) - y))
+        ...     _ = model.learn_one({}, y)
+        >>> sum(errors[-50:]) < 0.5 * sum(errors[:50])
+        True
+    """
+
+    def predict_one(self, x: Mapping[str, Real] | None = None) -> float:
+        """The target of the step with features x, before it is known; 0.0 before the first step."""
+        if not hasattr(self, "learner_"):
+            return 0.0
+        predicted = self.learner_.predict(self._input(self._features(x or {}), self.last_))[0, 0]
+        return float(self.target_scaling_.invert(predicted.double().numpy())[0])
+
+    def forecast(self, horizon: int) -> list[float]:
+        """The next numbers of a stream without features: each prediction is the last target of the next one."""
+        if not hasattr(self, "learner_"):
+            raise InputError("horizon", horizon, "a forecast after the first learn_one")
+        if self.feature_names_in_:
+            raise InputError("horizon", horizon, "predict_one(x): later features are not known")
+        last, rows, found = self.last_, [], np.zeros((0, 1))
+        for _ in range(positive_int("horizon", horizon)):
+            rows.append(self._input(np.zeros(0), last)[0])
+            found = self.learner_.predict(torch.stack(rows))[:, 0].double().numpy()  # (steps so far, 1)
+            last = found[-1]
+        return [float(self.target_scaling_.invert(value)[0]) for value in found]
+
+    def learn_one(self, x: Mapping[str, Real] | None, y: Any) -> Self:
+        """Learn that the step with features x had the target y."""
+        if isinstance(y, bool) or not isinstance(y, Real) or not np.isfinite(float(y)):
+            raise InputError("y", repr(y), "a finite number")
+        if not hasattr(self, "learner_"):
+            self._start(x or {}, 1, "mse")
+            self.target_scaling_, self.last_ = RunningScaling(1), np.zeros(1)
+        row, target = self._features(x or {}), np.array([float(y)])
+        self.scaling_.learn(row)
+        self.target_scaling_.learn(target)
+        scaled = self.target_scaling_.apply(target)
+        wanted = torch.as_tensor(scaled, dtype=torch.float32).view(1, 1, 1)
+        self.learner_.step(self._input(row, self.last_), wanted)
+        self.last_, self.steps_ = scaled, self.steps_ + 1
+        return self
+
+
+class OnlineClassifier(OnlineEstimator):
+    """Predicts the class of every step of a stream, and learns from it when it arrives.
+
+    The network reads the features of a step and, one-hot, the class of the step before. Classes must be named in
+    advance: a network has as many outputs as classes.
+
+    **Arguments**
+
+    - `classes`: all labels that may come.
+    - `cell`, `hidden_size`, `algorithm`, `lr`, `cell_options`, `clip`, `random_state`: as for `OnlineForecaster`.
+
+    **Returns**: `predict_one(x)` a label, `predict_proba_one(x)` label → probability, `learn_one(x, y)` itself.
+
+    **Example**
+
+        >>> model = rc.OnlineClassifier(classes=("a", "b"), hidden_size=8, lr=0.01)
+        >>> right = []
+        >>> for t in range(200):
+        ...     label = "ab"[t // 2 % 2]
+        ...     right.append(model.predict_one({}) == label)
+        ...     _ = model.learn_one({}, label)
+        >>> sum(right[-40:]) > 36
+        True
+    """
+
+    def __init__(
+        self,
+        classes: Iterable[Any] = (),
+        cell: str = "gru",
+        hidden_size: int = 32,
+        algorithm: str = "rtrl",
+        lr: float = 3e-3,
+        *,
+        cell_options: dict[str, Any] | None = None,
+        clip: float | None = 1.0,
+        random_state: int = 0,
+    ):
+        super().__init__(
+            cell, hidden_size, algorithm, lr, cell_options=cell_options, clip=clip, random_state=random_state
+        )
+        self.classes = classes
+
+    def predict_proba_one(self, x: Mapping[str, Real] | None = None) -> dict[Any, float]:
+        """Label → probability, for the step with features x; all alike before the first step."""
+        labels = self._labels()
+        if not hasattr(self, "learner_"):
+            return dict.fromkeys(labels, 1 / len(labels))
+        scores = self.learner_.predict(self._input(self._features(x or {}), self.last_))[0, 0]
+        return dict(zip(labels, scores.double().softmax(0).tolist(), strict=True))
+
+    def predict_one(self, x: Mapping[str, Real] | None = None) -> Any:
+        """The most likely label of the step with features x."""
+        chances = self.predict_proba_one(x)
+        return max(chances, key=lambda label: chances[label])
+
+    def _labels(self) -> list[Any]:
+        labels = list(self.classes)
+        if len(labels) < 2 or len(set(labels)) < len(labels):
+            raise InputError("classes", labels, "at least two labels, each once")
+        return labels
+
+    def learn_one(self, x: Mapping[str, Real] | None, y: Any) -> Self:
+        """Learn that the step with features x had the label y."""
+        labels = self._labels()
+        if y not in labels:
+            raise InputError("y", repr(y), f"one of the classes {labels}")
+        if not hasattr(self, "learner_"):
+            self._start(x or {}, len(labels), "cross_entropy")
+            self.last_ = np.zeros(len(labels))
+        row, number = self._features(x or {}), labels.index(y)
+        self.scaling_.learn(row)
+        self.learner_.step(self._input(row, self.last_), torch.tensor([[number]]))
+        self.last_, self.steps_ = np.eye(len(labels))[number], self.steps_ + 1
+        return self

@@ -1,0 +1,92 @@
+"""Online estimators: they learn, the order of features does not matter, a prediction changes nothing; the command."""
+
+import csv
+import io
+import math
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import recurra as rc
+from recurra.cli.app import app
+from recurra.estimators import prequential
+
+
+def wave(steps: int):
+    return ((({"a": math.cos(t / 5), "b": 1.0}), math.sin(t / 3)) for t in range(steps))
+
+
+@pytest.mark.parametrize("algorithm", ["rtrl", "snap1"])
+def test_a_forecaster_beats_the_last_value(algorithm: str) -> None:
+    found = prequential(rc.OnlineForecaster(hidden_size=16, lr=3e-3, algorithm=algorithm), wave(600))
+    assert found.recent[-1] < 0.7 * found.recent_naive[-1]
+    assert "600 steps" in found.summary()
+    assert len(found.figure().data) == 2
+
+
+def test_a_prediction_changes_nothing() -> None:
+    quiet, asked = (rc.OnlineForecaster(hidden_size=4) for _ in range(2))
+    for x, y in wave(20):
+        asked.predict_one(x), asked.predict_one(x)
+        quiet.learn_one(x, y), asked.learn_one(dict(reversed(x.items())), y)
+    x = {"a": 0.3, "b": 1.0}
+    assert quiet.predict_one(x) == asked.predict_one(x)
+
+
+def test_a_prediction_is_that_of_the_network_with_its_state() -> None:
+    """The learner's own forward pass against the layer run over all inputs, weights fixed by a tiny rate."""
+    model = rc.OnlineForecaster(hidden_size=4, lr=1e-30)
+    for x, y in wave(15):
+        model.learn_one(x, y)
+    network = model.learner_.model
+    given = torch.randn(1, 1, 3)
+    state = model.learner_.tracker.influence.state.view(1, 1, 4)
+    expected = network(given, state)[0]
+    torch.testing.assert_close(model.learner_.predict(given), expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_forecast_goes_on_by_itself() -> None:
+    model = rc.OnlineForecaster(hidden_size=8)
+    with pytest.raises(rc.InputError, match="after the first"):
+        model.forecast(3)
+    model.learn_many(({}, float(t % 2)) for t in range(200))
+    found = model.forecast(4)
+    assert found[0] == pytest.approx(model.predict_one(), rel=1e-5)
+    assert len(found) == 4
+
+
+def test_a_classifier_learns_a_period() -> None:
+    model = rc.OnlineClassifier(classes=("a", "b", "c"), hidden_size=8, lr=0.01)
+    assert model.predict_proba_one() == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
+    found = prequential(model, (({}, "aabc"[t % 4]) for t in range(400)), window=50)
+    assert found.recent[-1] < 0.1
+    assert sum(model.predict_proba_one().values()) == pytest.approx(1)
+
+
+def test_bad_steps_are_refused() -> None:
+    model = rc.OnlineForecaster(hidden_size=4).learn_one({"a": 1.0}, 2.0)
+    for x, y in (({"b": 1.0}, 1.0), ({"a": math.nan}, 1.0), ({"a": 1.0}, math.inf), ({"a": 1.0}, "x"), ([1.0], 1.0)):
+        with pytest.raises(rc.InputError):
+            model.learn_one(x, y)
+    with pytest.raises(rc.InputError, match="classes"):
+        rc.OnlineClassifier(classes=("a",)).learn_one({}, "a")
+    with pytest.raises(rc.UnknownNameError, match="snap1"):
+        rc.OnlineForecaster(algorithm="snap").learn_one({}, 1.0)
+
+
+def test_the_command_reads_standard_input() -> None:
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(["name", "a", "y"])
+    rows.writerows([["k", math.cos(t / 5), math.sin(t / 3)] for t in range(60)])
+    words = ["online", "-", "--ignore", "name", "--hidden", "4", "--every", "50"]
+    done = CliRunner().invoke(app, words, input=text.getvalue())
+    assert done.exit_code == 0, done.output
+    lines = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert len(lines) == 60
+    assert float(lines[7]["target"]) == pytest.approx(math.sin(7 / 3))
+    assert "60 steps: error" in done.stderr
+    bad = CliRunner().invoke(app, words, input="name,a,y\nk,x,1\n")
+    assert bad.exit_code != 0
+    assert "line 2, column a" in bad.output
