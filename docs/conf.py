@@ -21,6 +21,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["sortable.js"]
 html_copy_source = False
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_show_sphinx = False
 html_theme_options = {
     "navbar_end": ["theme-switcher"],

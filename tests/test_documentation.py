@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import recurra as rc
+from recurra.cells import canonical_names
+from tests.inspect.browser import Browser
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -61,17 +62,40 @@ def test_every_page_is_reached_from_the_index():
         assert page.name == "index.md" or page.with_suffix("").resolve() in listed, name_of(page)
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path: Path):
-    pytest.importorskip("sphinx")
-    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site. A warning, such as a link that leads nowhere, fails the build."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(folder)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    made = list(tmp_path.rglob("*.html"))
-    cells = {name for name in rc.registry() if (tmp_path / "generated" / "cells" / f"{name}.html").is_file()}
-    assert {kind for name, kind in rc.registry().items() if name in cells} >= set(vars(rc.cells).values()) & set(
-        rc.registry().values()
-    )
-    for page in made:
+    return folder
+
+
+@pytest.mark.slow
+def test_every_cell_has_a_page_and_no_page_loads_anything_from_outside(site: Path):
+    cells = site / "generated" / "cells"
+    missing = [name for name in canonical_names() if not (cells / f"{name}.html").is_file()]
+    assert not missing
+    for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img|iframe)[^>]*?(?:src|href)="((?:https?:)?//[^"]+)"', page.read_text())
         assert not loaded, f"{page.name} loads {loaded[0]}"
+
+
+@pytest.mark.slow
+def test_pages_fit_phones_and_desks_by_day_and_night(site: Path):
+    browser = Browser()
+    try:
+        for name in ("index", "tour", "howto/own_cell", "generated/cells/lstm", "generated/survey/index"):
+            for width in (390, 1280):
+                page = browser.open(site / f"{name}.html", width, 900)
+                assert page.run("document.documentElement.scrollWidth") <= width, f"{name} is wider than {width}"
+                for mode in ("light", "dark"):
+                    page.run(f"document.documentElement.dataset.theme = {mode!r}")
+                    colour = page.run("getComputedStyle(document.body).backgroundColor")
+                    assert (sum(map(float, re.findall(r"[0-9.]+", colour)[:3])) > 380) == (mode == "light"), name
+                assert page.complaints() == []
+                assert page.requests() == []
+                page.close()
+    finally:
+        browser.close()
