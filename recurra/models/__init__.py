@@ -5,6 +5,8 @@ from .brnn import BaldiBRNN
 from .elmo import ELMo, Pretraining, ScalarMix
 from .hierarchical import ClockworkRNN, HierarchicalRNN
 from .language import (
+    NADE,
+    RNNNADE,
     Characters,
     LanguageModel,
     LanguageModelVectors,
@@ -39,8 +41,10 @@ from .tdnn import PEDDINTI, TDNN, PNorm
 __all__ = [
     "CRF",
     "HMM",
+    "NADE",
     "NARX",
     "PEDDINTI",
+    "RNNNADE",
     "START",
     "STOP",
     "TDNN",

@@ -1,9 +1,10 @@
-"""Language models: vocabularies, stacks of any cell, softmaxes, mixture densities, and word vectors from them."""
+"""Language models: vocabularies, stacks of any cell, softmaxes, mixture densities, NADE, word vectors from them."""
 
 from .frozen_vectors import LanguageModelVectors
 from .inputs import Embedding, TokenEncoder
 from .mixture import MixtureDensity, NextFrame, SequenceDensity
 from .model import IGNORE, LanguageModel, NextToken
+from .nade import NADE, RNNNADE
 from .softmaxes import AdaptiveSoftmax, FullSoftmax, OutputLayer, SampledSoftmax, TiedSoftmax
 from .stack import Stack
 from .streams import TwoWayStreams
@@ -11,6 +12,8 @@ from .vocabulary import Characters, Subwords, TextError, TokenVocabulary, Words
 
 __all__ = [
     "IGNORE",
+    "NADE",
+    "RNNNADE",
     "AdaptiveSoftmax",
     "Characters",
     "Embedding",
