@@ -37,21 +37,22 @@ def write_set(folder: Path, size: float, files: int) -> None:
     if shutil.disk_usage(folder).free < 1.2 * size:
         raise SystemExit(f"{folder}: less than {1.2 * size / 1e9:.0f} GB free")
     random = np.random.default_rng(0)
+    noise = random.standard_normal((GROUP, STEPS, FEATURES), dtype=np.float32)  # drawn once, reordered in every group
     groups = max(1, round(size / files / (GROUP * STEPS * FEATURES * 4)))
     for number in range(files):
         path = folder / f"site={number % 8}" / f"part-{number:03d}.parquet"
         path.parent.mkdir(exist_ok=True)
         writer = None
         for group in range(groups):
-            table = _row_group(random, (number * groups + group) * GROUP)
+            table = _row_group(random, noise, (number * groups + group) * GROUP)
             writer = writer or pq.ParquetWriter(path, table.schema, compression="none")
             writer.write_table(table)
         if writer is not None:
             writer.close()
 
 
-def _row_group(random: np.random.Generator, first: int) -> pa.Table:
-    values = random.standard_normal((GROUP, STEPS, FEATURES), dtype=np.float32)
+def _row_group(random: np.random.Generator, noise: np.ndarray, first: int) -> pa.Table:
+    values = noise[random.permutation(GROUP)]
     high = random.random(GROUP) < 0.5
     values[:, :, 0] += np.where(high, 0.3, -0.3).astype(np.float32)[:, None]
     rows = values.reshape(-1, FEATURES)

@@ -12,7 +12,7 @@ from estimators import together
 
 from recurra.tensor_files import load_tensors, read_json
 
-NAMES = ("classifier", "regressor", "forecaster", "tagger", "language")
+NAMES = ("classifier", "features", "mixed", "regressor", "forecaster", "tagger", "language")
 
 
 def numbers(value: object) -> list[float]:

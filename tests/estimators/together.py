@@ -1,4 +1,4 @@
-"""Five estimators, fitted by one process or by those of a launcher: `torchrun together.py FOLDER`."""
+"""Every estimator, fitted by one process or by those of a launcher: `torchrun together.py FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -27,6 +27,8 @@ def fitted(random_state: Any = 0) -> dict[str, Any]:
     early = {"validation": 0.3, "patience": 1, "lr": 0.3, "epochs": 6}  # the rate is so high that it stops early
     return {
         "classifier": rc.SequenceClassifier("gru", **shared, **early).fit(series, labels),
+        "features": rc.SequenceClassifier(effort="quick", random_state=random_state).fit(series, labels),
+        "mixed": rc.SequenceRegressor("gru", effort="quick", epochs=1, **shared).fit(series, numbers),
         "regressor": rc.SequenceRegressor("lstm", epochs=3, **shared).fit(series, numbers),
         "forecaster": rc.Forecaster("gru", horizon=3, season=25, epochs=3, **shared).fit(wave),
         "tagger": rc.SequenceTagger("gru", dropout=0.0, validation=0.2, epochs=2, **shared).fit(sentences, tags),
