@@ -14,6 +14,7 @@ from .data_errors import DataError
 from .japanese_vowels import japanese_vowels
 from .open_quotes import open_quotes
 from .sequences import Batch, Example, SequenceSet
+from .spike_coding import latency_code, rate_code
 
 if TYPE_CHECKING:
     from .readers.arff import read_arff
@@ -80,7 +81,9 @@ __all__ = [
     "format_of",
     "from_table",
     "japanese_vowels",
+    "latency_code",
     "open_quotes",
+    "rate_code",
     "read",
     "read_arff",
     "read_arrow",

@@ -7,6 +7,7 @@ from .catalogue import henon, logistic, lorenz
 from .echo import EchoState, MemoryCapacity, echo_state, memory_capacity, recalled
 from .lyapunov import lyapunov
 from .orbits import Bifurcation, FixedPoints, bifurcation, fixed_points
+from .slow_points import SlowPoints, slow_points
 from .system import DynamicalSystem
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "EchoState",
     "FixedPoints",
     "MemoryCapacity",
+    "SlowPoints",
     "bifurcation",
     "echo_state",
     "fixed_points",
@@ -24,4 +26,5 @@ __all__ = [
     "lyapunov",
     "memory_capacity",
     "recalled",
+    "slow_points",
 ]

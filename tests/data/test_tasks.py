@@ -16,15 +16,21 @@ NAMES = [
     "adding",
     "anbn",
     "anbncn",
+    "context_decision",
     "continual_reber",
     "copy_memory",
+    "delayed_match",
     "embedded_reber",
+    "flip_flop",
     "latch",
     "mackey_glass",
     "memory_capacity",
     "multi_timescale",
     "narma10",
+    "parametric_working_memory",
     "parity",
+    "perceptual_decision",
+    "ready_set_go",
     "reber",
     "sequential_mnist",
     "serial_recall",
@@ -97,6 +103,12 @@ def test_as_a_set_of_sequences(name):
         ("narma10", 20, 1e-6),
         ("memory_capacity", 20, 1e-9),
         ("multi_timescale", 5_000, 0.004),
+        ("flip_flop", 10, 1e-6),
+        ("perceptual_decision", 20_000, 0.014),
+        ("context_decision", 20_000, 0.014),
+        ("delayed_match", 20_000, 0.014),
+        ("parametric_working_memory", 20_000, 0.014),
+        ("ready_set_go", 20_000, 0.003),
     ],
 )
 def test_the_trivial_answer_scores_the_baseline(name, count, tolerance):
@@ -129,6 +141,42 @@ def test_copy_memory_by_its_definition():
     assert (batch.targets[:25] == 8).all()
     assert torch.equal(batch.targets[25:], symbols[:10])
     assert task.baseline == pytest.approx(10 * math.log(8) / 35)
+
+
+def test_flip_flop_by_its_definition():
+    batch = tasks.flip_flop(length=30, bits=2, rate=0.2).draw(50, generator(0))
+    assert set(batch.inputs.unique().tolist()) == {-1.0, 0.0, 1.0}
+    for b in range(50):
+        for bit in range(2):
+            last = 0.0
+            for t in range(30):
+                last = batch.inputs[t, b, bit].item() or last
+                assert batch.targets[t, b, bit] == last
+
+
+def test_decisions_by_their_definitions():
+    quiet = tasks.perceptual_decision(noise=0.0).draw(200, generator(0))
+    assert torch.equal((quiet.inputs.mean(0)[:, 0] > 0).long(), quiet.targets)
+    assert quiet.inputs.abs().unique().tolist() == pytest.approx([0.1, 0.2, 0.4])
+    context = tasks.context_decision(noise=0.0).draw(200, generator(0))
+    which = context.inputs[0, :, 2:].argmax(-1)
+    assert torch.equal((context.inputs[-1, torch.arange(200), which] > 0).long(), context.targets)
+    assert len(torch.unique(torch.stack([which, context.targets]), dim=1).T) == 4
+    match = tasks.delayed_match(shown=2, delay=3).draw(200, generator(0))
+    assert torch.equal((match.inputs[0] == match.inputs[-1]).all(-1).long(), match.targets)
+    assert not match.inputs[2:5].any()
+    larger = tasks.parametric_working_memory(shown=2, delay=3).draw(200, generator(0))
+    assert torch.equal((larger.inputs[0] > larger.inputs[-1])[:, 0].long(), larger.targets)
+    assert not larger.inputs[2:5].any()
+
+
+def test_ready_set_go_by_its_definition():
+    batch = tasks.ready_set_go().draw(300, generator(0))
+    ready, set_, go = (x.argmax(0) for x in (batch.inputs[..., 0], batch.inputs[..., 1], batch.targets[..., 0]))
+    assert (ready == 4).all()
+    assert torch.equal(go - set_, set_ - ready)
+    assert {int(interval) for interval in set_ - ready} == set(range(10, 21))
+    assert batch.targets[-1].all()
 
 
 def test_temporal_order_by_its_definition():

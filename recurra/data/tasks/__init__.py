@@ -6,6 +6,12 @@ task.score(outputs, batch), task.baseline
 """
 
 from .base import CanonicalTask, TaskBatches, make, names, register
+from .cognition import ContextDecision as context_decision
+from .cognition import DelayedMatch as delayed_match
+from .cognition import FlipFlop as flip_flop
+from .cognition import ParametricWorkingMemory as parametric_working_memory
+from .cognition import PerceptualDecision as perceptual_decision
+from .cognition import ReadySetGo as ready_set_go
 from .counting import AnBn as anbn
 from .counting import AnBnCn as anbncn
 from .counting import SpikeDistance as spike_distance
@@ -31,9 +37,12 @@ __all__ = [
     "adding",
     "anbn",
     "anbncn",
+    "context_decision",
     "continual_reber",
     "copy_memory",
+    "delayed_match",
     "embedded_reber",
+    "flip_flop",
     "latch",
     "mackey_glass",
     "make",
@@ -41,7 +50,10 @@ __all__ = [
     "multi_timescale",
     "names",
     "narma10",
+    "parametric_working_memory",
     "parity",
+    "perceptual_decision",
+    "ready_set_go",
     "reber",
     "register",
     "sequential_mnist",
