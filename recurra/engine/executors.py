@@ -23,7 +23,7 @@ from .cpu import compiler
 from .cpu.call_template import load_template
 from .cpu.executor import CpuExecutor
 from .gpu.runner import GpuExecutor
-from .guards import MAX_VALUES
+from .guards import MAX_VALUES, constant_buffers
 from .ir.lowering import Unsupported
 from .plan.planner import plan
 from .restarts import restarting
@@ -84,6 +84,8 @@ def executor_for(cell: Cell, cache: CellCache, request: Request) -> Executor | R
     found = cache.executors.get(asked)
     if found is None:
         found = cache.executors[asked] = _make(cell, request)
+        if not isinstance(found, Refusal):
+            cache.guards.add_constants(cell, constant_buffers(cell, found.plan.equations.weights))
     return found
 
 
@@ -99,7 +101,8 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
     with clean_context():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
         text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
-        key = _key(text, request)
+        indices = {name: tensor.tolist() for name, tensor in constant_buffers(cell, step.weights).items()}
+        key = _key(f"{text}{indices}", request)
         made = _alive.get(key)
         if made is None:
             try:

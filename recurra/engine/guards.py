@@ -74,10 +74,31 @@ class Guards:
             and (not self.readers or [read() for read in self.readers] == self.contents)
         )
 
+    def add_constants(self, cell: Cell, names: Iterable[str]) -> None:
+        """Compare the numbers of these buffers, too: a plan holds them as indices."""
+        for name in names:
+            path, _, leaf = name.rpartition(".")
+            self.readers.append(functools.partial(_buffer_content, cell.get_submodule(path)._buffers, leaf))
+            self.contents.append(self.readers[-1]())
+
     def guard_graph(self) -> bool:
         """Make the graph that torch.compile traces now depend on these values; False if that is not possible."""
         alive = ref(self)
         return guard_graph(lambda: (guards := alive()) is not None and guards.is_current())
+
+
+def constant_buffers(cell: Cell, names: Iterable[str]) -> dict[str, Tensor]:
+    """Those of the named buffers that may be indices: few integers in the memory of the CPU."""
+    buffers = dict(cell.named_buffers())
+    found = {name: buffers[name] for name in names if name in buffers}
+    return {name: tensor for name, tensor in found.items() if _may_be_indices(tensor)}
+
+
+def _may_be_indices(tensor: Tensor) -> bool:
+    is_plain = type(tensor) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    if not is_plain or not tensor.is_cpu or tensor.layout is not torch.strided or not tensor.dim():
+        return False
+    return tensor.dtype in (torch.int64, torch.int32) and tensor.numel() <= SMALL_TENSOR
 
 
 def _columns(rows: list[tuple[Any, Any, Any]]) -> tuple[list, list, list]:
@@ -345,6 +366,11 @@ def _tensor_content(tensor: Tensor) -> Any:
     is_small = tensor.is_cpu and tensor.numel() <= SMALL_TENSOR
     content = tensor.reshape(-1).resolve_neg().resolve_conj().view(torch.uint8).numpy().tobytes() if is_small else b""
     return version, tensor.data_ptr(), content
+
+
+def _buffer_content(buffers: dict[str, Tensor | None], name: str) -> Any:
+    tensor = buffers[name]
+    return None if tensor is None else _tensor_content(tensor)
 
 
 @functools.lru_cache(4096)

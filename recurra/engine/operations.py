@@ -11,6 +11,7 @@ from torch import fx
 from torch._decomp import get_decompositions
 
 from ..cells import surrogates  # noqa: F401  defines recurra::spike
+from .literals import literal
 
 aten = torch.ops.aten
 
@@ -115,6 +116,7 @@ MEANING: dict[object, Operation] = {
     aten.new_zeros.default: Operation("layout", "0"),
     aten.ones_like.default: Operation("layout", "1"),
     aten.scalar_tensor.default: Operation("layout", "{0}"),
+    literal: Operation("layout", r"\left[{0}\right]"),
     aten.sym_size.int: Operation("layout"),
     aten.linalg_matrix_exp.default: _function(r"\exp"),
     aten.block_diag.default: Operation("layout", r"\mathrm{{diag}}\left({0}\right)"),

@@ -22,6 +22,7 @@ from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .custom_vjp import CustomVjp
+from .literals import literal, literal_arguments
 from .user_code import Untraceable, location
 
 aten = torch.ops.aten
@@ -142,6 +143,10 @@ class Recorder(TorchDispatchMode):
         if func is aten.lift_fresh.default and id(args[0]) not in self.nodes and args[0].numel() == 1:
             constant, dtype = float(args[0]), args[0].dtype  # torch.tensor(2.0)
             func, args, kwargs = aten.scalar_tensor.default, (constant,), {"dtype": dtype}
+        elif func is aten.lift_fresh.default and id(args[0]) not in self.nodes:
+            with _disable_current_modes():
+                numbers = literal_arguments(args[0])
+            func, args = (literal, numbers) if numbers is not None else (func, args)
         to_node: Any = lambda a: self._argument(a) if isinstance(a, Tensor) else a  # noqa: E731
         node = self.graph.call_function(func, map_aggregate(args, to_node), map_aggregate(kwargs, to_node))  # pyrefly: ignore
         flows = func not in _MADE_FROM_SHAPES and any(n.meta[DIFFERENTIABLE] for n in node.all_input_nodes)

@@ -17,6 +17,7 @@ from torch.fx.node import map_aggregate, map_arg
 
 from ...cell import Cell
 from ..custom_vjp import custom_vjp_of
+from ..guards import constant_buffers
 from ..record import LINE
 from ..trace import Step, decompose
 from .buffers import BufferRef, Role, X
@@ -100,7 +101,7 @@ class _Reader:
         self.meta: dict[fx.Node, Any] = {}  # the stand-in value of what depends on weights alone
         self.repeated: dict[fx.Node, int] = {}  # those of them with a row for every sequence: the axis
         self.sizes: dict[fx.Node, Any] = {}  # the batch size, and its multiples
-        self.fixed: dict[fx.Node, Any] = {}  # what depends on no weight either, for SEQUENCES sequences
+        self.fixed: dict[fx.Node, Any] = {}  # what depends on no weight but indices, for SEQUENCES sequences
         self.known: dict[str, fx.Node] = {}  # the name of a LoopInvariant → its node
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}  # what the prologue returns, and in which shape
         like = step.node("x").meta["val"]
@@ -111,9 +112,12 @@ class _Reader:
         placeholders = self.step.placeholders()
         for node, name in zip(placeholders, self.step.inputs, strict=False):
             self.values[node] = row(self._input(name, node))
-        for node in placeholders[len(self.step.inputs) :]:
+        indices = constant_buffers(self.cell, self.step.weights)
+        for node, name in zip(placeholders[len(self.step.inputs) :], self.step.weights, strict=True):
             like = node.meta["val"]  # zeros on the CPU: the "meta" device would import torch.compile
             self.meta[node] = torch.zeros(like.shape, dtype=like.dtype)
+            if name in indices:
+                self.fixed[node] = indices[name].clone()
         for node in self.step.graph.nodes:
             if node.op == "call_function":
                 self._call(node)
@@ -358,7 +362,10 @@ class _Reader:
             places.update(enumerate(given))
             return node.target(*fill(marked[0]), **{k: fill(v) for k, v in marked[1].items()})  # pyrefly: ignore
 
-        values = self.move(run, *operands, what=target_name(node.target))
+        try:
+            values = self.move(run, *operands, what=target_name(node.target))
+        except (IndexError, RuntimeError) as error:  # such as an index out of range, which the plain loop raises
+            raise Unsupported(f"{target_name(node.target)} ({str(error).splitlines()[0]})") from error
         several = isinstance(node.meta.get("val"), (tuple, list)) or node.target in SEVERAL
         for value in values:
             check_sizes(node.target, args, value)

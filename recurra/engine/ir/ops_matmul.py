@@ -202,6 +202,53 @@ def _narrow(b: Builder, value: Node, weight: str, rows: int, first: int) -> Node
     return total
 
 
+def _convolution(
+    reader: Reader,
+    value: Any,
+    weight: Any,
+    bias: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Value:
+    """A convolution over axes of a row: dot products of its windows and the weight."""
+    if transposed or not isinstance(value, Value) or not _is_weight(weight) or not has_batch(value.shape):
+        raise Unsupported("a transposed convolution, or one with a kernel that changes with time")
+    rows, inner, *kernel = at_batch(weight.shape, 1)
+    windows = _windows(places_of(value.shape, value.width), kernel, stride, padding, dilation)  # (B, C, *out, *kernel)
+    batch, out = windows.shape[0], list(windows.shape[2 : 2 + len(kernel)])
+    taps = count(kernel)
+    a = windows.reshape(batch, groups, 1, inner, -1, taps).permute(3, 5, 0, 1, 2, 4)  # (inner, taps, B, g, 1, out)
+    b = (
+        places_of(weight.shape, 0)
+        .reshape(groups, rows // groups, inner, taps)
+        .permute(2, 3, 0, 1)[:, :, None, ..., None]
+    )
+    sizes = torch.broadcast_shapes(a.shape, b.shape)
+    a, b = (each.expand(sizes).reshape(inner * taps, batch, rows, *out) for each in (a, b))
+    result = dot(reader, value, reader.value(weight), a, b, "a convolution")
+    if bias is None:
+        return result
+    return reader.elementwise(operation("add"), (result, reader.value(bias).with_shape((rows, *[1] * len(kernel)))), {})
+
+
+def _windows(places: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
+    """(B, C, *sizes) → (B, C, *windows, *kernel); 0 is what padding fills in."""
+    axes = len(kernel)
+    for axis in range(axes):
+        at = 2 + axis
+        pad = [0] * (2 * (places.dim() - 1 - at)) + [padding[axis]] * 2
+        places = torch.nn.functional.pad(places, pad)
+        reach = dilation[axis] * (kernel[axis] - 1) + 1
+        first = torch.arange(0, places.shape[at] - reach + 1, stride[axis])
+        read = first[:, None] + torch.arange(kernel[axis]) * dilation[axis]
+        places = places.index_select(at, read.flatten()).unflatten(at, tuple(read.shape)).movedim(at + 1, -1)
+    return places
+
+
 PRODUCTS: dict[Any, Callable] = {
     aten.linear.default: _linear,
     aten.mm.default: _matmul,
@@ -209,4 +256,5 @@ PRODUCTS: dict[Any, Callable] = {
     aten.addmm.default: _addmm,
     aten.baddbmm.default: _addmm,
     aten.mv.default: _mv,
+    aten.convolution.default: _convolution,
 }

@@ -191,6 +191,27 @@ def _layer_norm(
     return (result,)
 
 
+def _group_norm(
+    reader: Reader, value: Value, weight: Any, bias: Any, batch: Any, channels: int, size: int, groups: int, eps: float
+) -> tuple[Value, ...]:
+    """Each group of channels normalised; weight and bias have a number for every channel."""
+    grouped = value.with_shape((value.shape[0], groups, channels * size // groups))
+    (normal,) = _layer_norm(reader, grouped, [0], None, None, eps)
+    result = normal.with_shape((value.shape[0], channels, size))
+    for op, extra in (("mul", weight), ("add", bias)):
+        if extra is not None:
+            result = reader.elementwise(operation(op), (result, reader.value(extra).with_shape((channels, 1))), {})
+    return (result.with_shape(value.shape),)
+
+
+def _any(reader: Reader, value: Value, dim: int, keepdim: bool = False) -> Value:
+    return _amax(reader, reader.elementwise(lambda b, x: b.make("ne", x, b.const(0.0)), (value,), {}), [dim], keepdim)
+
+
+def _all(reader: Reader, value: Value, dim: int, keepdim: bool = False) -> Value:
+    return _amin(reader, reader.elementwise(lambda b, x: b.make("ne", x, b.const(0.0)), (value,), {}), [dim], keepdim)
+
+
 def _log_sigmoid(reader: Reader, value: Value) -> tuple[Value, ...]:
     return (reader.elementwise(lambda b, x: 0.0 - b.make("softplus", -x), (value,), {}),)
 
@@ -236,6 +257,9 @@ ROWS: dict[Any, Callable] = {
     aten.linalg_vector_norm.default: _norm,
     aten.glu.default: _glu,
     aten.native_layer_norm.default: _layer_norm,
+    aten.native_group_norm.default: _group_norm,
+    aten.any.dim: _any,
+    aten.all.dim: _all,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.copy.default: _copy,
     aten.fill.Scalar: _copy,
