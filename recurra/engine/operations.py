@@ -94,6 +94,7 @@ MEANING: dict[object, Operation] = {
     torch.ops.recurra.spike.default: _function(r"\Theta"),
     aten.sum.dim_IntList: Operation("row", r"\textstyle\sum {0}", SUM, PRODUCT),
     aten._softmax.default: Operation("row", r"\mathrm{{softmax}}\left({0}\right)"),
+    aten.amax.default: Operation("row", r"\max\left({0}\right)"),
     aten.mean.dim: Operation("row", r"\mathrm{{mean}}\left({0}\right)"),
     aten.var.correction: Operation("row", r"\mathrm{{var}}\left({0}\right)"),
     aten.native_layer_norm.default: Operation("row", r"\mathrm{{LN}}\left({0}\right)"),
