@@ -1657,6 +1657,29 @@ class ODERNN(Recurrent):
         units: int | None = None,
     ) -> None: ...
 
+class OriginalFullGateLSTM(Recurrent):
+    """The first LSTM with full gate recurrence: no forget gate; both gates also read both gates of the last step."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        squash: str = "1997",
+    ) -> None: ...
+
 class OriginalLSTM(Recurrent):
     """The first LSTM: no forget gate; blocks of memory cells may share their gates."""
 
@@ -1682,7 +1705,7 @@ class OriginalLSTM(Recurrent):
     ) -> None: ...
 
 class OrthogonalRNN(Recurrent):
-    """RNN whose recurrent matrix is orthogonal, and stays so in training."""
+    """RNN whose recurrent matrix is orthogonal, and stays so in training; its determinant, 1 or -1, is chosen."""
 
     def __init__(
         self,
@@ -1702,6 +1725,7 @@ class OrthogonalRNN(Recurrent):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "tanh",
+        determinant: int = 1,
     ) -> None: ...
 
 class PLRNN(Recurrent):

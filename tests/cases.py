@@ -101,13 +101,14 @@ def softsign(a: Tensor) -> Tensor:
 OPTIONS: dict[str, list[Options]] = {
     "rnn": [{"nonlinearity": "relu"}, {"nonlinearity": "sigmoid"}, {"nonlinearity": softsign}],
     "jordan_rnn": [{"output_size": 2, "decay": 0.2}],
-    "orthogonal_rnn": [{"nonlinearity": "identity"}],
+    "orthogonal_rnn": [{"nonlinearity": "identity"}, {"determinant": -1}],
     "rin": [{"transitions": 2}],
     "delay_rnn": [{"delays": (1,)}, {"delays": (2,)}, {"delays": (4, 1, 2)}],
     "leaky_rnn": [{"tau": 1.0}, {"tau": 3.5}, {"learn": True}],
     "temporal_kernel_rnn": [{"nonlinearity": "tanh"}, {"decay": 0.5, "learn": False}],
     "scrn": [{"adaptive": True}, {"context": "previous"}, {"context_size": 3, "alpha": 0.6, "start": 0.1}],
     "focused_rnn": [{"nonlinearity": "identity"}],
+    "original_full_gate_lstm": [{"squash": "tanh"}],
     "original_lstm": [{"squash": "1997"}, {"squash": "1997", "block_size": 2}],
     "projection_lstm": [
         {"proj_size": 3, "output_proj_size": 2},

@@ -45,6 +45,7 @@ from .hydrology import MassConservingLSTM as MassConservingLSTM
 from .lstm import LSTM as LSTM
 from .lstm import DynamicCortexMemory as DynamicCortexMemory
 from .lstm import FullGateLSTM as FullGateLSTM
+from .lstm import OriginalFullGateLSTM as OriginalFullGateLSTM
 from .lstm import OriginalLSTM as OriginalLSTM
 from .lstm import ProjectionLSTM as ProjectionLSTM
 from .lstm import SlopeLSTM as SlopeLSTM
@@ -196,6 +197,7 @@ __all__ = [
     "MultiplicativeLSTM",
     "MultiplicativeRNN",
     "NestedLSTM",
+    "OriginalFullGateLSTM",
     "OriginalLSTM",
     "OrthogonalRNN",
     "ParametricLIF",

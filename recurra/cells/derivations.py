@@ -7,10 +7,18 @@ from .. import init
 
 
 class Orthogonal(nn.Module):
-    """`W = exp(S - Sᵀ)`: orthogonal up to rounding, for any S."""
+    """`W = exp(S - Sᵀ)`: orthogonal up to rounding, for any S; with `reflect` its first row changes sign.
+
+    exp reaches the rotations, det W = 1. The other half of the orthogonal group, det W = -1, is a reflection of it.
+    """
+
+    def __init__(self, reflect: bool = False):
+        super().__init__()
+        self.reflect = reflect
 
     def forward(self, S: Tensor) -> Tensor:
-        return torch.linalg.matrix_exp(S - S.mT)
+        W = torch.linalg.matrix_exp(S - S.mT)
+        return torch.cat([-W[:1], W[1:]]) if self.reflect else W
 
 
 def rotation_generator(size: int) -> Tensor:

@@ -96,6 +96,39 @@ class OriginalLSTM(Memory):
         return o * (2 * sigmoid(c) - 1), c
 
 
+@register("original_full_gate_lstm")
+class OriginalFullGateLSTM(Memory):
+    """The first LSTM with full gate recurrence: no forget gate; both gates also read both gates of the last step."""
+
+    paper, year = "Hochreiter & Schmidhuber, Long Short-Term Memory", 1997
+    states = ("h", "c", "i", "o")
+    keep, write = (), ()  # the memory is never overwritten
+
+    def __init__(self, input_size: int, hidden_size: int, squash: str = "1997"):
+        super().__init__(input_size, hidden_size)
+        if squash not in ("tanh", "1997"):
+            raise InputError("squash", repr(squash), "'tanh' or '1997'")
+        self.g = self.affine("x", "h")
+        self.i, self.o = (self.affine("x", "h", "i", "o") for _ in range(2))
+        for parameter in self.parameters():
+            init.uniform_(parameter, 0.1)
+        with torch.no_grad():  # -1, -2, -3, -4, -1, …: the units open one after the other
+            self.o.b.copy_(-(torch.arange(hidden_size) % 4 + 1.0))
+        self.squash = squash
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor, i: Tensor, o: Tensor) -> tuple[Tensor, ...]:
+        past = (i, o)
+        i = sigmoid(self.i(x, h, *past))
+        o = sigmoid(self.o(x, h, *past))
+        if self.squash == "tanh":
+            g = tanh(self.g(x, h))
+            c = c + i * g
+            return o * tanh(c), c, i, o
+        g = 4 * sigmoid(self.g(x, h)) - 2
+        c = c + i * g
+        return o * (2 * sigmoid(c) - 1), c, i, o
+
+
 @register("full_gate_lstm", "lstm_fgr")
 class FullGateLSTM(Memory):
     """Peephole LSTM with full gate recurrence: every gate also reads all gates of the previous step."""

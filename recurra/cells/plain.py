@@ -79,14 +79,18 @@ class IRNN(Cell):
 
 @register("orthogonal_rnn")
 class OrthogonalRNN(Cell):
-    """RNN whose recurrent matrix is orthogonal, and stays so in training."""
+    """RNN whose recurrent matrix is orthogonal, and stays so in training; its determinant, 1 or -1, is chosen."""
 
     paper, year = "Arjovsky, Shah & Bengio, Unitary Evolution Recurrent Neural Networks (real case)", 2016
 
-    def __init__(self, input_size: int, hidden_size: int, nonlinearity: str | Activation = "tanh"):
+    def __init__(
+        self, input_size: int, hidden_size: int, nonlinearity: str | Activation = "tanh", determinant: int = 1
+    ):
         super().__init__(input_size, hidden_size)
+        if determinant not in (1, -1):
+            raise InputError("determinant", determinant, "1, a rotation, or -1, a rotation and a reflection")
         self.a = self.affine("x", "h")
-        self.a.derive("W", Orthogonal(), raw=nn.Parameter(rotation_generator(hidden_size)))
+        self.a.derive("W", Orthogonal(determinant == -1), raw=nn.Parameter(rotation_generator(hidden_size)))
         self.nonlinearity = activation(nonlinearity)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:

@@ -149,7 +149,7 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "4.2.1",
         "Original LSTM",
         "Input and output gate only, trained by a truncated gradient.",
-        "rc.train.OriginalLSTMRule(rc.train.Predictor(rc.OriginalLSTM(3, 4), 2))",
+        "[rc.train.OriginalLSTMRule(rc.train.Predictor(rc.OriginalLSTM(3, 4), 2)), rc.OriginalFullGateLSTM(3, 4)]",
         "E20 E21",
     ),
     (

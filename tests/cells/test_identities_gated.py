@@ -357,3 +357,22 @@ def test_a_constant_gate_of_mgu3_forgets_geometrically():
     cell = put(Case("mgu3").cell(), c__U=0, c__W=0, c__b=0, b_f=math.log(0.25 / 0.75))
     (h,) = draw_states(cell, 2)
     assert_close(run(cell, X, h)[1], 0.75**6 * h)
+
+
+@pytest.mark.parametrize("squash", ["tanh", "1997"])
+def test_the_original_full_gate_lstm_without_its_recurrence_is_the_original(squash: str) -> None:
+    cell = Case("original_full_gate_lstm", {"squash": squash}).cell()
+    twin = Case("original_lstm", {"squash": squash}).cell()
+    weights = {
+        f"{k}.{n}": getattr(getattr(cell, k), m) for k in "io" for n, m in (("U", "U"), ("W", "W_h"), ("b", "b"))
+    }
+    weights |= {f"g.{n}": getattr(cell.g, n) for n in ("U", "W", "b")}
+    with torch.no_grad():
+        for name, value in weights.items():
+            twin.get_parameter(name).copy_(value)
+        for gate in (cell.i, cell.o):
+            gate.W_i.zero_()
+            gate.W_o.zero_()
+    x = draw_inputs(Case("original_lstm"))
+    for found, expected in zip(run(cell, x)[:3], run(twin, x)[:3], strict=True):
+        assert_close(found, expected)

@@ -57,8 +57,9 @@ def test_irnn_is_a_rectified_rnn():
     compare(runs(cell), runs(twin), draw_inputs(RNN), *draw_states(cell, 2))
 
 
-def test_orthogonal_rnn_stays_orthogonal_under_an_optimiser():
-    cell = rc.registry()["orthogonal_rnn"](3, 5, nonlinearity="identity").double()
+@pytest.mark.parametrize("determinant", [1, -1])
+def test_orthogonal_rnn_stays_orthogonal_under_an_optimiser(determinant: int):
+    cell = rc.registry()["orthogonal_rnn"](3, 5, nonlinearity="identity", determinant=determinant).double()
     optimiser = torch.optim.Adam(cell.parameters(), lr=0.1)
     x, start = draw_inputs(RNN, batch=2), cell.a.W.detach().clone()
     for _ in range(20):
@@ -68,6 +69,7 @@ def test_orthogonal_rnn_stays_orthogonal_under_an_optimiser():
     W = cell.a.W.detach()
     assert (W - start).abs().max() > 0.1
     assert_close(W.T @ W, torch.eye(5, dtype=torch.float64))
+    assert_close(torch.linalg.det(W), torch.tensor(float(determinant), dtype=torch.float64))
     v = torch.randn(5, dtype=torch.float64)
     assert_close(torch.linalg.matrix_power(W, 50) @ v, torch.linalg.matrix_power(W.T, -50) @ v)
     assert_close((torch.linalg.matrix_power(W, 50) @ v).norm(), v.norm())

@@ -6,6 +6,7 @@ from .hmm import HMM, ergodic, left_right
 from .markov import HybridHMM
 from .pretrained_vectors import TextVectors, read_vectors
 from .scores import EntityScores, accuracy, entity_scores
+from .spelling import SpellingFeatures
 from .tagger import Tagger
 from .tagger_vocabulary import Vocabulary
 
@@ -16,6 +17,7 @@ __all__ = [
     "STOP",
     "EntityScores",
     "HybridHMM",
+    "SpellingFeatures",
     "Tagger",
     "TextVectors",
     "TokenVectors",

@@ -77,6 +77,21 @@ def full_gate_lstm(w: Weights, x: Array, h: Array, c: Array, i: Array, f: Array,
     return outputs, (h, c, i, f, o)
 
 
+def original_full_gate_lstm(
+    w: Weights, x: Array, h: Array, c: Array, i: Array, o: Array, squash: str = "1997"
+) -> Result:
+    outputs = []
+    for x_t in x:
+        a = {
+            k: w[f"{k}.W_h"] @ h + w[f"{k}.U"] @ x_t + w[f"{k}.b"] + w[f"{k}.W_i"] @ i + w[f"{k}.W_o"] @ o for k in "io"
+        }
+        i, o, new = sig(a["i"]), sig(a["o"]), net(w, "g", x_t, h)
+        c = c + i * (np.tanh(new) if squash == "tanh" else 4 * sig(new) - 2)
+        h = o * (np.tanh(c) if squash == "tanh" else 2 * sig(c) - 1)
+        outputs.append(h)
+    return outputs, (h, c, i, o)
+
+
 def dynamic_cortex_memory(
     w: Weights, x: Array, h: Array, c: Array, i: Array, f: Array, o: Array, same_step: bool = False
 ) -> Result:
@@ -134,6 +149,7 @@ TRANSCRIPTIONS = {
     "vanilla_lstm": peephole,
     "original_lstm": original_lstm,
     "full_gate_lstm": full_gate_lstm,
+    "original_full_gate_lstm": original_full_gate_lstm,
     "dynamic_cortex_memory": dynamic_cortex_memory,
     "projection_lstm": projection_lstm,
     "slope_lstm": slope_lstm,

@@ -27,9 +27,10 @@ def irnn(w: Weights, x: Array, h: Array) -> Result:
     return rnn(w, x, h, "relu")
 
 
-def orthogonal_rnn(w: Weights, x: Array, h: Array, nonlinearity: object = "tanh") -> Result:
-    S = w["a.W_raw"]
-    return rnn({**w, "a.W": expm(S - S.T)}, x, h, nonlinearity)
+def orthogonal_rnn(w: Weights, x: Array, h: Array, nonlinearity: object = "tanh", determinant: int = 1) -> Result:
+    S, mirror = w["a.W_raw"], np.eye(len(h))
+    mirror[0, 0] = determinant
+    return rnn({**w, "a.W": mirror @ expm(S - S.T)}, x, h, nonlinearity)
 
 
 def residual_rnn(w: Weights, x: Array, h: Array) -> Result:
