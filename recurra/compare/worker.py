@@ -38,6 +38,7 @@ class WorkerSetup:
 def worker_main(connection: Connection, setup: WorkerSetup) -> None:
     """Main function of the process: receives work items, sends ("progress", …) and ("result", row)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the parent handles it
+    os.environ.pop("WORLD_SIZE", None)  # of a launcher such as torchrun: a fit here is no part of its job
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     logging.getLogger("recurra.train").setLevel(logging.ERROR)  # the parent reports interruptions
     from threadpoolctl import threadpool_limits

@@ -37,10 +37,10 @@ def store(request, tmp_path) -> str:
     return request.param.format(tmp_path / "store")
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen:
+def start(folder: Path, *arguments: str, **more: str) -> subprocess.Popen:
     """A machine: its own working folder and process group."""
     folder.mkdir(exist_ok=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
     command = [sys.executable, SCRIPT, *arguments]
     return subprocess.Popen(
         command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, start_new_session=True
@@ -57,6 +57,15 @@ def test_items_that_machines_fight_for_are_done_once(store, tmp_path):
     machines = [start(tmp_path / name, "queue", store, str(tmp_path / name / "run")) for name in "ab"]
     done = [finish(machine) for machine in machines]
     assert Counter(key for each in done for key in each) == Counter(item.key for item in ITEMS)
+
+
+def test_workers_do_not_wait_for_a_launcher(tmp_path):
+    """Under torchrun a fit meets the other processes of the job; the fits of a comparison have none."""
+    file = data.turns(tmp_path / "turns.csv")
+    run = {"data": str(file), "cells": "gru", "seeds": 1, "epochs": 1, "jobs": 1, "folder": "run", "report": False}
+    launched = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    board = finish(start(tmp_path / "a", "compare", json.dumps(run), **launched))
+    assert not [row["errors"] for row in board["rows"] if "errors" in row]
 
 
 def trials(url: str) -> list:
