@@ -162,7 +162,8 @@ class Recorder(TorchDispatchMode):
         if func in _READS:
             raise self.fail("reads or branches on the value of a tensor")
         if torch.Tag.nondeterministic_seeded in func.tags:
-            raise self.fail(f"draws random numbers with {func}; declare them with self.noise, one draw per step")
+            how = "declare a dropout mask with self.mask, or other numbers with self.noise"
+            raise self.fail(f"draws random numbers with {func}; {how}")
         if torch.Tag.dynamic_output_shape in func.tags and not _has_integer_indices(func, args):
             raise self.fail(f"computes a shape from values, with {func}")
 

@@ -1,5 +1,7 @@
 """Convolutions over units, group norm, written-out tensors and indices in buffers compile, and agree with torch."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +42,9 @@ class Applied(rc.Cell):
 
     def _image(self, v: Tensor) -> Tensor:
         return self.image(v.view(-1, 1, 3, 4)).flatten(1)[:, :12]
+
+    def _circular(self, v: Tensor) -> Tensor:
+        return F.conv1d(F.pad(v[:, None], (1, 1), mode="circular"), self.conv.weight)[:, 0]
 
     def _same_padding(self, v: Tensor) -> Tensor:
         return F.conv1d(v[:, None], self.conv.weight, padding="same")[:, 0]
@@ -83,7 +88,7 @@ class Applied(rc.Cell):
 
 
 KINDS = {
-    "windows": ("convolution", "dilated", "image", "same_padding"),
+    "windows": ("convolution", "dilated", "image", "same_padding", "circular"),
     "norms": ("group_norm", "group_norm_of_planes", "plain_group_norm"),
     "literals": ("literal", "literal_from_a_list", "literal_matrix", "literal_indices", "list_of_indices"),
     "indices": ("index_select", "gather", "index", "index_of_index"),
@@ -189,3 +194,24 @@ def test_equations_print_the_numbers_of_a_literal():
             return torch.tanh(self.a(x, h) * w)
 
     assert r"w_{t} &= \left[0.5; 1; 2; 3\right]" in Weighted.equations()
+
+
+class Unsupported(rc.Cell):
+    """In place, so that the step is decomposed, and with an operation that is not compiled."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        v = self.a(x, h).clone()
+        v[:, 0] = 0.5
+        return torch.tanh(v.cummax(-1).values)
+
+
+def test_the_reason_of_a_decomposed_step_names_its_line():
+    layer = rc.Recurrent(Unsupported, D, H)
+    with pytest.warns(rc.EngineWarning, match="cummax"), set_backend("auto"):
+        text = rc.explain(layer, torch.zeros(2, B, D))
+    line = Unsupported.step.__code__.co_firstlineno + 3
+    assert re.search(rf"does not take aten\.cummax\.default \(.*{Path(__file__).name}:{line}\)", text)

@@ -85,11 +85,23 @@ def lower_step(cell: Cell, step: Step) -> LoweredStep:
     """Lower a traced step. Raises `Unsupported`, which names the operation, where the compiled engines cannot."""
     try:
         return _Reader(cell, step).read()
-    except Unsupported:
+    except Unsupported as first:
         simpler = decompose(step)  # tried second: it takes seconds
         if simpler is step:
             raise
-        return _Reader(cell, simpler).read()
+        try:
+            return _Reader(cell, simpler).read()
+        except Unsupported as second:
+            raise Unsupported(_with_line(str(second), step, str(first))) from second
+
+
+def _with_line(reason: str, step: Step, first: str) -> str:
+    """A reason that names an operation of the decomposed step, with the user's line: that of the same operation before
+    it was decomposed, or else that of the reason to decompose."""
+    lines = [node.meta[LINE] for node in step.graph.nodes if node.meta.get(LINE) and str(node.target) in reason]
+    if lines:
+        return f"{reason} ({lines[0]})"
+    return f"{reason}, part of {first}" if first.endswith(")") else reason
 
 
 class _Reader:

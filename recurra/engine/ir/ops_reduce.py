@@ -273,4 +273,5 @@ ROWS: dict[Any, Callable] = {
     aten.new_full.default: _new(None),
     aten.new_zeros.default: _new(0.0),
     aten.new_ones.default: _new(1.0),
+    aten.new_empty.default: _new(0.0),  # as circular padding makes one, to write into it
 }
