@@ -96,6 +96,7 @@ def cells_stub() -> str:
     """Every cell class from its family's file, and the functions of the package."""
     families = {name: getattr(cells, name).__module__.rpartition(".")[2] for name in cells.__all__}
     imports = {(".cell", "Cell"): "Cell", (".cell", "register"): "register", ("surrogates", "spike"): "spike"}
+    imports[("rssm", "RSSM")] = "RSSM"
     imports |= {(family, name): name for name, family in families.items()}
     functions = {n: f for n, f in vars(cells).items() if inspect.isfunction(f) and f.__module__ == cells.__name__}
     return CELLS_STUB.format(

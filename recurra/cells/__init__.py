@@ -11,6 +11,7 @@ from types import MappingProxyType
 from ..cell import REGISTRY, Cell
 from ..cell import register as register
 from ..errors import UnknownNameError
+from .rssm import RSSM as RSSM
 from .surrogates import spike as spike
 
 for _family in iter_modules(__path__):

@@ -89,6 +89,7 @@ from .reconstruction import PLRNN as PLRNN
 from .reconstruction import DendriticPLRNN as DendriticPLRNN
 from .reconstruction import ShallowPLRNN as ShallowPLRNN
 from .reinforcement import BlockGRU as BlockGRU
+from .rssm import RSSM as RSSM
 from .spiking import LIF as LIF
 from .spiking import SRM as SRM
 from .spiking import AdaptiveLIF as AdaptiveLIF
