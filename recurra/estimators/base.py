@@ -211,6 +211,10 @@ class SequenceEstimator(StoredEstimator):
             raise ShapeError("X", f"{series[0].shape[1]} features per step", f"{self.input_size_}, as in fit")
         return series
 
+    def _names(self) -> tuple[str, ...]:
+        """The names of the features, if the data had them."""
+        return tuple(self.columns_) if len(self.columns_) == self.input_size_ else ()
+
     def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[nn.Module, SequenceSet]:
         """The network and a few scaled sequences, for `rc.inspect` and `rc.report`."""
         check_is_fitted(self, "n_iter_")

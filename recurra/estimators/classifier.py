@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -206,8 +207,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         - `x`: one sequence, (T,) or (T, D).
         - `windows`: how many parts, overlapping by half, are hidden.
 
-        **Returns** an `Explanation`: `importance` (T,) is how much probability the predicted class loses when a step is
-        hidden. It draws itself with `figure()`, and in notebooks.
+        **Returns** an `Explanation`: `importance` (T,) is how much the log-odds of the predicted class lose when a step
+        is hidden: probabilities near 1 would hardly change. It draws itself with `figure()`, and in notebooks.
 
         **Example**
 
@@ -220,16 +221,20 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """
         check_is_fitted(self, "n_iter_")
         series = self._convert_for_predict([x])[0]
-        before = self._probabilities(self._outputs_of_series([series]))[0]
-        top = int(before.argmax())
+        outputs = self._outputs_of_series([series])
+        top = int(outputs[0].argmax())
 
         def lost(hidden: list[np.ndarray]) -> np.ndarray:
-            return before[top] - self._probabilities(self._outputs_of_series(hidden))[:, top]
+            return self._log_odds(outputs, top) - self._log_odds(self._outputs_of_series(hidden), top)
 
-        importance = occlusion(series, windows, lost)
-        return Explanation(
-            series, importance, self.classes_[top], float(before[top]), "probability", tuple(self.columns_)
-        )
+        importance, probability = occlusion(series, windows, lost), self._probabilities(outputs)[0, top]
+        return Explanation(series, importance, self.classes_[top], float(probability), "log-odds", self._names())
+
+    def _log_odds(self, outputs: np.ndarray, label: int) -> np.ndarray:
+        """(n,): the logarithm of the odds of one class against all others."""
+        if self.multilabel_:
+            return outputs[:, label]
+        return outputs[:, label] - logsumexp(np.delete(outputs, label, axis=1), axis=1)
 
     # ------------------------------------------------------------------------------------------ save and load
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Explanation(Result):
     """What hiding each step of a sequence does to its prediction. Made by `explain` of a sequence estimator.
 
-    `importance` (T,) is what the prediction loses without the step: probability of the predicted class, or the absolute
+    `importance` (T,) is what the prediction loses without the step: log-odds of the predicted class, or the absolute
     change of the predicted number. `sequence` is (T, D), `prediction` what was predicted, `value` its probability or
     the number, `features` the names of the columns.
     """
@@ -32,7 +32,7 @@ class Explanation(Result):
 
     @property
     def title(self) -> str:
-        return f"Predicted: {self.prediction}" + (f" ({self.value:.0%})" if self.unit == "probability" else "")
+        return f"Predicted: {self.prediction}" + (f" ({self.value:.0%})" if self.unit == "log-odds" else "")
 
     def summary(self) -> str:
         """The prediction and the steps that matter most, in words."""
@@ -46,7 +46,7 @@ class Explanation(Result):
             low -= 1
         while high + 1 in matters:
             high += 1
-        return f"{self.title}. Steps {low} to {high} matter most: without them the {self.unit} changes by {top:.2g}."
+        return f"{self.title}. Steps {low} to {high} matter most: hidden, they change the {self.unit} by {top:.2g}."
 
     def figure(self) -> "Figure":
         """The sequence over bands, the darker the more a step matters."""
@@ -58,8 +58,7 @@ class Explanation(Result):
         fig.add_trace(
             go.Heatmap(
                 x=steps,
-                y=[(rows[0] + rows[1]) / 2],
-                dy=rows[1] - rows[0],
+                y=rows,  # the edges of the one row
                 z=[np.maximum(self.importance, 0).tolist()],
                 colorscale=[list(stop) for stop in figures.SHARE],
                 zmin=0,

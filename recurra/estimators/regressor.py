@@ -118,7 +118,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
         words = ", ".join(f"{value:.4g}" for value in before)
         importance = occlusion(series, windows, changes)
-        return Explanation(series, importance, words, float(before[0]), "prediction", tuple(self.columns_))
+        return Explanation(series, importance, words, float(before[0]), "prediction", self._names())
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """R²: the share of the variance that is explained. `y` may be omitted where X has the targets."""

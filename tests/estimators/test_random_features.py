@@ -83,6 +83,7 @@ def test_export_names_what_to_do(model, tmp_path):
         model.export(tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_cell_and_an_effort_are_weighed(tmp_path):
     X, y = bumps(30, 20)
     both = rc.SequenceClassifier(**NETWORK | {"epochs": 1}, effort="quick").fit(X, y)

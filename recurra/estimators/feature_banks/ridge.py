@@ -27,25 +27,35 @@ class Ridge:
         Features are standardised. The squares of a block's features add up to its importance, whatever its size.
         """
         share = weights / weights.sum()
-        means = [share @ block.astype(np.float64) for block in blocks]
+        means = [_mean(share, block) for block in blocks]
         deviations = [block.std(axis=0, dtype=np.float64) for block in blocks]  # light samples count, or they stand out
         scales = [_scale(deviation, factor) for deviation, factor in zip(deviations, importance, strict=True)]
-        centred = [
-            ((block - mean) * scale).astype(np.float32)
-            for block, mean, scale in zip(blocks, means, scales, strict=True)
-        ]
-        intercept = share @ targets
-        root = np.sqrt(weights)[:, None]
-        rows = root * (targets - intercept)
+        intercept, root = share @ targets, np.sqrt(weights)[:, None]
+        centred = [_centred(block, mean, scale, root) for block, mean, scale in zip(blocks, means, scales, strict=True)]
         wide = sum(block.shape[1] for block in blocks) >= len(targets)
         solve = _solve_samples if wide else _solve_features
-        coefficients, errors = solve([root.astype(np.float32) * block for block in centred], rows, root[:, 0])
+        coefficients, errors = solve(centred, root * (targets - intercept), root[:, 0])
         scaled = (coefficients * np.concatenate(scales)[:, None]).astype(np.float32)
         return cls(np.concatenate(means), scaled, intercept, targets - errors / np.maximum(root, 1e-12))
 
     def scores(self, features: np.ndarray) -> np.ndarray:
         """(n, q) of features (n, p)."""
         return (features - self.mean) @ self.coefficients + self.intercept
+
+
+def _mean(share: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """The weighted mean of every column in float64, 256 rows at a time."""
+    rows = range(0, len(block), 256)
+    return sum(share[k : k + 256] @ block[k : k + 256].astype(np.float64) for k in rows)  # pyrefly: ignore
+
+
+def _centred(block: np.ndarray, mean: np.ndarray, scale: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """Weighted rows in float32, without a copy in float64."""
+    found = block.astype(np.float32)
+    found -= mean.astype(np.float32)
+    found *= scale.astype(np.float32)
+    found *= root.astype(np.float32)
+    return found
 
 
 def _scale(deviation: np.ndarray, importance: float) -> np.ndarray:
