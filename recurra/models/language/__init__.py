@@ -5,6 +5,7 @@ from .inputs import Embedding, TokenEncoder
 from .mixture import MixtureDensity, NextFrame, SequenceDensity
 from .model import IGNORE, LanguageModel, NextToken
 from .nade import NADE, RNNNADE
+from .rbm import RBM, RNNRBM, ContrastiveDivergence
 from .softmaxes import AdaptiveSoftmax, FullSoftmax, OutputLayer, SampledSoftmax, TiedSoftmax
 from .stack import Stack
 from .streams import TwoWayStreams
@@ -13,9 +14,12 @@ from .vocabulary import Characters, Subwords, TextError, TokenVocabulary, Words
 __all__ = [
     "IGNORE",
     "NADE",
+    "RBM",
     "RNNNADE",
+    "RNNRBM",
     "AdaptiveSoftmax",
     "Characters",
+    "ContrastiveDivergence",
     "Embedding",
     "FullSoftmax",
     "LanguageModel",

@@ -1,0 +1,191 @@
+"""RNN-RBM: the next frame of many bits as a restricted Boltzmann machine (Boulanger-Lewandowski et al. 2012).
+
+    p(v | s) ∝ exp(-F(v)),  F(v) = -(A s + a)·v - Σ_j log(1 + exp((B s + b + W v)_j))
+
+with s the state of the recurrent layer. The sum over all frames is not computable: training follows the difference of
+free energies between data and samples (contrastive divergence), and annealed importance sampling estimates the
+likelihood, with its error (Salakhutdinov & Murray 2008).
+"""
+
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...argument_checks import positive_int
+from ...cell import Cell
+from ...errors import InputError, ShapeError
+from ...layers import Recurrent
+from .generate import make_generator
+
+
+class Estimate(NamedTuple):
+    """An estimate and its standard error."""
+
+    value: Tensor
+    error: Tensor
+
+
+class RBM(nn.Module):
+    """A restricted Boltzmann machine over bits, whose biases depend on a state.
+
+    **Arguments**
+
+    - `input_size`: d, the size of a state.
+    - `size`: the number of bits. `hidden`: units of the hidden layer.
+
+    **Example**
+
+        >>> density = rc.models.RBM(16, 5, hidden=8)
+        >>> s = torch.randn(10, 16)
+        >>> frames = density.sample(s, torch.zeros(10, 5))
+        >>> frames.shape, density.log_prob(s, frames).value.shape
+        (torch.Size([10, 5]), torch.Size([10]))
+    """
+
+    def __init__(self, input_size: int, size: int, hidden: int = 64):
+        super().__init__()
+        self.output_size = positive_int("size", size)
+        self.A = nn.Linear(positive_int("input_size", input_size), size)
+        self.B = nn.Linear(input_size, positive_int("hidden", hidden))
+        self.W = nn.Parameter(0.01 * torch.randn(hidden, size))
+
+    def free_energy(self, s: Tensor, frames: Tensor) -> Tensor:
+        """F(v): states (…, d) and frames (…, size) → (…)."""
+        if frames.shape != (*s.shape[:-1], self.output_size):
+            raise ShapeError("frames", f"shape {tuple(frames.shape)}", f"{(*s.shape[:-1], self.output_size)}")
+        return -(self.A(s) * frames).sum(-1) - F.softplus(self.B(s) + F.linear(frames, self.W)).sum(-1)
+
+    @torch.no_grad()
+    def sample(self, s: Tensor, frames: Tensor, steps: int = 25, generator: torch.Generator | None = None) -> Tensor:
+        """Frames after `steps` steps of Gibbs sampling from given ones."""
+        a, b = self.A(s), self.B(s)
+        for _ in range(steps):
+            frames = self._gibbs(frames, a, b, 1.0, generator)
+        return frames
+
+    def _gibbs(self, v: Tensor, a: Tensor, b: Tensor, beta: float, generator: torch.Generator | None) -> Tensor:
+        h = _draw(beta * (b + F.linear(v, self.W)), generator)
+        return _draw(a + beta * F.linear(h, self.W.T), generator)
+
+    @torch.no_grad()
+    def log_partition(
+        self, s: Tensor, chains: int = 20, temperatures: int = 200, generator: torch.Generator | None = None
+    ) -> Estimate:
+        """log Σ_v exp(-F(v)) for every state (N, d), by annealed importance sampling from the machine with W = 0.
+
+        Averages of the weights of `chains` runs over `temperatures` steps; the error is that of their mean.
+        """
+        a, b = (v.expand(positive_int("chains", chains), *v.shape) for v in (self.A(s), self.B(s)))
+        v = _draw(a, generator)
+        log_weight = torch.zeros(v.shape[:-1], dtype=v.dtype, device=v.device)
+        betas = torch.linspace(0, 1, positive_int("temperatures", temperatures) + 1, dtype=v.dtype).tolist()
+        for before, beta in pairwise(betas):
+            total = b + F.linear(v, self.W)
+            log_weight += (F.softplus(beta * total) - F.softplus(before * total)).sum(-1)
+            v = self._gibbs(v, a, b, beta, generator)
+        start = F.softplus(a[0]).sum(-1) + b.shape[-1] * math.log(2.0)  # the machine with W = 0 and no hidden biases
+        share = (log_weight - log_weight.logsumexp(0)).exp() * chains  # weights over their mean
+        return Estimate(start + log_weight.logsumexp(0) - math.log(chains), share.std(0) / math.sqrt(chains))
+
+    def log_prob(self, s: Tensor, frames: Tensor, **options: Any) -> Estimate:
+        """log p(v | s): states (N, d) and frames (N, size) → (N,) and its error. Options of `log_partition`."""
+        found = self.log_partition(s, **options)
+        return Estimate(-self.free_energy(s, frames) - found.value, found.error)
+
+
+def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    p = torch.sigmoid(logits)
+    return (torch.rand(p.shape, generator=generator, dtype=p.dtype, device=p.device) < p).to(p.dtype)
+
+
+class RNNRBM(nn.Module):
+    """A model of sequences of bits, such as chords: RNN-RBM (Boulanger-Lewandowski, Bengio & Vincent 2012).
+
+    A recurrent layer reads the frames so far; its state sets the biases of a restricted Boltzmann machine for the next.
+
+    **Arguments**
+
+    - `size`: the number of bits in a frame.
+    - `hidden_size`, `num_layers`, `cell`: of the recurrent layers. `rbm_size`: hidden units of the machine.
+    - `dropout`: of the states that the machine reads.
+    - `**options`: of `rc.Recurrent` and of the cell.
+
+    **Returns**
+
+    `model(frames, state)`: frames (T, B, size) of 0 and 1 → states (T, B, d) for `model.density`, and the layers'
+    state. Train it with `rc.models.ContrastiveDivergence()`; `model.density.log_prob` estimates the likelihood;
+    `generate` samples sequences.
+
+    **Example**
+
+        >>> model = rc.models.RNNRBM(8, hidden_size=16, rbm_size=12)
+        >>> model.generate(20, seed=0).shape
+        torch.Size([20, 8])
+    """
+
+    def __init__(
+        self,
+        size: int,
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        rbm_size: int = 128,
+        *,
+        cell: str | type[Cell] = "lstm",
+        dropout: float = 0.0,
+        **options: Any,
+    ):
+        super().__init__()
+        self.layers = Recurrent(cell, positive_int("size", size), hidden_size, num_layers, **options)
+        self.density = RBM(self.layers.output_size, size, rbm_size)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, frames: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """(T, B, size) → states (T, B, d) for `density`, and the state of the layers."""
+        s, state = self.layers(frames, state, lengths=lengths, resets=resets)
+        return self.dropout(s), state
+
+    @torch.no_grad()
+    def generate(self, length: int, start: Tensor | None = None, *, steps: int = 25, seed: int | None = None) -> Tensor:
+        """Sample `length` frames, (length, size), after `start` (T, size) or a frame of zeros."""
+        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+            raise InputError("length", length, "a positive whole number of frames")
+        weight = self.density.W
+        random = make_generator(seed, weight.device)
+        frame = weight.new_zeros(1, self.density.output_size) if start is None else start
+        training, sampled = self.training, []
+        self.eval()
+        try:
+            s, state = self(frame[:, None])
+            for _ in range(length):
+                frame = self.density.sample(s[-1], frame[-1:], steps, random)  # (1, size)
+                sampled.append(frame)
+                s, state = self(frame[None], state)
+        finally:
+            self.train(training)
+        return torch.cat(sampled)
+
+
+class ContrastiveDivergence:
+    """The loss of an `RNNRBM` for `rc.train.fit`: the free energy of the data less that of samples that start there.
+
+    Its gradient is that of contrastive divergence with `steps` steps of Gibbs sampling (CD-k, Hinton 2002); its value
+    is not a likelihood.
+    """
+
+    def __init__(self, steps: int = 15):
+        self.steps = positive_int("steps", steps)
+
+    def count(self, batch: Any) -> int:
+        return int(batch.mask.sum())
+
+    def __call__(self, model: Any, batch: Any, state: Any) -> tuple[dict[str, Tensor], Any]:
+        s, state = model(batch.inputs, state, batch.lengths, batch.resets)
+        s, data = s[batch.mask], batch.targets[batch.mask]
+        other = model.density.sample(s.detach(), data, self.steps)
+        return {"loss": (model.density.free_energy(s, data) - model.density.free_energy(s, other)).sum()}, state
