@@ -49,7 +49,7 @@ CHECKS: dict[str, Callable[[int], str]] = {
 def fuzz(kinds: list[str], first: int, seconds: float, count: int | None) -> int:
     """Run trials in turn until the time or the count is over. Returns the number of failures."""
     end = time.monotonic() + seconds
-    turns = [kind for kind in kinds for _ in range(SHARES[kind] if len(kinds) > 1 else 1)]
+    turns = [kind for turn in range(max(SHARES.values())) for kind in kinds if turn < SHARES[kind]]
     done, failures = Counter(), 0
     while time.monotonic() < end and (count is None or done.total() < count):
         kind = turns[done.total() % len(turns)]

@@ -27,7 +27,7 @@ import torch
 
 import recurra as rc
 
-SECONDS = 20  # for one file
+CPU_SECONDS, SECONDS = 20, 120  # for one file: of work, and of time, which is more where cores are taken
 MEMORY = 2 << 30  # bytes a child may add to what it has when it starts
 
 
@@ -240,6 +240,7 @@ def _child(path: Path, report: Path) -> None:
     """Read in this process, which ends here."""
     grown = _used() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (grown, grown))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
     signal.alarm(SECONDS)
     try:
         _use(path)
