@@ -24,7 +24,7 @@ _PLACES = {
     "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
     " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",
     "estimators": "Forecaster LanguageModelEstimator OnlineClassifier OnlineForecaster SequenceClassifier"
-    " SequenceRegressor SequenceTagger SequenceToSequence",
+    " SequenceRegressor SequenceTagger SequenceToSequence load",
     "guide": "survey",
     "inspect": "diagram report",
     "interop.onnx": "export",

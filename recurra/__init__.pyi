@@ -45,6 +45,7 @@ from .estimators import SequenceClassifier as SequenceClassifier
 from .estimators import SequenceRegressor as SequenceRegressor
 from .estimators import SequenceTagger as SequenceTagger
 from .estimators import SequenceToSequence as SequenceToSequence
+from .estimators import load as load
 from .guide import survey as survey
 from .inspect import diagram as diagram
 from .inspect import report as report

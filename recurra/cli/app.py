@@ -1,6 +1,8 @@
 """The `recurra` app and its list of commands."""
 
+import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -27,6 +29,7 @@ from recurra.cli.error_handling import (
     install_warning_format,
     is_debugging,
 )
+from recurra.cli.import_option import with_import_option
 from recurra.cli.launcher import first_process_only, silence_other_processes
 from recurra.cli.plain_help import PlainHelpCommand
 
@@ -40,6 +43,24 @@ app = typer.Typer(
     help="Recurrent networks for sequence data: compare cells, fit a model, predict, inspect.",
     epilog="Start with [bold]recurra demo[/] or [bold]recurra compare DATA.csv[/]. Set RECURRA_DEBUG=1 for tracebacks.",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from recurra import __version__
+
+        sys.stdout.write(f"recurra {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def common_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Recurrent networks for sequence data: compare cells, fit a model, predict, inspect."""
+
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Train": {"compare": compare.compare_command, "fit": fit.fit, "online": online.online, "demo": demo.demo},
@@ -64,7 +85,7 @@ for panel, commands in PANELS.items():
     for name, command in commands.items():
         text = unwrap_paragraphs(command.__doc__ or "")
         run = command if name == "fit" else first_process_only(command)
-        app.command(name, cls=PlainHelpCommand, rich_help_panel=panel, help=text)(run)
+        app.command(name, cls=PlainHelpCommand, rich_help_panel=panel, help=text)(with_import_option(run))
 
 
 def main() -> None:

@@ -100,7 +100,7 @@ def compare_command(
     modules: Annotated[
         list[str] | None,
         typer.Option(
-            "--import", metavar="MODULE", help="Module that registers custom cells.", rich_help_panel=PARALLEL
+            "--import", metavar="MODULE", help="Module or Python file that registers cells.", rich_help_panel=PARALLEL
         ),
     ] = None,
     folder: Annotated[

@@ -89,3 +89,7 @@ Encoding = Annotated[
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="Module or Python file that registers cells."),
+]

@@ -2,11 +2,9 @@
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recurra.argument_checks import path_of, positive_int
+from recurra.cells.user_modules import import_user_module
 from recurra.compare.baselines import baselines_of
 from recurra.compare.display import NoDisplay, make_display
 from recurra.compare.leaderboard import Leaderboard
@@ -82,7 +81,7 @@ def compare(
     - `storage`: an optuna storage URL through which several machines share the run.
     - `tune`: trials of a hyperparameter search per cell, scored on a part of the training data.
     - `settings`: further options of the estimators, e.g. `{"lr": 0.01}`.
-    - `modules`: modules to import that register custom cells.
+    - `modules`: modules or Python files to import that register custom cells.
     - `report`: write the HTML report.
     - `checkpoint_after`: fits that take longer than this many seconds keep checkpoints.
     - `console`: a rich console for progress; default: no output.
@@ -98,7 +97,7 @@ def compare(
     >>> board.best.name, board.best.mean  # doctest: +SKIP
     """
     for name in modules:
-        _import(name)
+        import_user_module(name)
     arguments = dict(data) if isinstance(data, dict) else {"source": str(path_of("data", data))}
     config = RunConfig(arguments, budget, hidden_size, epochs, seconds, tune, dict(settings or {}))
     names, count = resolve_cells(cells), positive_int("seeds", seeds)
@@ -247,16 +246,6 @@ class _Comparison:
                 os.replace(best, kept)
             for row in fitted:
                 shutil.rmtree(self.folder.path / row["model"], ignore_errors=True)
-
-
-def _import(name: str) -> None:
-    """Import a module with custom cells, also from the working directory."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        import_module(name)
-    except ModuleNotFoundError as error:
-        raise InputError("modules", f"{name!r} ({error})", "a module that can be imported") from error
 
 
 def _selection_loss(row: Row) -> float:

@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from recurra.cells.user_modules import import_user_module
 from recurra.compare.plan import RunConfig, WorkItem
 from recurra.compare.run_folder import Row, RunFolder
 
@@ -45,7 +45,7 @@ def worker_main(connection: Connection, setup: WorkerSetup) -> None:
 
     sys.path[:] = list(setup.path)
     for name in setup.modules:
-        import_module(name)
+        import_user_module(name)
     import torch
 
     from recurra.compare.fitting import FitRunner

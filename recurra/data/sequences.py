@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
+from .html_table import html_table
 from .stores import Columns, Rows, Spans, Store, window
 
 if TYPE_CHECKING:
@@ -94,6 +95,29 @@ class SequenceSet:
             raise ShapeError("SequenceSet", counts, "equal numbers")
         if len(self.lengths) and int(self.lengths.min()) < 1:
             raise LengthsError("lengths", f"{int(self.lengths.min())}", "sequences of at least one step")
+
+    def __repr__(self) -> str:
+        return "\n".join([f"SequenceSet for {self.task}", *(f"  {name:<9}  {text}" for name, text in self._facts())])
+
+    def _repr_html_(self) -> str:
+        """The contents and the roles of columns as tables, for notebooks."""
+        tables = html_table(("sequences", f"for {self.task}"), self._facts())
+        if self.roles is None:
+            return tables
+        rows = [(column.name, column.type, column.role, column.why) for column in self.roles.columns]
+        return tables + html_table(("column", "type", "role", "why"), rows)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What the set holds, in a few lines."""
+        count, found = len(self), []
+        lengths = (int(self.lengths.min()), int(self.lengths.max())) if count else (0, 0)
+        steps = str(lengths[0]) if lengths[0] == lengths[1] else f"{lengths[0]:,} to {lengths[1]:,}"
+        found.append(("sequences", f"{count:,} of {steps} steps"))
+        for name, values in (("features", self.features), ("targets", self.target_names), ("classes", self.classes)):
+            found += [(name, _first_names(values))] if values else []
+        found += [("tokens", f"{len(self.vocabulary):,}")] if self.vocabulary else []
+        found += [("source", self.source)] if self.source else []
+        return found + [("note", note) for note in self.notes]
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -233,6 +257,11 @@ class SequenceSet:
         store = torch.stack(rows) if task == "classification" else rows
         lengths = torch.tensor([len(x) for x in sequences], dtype=torch.int64)
         return cls(sequences, store, lengths, task, **about)
+
+
+def _first_names(names: Sequence[object], limit: int = 8) -> str:
+    shown = ", ".join(str(name) for name in names[:limit])
+    return f"{len(names)}: {shown}" + (", …" if len(names) > limit else "")
 
 
 def _sequence(values) -> Tensor:

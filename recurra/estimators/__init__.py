@@ -7,6 +7,7 @@ with optional_imports("estimators", what="recurra.estimators"):
     from .classifier import SequenceClassifier
     from .forecaster import Forecaster
     from .language import LanguageModelEstimator
+    from .load_estimator import load
     from .online import OnlineClassifier, OnlineForecaster
     from .prequential import Prequential, prequential
     from .regressor import SequenceRegressor
@@ -26,5 +27,6 @@ __all__ = [
     "SequenceTagger",
     "SequenceToSequence",
     "inapplicable_checks",
+    "load",
     "prequential",
 ]

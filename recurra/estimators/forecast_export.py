@@ -31,7 +31,7 @@ def export(model: "Forecaster", path: str | Path) -> Path:
         example["known"] = tensor(random.permuted(np.resize(seen, (longest + model.horizon, batch, seen.shape[1]))))
     facts = {"kind": "Forecaster", "series": past.ids, "known": list(model.known), "levels": list(model.quantiles)}
     facts |= {"horizon": int(model.horizon), "context": model.windows_.context, "outputs": "quantiles (B, horizon, Q)"}
-    return write(ForecastModule(model).eval(), path, example, facts)
+    return write(ForecastModule(model).eval(), path, example, facts, ["quantiles"])
 
 
 class ForecastModule(nn.Module):

@@ -1,7 +1,8 @@
 """Exports a language model to ONNX, for a whole text or token by token.
 
-Inputs: `tokens` (T, B), `lengths` (B,), and the state of every layer, zeros at the start of a text. Outputs: the
-log-probabilities (T, B, V) of the next token, and the states after the last token. The metadata have the vocabulary.
+Inputs: `tokens` (T, B), `lengths` (B,), and the state of every layer, zeros at the start of a text. Outputs:
+`log_probabilities` (T, B, V) of the next token, and the states after the last token, `next_state_…`. The metadata
+have the vocabulary.
 """
 
 from copy import deepcopy
@@ -28,7 +29,7 @@ def export(model: LanguageModel, path: str | Path) -> Path:
     facts = {"kind": "LanguageModelEstimator", "vocabulary": model.vocabulary.to_config()}
     facts |= {"inputs": "tokens (T, B), lengths (B,), then the state of each layer; zeros at the start of a text"}
     facts |= {"outputs": "log-probabilities (T, B, V) of the next token, then the states after the last"}
-    return write(file, path, (tokens, lengths, state), facts)
+    return write(file, path, (tokens, lengths, state), facts, ["log_probabilities"])
 
 
 class LanguageModule(nn.Module):

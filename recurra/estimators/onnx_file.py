@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from .scaling import Scaling
 
 
-def write(module: nn.Module, path: str | Path, example: Any, facts: dict[str, Any]) -> Path:
-    """Export a module, check it in onnxruntime, and write the file with `facts` as JSON metadata."""
+def write(
+    module: nn.Module, path: str | Path, example: Any, facts: dict[str, Any], outputs: Sequence[str] = ()
+) -> Path:
+    """Export a module, check it in onnxruntime, and write the file with `facts` as JSON metadata.
+
+    `outputs` names the first outputs; the states after them are called `next_` and the name of the state that goes in.
+    """
     from ..interop.onnx import export
     from ..interop.onnx.export_errors import package
 
@@ -26,7 +31,20 @@ def write(module: nn.Module, path: str | Path, example: Any, facts: dict[str, An
     with _draft(path) as draft:
         export(module, draft, example)
         model = package("onnx").load(draft)
+    name_outputs(model, outputs)
     return save_checked(model, path, facts, lambda written: None)
+
+
+def name_outputs(model: Any, names: Sequence[str]) -> None:
+    """Rename the outputs of an ONNX model: the first ones to `names`, the others after the states they continue."""
+    from ..interop.onnx.export_errors import package
+
+    graph, helper = model.graph, package("onnx").helper
+    states = [given.name for given in graph.input if given.name.startswith("state")]
+    wanted = [*names, *(f"next_{state}" for state in states)]
+    for output, name in zip(graph.output, wanted, strict=False) if names else ():
+        graph.node.append(helper.make_node("Identity", [output.name], [name]))
+        output.name = name
 
 
 def save_checked(model: Any, path: str | Path, facts: dict[str, Any], check: Callable[[Path], None]) -> Path:

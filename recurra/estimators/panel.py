@@ -127,7 +127,10 @@ def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> li
         return [np.zeros((steps, 0)) for _ in of.ids]
     if data is None:
         raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
-    values, names, times, _, _ = _read_table(input_conversion.arrow(data), tuple(columns))
+    data = input_conversion.arrow(data)
+    present = input_conversion.column_names(data)
+    roles = {role: name for role, name in zip(("id", "time"), of.columns, strict=False) if name in present}
+    values, names, times, _, _ = _read_table(data, tuple(columns), **roles)
     rows = dict(zip(names, values, strict=True))
     when = dict(zip(names, times or [None] * len(names), strict=True))
     return [_next_rows(of, k, rows.get(name), when.get(name), steps) for k, name in enumerate(of.ids)]
@@ -150,13 +153,13 @@ def _next_rows(of: Panel, k: int, rows: np.ndarray | None, times: np.ndarray | N
 
 
 def _read_table(
-    data: Any, columns: tuple[str, ...]
+    data: Any, columns: tuple[str, ...], **roles: Any
 ) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str, Any]:
     """Columns of a long table as (T, columns) per series; the names of the series, their times, the unit, the roles."""
     from ..data import from_table
 
     with double_precision():
-        found = from_table(data, task="transduction", features=columns, target=columns[0])
+        found = from_table(data, task="transduction", features=columns, target=columns[0], **roles)
         values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
     if len(found.features) != len(columns):
         texts = ", ".join(found.categories)

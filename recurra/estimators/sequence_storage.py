@@ -36,7 +36,7 @@ class StoredEstimator(NetworkEstimator):
         """The fitted attributes of the subclass as plain JSON."""
 
     def export(self, path: str | Path) -> Path:
-        """Write an ONNX file: unscaled `x` (T, B, D) and `lengths` (B,) → probabilities or numbers (B, q).
+        """Write an ONNX file: unscaled `x` (T, B, D) and `lengths` (B,) → `probabilities` or `predictions` (B, q).
 
         The metadata have the classes. The file is compared with the model in onnxruntime before it is put in place.
         A model with random features is refused: train a network, such as with `cell="lstm"`, to export it.
@@ -54,7 +54,9 @@ class StoredEstimator(NetworkEstimator):
         centre = torch.tensor(scaling.mean, dtype=torch.float32)
         module = ScaledNetwork(deepcopy(self.network_).eval(), scaling, targets, self._link()).eval()
         example = centre + torch.zeros(5, 3, self.input_size_), torch.tensor([5, 2, 4])
-        return write(module, path, example, {"kind": type(self).__name__, **self._fitted_config()})
+        facts = {"kind": type(self).__name__, **self._fitted_config()}
+        outputs = ["probabilities" if self.task == "classification" else "predictions"]
+        return write(module, path, example, facts, outputs)
 
     def _link(self) -> str:
         """What turns outputs into predictions in an ONNX file."""

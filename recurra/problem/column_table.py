@@ -1,7 +1,6 @@
 """The table of columns that is shown before training: name, type, role, why; and how to change a role."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from recurra.data.readers.roles import ColumnRole
@@ -44,17 +43,3 @@ def print_columns(columns: Sequence[ColumnRole], console: Any) -> None:
     console.print(table)
     more = f"{len(rows) - MAX_COLUMNS} more columns. " if len(rows) > MAX_COLUMNS else ""
     console.print(more + HINT, style="dim")
-
-
-def columns_as_text(columns: Sequence[ColumnRole], limit: int = 8) -> list[str]:
-    """A line per column for a `repr`."""
-    rows = column_rows(columns)
-    shown = [f"{name!r}: {role} ({why})" for name, _, role, why in rows[:limit]]
-    return shown + ([f"… {len(rows) - limit} more columns"] if len(rows) > limit else [])
-
-
-def html_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """An HTML table; every text is escaped."""
-    head = "".join(f"<th>{escape(str(title))}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

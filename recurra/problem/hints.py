@@ -48,7 +48,7 @@ class Hints:
         """Raise for options that only a forecast has."""
         for name in ("horizon", "season"):
             if getattr(self, name) is not None:
-                raise InputError(name, getattr(self, name), f"no such option, since the task is to {task}")
+                raise InputError(name, getattr(self, name), f"a task to forecast, not to {task}")
 
     @property
     def file_summary(self) -> tuple[str, str]:

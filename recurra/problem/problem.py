@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from recurra.data.html_table import html_table
 from recurra.data.readers.roles import ColumnRole
 from recurra.errors import InputError, UnknownNameError
+from recurra.problem.column_table import TITLES, column_rows
 
 #: task → estimator class
 TASKS = {
@@ -73,6 +75,15 @@ class Problem:
     options: dict[str, Any] = field(default_factory=dict)
     schema: dict[str, Any] = field(default_factory=dict)
     columns: tuple[ColumnRole, ...] = ()
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self.summary) if self.summary else 0
+        return "\n".join([f"Problem to {self.task}", *(f"  {name:<{width}}  {text}" for name, text in self.summary)])
+
+    def _repr_html_(self) -> str:
+        """The summary and the roles of columns as tables, for notebooks."""
+        tables = html_table(("problem", f"to {self.task}"), self.summary)
+        return tables + (html_table(TITLES, column_rows(self.columns)) if self.columns else "")
 
     @property
     def higher_is_better(self) -> bool:

@@ -91,3 +91,17 @@ def test_a_forecaster_with_covariates_as_a_file(tmp_path):
     expected = model.predict_quantiles(future=ahead | {"ds": ahead["ds"] + steps})
     levels = [expected[f"q{level:g}"].to_numpy().reshape(4, 3)[[2, 0]] for level in model.quantiles]
     np.testing.assert_allclose(forecasts(path, feed), np.stack(levels, axis=-1), rtol=3e-6)
+
+
+def test_outputs_have_names(tmp_path):
+    X = np.random.default_rng(0).normal(size=(6, 4, 2))
+    small = {"hidden_size": 3, "epochs": 1}
+    models = {
+        "probabilities": rc.SequenceClassifier(**small).fit(X, ["a", "b"] * 3),
+        "log_probabilities": rc.LanguageModelEstimator(**small, batch_size=2).fit("to be or not to be\n" * 5),
+    }
+    for name, model in models.items():
+        graph = onnx.load(model.export(tmp_path / f"{name}.onnx")).graph
+        assert graph.output[0].name == name
+        states = [given.name for given in graph.input if given.name.startswith("state")]
+        assert [output.name for output in graph.output[1:]] == [f"next_{state}" for state in states]

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import os
 import struct
 import zipfile
 import zlib
@@ -37,6 +38,11 @@ def decoding(path: str | Path, kind: str, *errors: type[Exception]) -> Iterator[
 def existing(path: str | Path) -> Path:
     """The path, if it is a non-empty file or a folder; otherwise an error."""
     path = path_of("path", path)
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(path).decode("utf-8", errors="replace")
+        raise DataError(shown, "a file name that is not UTF-8", "another name; rename the file") from error
     if not path.exists():
         raise DataError(path, "no such file", "a file or folder that exists")
     if path.is_file() and path.stat().st_size == 0:

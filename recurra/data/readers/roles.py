@@ -15,6 +15,7 @@ from ..sequences import Task
 from .column_kinds import can_combine, kind_of, type_name
 from .layout import (
     ID_HINTS,
+    ID_NAMES,
     LABEL_NAMES,
     NO_COLUMN,
     TARGET_HINTS,
@@ -209,7 +210,7 @@ def _find_id(draft: _Draft) -> None:
     rows = draft.table.num_rows
     named = first_named(ID_HINTS, draft.free("text", "number")) or _first_ending(draft.free("text", "number"), "_id")
     if named:
-        if count_distinct(draft.table, named) < rows:
+        if count_distinct(draft.table, named) < rows or (named.strip().lower() in ID_NAMES and draft.times()):
             draft.assign(named, "id", "by its name")
         elif draft.times() or counts_rows(draft.table, named):
             draft.assign(named, IGNORED, "a different value in every row")
