@@ -69,11 +69,11 @@ def module_of(model: Any) -> nn.Module:
     if isinstance(model, nn.Module):
         foreign = any(isinstance(part, nn.RNNBase) for part in model.modules())
         return accelerate(copy.deepcopy(model)) if foreign else model
-    if hasattr(model, "members_"):
-        return ReservoirStack(model)
     for attribute in ("network_", "tagger_", "model_", "module_", "model"):
         if isinstance(inside := getattr(model, attribute, None), nn.Module):
             return inside
+    if hasattr(model, "members_") and not hasattr(model, "inspection_inputs"):
+        return ReservoirStack(model)
     raise InputError(
         "model", type(model).__name__, "a torch module, a cell, or a fitted estimator or run that holds one"
     )
