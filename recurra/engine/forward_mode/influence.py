@@ -136,6 +136,7 @@ class CompiledInfluence:
             self.library = words.library(REAL[like.dtype])
         except (Unsupported, BuildError) as reason:
             raise NotCompiled(str(reason)) from reason
+        self.whole = {key for key, shape in plan.shapes.items() if _is_one_block(plan, key, shape)}
         self._allocate()
 
     def _allocate(self) -> None:
@@ -288,18 +289,14 @@ class CompiledInfluence:
             part = self.block_gradient(block)
             part = part[0, 0] if self.batch == 1 else part.sum(0)[0]
             key = block.cell, block.weight
-            start = block.weight.startswith(START)
-            shape = (block.size,) if start else self.plan.shapes[key]
-            if block.size == torch.Size(shape).numel() and not (block.along_units and block.deep > 1 and block.start):
-                view = part.view(shape)
-                if block.along_units and block.deep > 1:
-                    view = part.view(block.deep, block.units)
-                found[key] = view
+            shape = self.plan.shapes.get(key, (block.size,))
+            if key in self.whole:
+                found[key] = part.view(shape)
                 continue
             if key not in found:
                 found[key] = torch.zeros(shape, dtype=self.dtype)
             to = block.of(found[key])
-            to.copy_(part.view(to.shape))
+            to.add_(part.view(to.shape))
         return found
 
     def influence_of(self, block: Block, root: Any) -> Tensor:
@@ -326,6 +323,12 @@ class CompiledInfluence:
         self.kept.copy_(state["kept"])
         for own, saved in zip(self.old_sheets, state["sheets"], strict=True):
             own.copy_(saved)
+
+
+def _is_one_block(plan: InfluencePlan, key: tuple[int, str], shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is one block, in the order of its memory: its gradient needs no copy."""
+    blocks = [block for block in plan.blocks if (block.cell, block.weight) == key]
+    return len(blocks) == 1 and blocks[0].size == torch.Size(shape).numel()
 
 
 def _multiply(left: Tensor, right: Tensor, to: Tensor, add: bool) -> None:

@@ -1,6 +1,7 @@
 """Which weights may influence which states, and how the influence is stored.
 
-A *block* is a set of weights that one place of the step reads: `units` rows of `deep` weights each. Its influence on a
+A *block* is a set of weights that one place of the step reads: `units` rows of `deep` weights each. Blocks may overlap:
+the influence of a weight is the sum over its blocks. That of a block on a
 root is "own" (one number per weight: weights of row j reach unit j only), "matrix" (every weight reaches every unit),
 or nothing. The influence after n steps follows from that of one step and ∂s'/∂s: SnAp-n keeps what n steps reach, exact
 RTRL what any number of steps reaches.
@@ -9,7 +10,6 @@ RTRL what any number of steps reaches.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from ..ir.nodes import Matrix, Vector
@@ -69,7 +69,6 @@ def blocks_of(
         region = _region(use, shapes[use.cell, use.block.weight])
         found.setdefault(region, Block(*region)).uses.append(use)
     blocks = list(found.values())
-    _check_overlaps(blocks, shapes)
     for (k, state), parameter in starts.items():
         size = next(s.size for s in structure.cells[k].carried if s.name == state)
         own = tuple(r for r in structure.roots if r.carried and r.label == f"{k}.{state}")
@@ -94,14 +93,6 @@ def _region(use: Use, shape: tuple[int, ...]) -> tuple:
         case Vector(weight, (low, high), int(column)):
             return use.cell, weight, low * columns + column, high - low, columns, 1, 1
     raise Unsupported(f"a weight read as {use.block}")
-
-
-def _check_overlaps(blocks: list[Block], shapes: Mapping[tuple[int, str], tuple[int, ...]]) -> None:
-    for key, shape in shapes.items():
-        numbers = torch.arange(int(torch.Size(shape).numel()))
-        places = [b.of(numbers).reshape(-1) for b in blocks if (b.cell, b.weight) == key]
-        if places and len(torch.cat(places).unique()) < sum(map(len, places)):
-            raise Unsupported(f"the weight {key[1]}, which is read in overlapping pieces")
 
 
 # ---------------------------------------------------------------------------------------------------- kinds

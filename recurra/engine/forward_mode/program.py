@@ -7,23 +7,13 @@ gradient. Where a block of weights reaches whole layers, ∂s'/∂s times its in
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
-from torch import Tensor
-
-from ...cell import TIME
-from ..ir.buffers import Role, X
-from ..ir.nodes import Matrix, Node, subgraph
 from ..ir.values import Unsupported
-from ..plan.planner import offsets
-from ..trace import OUTPUT
+from .matrix_program import MatrixProgram
 from .pattern import MATRIX, OWN, Block
+from .row_program import COTANGENT, FIRST_SHEET, GRADIENT, KEPT
 from .structure import Cotangent, Root, StackStructure
-from .words import CODE, NOWHERE, OPERATIONS, address, bits
-
-SCRATCH, INPUT, STATE, NEW, POOL, COTANGENT, OUTPUTS, KEPT, GRADIENT = range(9)
-FIRST_SHEET = 9  # then for each sheet two regions, the old and the new influence; then the weights
+from .words import NOWHERE, address
 
 
 @dataclass(eq=False)
@@ -47,7 +37,7 @@ class Sheet:
         return sum(r.width for r in self.roots[: self.roots.index(root)])
 
 
-class Programs:
+class Programs(MatrixProgram):
     """The programs of a structure with its blocks, for `readouts` cotangents per sequence.
 
     `whole`: ∂s'/∂s is written out as a matrix in any case.
@@ -58,19 +48,13 @@ class Programs:
         structure: StackStructure,
         blocks: list[Block],
         links: dict,
-        weights: dict,
+        shapes: dict,
         readouts: int,
         whole: bool = False,
     ):
-        self.structure, self.blocks, self.links, self.readouts = structure, blocks, links, readouts
-        self.shapes = weights  # (cell, weight) → shape
-        self.size = 0  # of the scratch
-        self.pool: list[float] = [1.0, 0.0]
-        self.maps: list[Tensor] = []
-        self.map_at: dict[Any, int] = {}
-        self.words: list[int] = []
+        self.blocks = blocks
         self.sheets = self._sheets()
-        self.weight_region = {key: FIRST_SHEET + 2 * len(self.sheets) + i for i, key in enumerate(weights)}
+        super().__init__(structure, shapes, len(self.sheets), links, readouts)
         self.kept_at: dict[tuple[Block, Root], int] = {}
         self.kept_size = self.gradient_size = 0
         self.gradient_at: dict[Block, int] = {}
@@ -78,25 +62,9 @@ class Programs:
         mixed = any(use.cotangent.matrix_roots for use in structure.uses)
         self.uses_matrix = whole or bool(self.sheets) or mixed or not self._reads_are_diagonal()
         self.cotangent_columns, self.cotangent_size = structure.readouts, structure.output_size
-        self.places: dict[tuple[int, Node], tuple[int, int]] = {}  # node → its row: address and stride
-        self.matrices: dict[Cotangent, tuple[int, int, int]] = {}  # → address, first and last root row
         self.forward = self._part(self._forward)
         self.back = self._part(self._back)
         self.advance = self._part(self._advance)
-
-    def _part(self, write: Any) -> Tensor:
-        self.words = []
-        write()
-        return torch.tensor(self.words, dtype=torch.int64)
-
-    def emit(self, code: str, *arguments: Any) -> None:
-        self.words.append(CODE[code])
-        for argument in arguments:
-            self.words += argument if isinstance(argument, tuple) else [int(argument)]
-
-    def scratch(self, size: int) -> int:
-        at, self.size = self.size, self.size + -(-size // 16) * 16
-        return address(SCRATCH, at)
 
     # ------------------------------------------------------------------------------------------ where blocks are kept
 
@@ -124,338 +92,6 @@ class Programs:
             if block.roots(OWN) or self.sheet_of(block) is None:
                 self.gradient_at[block] = self.gradient_size
                 self.gradient_size += block.size
-
-    def _reads_are_diagonal(self) -> bool:
-        """Whether the diagonals of ∂s'/∂s are found without its matrix: products of weights with the state itself."""
-
-        def simple(cotangent: Cotangent, depth: int = 0) -> bool:
-            for kind, source, *rest in cotangent.sources:
-                if kind == "product":
-                    matrix: Matrix = rest[1]
-                    if source.matrix_roots or matrix.wide != matrix.deep or matrix.flipped:
-                        return False
-                elif kind != "scaled" or depth or not simple(source, 1):
-                    return False
-            return not cotangent.columns
-
-        carried = {(root.at, root.width) for root in self.structure.roots if root.carried}
-        alike = len({root.width for root in self.structure.roots}) == 1
-        reads = self.structure.reads
-        return alike and all(simple(r.cotangent) and (r.at, r.cotangent.width) in carried for r in reads)
-
-    # ------------------------------------------------------------------------------------------ rows
-
-    def _forward(self) -> None:
-        s = self.structure
-        self.jacobian_ld = s.state_size
-        for k in range(len(s.cells)):
-            self._assemble_input(k)
-            self._cell_rows(k)
-            self._new_states(k)
-        self._outputs()
-        if self.uses_matrix:
-            self.jacobian = self.scratch((self.readouts + s.row_count) * s.state_size)
-            self.emit("ZERO", (self.readouts + s.row_count) * s.state_size, self.jacobian)
-            for use in s.uses:
-                self.matrix(use.cotangent)
-            for read in s.reads:
-                self._read(read.at, read.cotangent)
-            for root in s.roots:
-                if root.moved_from >= 0:
-                    self._diagonal_of(root, root.moved_from, (address(POOL, 0), 0))
-        else:
-            self._diagonals()
-
-    def _assemble_input(self, k: int) -> None:
-        """The input of a cell above the first."""
-        s, self.input_row = self.structure, getattr(self, "input_row", [])
-        if k == 0:
-            self.input_row.append(address(INPUT, 0))
-            return
-        first = s.cells[0].input_size if s.depth == "graves" else 0
-        row = self.scratch(s.cells[k].input_size)
-        if first:
-            self.emit("COPY", first, row, (address(INPUT, 0), 1))
-        for at, node in offsets(s.steps[k - 1].outputs[OUTPUT]):
-            self.emit("COPY", node.width, row + first + at, self.row(k - 1, node))
-            if s.depth == "residual" and k > 1:
-                below = (self.input_row[k - 1] + at, 1)
-                self.emit("ADD_PRODUCT", node.width, row + at, below, (address(POOL, 0), 0))
-        self.input_row.append(row)
-
-    def _outputs(self) -> None:
-        s = self.structure
-        self.emit("ZERO", s.output_size, address(OUTPUTS, 0))
-        for k, start in enumerate(s.output_at):
-            for at, node in offsets(s.steps[k].outputs[OUTPUT]) if start >= 0 else []:
-                row, one = address(OUTPUTS, start + at), (address(POOL, 0), 0)
-                self.emit("ADD_PRODUCT", node.width, row, self.row(k, node), one)
-
-    def _new_states(self, k: int) -> None:
-        s = self.structure
-        for state in s.cells[k].carried:
-            at = s.state_at[k, state.name]
-            for slot in range(1, max(state.delays or (1,))):
-                old = address(STATE, at + (slot - 1) * state.size)
-                self.emit("COPY", state.size, address(NEW, at + slot * state.size), (old, 1))
-            for first, node in offsets(s.new[k][state.name]):
-                self.emit("COPY", node.width, address(NEW, at + first), self.row(k, node))
-
-    def _wanted(self, k: int) -> list[Node]:
-        """Every value of cell k that a program reads: results, derivatives, operands."""
-        s = self.structure
-        wanted = [n for segments in (*s.new[k].values(), s.steps[k].outputs[OUTPUT]) for n in segments]
-        for cotangent in self._cotangents():
-            rows = [*cotangent.diagonal.items(), *cotangent.columns.items()]
-            wanted += [node for root, node in rows]
-            for kind, _, *rest in cotangent.sources:
-                wanted += (
-                    [rest[0]] if kind == "scaled" else [rest[1]] if kind == "gather" and rest[1] is not None else []
-                )
-        wanted += [use.operand for use in s.uses if use.operand is not None]
-        return [node for node in dict.fromkeys(wanted) if node.builder is s.steps[k].builder]
-
-    def _cotangents(self) -> list[Cotangent]:
-        s = self.structure
-        todo = [use.cotangent for use in s.uses] + [read.cotangent for read in s.reads] + list(s.inputs.values())
-        found: dict[Cotangent, None] = {}
-        while todo:
-            cotangent = todo.pop()
-            if cotangent not in found:
-                found[cotangent] = None
-                todo += [source for _, source, *_ in cotangent.sources]
-        return list(found)
-
-    def _cell_rows(self, k: int) -> None:
-        builder, wanted = self.structure.steps[k].builder, self._wanted(k)
-        plain = builder.expand_composites(wanted)
-        for node in subgraph([plain[n] for n in wanted]):
-            self.places[k, node] = self._node(k, node)
-        for node in wanted:
-            self.places[k, node] = self.places[k, plain[node]]
-
-    def row(self, k: int, node: Node) -> tuple[int, int]:
-        return self.places[k, node]
-
-    def _node(self, k: int, node: Node) -> tuple[int, int]:
-        """Emit the computation of a node whose arguments are placed; its row."""
-        if node.op == "load":
-            return self._load(k, node), int(node.width > 1)
-        if node.op == "const":
-            return self._constants([node.attr]), 0
-        if node.op == "literal":
-            return self._constants(node.attr), 1
-        if node.op == "weight":
-            v = node.attr
-            ld = self.shapes[k, v.weight][-1] if v.col is not None else 1
-            at = v.rows[0] * ld + (v.col or 0)
-            return address(self.weight_region[k, v.weight], at), 0 if node.width == 1 else ld
-        if node.op == "expand" and self.row(k, node.args[0])[1] == 0:
-            return self.row(k, node.args[0])
-        y = self.scratch(node.width)
-        rows = [self.row(k, argument) for argument in node.args]
-        if node.op == "product":
-            self._product(k, node, y, rows[0])
-        elif node.op == "rowsum":
-            self.emit("ROWMAX" if node.attr == "max" else "ROWSUM", node.args[0].width, y, rows[0])
-        elif node.op == "concat":
-            for (at, part), row in zip(offsets(node.args), rows, strict=True):
-                self.emit("COPY", part.width, y + at, row)
-        elif node.op == "gather":
-            maps = [self._map(m) for m in node.attr.maps]
-            other = (maps[1], rows[1]) if len(rows) == 2 else (NOWHERE, (NOWHERE, 0))
-            self.emit("GATHER", node.width, y, maps[0], node.attr.terms, rows[0], *other, node.attr.kind == "max")
-        elif node.is_elementwise:
-            self._elementwise(node, y, rows)
-        else:
-            raise Unsupported(f"{node.op} in a program of derivatives")
-        return y, int(node.width > 1)
-
-    def _load(self, k: int, node: Node) -> int:
-        load = node.attr
-        if load.buffer == X:
-            return self.input_row[k] + load.offset
-        if load.buffer.role is Role.MASK:
-            mask = self.structure.cells[k].masks[load.buffer.name]
-            return self._constants([mask.mean] * node.width)
-        if load.buffer.name == TIME:
-            return address(STATE, self.structure.state_at[k, TIME])
-        return address(STATE, self.structure.column(k, node))
-
-    def _constants(self, numbers: Any) -> int:
-        at = len(self.pool)
-        self.pool += [float(number) for number in numbers]
-        return address(POOL, at)
-
-    def _map(self, index: Any) -> int:
-        if index not in self.map_at:
-            self.map_at[index] = sum(m.numel() for m in self.maps)
-            self.maps.append(index.places.to(torch.int32).reshape(-1))
-        return self.map_at[index]
-
-    def _matrix(self, k: int, matrix: Matrix) -> tuple[int, int]:
-        """Address and leading dimension of a block of a weight matrix."""
-        ld = self.shapes[k, matrix.weight][-1]
-        return address(self.weight_region[k, matrix.weight], matrix.rows[0] * ld + matrix.cols[0]), ld
-
-    def _product(self, k: int, node: Node, y: int, row: tuple[int, int]) -> None:
-        matrix: Matrix = node.attr
-        if row[1] != 1 and matrix.deep > 1:
-            copy = self.scratch(matrix.deep)
-            self.emit("COPY", matrix.deep, copy, row)
-            row = copy, 1
-        at, ld = self._matrix(k, matrix)
-        self.emit("PRODUCT", y, row[0], at, ld, matrix.wide, matrix.deep, matrix.flipped)
-
-    def _elementwise(self, node: Node, y: int, rows: list[tuple[int, int]]) -> None:
-        numbers = node.attr if node.op == "clamp" else (node.attr, None) if isinstance(node.attr, float | int) else ()
-        low, high = numbers or (None, None)
-        flags = (low is not None) + 2 * (high is not None)
-        padded = [*rows, *[(NOWHERE, 0)] * (3 - len(rows))]
-        attributes = bits(low or 0.0), bits(high or 0.0)
-        self.emit("ELEMENTWISE", OPERATIONS[node.op], node.width, y, *padded, *attributes, flags)
-
-    # ------------------------------------------------------------------------------------------ matrices
-
-    def matrix(self, cotangent: Cotangent) -> tuple[int, int, int] | None:
-        """Emit the part of a cotangent that is a matrix: (address, first root row, last); None without one."""
-        if cotangent in self.matrices:
-            return self.matrices[cotangent]
-        roots = cotangent.matrix_roots
-        if not roots:
-            return None
-        low, high = min(r.at for r in roots), max(r.at + r.width for r in roots)
-        at = self.scratch((high - low) * cotangent.width)
-        self.emit("ZERO", (high - low) * cotangent.width, at)
-        self.matrices[cotangent] = at, low, high
-        self._fill(cotangent, at, cotangent.width, low)
-        return self.matrices[cotangent]
-
-    def _fill(self, cotangent: Cotangent, at: int, ld: int, low: int) -> None:
-        """Add all but the pure rows of a cotangent to a matrix whose first row is root row `low`."""
-        pure = cotangent.rows
-        for root, node in cotangent.diagonal.items():
-            if root not in pure:
-                start = at + (root.at - low) * ld
-                self.emit("ADD_DIAGONAL", root.width, start, ld + 1, self.row(root.cell, node))
-        for root, node in cotangent.columns.items():
-            self.emit("ADD_DIAGONAL", root.width, at + (root.at - low) * ld, ld, self.row(root.cell, node))
-        for kind, source, *rest in cotangent.sources:
-            getattr(self, f"_from_{kind}")(cotangent, source, at, ld, low, *rest)
-
-    def _from_product(self, to: Cotangent, u: Cotangent, at: int, ld: int, low: int, k: int, matrix: Matrix) -> None:
-        weight, weight_ld = self._matrix(k, matrix)
-        for root, node in u.rows.items():
-            start, row = at + (root.at - low) * ld, self.row(root.cell, node)
-            self.emit("SCALE_ROWS", matrix.wide, matrix.deep, start, ld, row, weight, weight_ld, matrix.flipped)
-        if (found := self.matrix(u)) is not None:
-            source, first, last = found
-            start, rows = at + (first - low) * ld, last - first
-            sizes = weight_ld, matrix.wide, matrix.deep, matrix.flipped
-            self.emit("MULTIPLY", start, ld, source, u.width, rows, weight, *sizes)
-
-    def _from_scaled(self, to: Cotangent, v: Cotangent, at: int, ld: int, low: int, node: Node) -> None:
-        k = next(k for k, step in enumerate(self.structure.steps) if step.builder is node.builder)
-        source, first, last = self._matrix_of(v)
-        given = at + (first - low) * ld, ld, source, v.width, last - first, v.width, self.row(k, node)
-        self.emit("ADD_SCALED_COLUMNS" if to.width == v.width else "SUM_SCALED_COLUMNS", *given)
-
-    def _from_columns(
-        self, to: Cotangent, u: Cotangent, at: int, ld: int, low: int, own: int, mine: int, n: int
-    ) -> None:
-        source, first, last = self._matrix_of(u)
-        one = (address(POOL, 0), 0)
-        start = at + (first - low) * ld + mine
-        self.emit("ADD_SCALED_COLUMNS", start, ld, source + own, u.width, last - first, n, one)
-
-    def _from_spread(self, to: Cotangent, u: Cotangent, at: int, ld: int, low: int) -> None:
-        source, first, last = self._matrix_of(u)
-        self.emit("SPREAD_COLUMN", at + (first - low) * ld, ld, source, u.width, last - first, to.width)
-
-    def _from_gather(
-        self, to: Cotangent, u: Cotangent, at: int, ld: int, low: int, own: Any, other: Any, its: Any
-    ) -> None:
-        source, first, last = self._matrix_of(u)
-        beside = NOWHERE, (NOWHERE, 0)
-        if other is not None:
-            k = next(k for k, step in enumerate(self.structure.steps) if step.builder is other.builder)
-            beside = self._map(its), self.row(k, other)
-        start, rows = at + (first - low) * ld, last - first
-        self.emit("SCATTER", start, ld, source, u.width, rows, u.width, self._map(own), own.terms, *beside)
-
-    def _matrix_of(self, cotangent: Cotangent) -> tuple[int, int, int]:
-        found = self.matrix(cotangent)
-        if found is None:
-            raise Unsupported("a cotangent that is no matrix where one is needed")
-        return found
-
-    # ------------------------------------------------------------------------------------------ ∂s'/∂s
-
-    def jacobian_row(self, root_row: int) -> int:
-        """Where a row of ∂s'/∂s begins; those of the readouts come first."""
-        return self.jacobian + (self.readouts + root_row) * self.jacobian_ld
-
-    def _diagonal_of(self, root: Root, column: int, row: tuple[int, int]) -> None:
-        start = self.jacobian_row(root.at) + column
-        self.emit("ADD_DIAGONAL", root.width, start, self.jacobian_ld + 1, row)
-
-    def _read(self, column: int, cotangent: Cotangent) -> None:
-        for root, node in cotangent.rows.items():
-            self._diagonal_of(root, column, self.row(root.cell, node))
-        self._fill(cotangent, self.jacobian_row(0) + column, self.jacobian_ld, 0)
-
-    def _diagonals(self) -> None:
-        """The diagonals of ∂s'/∂s alone: unit j by unit j."""
-        self.diagonal_at: dict[tuple[Root, Root], int] = {}
-        carried = {root.at: root for root in self.structure.roots if root.carried}
-        one = (address(POOL, 0), 0)
-        for read in self.structure.reads:
-            old, cotangent = carried[read.at], read.cotangent
-            for root, node in cotangent.diagonal.items():
-                to = self._diagonal(root, old)
-                self.emit("ADD_PRODUCT", root.width, to, self.row(root.cell, node), one)
-            for kind, source, *rest in cotangent.sources:
-                if kind == "product":
-                    self._diagonal_of_product(source, rest[0], rest[1], lambda root, old=old: self._diagonal(root, old))
-                else:
-                    self._diagonal_of_inner(source, rest[0], old)
-        for root in carried.values():
-            if root.moved_from >= 0:
-                to = self._diagonal(root, carried[root.moved_from])
-                self.emit("ADD_PRODUCT", root.width, to, one, one)
-
-    def _diagonal(self, new: Root, old: Root) -> int:
-        if (new, old) not in self.diagonal_at:
-            self.diagonal_at[new, old] = self.scratch(new.width)
-            self.emit("ZERO", new.width, self.diagonal_at[new, old])
-        return self.diagonal_at[new, old]
-
-    def _diagonal_of_product(self, u: Cotangent, k: int, matrix: Matrix, target: Any) -> None:
-        weight, ld = self._matrix(k, matrix)
-        for root, node in u.rows.items():
-            self.emit("ADD_PRODUCT", root.width, target(root), self.row(root.cell, node), (weight, ld + 1))
-
-    def _diagonal_of_inner(self, v: Cotangent, node: Node, old: Root) -> None:
-        rows: dict[Root, int] = {}
-
-        def target(root: Root) -> int:
-            if root not in rows:
-                rows[root] = self.scratch(root.width)
-                self.emit("ZERO", root.width, rows[root])
-            return rows[root]
-
-        for _, source, k, matrix in v.sources:
-            self._diagonal_of_product(source, k, matrix, target)
-        for root, at in rows.items():
-            self.emit("ADD_PRODUCT", root.width, self._diagonal(root, old), (at, 1), self.row(root.cell, node))
-
-    def link_row(self, new: Root, old: Root) -> tuple[int, int]:
-        """The diagonal of ∂(new)/∂(old), as a row; none where there is no dependence."""
-        if (new, old) not in self.links:
-            return NOWHERE, 0
-        if self.uses_matrix:
-            return self.jacobian_row(new.at) + old.at, self.jacobian_ld + 1
-        return (self.diagonal_at[new, old], 1) if (new, old) in self.diagonal_at else (NOWHERE, 0)
 
     # ------------------------------------------------------------------------------------------ back
 
@@ -550,10 +186,6 @@ class Programs:
                 if (new, old) in self.links:
                     to = self._sheet_row(after, sheet, sheet.row(new))
                     self.emit("KEEP_ROWS", old.width, width, to, width, source, width, self.link_row(new, old))
-
-    def operand(self, use: Any) -> tuple[int, int]:
-        """The row that a weight is multiplied by."""
-        return (address(POOL, 0), 0) if use.operand is None else self.row(use.cell, use.operand)
 
     def _from_own(self, number: int, sheet: Sheet, block: Block) -> None:
         _, after = self.sheet_regions(number)

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import words
 from .influence import CompiledInfluence, InfluencePlan
 from .pattern import Block
-from .program import POOL, SCRATCH, STATE
+from .row_program import INPUT, NEW, POOL, SCRATCH, STATE
 from .structure import Root, Use
 
 OFFSET = (1 << words.REGION) - 1
@@ -162,7 +162,7 @@ class CompiledStep:
             to = found.setdefault(key, flat.new_zeros(shape))
             part = flat[self.offsets[block] : self.offsets[block] + block.size]
             view = block.of(to)
-            view.copy_(part.view(view.shape))
+            view.add_(part.view(view.shape))
         return found
 
     def state_dict(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class _Late:
 
     def now(self) -> Tensor:
         run, (batch, width) = self.step.run, self.shape
-        regions = {STATE: run.state, 1: run.input, 3: run.new}
+        regions = {STATE: run.state, INPUT: run.input, NEW: run.new}
         if self.region in regions:
             memory = regions[self.region]
             return memory.as_strided((batch, width), (memory.shape[1], self.stride), self.at + memory.storage_offset())
