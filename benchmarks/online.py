@@ -1,0 +1,394 @@
+"""Online learning: the time of a step, its growth, the quality of gradients, and what is learned in one pass.
+
+    python -m benchmarks.online                      everything, about ten minutes on two cores
+    python -m benchmarks.online speed memory         some of it
+    python -m benchmarks.online tasks --seeds 1
+
+Numbers go to results/online.json, tables to results/online.md, the picture of growth to results/online_growth.svg.
+"""
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import recurra as rc
+from benchmarks.environment import environment
+from recurra.data import tasks
+from recurra.engine.forward_mode.influence import CompiledInfluence, InfluencePlan
+from recurra.inspect.figures import PALETTE
+from recurra.train import BPTT, DNI, FPTT, KFRTRL, RFLO, RTRL, UORO, EProp, ForwardGradient, Predictor, SnAp
+from recurra.train.online.explain import costs
+from recurra.train.sensitivity import Dense
+from recurra.train.step_function import StepFunction
+
+RESULTS = Path(__file__).resolve().parent / "results"
+INPUTS, UNITS, DRAWS = 8, 16, 60
+Numbers = dict[str, Any]
+
+
+def gru(units: int, inputs: int = INPUTS) -> rc.Recurrent:
+    torch.manual_seed(0)
+    return rc.layer("gru", inputs, units, reset_after=True)
+
+
+def step_job(layer: rc.Recurrent, steps: int | None) -> Callable[[], object]:
+    """One step of RTRL (None) or SnAp(steps), from x to the gradient of given cotangents of the outputs."""
+    run = CompiledInfluence(InfluencePlan(layer.cell_list, layer.depth, steps), 1)
+    run.reset(torch.zeros(1, run.plan.structure.state_size))
+    x, g = torch.randn(1, layer.input_size), torch.randn(1, 1, layer.output_size)
+
+    def job() -> None:
+        run.forward(x)
+        run.learn(g)
+
+    return job
+
+
+def forward_job(layer: rc.Recurrent) -> Callable[[], object]:
+    x = torch.randn(1, 1, layer.input_size)
+    with torch.no_grad():
+        state = layer(x)[1]
+
+    @torch.no_grad()
+    def job() -> None:
+        layer(x, state)
+
+    return job
+
+
+def functional_job(layer: rc.Recurrent) -> Callable[[], object]:
+    """The same step of RTRL through torch.func."""
+    sensitivity = Dense(StepFunction(layer))
+    sensitivity.reset(1)
+    x, g = torch.randn(1, layer.input_size), torch.randn(1, layer.output_size)
+    for _ in range(15):  # after which it is traced
+        sensitivity.advance(x)
+    return lambda: torch.einsum("bq,bqp->p", g, sensitivity.advance(x)[1])
+
+
+def fastest(jobs: dict[Any, Callable[[], object]], rounds: int = 40) -> dict[str, float]:
+    """Microseconds of the fastest of some interleaved rounds, which other work on the machine disturbs least."""
+    best = dict.fromkeys(jobs, math.inf)
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            repeats = max(1, min(20, int(2e-3 / best[name]))) if math.isfinite(best[name]) else 1
+            job()
+            started = time.perf_counter()
+            for _ in range(repeats):
+                job()
+            best[name] = min(best[name], (time.perf_counter() - started) / repeats)
+    return {str(name): 1e6 * seconds for name, seconds in best.items()}
+
+
+def product_job(units: int, weights: int) -> Callable[[], object]:
+    a, b, to = torch.randn(units, units), torch.randn(units, weights), torch.empty(units, weights)
+    return lambda: torch.mm(a, b, out=to)
+
+
+# ---------------------------------------------------------------------------------------------------- parts
+
+
+def speed(_: argparse.Namespace) -> Numbers:
+    """Microseconds of a step, batch 1, float32."""
+    torch.manual_seed(0)
+    plain = rc.layer("gru", INPUTS, 64)
+    weights = sum(p.numel() for p in plain.parameters())
+    jobs: dict[Any, Callable[[], object]] = {
+        "GRU-64: its matrix product": product_job(64, weights),
+        "GRU-64: exact RTRL": step_job(plain, None),
+        "GRU-64: RTRL through torch.func": functional_job(plain),
+        "GRU-256: forward": forward_job(gru(256)),
+        "GRU-256: SnAp(1)": step_job(gru(256), 1),
+    }
+    for name in ("indrnn", "min_gru", "min_lstm"):
+        for units in (64, 256):
+            layer = rc.layer(name, INPUTS, units)
+            jobs[f"{name}-{units}: forward"] = forward_job(layer)
+            jobs[f"{name}-{units}: exact RTRL"] = step_job(layer, None)
+    times = fastest(jobs)
+    ratios = {
+        "RTRL / matrix product, GRU-64": times["GRU-64: exact RTRL"] / times["GRU-64: its matrix product"],
+        "torch.func / compiled, GRU-64": times["GRU-64: RTRL through torch.func"] / times["GRU-64: exact RTRL"],
+        "SnAp(1) / forward, GRU-256": times["GRU-256: SnAp(1)"] / times["GRU-256: forward"],
+    }
+    for name in ("indrnn", "min_gru", "min_lstm"):
+        for units in (64, 256):
+            at = f"{name}-{units}"
+            ratios[f"RTRL / forward, {at}"] = times[f"{at}: exact RTRL"] / times[f"{at}: forward"]
+    return {"microseconds": times, "ratios": ratios}
+
+
+def growth(_: argparse.Namespace) -> Numbers:
+    """Microseconds of a step over the number of units."""
+    sizes, curves = (16, 32, 64, 128, 256), {}
+    for units in sizes:
+        layers: dict[Any, Any] = {"GRU, forward": forward_job(gru(units)), "GRU, SnAp(1)": step_job(gru(units), 1)}
+        layers["minGRU, exact RTRL"] = step_job(rc.layer("min_gru", INPUTS, units), None)
+        if units <= 128:
+            layers["GRU, exact RTRL"] = step_job(gru(units), None)
+        for name, microseconds in fastest(layers, 20).items():
+            curves.setdefault(name, []).append(microseconds)
+    draw_growth(sizes, curves)
+    return {"units": sizes, "microseconds": curves}
+
+
+def memory(_: argparse.Namespace) -> Numbers:
+    """Resident memory, MiB, while one stream is learned for a million steps."""
+    job, found = step_job(rc.layer("min_gru", INPUTS, 32), None), {}
+    done = 0
+    for steps in (1_000, 10_000, 100_000, 1_000_000):
+        while done < steps:
+            job()
+            done += 1
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        found[f"{steps:,} steps"] = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return found
+
+
+def gradients(_: argparse.Namespace) -> Numbers:
+    """Bias and spread of gradients against the exact one, relative to its norm: copying, growing lags, GRU-16."""
+    found: dict[str, dict[str, str]] = {}
+    for lag in (2, 10, 40):
+        task = tasks.make("copy_memory", lag=lag, items=3, alphabet=4)
+        batch = task.draw(1, torch.Generator().manual_seed(0))
+        model = Predictor(gru(UNITS, task.input_size).double(), task.output_size)
+        x, target = batch.inputs.double(), batch.targets
+        exact = flat(RTRL(model, "cross_entropy").gradients(x, target))
+        for name, make in ALGORITHMS.items():
+            draws = DRAWS if name in ("UORO", "KFRTRL", "ForwardGradient") else 1
+            if not hasattr(make(model, "cross_entropy"), "gradients"):
+                continue
+            estimates = torch.stack(
+                [flat(make(model, "cross_entropy", **seeded(name, k)).gradients(x, target)) for k in range(draws)]
+            )
+            bias = float((estimates.mean(0) - exact).norm() / exact.norm())
+            spread = float((estimates - estimates.mean(0)).square().sum(1).mean().sqrt() / exact.norm())
+            found.setdefault(name, {})[f"lag {lag}"] = f"{bias:.2f} ± {spread:.2f}"
+    return found
+
+
+def seeded(name: str, seed: int) -> dict[str, int]:
+    return {"seed": seed} if name in ("UORO", "KFRTRL", "ForwardGradient", "RFLO") else {}
+
+
+def flat(named: dict[str, Tensor]) -> Tensor:
+    return torch.cat([g.flatten() for n, g in named.items() if n.startswith("layer")])
+
+
+def windows_of_one(model: nn.Module, loss: str, *given: Any, update: str = "call", **options: Any) -> FPTT:
+    """FPTT, which always updates after a window."""
+    return FPTT(model, loss, *given, **options)
+
+
+def truncated(model: nn.Module, loss: str, *given: Any, update: str = "call", **options: Any) -> BPTT:
+    """Full BPTT for calls, windows of five steps for streams."""
+    return BPTT(model, loss, *given, k1=5 if update == "step" else None, **options)
+
+
+ALGORITHMS: dict[str, Callable[..., Any]] = {
+    "RTRL": RTRL,
+    "SnAp(1)": SnAp,
+    "KFRTRL": KFRTRL,
+    "UORO": UORO,
+    "ForwardGradient": ForwardGradient,
+    "EProp": EProp,
+    "RFLO": RFLO,
+    "DNI": DNI,
+    "FPTT": windows_of_one,
+    "BPTT": truncated,
+}
+
+
+def in_one_pass(args: argparse.Namespace) -> Numbers:
+    """Mean and deviation over seeds of what is learned in one pass, GRU-16 and Adam."""
+    found: dict[str, dict[str, str]] = {}
+    for name, make in ALGORITHMS.items():
+        row: dict[str, list[float]] = {}
+        for seed in range(args.seeds):
+            for task, run in {"copy": copying, "adding": adding, "drift": drifting, "reber": reber}.items():
+                row.setdefault(task, []).append(run(make, seed, args.steps))
+        found[name] = {
+            task: f"{sum(v) / len(v):.3f}" + (f" ± {torch.tensor(v).std():.3f}" if len(v) > 1 else "")
+            for task, v in row.items()
+        }
+        print(name, found[name], flush=True)
+    return found
+
+
+def predictor(seed: int, inputs: int, outputs: int) -> Predictor:
+    torch.manual_seed(seed)
+    return Predictor(rc.layer("gru", inputs, UNITS, reset_after=True), outputs)
+
+
+def calls(make: Callable[..., Any], task: Any, seed: int, loss: str, count: int) -> float:
+    """Mean loss of the last tenth of so many calls with eight new sequences each."""
+    learner = make(predictor(seed, task.input_size, task.output_size), loss, "adam", 1e-2, update="call")
+    random, losses = torch.Generator().manual_seed(seed), []
+    for _ in range(count):
+        batch = task.draw(8, random)
+        losses.append(learner.step(batch.inputs, batch.targets))
+    last = max(count // 10, 1)
+    return sum(losses[-last:]) / last
+
+
+def copying(make: Callable[..., Any], seed: int, steps: int) -> float:
+    task = tasks.make("copy_memory", lag=4, items=2, alphabet=4)
+    return calls(make, task, seed, "cross_entropy", steps // 8)
+
+
+def adding(make: Callable[..., Any], seed: int, steps: int) -> float:
+    return calls(make, tasks.make("adding", length=8), seed, "mse", steps // 8)
+
+
+def drifting(make: Callable[..., Any], seed: int, steps: int) -> float:
+    """Mean squared error of all predictions of a wave whose frequency and offset change in the middle."""
+    random = torch.Generator().manual_seed(seed)
+    t = torch.arange(steps + 1)
+    phase = torch.cumsum(torch.where(t < steps // 2, 0.3, 0.7), 0)
+    series = torch.sin(phase) + torch.where(t < steps // 2, 0.0, 0.5) + 0.05 * torch.randn(steps + 1, generator=random)
+    x, target = series[:-1].view(-1, 1, 1), series[1:].view(-1, 1, 1)
+    return stream(make, predictor(seed, 1, 1), x, target, "mse", slice(None))
+
+
+def reber(make: Callable[..., Any], seed: int, steps: int) -> float:
+    """Mean cross-entropy of the last half of an endless Reber string."""
+    task = tasks.make("continual_reber", length=steps)
+    batch = task.draw(1, torch.Generator().manual_seed(seed))
+    model = predictor(seed, task.input_size, task.output_size)
+    return stream(make, model, batch.inputs, batch.targets, "cross_entropy", slice(len(batch.inputs) // 2, None))
+
+
+def stream(make: Callable[..., Any], model: nn.Module, x: Tensor, target: Tensor, loss: str, scored: slice) -> float:
+    """Every loss before its update, in pieces of ten steps."""
+    learner = make(model, loss, "adam", 3e-3, update="step", carry=True)
+    losses = [learner.step(x[i : i + 10], target[i : i + 10]) for i in range(0, len(x), 10)]
+    low = (scored.start or 0) // 10
+    kept = losses[low:]
+    return sum(kept) / len(kept)
+
+
+def carried(_: argparse.Namespace) -> list[str]:
+    """What each algorithm carries beside the state: GRU-64, float32."""
+    return costs(Predictor(gru(64), 1))
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "speed": speed,
+    "growth": growth,
+    "memory": memory,
+    "carried": carried,
+    "gradients": gradients,
+    "tasks": in_one_pass,
+}
+
+
+# ---------------------------------------------------------------------------------------------------- results
+
+
+def draw_growth(sizes: tuple[int, ...], curves: dict[str, list[float]]) -> None:
+    """Both axes logarithmic; the name of a curve stands at its end."""
+    width, height, left, right, top, bottom = 720, 420, 86, 174, 50, 50
+    font = 'font-family="sans-serif" font-size="12"'
+    low, high = 0, math.ceil(math.log10(max(v for c in curves.values() for v in c)))
+
+    def place(units: float, value: float) -> tuple[float, float]:
+        x = left + math.log2(units / sizes[0]) / math.log2(sizes[-1] / sizes[0]) * (width - left - right)
+        return x, height - bottom - (math.log10(value) - low) / (high - low) * (height - top - bottom)
+
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {font}>',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{left}" y="26" font-size="16">Time of one step of online learning, batch 1, float32</text>',
+        f'<text x="{(left + width - right) / 2}" y="{height - 10}" text-anchor="middle">units</text>',
+    ]
+    for power in range(low, high + 1):
+        y = place(sizes[0], 10.0**power)[1]
+        lines.append(f'<path d="M {left} {y:.1f} H {width - right}" stroke="#ddd"/>')
+        lines.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{10**power:,} µs</text>')
+    lines += [
+        f'<text x="{place(units, 1)[0]:.1f}" y="{height - 28}" text-anchor="middle">{units}</text>' for units in sizes
+    ]
+    for number, (name, curve) in enumerate(curves.items()):
+        points = [place(units, value) for units, value in zip(sizes, curve, strict=False)]
+        text, colour = " ".join(f"{x:.1f},{y:.1f}" for x, y in points), PALETTE[number]
+        lines.append(f'<polyline points="{text}" stroke="{colour}" stroke-width="2.2" fill="none"/>')
+        x, y = points[-1]
+        lines.append(f'<text x="{x + 8:.1f}" y="{y + 4:.1f}" fill="{colour}">{name}</text>')
+    (RESULTS / "online_growth.svg").write_text("\n".join([*lines, "</svg>\n"]), encoding="utf-8")
+
+
+def table(rows: dict[str, Any], first: str, digits: str = ".3g") -> list[str]:
+    """Rows of numbers, or of numbers by column, as a Markdown table."""
+    if not isinstance(next(iter(rows.values())), dict):
+        rows = {name: {"": value} for name, value in rows.items()}
+    columns = list(next(iter(rows.values())))
+    shown = lambda v: v if isinstance(v, str) else format(v, digits)  # noqa: E731
+    body = [f"| {name} | {' | '.join(shown(row[c]) for c in columns)} |" for name, row in rows.items()]
+    return [f"| {first} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|", *body, ""]
+
+
+def write(found: dict[str, Any], command: str) -> None:
+    env = found["environment"]
+    lines = [
+        "# Online learning",
+        "",
+        f"`{command}`: torch {env['torch']}, {env['cores']} cores, {env['processor']}.",
+        "",
+    ]
+    if "speed" in found:
+        lines += [
+            "## Time of a step",
+            "",
+            "From x to the gradient, given the cotangents of the outputs; the fastest of interleaved rounds.",
+            "",
+        ]
+        lines += table(found["speed"]["ratios"], "ratio") + table(found["speed"]["microseconds"], "microseconds")
+    if "growth" in found:
+        lines += ["## Growth", "", "![time over units](online_growth.svg)", ""]
+    if "memory" in found:
+        lines += ["## Resident memory of one stream, MiB", "", *table(found["memory"], "minGRU-32, exact RTRL", ".1f")]
+    if "carried" in found:
+        lines += ["## Carried beside the state, GRU-64 with reset_after: memory, multiply-adds a step", "", "```"]
+        lines += [*found["carried"], "```", ""]
+    if "gradients" in found:
+        lines += ["## Gradients against the exact one", "", "Relative bias ± spread over draws (60 where random); "]
+        lines += ["copying 3 items over a growing lag, GRU-16 at its first weights.", ""]
+        lines += table(found["gradients"], "algorithm")
+    if "tasks" in found:
+        lines += ["## One pass", "", "Copy: cross-entropy, and adding: squared error, of the last tenth of the calls. "]
+        lines += ["Drift: squared error of all predictions of a wave that changes in the middle. Reber: cross-entropy "]
+        lines += ["of the last half of an endless string. GRU-16, Adam. BPTT on streams is truncated to 5 steps.", ""]
+        lines += table(found["tasks"], "algorithm")
+    (RESULTS / "online.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    file = RESULTS / "online.json"
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for name in args.parts or PARTS:
+        started = time.perf_counter()
+        found[name] = PARTS[name](args)
+        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+    found["environment"] = environment()
+    command = f"python -m benchmarks.online --seeds {args.seeds} --steps {args.steps} --threads {args.threads}"
+    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(found, command)
+
+
+if __name__ == "__main__":
+    main()
