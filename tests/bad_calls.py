@@ -246,7 +246,7 @@ bad_values("cosine", "warmup", [-1, "a", 1.5], lambda v: rc.train.cosine(warmup=
 # ---------------------------------------------------------------------------------------------------- estimators
 
 for name, values in {
-    "cell": ["lstn", 3, None],
+    "cell": ["lstn", 3, nn.LSTM],
     "hidden_size": [0, -1, "a", 2.5],
     "epochs": [0, True, 1.5, "a"],
     "batch_size": [0, -1, 2.5, True],
