@@ -24,7 +24,8 @@ _PLACES = {
     "errors": "ConversionError DeviceError DtypeError InputError LengthsError MissingPackageError ModelFileError"
     " OptionError RecurraError ShapeError TraceError UnknownNameError WeightsMismatchError",
     "estimators": "Forecaster LanguageModelEstimator OnlineClassifier OnlineForecaster SequenceClassifier"
-    " SequenceRegressor SequenceTagger SequenceToSequence load",
+    " SequenceRegressor SequenceTagger SequenceToSequence StepClassifier"
+    " StepRegressor load",
     "guide": "survey",
     "inspect": "diagram report",
     "interop.onnx": "export",

@@ -45,6 +45,8 @@ from .estimators import SequenceClassifier as SequenceClassifier
 from .estimators import SequenceRegressor as SequenceRegressor
 from .estimators import SequenceTagger as SequenceTagger
 from .estimators import SequenceToSequence as SequenceToSequence
+from .estimators import StepClassifier as StepClassifier
+from .estimators import StepRegressor as StepRegressor
 from .estimators import load as load
 from .guide import survey as survey
 from .inspect import diagram as diagram

@@ -44,7 +44,9 @@ def inspect(
     path = out or model / "report.html"
     cell = saved.estimator.get_params()["cell"]
     settings = {name: value for name, value in saved.estimator.get_params().items() if value is not None}
-    title = f"{model.name}: {cell}, " + ("language model" if saved.task == "language" else f"to {saved.task}")
+    title = f"{model.name}: {cell}, " + (
+        "language model" if saved.task == "language" else f"to {saved.task.replace('_', ' ')}"
+    )
     console = printing.stderr_console()
     shown: dict[str, Any] = {"title": title, "history": saved.estimator.history_, "settings": settings}
     with console.status("Measuring…"), report_errors_as(path):

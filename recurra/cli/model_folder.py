@@ -15,6 +15,8 @@ from recurra.storage import read_config
 DEFAULT_METRICS = {
     "classify": "accuracy",
     "regress": "mae",
+    "classify_steps": "accuracy",
+    "regress_steps": "mae",
     "forecast": "mase",
     "tag": "accuracy",
     "language": "bits per character",

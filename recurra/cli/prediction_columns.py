@@ -21,10 +21,12 @@ def columns(
             raise OptionError(name, f"a model to {model.task}", "a model to forecast")
     if model.task == "classify":
         return _classes(model, source, proba)
-    if proba and model.task == "regress":
+    if proba and model.task in ("regress", "regress_steps"):
         raise OptionError("--proba", "a model that predicts numbers", "a model of classes or tags")
     if model.task == "regress":
         return _numbers(model, source)
+    if model.task in ("classify_steps", "regress_steps"):
+        return _steps(model, source, proba)
     return _tags(model, source, proba) if model.task == "tag" else _next_tokens(model, source)
 
 
@@ -53,6 +55,25 @@ def _numbers(model: SavedModel, source: str) -> dict[str, Any]:
         return {_id_column(model): found.names, "prediction": answers.tolist()}
     many = {f"prediction {k}": answers[:, k].tolist() for k in range(answers.shape[1])}
     return {_id_column(model): found.names, **many}
+
+
+def _steps(model: SavedModel, source: str, proba: bool) -> dict[str, Any]:
+    """One row per step: the sequence, the number of the step, the prediction."""
+    found = model.read(source)
+    lengths = [len(x) for x in found.X]
+    table: dict[str, Any] = {
+        _id_column(model): [name for name, length in zip(found.names, lengths, strict=True) for _ in range(length)],
+        "step": [step for length in lengths for step in range(1, length + 1)],
+        "prediction": np.concatenate(model.estimator.predict(found.X)).tolist(),
+    }
+    if model.task == "regress_steps":
+        return table
+    probabilities = np.concatenate(model.estimator.predict_proba(found.X))
+    table["probability"] = probabilities.max(axis=1).tolist()
+    if proba:
+        named = enumerate(model.estimator.classes_.tolist())
+        table |= {f"p({name})": probabilities[:, k].tolist() for k, name in named}
+    return table
 
 
 def _forecast(

@@ -19,7 +19,8 @@ def evaluate_file(
         target = model.schema.get("target")
         raise FormatError(source, "no targets", f"the column {target!r}" if target else "a file with targets")
     problem = Problem(model.task, source, (None, None), None, model.metric, ())
-    return problem.evaluate(model.estimator, (data.X, data.y)), len(data.X)
+    count = sum(map(len, data.X)) if model.task in ("classify_steps", "regress_steps") else len(data.X)
+    return problem.evaluate(model.estimator, (data.X, data.y)), count
 
 
 def held_out_windows(model: SavedModel) -> int:

@@ -94,6 +94,12 @@ def sample_inputs(problem: Problem, estimator: Any) -> Any:
         case "regress":
             targets = np.asarray(y, dtype=np.float64)[:SEQUENCES]
             return _set(estimator, X[:SEQUENCES], estimator.target_scaling_.apply(targets.reshape(len(targets), -1)))
+        case "classify_steps":
+            return _set(estimator, X[:SEQUENCES], [np.searchsorted(estimator.classes_, row) for row in y[:SEQUENCES]])
+        case "regress_steps":
+            return _set(
+                estimator, X[:SEQUENCES], [estimator.target_scaling_.apply(row[:, None]) for row in y[:SEQUENCES]]
+            )
         case "tag":
             return estimator.tagger_.encode(X[:SEQUENCES], y[:SEQUENCES])
         case "language":
@@ -114,5 +120,5 @@ def _forecast_inputs(estimator: Any) -> Sample:
     return Sample(inputs[:, :SEQUENCES], lengths[:SEQUENCES])
 
 
-def _set(estimator: Any, X: list[Any], targets: np.ndarray) -> SequenceSet:
+def _set(estimator: Any, X: list[Any], targets: Any) -> SequenceSet:
     return estimator._to_sequence_set(estimator._convert_for_predict(X), targets)

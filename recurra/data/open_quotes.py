@@ -43,7 +43,7 @@ def open_quotes(split: Split = "train") -> OpenQuotes:
         >>> import recurra as rc
         >>> sequences, labels, lines = rc.data.open_quotes("train")
         >>> lines[0], int(labels[0]), sequences[0].shape
-        ('key = saved.schema.get("id") or ("text" if saved.task == "la', 1, torch.Size([61, 36]))
+        ('key = saved.schema.get("id") or ("text" if saved.task == "la', 1, torch.Size([60, 36]))
     """
     if split not in get_args(Split):
         raise UnknownNameError("split", repr(split), get_args(Split))

@@ -12,6 +12,7 @@ with optional_imports("estimators", what="recurra.estimators"):
     from .prequential import Prequential, prequential
     from .regressor import SequenceRegressor
     from .sklearn_checks import inapplicable_checks
+    from .steps import StepClassifier, StepRegressor
     from .tagger import SequenceTagger
     from .translation import SequenceToSequence
 
@@ -26,6 +27,8 @@ __all__ = [
     "SequenceRegressor",
     "SequenceTagger",
     "SequenceToSequence",
+    "StepClassifier",
+    "StepRegressor",
     "inapplicable_checks",
     "load",
     "prequential",

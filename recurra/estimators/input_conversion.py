@@ -121,7 +121,7 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     """The sequences of a table; `target` names the target column, if it does not have a usual name."""
     from ..data import from_table as read
 
-    named: dict[str, Any] = {"label" if task == "classification" else "target": target} if target else {}
+    named: dict[str, Any] = {"label" if task in ("classification", "tagging") else "target": target} if target else {}
     with double_precision():
         return read(X, task=task, irregular=True, **named)
 

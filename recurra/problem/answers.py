@@ -11,6 +11,8 @@ from recurra.inspect.answers import (
     class_scores,
     forecast_blocks,
     number_blocks,
+    step_label_blocks,
+    step_number_block,
     tag_blocks,
     tag_scores,
     text_blocks,
@@ -48,6 +50,14 @@ def answers(
             blocks = class_blocks(y, found, probabilities, estimator.classes_, _drawable(X), names, texts)
         case "regress":
             blocks = number_blocks(y, estimator.predict(X), _drawable(X), names)
+        case "classify_steps":
+            found = estimator.predict(X)
+            blocks = step_label_blocks(X, y, found)
+            flat = np.concatenate(y), np.concatenate(found)
+            blocks += class_blocks(*flat, None, estimator.classes_, None)[:2]
+        case "regress_steps":
+            found = estimator.predict(X)
+            blocks = [step_number_block(y, found), *number_blocks(np.concatenate(y), np.concatenate(found), None)]
         case "forecast":
             made = estimator.backtest(X, windows=min(windows, MAX_WINDOWS))
             blocks = forecast_blocks(made.names, made.pasts, made.actual, made.quantiles, made.levels, made.naive)
@@ -63,6 +73,9 @@ def score_rows(task: str, estimator: Any, X: Any, y: Any) -> list[ScoreRow]:
     if task == "classify":
         found = class_scores(y, estimator.predict(X))
         return [(one.name, one.precision, one.recall, one.f1, one.count) for one in found]
+    if task == "classify_steps":
+        scores = class_scores(np.concatenate(y), np.concatenate(estimator.predict(X)))
+        return [(one.name, one.precision, one.recall, one.f1, one.count) for one in scores]
     if task == "tag":
         return tag_scores(y, estimator.predict(X), looks_chunked({tag for sentence in y for tag in sentence}))
     return []

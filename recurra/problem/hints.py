@@ -11,6 +11,8 @@ from recurra.errors import InputError
 DATA_TASKS: dict[str, Any] = {
     "classify": "classification",
     "regress": "regression",
+    "classify_steps": "tagging",
+    "regress_steps": "transduction",
     "forecast": "forecasting",
     "tag": "tagging",
     "language": "language",

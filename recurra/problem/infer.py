@@ -18,6 +18,8 @@ BUILTIN_DATASETS = ("japanese_vowels", "open_quotes")
 TASK_ALIASES = {
     "classification": "classify",
     "regression": "regress",
+    "classify-steps": "classify_steps",
+    "regress-steps": "regress_steps",
     "forecasting": "forecast",
     "tagging": "tag",
     "text": "language",
@@ -51,7 +53,8 @@ def infer_problem(
     **Arguments**
 
     - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`, `"open_quotes"`).
-    - `task`: `"classify"`, `"regress"`, `"forecast"`, `"tag"` or `"language"`.
+    - `task`: `"classify"`, `"regress"`, `"classify_steps"`, `"regress_steps"`, `"forecast"`, `"tag"` or
+      `"language"`.
     - `target`, `id`, `time`: the columns to predict, to identify sequences by ("none": the file is one sequence), and
       to order steps by; several columns of time, such as `"year,month"`, are one date.
     - `inputs`: the columns to read, as a sequence or as text with commas. The inputs of a forecast must be known in
@@ -112,7 +115,7 @@ def _infer(hints: Hints) -> Problem:
     if roles.task in ("forecasting", "next_step"):
         return series.from_table(hints, opened, roles)
     hints.refuse_forecast_options({value: key for key, value in DATA_TASKS.items()}.get(roles.task, roles.task))
-    if roles.task == "tagging":
+    if roles.task == "tagging" and hints.task != "classify_steps":
         return text.tagging_problem(hints, roles)
     return sequences.from_table(hints, roles)
 

@@ -15,6 +15,8 @@ from recurra.problem.column_table import TITLES, column_rows
 TASKS = {
     "classify": "SequenceClassifier",
     "regress": "SequenceRegressor",
+    "classify_steps": "StepClassifier",
+    "regress_steps": "StepRegressor",
     "forecast": "Forecaster",
     "tag": "SequenceTagger",
     "language": "LanguageModelEstimator",
@@ -49,6 +51,7 @@ class Problem:
     | task | X | y |
     |---|---|---|
     | classify, regress | list of (T, D) arrays | array (n,) |
+    | classify_steps, regress_steps | list of (T, D) arrays | list of (T,) arrays |
     | forecast | Arrow table `unique_id, ds, y` and covariates; `test` continues `train` | None |
     | tag | list of lists of words | list of lists of tags |
     | language | text | None |
@@ -149,6 +152,26 @@ def _regression(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, f
     return metrics | ({"r2": float(r2_score(target, found))} if len(target) > 1 else {})
 
 
+def _step_classification(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+    from sklearn.metrics import f1_score
+
+    truth, found = np.concatenate(y), np.concatenate(estimator.predict(X))
+    return {
+        "accuracy": float(np.mean(found == truth)),
+        "balanced accuracy": float(np.mean([np.mean(found[truth == label] == label) for label in np.unique(truth)])),
+        "macro f1": float(f1_score(truth, found, average="macro", zero_division=0)),
+    }
+
+
+def _step_regression(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+    from sklearn.metrics import r2_score
+
+    truth, found = np.concatenate(y), np.concatenate(estimator.predict(X))
+    errors = found - truth
+    metrics = {"mae": float(np.abs(errors).mean()), "rmse": float(np.sqrt((errors**2).mean()))}
+    return metrics | ({"r2": float(r2_score(truth, found))} if len(truth) > 1 else {})
+
+
 def _forecast(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
     from recurra.problem.series import append_steps, count_windows
 
@@ -184,6 +207,8 @@ def _language(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, flo
 _EVALUATORS = {
     "classify": _classification,
     "regress": _regression,
+    "classify_steps": _step_classification,
+    "regress_steps": _step_regression,
     "forecast": _forecast,
     "tag": _tagging,
     "language": _language,

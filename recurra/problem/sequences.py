@@ -33,7 +33,13 @@ BUILTIN_TEXTS = {
         "from other files",
     ),
 }
-READER_TASKS = {"classify": "classification", "regress": "regression"}
+READER_TASKS = {
+    "classify": "classification",
+    "regress": "regression",
+    "classify_steps": "tagging",
+    "regress_steps": "transduction",
+}
+STEP_TASKS = ("classify_steps", "regress_steps")
 MAX_VOCABULARY = 512
 #: parts of a schema that are options of a table reader
 TABLE_OPTIONS = ("id", "time", "static", "missing", "fill", "sort", "dates", "encoding", "categories")
@@ -78,13 +84,14 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
         schema = {**schema, "categories": items.categories, "features": items.features}
     if items.y is None:
         raise FormatError(hints.path, "sequences without a target", "one class or number per sequence")
-    if task == "classify" and len(set(items.y.tolist())) < 2:
-        got = f"one class only, {items.y.tolist()[0]!r}"
+    labels = np.concatenate(items.y) if task in STEP_TASKS else items.y
+    if task.startswith("classify") and len(set(labels.tolist())) < 2:
+        got = f"one class only, {labels.tolist()[0]!r}"
         raise FormatError(hints.path, got, "two or more", column=str(schema.get("target")))
     train, test, how = _split(items, task, schema, hints.test, hints.seed)
     summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
     summary += tuple(("note", note) for note in items.notes)
-    metric, options = "accuracy" if task == "classify" else "mae", {"random_state": hints.seed}
+    metric, options = "accuracy" if task.startswith("classify") else "mae", {"random_state": hints.seed}
     summary = _with_columns(summary, schema, columns)
     return Problem(task, hints.source, train, test, metric, summary, options, schema, columns)
 
@@ -144,7 +151,7 @@ def _read(path: Path, schema: dict[str, Any]) -> SequenceSet:
         if _is_unlabelled(path, schema):
             options["unlabelled"] = True
         else:
-            options["label" if schema["task"] == "classify" else "target"] = schema["target"]
+            options["label" if schema["task"] in ("classify", "classify_steps") else "target"] = schema["target"]
     elif schema.get("form") == "nested":
         options |= {"features": schema["inputs"]} if schema.get("inputs") else {}
         if schema.get("target") and schema["target"] in column_names(path, schema):
@@ -193,7 +200,14 @@ def _as_features(inputs: torch.Tensor, alphabet: int) -> np.ndarray:
     return inputs.double().numpy()
 
 
-def _targets(data: SequenceSet) -> np.ndarray | None:
+def _targets(data: SequenceSet) -> Any:
+    """An array with one target per sequence, or a list with the targets of every step."""
+    if data.task == "tagging":
+        numbers = [np.asarray(target) for target in data.targets]
+        classes = parse_integer_labels(np.array([str(name) for name in data.classes]))
+        return [classes[row] for row in numbers]
+    if data.task == "transduction":
+        return [np.asarray(target, dtype=np.float64)[:, 0] for target in data.targets]
     if data.task == "classification":
         numbers = [int(target) for target in data.targets]
         return parse_integer_labels(np.array([data.classes[k] if data.classes else str(k) for k in numbers]))
@@ -226,9 +240,16 @@ def _split(items: LoadedData, task: str, schema: dict[str, Any], test: Any, seed
         if other.y is None:
             raise FormatError(test, "no target", f"the column {schema.get('target')!r}")
         return (items.X, items.y), (other.X, other.y), f"from {Path(test).name}"
+    if task in STEP_TASKS and fraction and len(items.X) == 1:
+        cut = len(items.X[0]) - max(1, round(fraction * len(items.X[0])))
+        parts = [([items.X[0][part]], [items.y[0][part]]) for part in (slice(cut), slice(cut, None))]
+        return parts[0], parts[1], f"the last {fraction:.0%} of the steps"
     rows = holdout.random_split(len(items.X), fraction, seed, items.y if task == "classify" else None)
     if not rows[1] or items.y is None:
         return (items.X, items.y), None, "nothing"
+    if task in STEP_TASKS:
+        train, held_out = (([items.X[k] for k in chosen], [items.y[k] for k in chosen]) for chosen in rows)
+        return train, held_out, f"random {fraction:.0%}, seed {seed}"
     train, held_out = (([items.X[k] for k in chosen], items.y[chosen]) for chosen in rows)
     return train, held_out, f"random {fraction:.0%}, seed {seed}"
 
@@ -244,13 +265,14 @@ def _summary(task: str, reason: str, train: Any, test: Any, how: str, names: Any
         ("sequences", f"{len(lengths):,} for training, {held}"),
         ("steps", f"{steps} per sequence, {width} feature{'s' if width > 1 else ''} per step{listed}"),
     ]
-    if task == "classify":
-        classes, counts = np.unique(np.asarray(train[1]), return_counts=True)
+    targets = np.concatenate(train[1]) if task in STEP_TASKS else np.asarray(train[1])
+    if task.startswith("classify"):
+        classes, counts = np.unique(targets, return_counts=True)
         shown = ", ".join(map(str, classes[:10].tolist())) + (", …" if len(classes) > 10 else "")
         share = counts.max() / counts.sum()
         summary.append(("classes", f"{len(classes)}: {shown}; largest class {share:.0%}"))
     else:
-        y = np.asarray(train[1], dtype=np.float64)
+        y = targets.astype(np.float64)
         summary.append(("target", f"{y.min():g} to {y.max():g}, mean {y.mean():g}"))
     return tuple(summary)
 

@@ -21,6 +21,7 @@ from recurra.compare.baselines.series import (
     NaiveForecaster,
     SmoothingForecaster,
 )
+from recurra.compare.baselines.steps import MajorityLabel, MeanNumber, WindowClassifier, WindowRegressor
 from recurra.compare.baselines.text import MostFrequentTag, NGramModel, TagPerWord
 from recurra.errors import UnknownNameError
 
@@ -56,6 +57,14 @@ BASELINES: dict[str, dict[str, Baseline]] = {
         "1-NN DTW": Baseline(lambda options, seed: NearestNeighbour(warping=True)),
         "random kernels": Baseline(lambda options, seed: LinearRegressor(RandomKernels(seed)), random=True),
         "ESN": Baseline(lambda options, seed: EchoStateRegressor(seed), random=True),
+    },
+    "classify_steps": {
+        "majority": Baseline(lambda options, seed: MajorityLabel()),
+        "window": Baseline(lambda options, seed: WindowClassifier()),
+    },
+    "regress_steps": {
+        "mean": Baseline(lambda options, seed: MeanNumber()),
+        "window": Baseline(lambda options, seed: WindowRegressor()),
     },
     "forecast": {
         "naive": Baseline(lambda options, seed: NaiveForecaster(options, period=1)),

@@ -350,7 +350,8 @@ def _infer_task(draft: _Draft, target: str, one_row_each: bool, target_reason: s
         return "forecasting", f"{target!r} has numbers that change from row to row"
     if not draft.strict:
         return "tagging", f"{target!r} has one label per row"
-    expected = "one label per sequence; name the column that identifies sequences with id="
+    expected = "one label per sequence; name the column that identifies sequences with id=; or label every step with "
+    expected += 'task="classify_steps"'
     got = f"a label that changes from row to row ({target_reason})"
     raise FormatError(draft.file, got, expected, column=target)
 

@@ -8,6 +8,7 @@ from .classes import ClassScores, class_blocks, class_scores
 from .forecasts import forecast_blocks
 from .generated import text_blocks
 from .numbers import number_blocks
+from .steps import step_label_blocks, step_number_block
 from .tags import tag_blocks, tag_scores
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "class_scores",
     "forecast_blocks",
     "number_blocks",
+    "step_label_blocks",
+    "step_number_block",
     "tag_blocks",
     "tag_scores",
     "text_blocks",
