@@ -91,4 +91,5 @@ def format_result(row: dict[str, Any], metric: str) -> str:
         return f"failed, {row['error']}"
     if row["kind"] == "tuning":
         return ", ".join(f"{name} {value:.3g}" for name, value in row["settings"].items())
-    return f"{metric} {row['score']:.4g}, {row['parameters']:,} parameters, {row['seconds']:.1f} s"
+    count = f"{row['parameters']:,} parameter{'s' if row['parameters'] != 1 else ''}"
+    return f"{metric} {row['score']:.4g}, {count}, {row['seconds']:.1f} s"
