@@ -17,7 +17,7 @@ def wave(steps: int):
     return ((({"a": math.cos(t / 5), "b": 1.0}), math.sin(t / 3)) for t in range(steps))
 
 
-@pytest.mark.parametrize("algorithm", ["rtrl", "snap1"])
+@pytest.mark.parametrize("algorithm", [pytest.param("rtrl", marks=pytest.mark.slow), "snap1"])
 def test_a_forecaster_beats_the_last_value(algorithm: str) -> None:
     found = prequential(rc.OnlineForecaster(hidden_size=16, lr=3e-3, algorithm=algorithm), wave(600))
     assert found.recent[-1] < 0.7 * found.recent_naive[-1]
