@@ -4,9 +4,9 @@
     python -m benchmarks.chorales rbm            one of them
 
 The score is the negative log-likelihood of the next chord in nats, averaged over all predicted steps of the test
-pieces. Settings were chosen on the validation pieces, which also stop the training of RNN-NADE; the test pieces are
-scored once. The likelihood of RNN-RBM is estimated by annealed importance sampling; its error is that of the mean over
-all chords. Writes results/chorales.json and results/chorales.md.
+pieces. Settings were set once, without a search. The validation pieces stop the training of RNN-NADE; the test pieces
+are scored once. The likelihood of RNN-RBM is estimated by annealed importance sampling; its error is that of the mean
+over all chords. Writes results/chorales.json and results/chorales.md.
 """
 
 import argparse

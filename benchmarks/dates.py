@@ -5,7 +5,7 @@
 
 The texts come from the Unicode locale files in the package Babel: "mardi 18 novembre 2026" → "2026-11-18", in the full,
 long and medium format of every language. Days from 1950 to 2049 are split before they are written out, so that no test
-day was seen in any language. Settings were chosen on held-out training days; the test days are scored once. The result
+day was seen in any language. Settings were set once, without a search; the test days are scored once. The result
 is the share of texts whose ten characters are all right. Writes results/dates.json and results/dates.md.
 """
 
