@@ -12,6 +12,8 @@ KINDS = (
     "SequenceTagger",
     "LanguageModelEstimator",
     "SequenceToSequence",
+    "StepClassifier",
+    "StepRegressor",
 )
 
 

@@ -13,6 +13,7 @@ from compare.data import turns
 from typer.testing import CliRunner
 
 from recurra.cli.app import app
+from recurra.compare.baselines import BASELINES
 from recurra.compare.settings import CompareSettings
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem.settings import load_settings
@@ -33,7 +34,7 @@ def test_json_on_stdout_and_progress_on_stderr(tmp_path):
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     found = json.loads(output)
-    assert {row["name"] for row in found["rows"]} == {"majority", "linear", "ESN", "rnn"}
+    assert {row["name"] for row in found["rows"]} == {*BASELINES["classify"], "rnn"}
     assert Path(tmp_path / found["folder"]).parent.name == "runs"
     assert "'way' has one text label per 'unique_id'" in errors
     assert "rnn, seed 0: accuracy" in errors

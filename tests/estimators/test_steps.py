@@ -43,7 +43,7 @@ def test_labels_of_every_step_are_learned(fitted, tmp_path):
     assert all(np.allclose(one.sum(axis=1), 1) for one in shares)
     assert all((fitted.classes_[p.argmax(axis=1)] == f).all() for p, f in zip(shares, found, strict=True))
     fitted.save(tmp_path / "m")
-    again = rc.StepClassifier.load(tmp_path / "m")
+    again = rc.load(tmp_path / "m")
     assert all((a == b).all() for a, b in zip(again.predict(X), found, strict=True))
 
 
