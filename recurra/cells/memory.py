@@ -115,8 +115,8 @@ class NAS(Cell):
         self.p, self.q = self.affine("x"), self.affine("h", bias=False)  # multiplied in the fourth leaf of the tree
 
     def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        # The fourth leaf multiplies its products (the figure, and TensorFlow's NASCell by the same authors).
-        # torchrecurrent and RecurrentLayers.jl add them.
+        # The fourth leaf multiplies its products (as in TensorFlow's NASCell).
+        # torchrecurrent adds them.
         u = tanh(sigmoid(self.a_1(x, h)) * relu(self.a_2(x, h)))
         v = tanh(sigmoid(self.a_3(x, h)) + relu(self.p(x) * self.q(h)))
         w = tanh(tanh(self.a_5(x, h)) * sigmoid(self.a_6(x, h)))

@@ -117,7 +117,10 @@ class ATR(Cell):
 class SGRN(Cell):
     """Simple gated recurrent network: one gate, whose product with x is the candidate, too."""
 
-    paper, year = "Wang et al., Simple Gated Recurrent Network, IET Generation, Transmission & Distribution", 2021
+    paper, year = (
+        "Simple Gated Recurrent Network, IET Generation, Transmission & Distribution, doi 10.1049/gtd2.12056",
+        2021,
+    )
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)

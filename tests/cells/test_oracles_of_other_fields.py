@@ -46,7 +46,7 @@ def test_synaptic_is_snntorchs():
 
 
 def test_alpha_is_snntorchs_below_the_threshold():
-    """Above it, snntorch's reset changes the currents as well, which no paper does."""
+    """Above it, snntorch's reset changes the currents as well, ours only the potential."""
     cell = Case("alpha", {"threshold": 1e3}).cell()
     neuron = snntorch.Alpha(alpha=0.9, beta=0.8, threshold=1e3, spike_grad=surrogate(25)).double()
     states = [torch.zeros(2, 4, dtype=torch.float64) for _ in range(3)]
