@@ -164,6 +164,8 @@ def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
             with torch.inference_mode(False), torch.enable_grad(), _hide_saved_tensors():
                 graph = recorder.record(one_step)
         except Exception as error:
+            if "is not differentiable with respect to" in str(error):  # a buffer, such as a running mean
+                raise Untraceable(f"calls a torch function that takes no gradient: {error}") from error
             if isinstance(error, TraceError) or recorder.failure is None:
                 raise
             raise recorder.failure from error  # what the step did with the first error

@@ -48,3 +48,8 @@ def _is_compiled(odd: OddCell) -> bool:
     with rc.set_backend("auto"), warnings.catch_warnings():
         warnings.simplefilter("ignore", rc.EngineWarning)
         return "backend: compiled" in rc.explain(layer, torch.zeros(2, 3, 3))
+
+
+def test_batch_norm_in_evaluation_runs_on_the_plain_loop():
+    """It takes no gradient of its running mean, which tracing asks for."""
+    assert odd_cases.check(101118) == ""
