@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import recurra as rc
+from recurra.cells import canonical_names
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [page for page in ROOT.glob("docs/**/*.md") if not {"generated", "_build"} & set(page.parts)]
@@ -23,6 +24,11 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_python_of_the_readme_runs(number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(blocks(ROOT / "README.md", "python")[number], {"__name__": "__main__"})
+
+
+def test_the_readme_counts_the_cells():
+    counts = re.findall(r"(\d+) cells are built in|^\| cells \| (\d+),", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert [int(a or b) for a, b in counts] == [len(canonical_names())] * 2
 
 
 def test_commands_of_the_documents_exist():
