@@ -41,6 +41,7 @@ class RSSM(Cell):
 
     paper, year = "Hafner, Lillicrap, Norouzi & Ba, Mastering Atari with Discrete World Models", 2021
     states = ("h", "z")
+    actions: int
 
     def __init__(
         self, input_size: int, hidden_size: int, actions: int = 1, latents: int = 8, classes: int = 8,

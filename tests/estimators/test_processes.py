@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from recurra.tensor_files import load_tensors, read_json
 NAMES = ("classifier", "features", "mixed", "regressor", "forecaster", "tagger", "language")
 
 
-def numbers(value: object) -> list[float]:
+def numbers(value: Any) -> list[Any]:
     """All numbers of a tree, in order; texts must be equal, so they are compared as they are."""
     if isinstance(value, dict):
         return [number for key in sorted(value) for number in [key, *numbers(value[key])]]
