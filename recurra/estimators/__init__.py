@@ -3,6 +3,8 @@
 from ..optional import optional_imports
 
 with optional_imports("estimators", what="recurra.estimators"):
+    import sklearn  # noqa: F401 — the package to name where it is missing; it brings scipy
+
     from .backtest import Backtest
     from .classifier import SequenceClassifier
     from .forecaster import Forecaster

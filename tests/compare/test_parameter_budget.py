@@ -9,7 +9,7 @@ from recurra.compare.plan import RunConfig, resolve_cells
 from recurra.errors import InputError
 from recurra.problem import infer_problem
 
-CLOSE = 0.03
+CLOSE = 0.04  # the number of blocks of block_gru follows from its size, so its parameters jump
 
 
 @pytest.mark.parametrize("wanted", [1, 7, 100, 5000, 123_457])

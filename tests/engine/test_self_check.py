@@ -5,6 +5,7 @@ import dataclasses
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from recurra.errors import OptionError
 def _first_calls_are_checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(backend._setting, "check", "1")
     monkeypatch.setattr(backend, "_warned", set())
-    gc.collect()  # cells of other tests hold executors, which cells with the same equations share
+    monkeypatch.setattr(executors, "_alive", WeakValueDictionary())  # graphs of torch.compile keep theirs for good
     rc.clear_caches()
     yield
     gc.collect()

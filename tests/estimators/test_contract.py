@@ -35,5 +35,5 @@ def test_numbers_in_place_of_text_and_of_sentences_are_named():
         rc.LanguageModelEstimator().fit(["a text", 0.5])
     with pytest.raises(InputError, match=r"X\[0\]: got float, expected a sentence"):
         rc.SequenceTagger().fit([0.5], [["N"]])
-    with pytest.raises(InputError, match=r"X\[0\]: got str, expected a sentence"):
-        rc.SequenceTagger().fit(["a sentence"], [["N"]])
+    with pytest.raises(InputError, match=r"sentence 0: got 1 values, expected 2, one a word"):
+        rc.SequenceTagger().fit(["a sentence"], [["N"]])  # a text is split into words

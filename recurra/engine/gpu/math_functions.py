@@ -310,7 +310,7 @@ EXPRESSIONS = {
 }
 for called in (trunc, log2, log10, atan, asin, acos, tan, sinh, cosh, asinh, acosh, atanh, erfc):
     EXPRESSIONS[called.__name__] = f"{called.__name__}({{0}})"
-for called in (fmod, hypot, atan2):
+for called in (copysign, fmod, hypot, atan2):
     EXPRESSIONS[called.__name__] = f"{called.__name__}({{0}}, {{1}})"
 EXPRESSIONS["power"] = "power({0}, {1}, 0.0)"
 
@@ -320,8 +320,8 @@ def expression(op: str, attr: Any, args: Sequence[str]) -> str:
     written = {"clamp": clamp, "pow": power_by_number, "integer": cast_to_integer}.get(op)
     if written is not None:
         return written(args[0], *attributes(attr))
-    if op == "copysign":
-        return copysign_of(*args)
+    if op == "copysign" and args[1].startswith("-"):  # in the kernel's text, `-0.0` is 0
+        args = [args[0], "-1.0"]
     if op not in EXPRESSIONS:
         raise Unsupported(f"the operation {op}")
     return EXPRESSIONS[op].format(*(f"({a})" if a.startswith("-") else a for a in args))
@@ -335,13 +335,6 @@ def power_by_number(x: str, exponent: float) -> str:
         return product if whole > 0 else f"1.0 / ({product})"
     near = torch.tensor(exponent, dtype=torch.float32).item()
     return f"power({x}, {number(near)}, {number(exponent - near if isfinite(near) else 0.0)})"
-
-
-def copysign_of(size: str, sign: str) -> str:
-    """A sign in the kernel's text is that of a one: `-0.0` is 0 in Triton."""
-    if sign.startswith("-"):
-        sign = "-1.0"
-    return f"copysign({size}, {sign})"
 
 
 def cast_to_integer(x: str, bits: float) -> str:
