@@ -1,8 +1,9 @@
-"""Dynamical systems and their analysis: orbits, fixed points, Lyapunov exponents, echo-state test, memory capacity.
+"""Dynamical systems and their analysis: orbits, fixed points, Lyapunov exponents, distances, echo-state test, memory.
 
 `DynamicalSystem` is h_t = f(h_{t-1}) or h_t = f(h_{t-1}, x_t). Cells, layers and differential equations convert to it.
 """
 
+from .attractors import power_spectrum_distance, state_space_divergence
 from .catalogue import henon, logistic, lorenz
 from .echo import EchoState, MemoryCapacity, echo_state, memory_capacity, recalled
 from .lyapunov import lyapunov
@@ -25,6 +26,8 @@ __all__ = [
     "lorenz",
     "lyapunov",
     "memory_capacity",
+    "power_spectrum_distance",
     "recalled",
     "slow_points",
+    "state_space_divergence",
 ]

@@ -44,6 +44,7 @@ from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
 from recurra.train.run_log import Bar, JsonLines, Lines
 from recurra.train.schedule import constant, cosine, exponential, linear
+from recurra.train.teacher_forcing import TeacherForcing
 
 __all__ = [
     "BPTT",
@@ -92,6 +93,7 @@ __all__ = [
     "Run",
     "RunInUseError",
     "SnAp",
+    "TeacherForcing",
     "Trial",
     "constant",
     "cosine",
