@@ -288,7 +288,38 @@ class LeakySpiking(Cell):
         return SurrogateSpike.apply(v - 0.3), v  # pyrefly: ignore
 
 
+class HalfCurved(Cell):
+    """A product of the state, of which some units pass a function: the state's cotangent is carried in two parts, and
+    the part that only A carries is itself multiplied by the matrix."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        units = hidden_size + 1
+        super().__init__(input_size, hidden_size, sizes={"h": units}, output_size=units)
+        self.A = torch.nn.Parameter(torch.full((units,), 0.6))
+        self.W, self.C = self.affine("h", size=units, bias=False), self.affine("x", size=units)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        k = h.shape[1] // 2
+        return self.A * h + self.W(torch.cat([h[:, :k], tanh(h[:, k:])], 1)) + self.C(x)
+
+
+class UnreadState(Cell):
+    """A product is a state that no step reads: only its last value has a cotangent."""
+
+    states = ("h", "m")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.W, self.V = self.affine("x", "h"), self.affine("h")
+
+    def step(self, x: Tensor, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        new = tanh(self.W(x, h))
+        return new, self.V(new * h)
+
+
 STRANGE = [
+    HalfCurved,
+    UnreadState,
     LeakySpiking,
     Competing,
     TwoChainedProducts,

@@ -188,6 +188,8 @@ class BackwardPlanner:
         total, *rest = parts
         for more in rest:
             total = total + more
+        if total.op == "load" and node in self.deltas:  # products read what a step stores, not what a loop starts from
+            total = self.builder.make("stop", total)
         return total
 
     def _product_with_delta(self, delta: Node, operand: Node, matrix: Matrix, low: int, high: int) -> list[Node]:
