@@ -1,7 +1,7 @@
 """`recurra online DATA`: learn from a stream of rows, one at a time."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from recurra.cli.options import COLUMNS, NETWORK, OUTPUT
 
 
 def online(
+    context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="A CSV file with a header, or - for standard input.")],
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column to predict; the last.", rich_help_panel=COLUMNS)
@@ -22,8 +23,16 @@ def online(
     hidden: Annotated[int, typer.Option(min=1, help="Units.", rich_help_panel=NETWORK)] = 32,
     algorithm: Annotated[str, typer.Option(help="rtrl, snap1, uoro or eprop.", rich_help_panel=NETWORK)] = "rtrl",
     lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=NETWORK)] = 3e-3,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with the model of an earlier --out.", rich_help_panel=NETWORK),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Save the model, also in between.", rich_help_panel=OUTPUT),
+    ] = None,
     every: Annotated[
-        int, typer.Option(min=1, help="Rows between two lines of progress.", rich_help_panel=OUTPUT)
+        int, typer.Option(min=1, help="Rows between two lines of progress, and two saves.", rich_help_panel=OUTPUT)
     ] = 500,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Errors over time as HTML.", rich_help_panel=OUTPUT)
@@ -33,19 +42,19 @@ def online(
     """Learn from a stream of rows, one at a time, and predict each row before it is learned.
 
     Predictions go to standard output as CSV, the error so far to standard error. The network is never trained twice on
-    a row, and memory does not grow: DATA may be a pipe that does not end.
+    a row, and memory does not grow: DATA may be a pipe that does not end. A model saved by --out goes on by --resume.
     """
     import csv
     import sys
 
     from recurra.cli import printing
     from recurra.cli.online_rows import read_rows
-    from recurra.estimators import OnlineClassifier, OnlineForecaster
     from recurra.estimators.prequential import Prequential, predictions
 
     options = {"cell": cell, "hidden_size": hidden, "algorithm": algorithm, "lr": lr}
     labels = None if classes is None else [label.strip() for label in classes.split(",")]
-    model = OnlineForecaster(**options) if labels is None else OnlineClassifier(labels, **options)
+    model = _new(labels, options) if resume is None else _saved(resume, context)
+    labels = getattr(model, "classes", None)
     result, seen = Prequential(every), []
     stream = read_rows(data, target, [name.strip() for name in ignore.split(",") if name.strip()], labels, seen)
     writer, console = csv.writer(sys.stdout), printing.stderr_console()
@@ -58,7 +67,31 @@ def online(
             sys.stdout.flush()
         if result.count % every == 0:
             console.print(result.summary(), soft_wrap=True, highlight=False)
+            if out is not None:
+                model.save(out)
         del seen[:-1]
     console.print(result.summary(), soft_wrap=True, highlight=False)
+    if out is not None and result.count:
+        model.save(out)
     if figure is not None:
         result.figure().write_html(figure)
+
+
+def _new(labels: list[str] | None, options: dict[str, Any]) -> Any:
+    from recurra.estimators import OnlineClassifier, OnlineForecaster
+
+    return OnlineForecaster(**options) if labels is None else OnlineClassifier(labels, **options)
+
+
+def _saved(folder: Path, context: typer.Context) -> Any:
+    """The model in a folder, which has its own classes, cell and rate."""
+    from recurra import estimators
+    from recurra.errors import OptionError
+    from recurra.storage import read_config
+
+    for name in ("classes", "cell", "hidden", "algorithm", "lr"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise OptionError("--resume", f"--{name} beside it", f"no --{name}: the saved model has its own")
+    kind = read_config(folder, "OnlineForecaster", "OnlineClassifier")["kind"]
+    return getattr(estimators, kind).load(folder)

@@ -14,6 +14,8 @@ KINDS = (
     "SequenceToSequence",
     "StepClassifier",
     "StepRegressor",
+    "OnlineForecaster",
+    "OnlineClassifier",
 )
 
 

@@ -1,7 +1,9 @@
 """Estimators that learn from a stream, one step at a time: `predict_one`, then `learn_one`, as River spells them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from numbers import Real
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +14,9 @@ from torch import Tensor
 from ..argument_checks import positive_int, positive_number
 from ..errors import InputError, UnknownNameError
 from ..layers import layer
+from ..storage import write_folder
 from ..train import RTRL, UORO, EProp, OnlineLearner, Predictor, SnAp
+from . import online_storage
 
 ALGORITHMS: dict[str, type[OnlineLearner]] = {"rtrl": RTRL, "snap1": SnAp, "uoro": UORO, "eprop": EProp}
 
@@ -41,8 +45,11 @@ class RunningScaling:
         return row * self.scale + self.mean
 
 
-class OnlineEstimator(BaseEstimator):
+class OnlineEstimator(BaseEstimator, ABC):
     """Base of the online estimators: features by name, running standardisation, a learner that never looks back."""
+
+    learner_: OnlineLearner
+    last_: np.ndarray  # what the network reads of the last target
 
     def __init__(
         self,
@@ -58,11 +65,11 @@ class OnlineEstimator(BaseEstimator):
         self.cell, self.hidden_size, self.algorithm, self.lr = cell, hidden_size, algorithm, lr
         self.cell_options, self.clip, self.random_state = cell_options, clip, random_state
 
-    def _start(self, x: Mapping[str, Real], outputs: int, loss: str) -> None:
+    def _start(self, features: Iterable[str], outputs: int, loss: str) -> None:
         """Build the network for the features of the first step."""
         if self.algorithm not in ALGORITHMS:
             raise UnknownNameError("algorithm", self.algorithm, ALGORITHMS)
-        self.feature_names_in_ = tuple(sorted(x))
+        self.feature_names_in_ = tuple(sorted(features))
         self.steps_ = 0
         width = len(self.feature_names_in_) + self._fed_back(outputs)
         self.scaling_ = RunningScaling(len(self.feature_names_in_))
@@ -101,8 +108,26 @@ class OnlineEstimator(BaseEstimator):
             self.learn_one(x, y)
         return self
 
+    @abstractmethod
     def learn_one(self, x: Mapping[str, Real], y: Any) -> Self:
-        raise NotImplementedError
+        """Learn that the step with features x had the target y."""
+
+    @abstractmethod
+    def start(self, features: Iterable[str]) -> None:
+        """Build the network for features of these names, before the first step."""
+
+    def scalings(self) -> tuple[RunningScaling, ...]:
+        """The running means, of the features first."""
+        return (self.scaling_,)
+
+    def save(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into a folder; a loaded model goes on with the stream exactly."""
+        write_folder(folder, online_storage.contents_of(self))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The estimator that `save` wrote. A user-defined cell must be registered before."""
+        return online_storage.load(cls, folder)
 
 
 class OnlineForecaster(OnlineEstimator):
@@ -153,13 +178,19 @@ class OnlineForecaster(OnlineEstimator):
             last = found[-1]
         return [float(self.target_scaling_.invert(value)[0]) for value in found]
 
+    def start(self, features: Iterable[str]) -> None:
+        self._start(features, 1, "mse")
+        self.target_scaling_, self.last_ = RunningScaling(1), np.zeros(1)
+
+    def scalings(self) -> tuple[RunningScaling, ...]:
+        return self.scaling_, self.target_scaling_
+
     def learn_one(self, x: Mapping[str, Real] | None, y: Any) -> Self:
         """Learn that the step with features x had the target y."""
         if isinstance(y, bool) or not isinstance(y, Real) or not np.isfinite(float(y)):
             raise InputError("y", repr(y), "a finite number")
         if not hasattr(self, "learner_"):
-            self._start(x or {}, 1, "mse")
-            self.target_scaling_, self.last_ = RunningScaling(1), np.zeros(1)
+            self.start(x or {})
         row, target = self._features(x or {}), np.array([float(y)])
         self.scaling_.learn(row)
         self.target_scaling_.learn(target)
@@ -231,14 +262,18 @@ class OnlineClassifier(OnlineEstimator):
             raise InputError("classes", labels, "at least two labels, each once")
         return labels
 
+    def start(self, features: Iterable[str]) -> None:
+        labels = self._labels()
+        self._start(features, len(labels), "cross_entropy")
+        self.last_ = np.zeros(len(labels))
+
     def learn_one(self, x: Mapping[str, Real] | None, y: Any) -> Self:
         """Learn that the step with features x had the label y."""
         labels = self._labels()
         if y not in labels:
             raise InputError("y", repr(y), f"one of the classes {labels}")
         if not hasattr(self, "learner_"):
-            self._start(x or {}, len(labels), "cross_entropy")
-            self.last_ = np.zeros(len(labels))
+            self.start(x or {})
         row, number = self._features(x or {}), labels.index(y)
         self.scaling_.learn(row)
         self.learner_.step(self._input(row, self.last_), torch.tensor([[number]]))

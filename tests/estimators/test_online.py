@@ -2,15 +2,18 @@
 
 import csv
 import io
+import json
 import math
 
 import pytest
 import torch
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 import recurra as rc
 from recurra.cli.app import app
 from recurra.estimators import prequential
+from recurra.estimators.online import ALGORITHMS
 
 
 def wave(steps: int):
@@ -75,6 +78,63 @@ def test_bad_steps_are_refused() -> None:
         rc.OnlineForecaster(algorithm="snap").learn_one({}, 1.0)
 
 
+def classes(steps: int):
+    return (({"a": math.cos(t / 5), "b": 1.0}, "aabc"[t % 4]) for t in range(steps))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("model", "stream"),
+    [(rc.OnlineForecaster(), wave), (rc.OnlineClassifier(("a", "b", "c")), classes)],
+    ids=["forecaster", "classifier"],
+)
+def test_a_saved_model_goes_on_bit_equal(model, stream, algorithm: str, tmp_path) -> None:
+    model = clone(model).set_params(hidden_size=4, algorithm=algorithm, lr=0.01)
+    whole, stopped = clone(model), clone(model)
+    steps = list(stream(30))
+    whole.learn_many(steps), stopped.learn_many(steps[:17])
+    stopped.save(tmp_path)
+    resumed = rc.load(tmp_path)
+    assert type(resumed) is type(model)
+    for x, y in steps[17:]:
+        assert resumed.predict_one(x) == stopped.predict_one(x)
+        resumed.learn_one(x, y), stopped.learn_one(x, y)
+    for other in (stopped, resumed):
+        pairs = zip(whole.learner_.model.parameters(), other.learner_.model.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+    assert (resumed.steps_, resumed.learner_.steps) == (30, whole.learner_.steps)
+    assert resumed.scaling_.scale.tolist() == whole.scaling_.scale.tolist()
+
+
+def test_a_changed_folder_is_refused(tmp_path) -> None:
+    with pytest.raises(rc.InputError, match="first learn_one"):
+        rc.OnlineForecaster().save(tmp_path)
+    rc.OnlineForecaster(hidden_size=4).learn_many(wave(3)).save(tmp_path)
+    with pytest.raises(rc.ModelFileError, match="OnlineClassifier"):
+        rc.OnlineClassifier.load(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+
+    def changed(**entries) -> None:
+        (tmp_path / "config.json").write_text(json.dumps(config | entries))
+
+    changed(options=config["options"] | {"hidden_size": 5})
+    with pytest.raises(rc.WeightsMismatchError):
+        rc.load(tmp_path)
+    changed(options=config["options"] | {"hidden_size": 10**6})
+    with pytest.raises(rc.WeightsMismatchError):
+        rc.load(tmp_path)
+    fitted, stream = config["fitted"], config["fitted"]["stream"]
+    for wrong in (None, {**stream, "mean1": stream["mean0"]}, {**stream, "learner": {"optimizer": 1}}):
+        changed(fitted=fitted | {"stream": wrong})
+        with pytest.raises(rc.ModelFileError, match="stream"):
+            rc.load(tmp_path)
+    moments = stream["learner"]["optimizer"]["state"]["dict"]
+    moments[0][1]["exp_avg"] = stream["mean0"]
+    changed(fitted=fitted)
+    with pytest.raises(rc.ModelFileError, match="exp_avg"):
+        rc.load(tmp_path)
+
+
 def test_the_command_reads_standard_input() -> None:
     text = io.StringIO()
     rows = csv.writer(text)
@@ -90,3 +150,22 @@ def test_the_command_reads_standard_input() -> None:
     bad = CliRunner().invoke(app, words, input="name,a,y\nk,x,1\n")
     assert bad.exit_code != 0
     assert "line 2, column a" in bad.output
+
+
+def test_the_command_goes_on_where_it_stopped(tmp_path) -> None:
+    lines = ["a,y", *(f"{math.cos(t / 5)},{'aabc'[t % 4]}" for t in range(40))]
+    folder = str(tmp_path / "model")
+
+    def predictions(rows: list[str], *words: str) -> list[str]:
+        done = CliRunner().invoke(app, ["online", "-", *words], input="\n".join([lines[0], *rows]))
+        assert done.exit_code == 0, done.output
+        return [row["prediction"] for row in csv.DictReader(io.StringIO(done.stdout))]
+
+    options = ["--classes", "a,b,c", "--hidden", "4", "--lr", "0.03"]
+    whole = predictions(lines[1:], *options)
+    first = predictions(lines[1:26], *options, "--out", folder)
+    assert first + predictions(lines[26:], "--resume", folder) == whole
+    assert rc.load(folder).steps_ == 25
+    refused = CliRunner().invoke(app, ["online", "-", "--resume", folder, "--hidden", "4"], input="a,y\n1,a\n")
+    assert refused.exit_code != 0
+    assert "--hidden" in refused.output
