@@ -11,6 +11,7 @@ from torch import Tensor
 from recurra.estimators import saved_options
 from recurra.estimators.linear import LinearForecast
 from recurra.estimators.panel import Panel
+from recurra.estimators.sampled_paths import MAX_RANKS, PATHS, equal_ranks
 from recurra.estimators.scaling import Scaling
 from recurra.estimators.windows import Windows
 from recurra.storage import FolderContents, StoredModel, read_folder
@@ -70,6 +71,8 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
         "past.known": np.concatenate(past.known),
         "past.static": past.static,
     }
+    if model.ranks_ is not None:
+        values["ranks"] = model.ranks_
     if past.times is not None:
         values["past.times"] = np.concatenate(past.times)
     weights = {f"network.{name}": tensor for name, tensor in model.network_.state_dict().items()}
@@ -102,8 +105,19 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
     model.calibrated_ = bool(fitted["calibrated_"])
     model.history_ = list(fitted["history_"])
     model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
+    model.ranks_ = _empty_ranks(weights, horizon)
     with stored.building():
         model.network_ = model._build()
+
+
+def _empty_ranks(weights: dict[str, Any], horizon: int) -> Any:
+    """Zeros for the ranks of errors; None for older folders, which have none."""
+    if "ranks" not in weights:
+        return None
+    rows, steps = weights["ranks"].shape
+    if steps != horizon or not 0 < rows <= max(MAX_RANKS, PATHS):
+        raise ValueError("ranks of the errors")
+    return np.zeros((rows, steps))
 
 
 def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
@@ -115,6 +129,7 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     past, cuts = model.past_, np.cumsum([len(y) for y in model.past_.y])[:-1]
     past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
     past.static, model.shifts_ = values["past.static"], values["shifts"]
+    model.ranks_ = equal_ranks(int(model.horizon)) if model.ranks_ is None else values["ranks"]
     model.linear_ = replace(model.linear_, weights=values["linear"])
     if past.times is not None:
         past.times = np.split(values["past.times"], cuts)

@@ -25,6 +25,7 @@ from .forecast_network import ForecastNetwork, QuantileLoss
 from .inspection import EveryStepForecast, forecast_windows
 from .linear import MAX_WINDOWS, History, fit_linear
 from .panel import Panel, format_times, in_library, known_future, times_after, to_panel
+from .sampled_paths import equal_ranks, error_ranks, forecast_beyond
 from .training_options import check_training_options, draw_seed, to_int
 from .windows import Origin, Windows, thin_evenly, window_width
 
@@ -114,11 +115,11 @@ class Forecaster(BaseEstimator):
         """Train on series: (T,), (n, T), a list of series or a long table; `y` may name the column to forecast."""
         self._check_options()
         given = to_panel(data, self.known, self.static, y if isinstance(y, str) else None)
-        self.windows_ = Windows.of(given, self._context(), to_int(self.season))
         everything, _ = self._split_origins(given, 0)
         seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             epochs, history = self._validate(given, seed)
+            self.windows_ = Windows.of(given, self._context(), to_int(self.season))
             trained = self._learn(given, everything, [], epochs, seed)
         self.history_ = history or trained
         self.past_ = given.cut(-self.windows_.context, None)
@@ -132,6 +133,7 @@ class Forecaster(BaseEstimator):
             if not held:
                 break
             held = thin_evenly(held, max(200, self.max_windows // 4))
+            self.windows_ = self._windows_before(given, held)
             found = self._learn(given, learned, [] if history else held, epochs, seed)
             if not history:
                 history, epochs = found, 1 + min(range(len(found)), key=lambda k: found[k]["valid_loss"])
@@ -139,10 +141,18 @@ class Forecaster(BaseEstimator):
             held_out.append((self.windows_.targets(given, held, pasts, self.horizon), self._outputs(pasts)))
         self.calibrated_ = bool(held_out)
         self.shifts_ = np.zeros((self.horizon, len(self.quantiles)))
+        self.ranks_ = equal_ranks(self.horizon)
         if held_out:
             actual, quantiles = (np.concatenate(each) for each in zip(*held_out, strict=True))
             self.shifts_ = interval_corrections(actual, quantiles, tuple(self.quantiles))
+            self.ranks_ = error_ranks(actual, quantiles, tuple(self.quantiles))
         return epochs, history
+
+    def _windows_before(self, given: Panel, held: list[Origin]) -> Windows:
+        """Windows scaled by what is before the first held-out origin of every series."""
+        first = {origin.series: origin.at for origin in reversed(held)}
+        seen = [y[: first.get(k)] for k, y in enumerate(given.y)]
+        return Windows.of(replace(given, y=seen), self._context(), to_int(self.season))
 
     def _check_options(self) -> None:
         for name in ("horizon", "season", "max_windows", "stretches"):
@@ -242,17 +252,37 @@ class Forecaster(BaseEstimator):
     def _quantiles(self, given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
         """(n, steps, Q): calibrated quantiles in the units of the data."""
         pasts = [self.windows_.history(given, origin, steps) for origin in origins]
-        outputs = apply_corrections(self._outputs(pasts), self.shifts_)
-        each = zip(origins, pasts, outputs, strict=True)
-        return np.stack(
-            [self.windows_.scaling(given, o.series).invert(past.level + past.spread * q) for o, past, q in each]
+        found = (
+            self._scaled_quantiles(pasts) if steps <= self.horizon else [self._beyond(past, steps) for past in pasts]
         )
+        each = zip(origins, found, strict=True)
+        return np.stack([self.windows_.scaling(given, o.series).invert(q) for o, q in each])
+
+    def _scaled_quantiles(self, pasts: list[History]) -> np.ndarray:
+        """(n, steps, Q): calibrated quantiles in the units of the scaled series."""
+        level, spread = (np.array([getattr(p, name) for p in pasts])[:, None, None] for name in ("level", "spread"))
+        return level + spread * apply_corrections(self._outputs(pasts), self.shifts_)
+
+    def _beyond(self, past: History, steps: int) -> np.ndarray:
+        """(steps, Q): quantiles of more steps than the horizon, in the units of the scaled series."""
+        before, context = past.level + past.spread * past.values, self.windows_.context
+
+        def continue_paths(paths: np.ndarray, ahead: int) -> np.ndarray:
+            stop = len(before) + paths.shape[1]
+            known = past.known[max(0, stop - context) : stop + ahead]
+            values = (np.concatenate([before, path])[-context:] for path in paths)
+            return self._scaled_quantiles([self.windows_.history_of(v, known, past.static) for v in values])
+
+        return forecast_beyond(continue_paths, steps, tuple(self.quantiles), self.ranks_, self.windows_.season)
 
     # ------------------------------------------------------------------------------------------ predict
 
     def predict(self, h: int | None = None, data: Any = None, future: Any = None) -> Any:
         """The median of the next `h` steps, by default `horizon`.
 
+        Beyond `horizon`, 200 paths drawn from the model's own quantiles are continued by its next forecasts, and the
+        answer is the quantiles of their mixture. Intervals widen with the paths; an error of the model itself, such as
+        a trend that it does not know, adds to them unseen, so train with the horizon you need where you can.
         The forecast continues the series of `fit`, or those of `data`. `future` is a table of the columns `known` for
         the steps ahead. **Returns** (h,), (n, h), or a table `unique_id, ds, y`, in the form of the data: a
         dataframe of pandas or polars if the data was one.

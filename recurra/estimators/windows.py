@@ -51,9 +51,13 @@ class Windows:
         k, first = origin.series, max(0, origin.at - self.context)
         past = self.scaling(given, k).apply(given.y[k][first : origin.at, None])[:, 0]
         known = self.known.apply(given.known[k][first : origin.at + steps])
+        return self.history_of(past, known, self.static.apply(given.static[k]))
+
+    def history_of(self, past: np.ndarray, known: np.ndarray, static: np.ndarray) -> History:
+        """The window of scaled values (L,), covariates (L + steps, F) and static features (S,)."""
         level, spread = float(past[-1]), max(float(past.std()), MIN_SPREAD)
-        repeated = known[naive_source(len(past), steps, self.season)]
-        return History((past - level) / spread, level, spread, known, repeated, self.static.apply(given.static[k]))
+        repeated = known[naive_source(len(past), len(known) - len(past), self.season)]
+        return History((past - level) / spread, level, spread, known, repeated, static)
 
     def targets(self, given: Panel, origins: list[Origin], pasts: list[History], steps: int) -> np.ndarray:
         """(n, steps): the values after each origin, minus the level, in spreads."""
