@@ -25,24 +25,31 @@ def evaluate(
     """Evaluate a model on labelled data: all metrics, and the scores of every class.
 
     Use data the model was not trained on. A forecast is scored on the last steps of the file, as many as were held out
-    for training, next to naive forecasts.
+    for training, next to naive forecasts, with the share of values inside its intervals by steps ahead.
     """
     from recurra.cli import model_folder, printing
-    from recurra.cli.scores import evaluate_file
+    from recurra.cli.scores import backtest_file, coverage_rows, evaluate_file, forecast_scores
     from recurra.problem.answers import score_rows
 
     saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
     loaded = saved.read(data)
-    metrics, count = evaluate_file(saved, data, loaded, windows)
+    forecasts = backtest_file(saved, loaded, windows) if saved.task == "forecast" else None
+    metrics, count = forecast_scores(forecasts) if forecasts else evaluate_file(saved, data, loaded)
+    widths, covered = coverage_rows(forecasts) if forecasts else ([], [])
     rows = score_rows(saved.task, saved.estimator, loaded.X, loaded.y)
     if json:
         content = {"model": str(model), "data": data, "task": saved.task, "metric": saved.metric}
         content |= {"score": metrics.get(saved.metric), "measures": metrics, "count": count}
         classes = [dict(zip(SCORE_NAMES, row, strict=True)) for row in rows]
-        printing.print_json(content | ({"classes": classes} if rows else {}))
+        coverage = [{"steps": name, **dict(zip(widths, shares, strict=True))} for name, shares in covered]
+        more = {"classes": classes} if rows else {"coverage": coverage} if widths else {}
+        printing.print_json(content | more)
         return
     console = printing.stdout_console()
     printing.print_metrics(metrics, saved.metric, console)
     if rows:
         console.print()
         printing.print_scores(rows, console)
+    if forecasts and widths:
+        console.print()
+        printing.print_coverage(widths, covered, forecasts.origins, console)

@@ -55,6 +55,20 @@ def print_scores(rows: Sequence[tuple[str, float, float, float, int]], console: 
     console.print(table)
 
 
+def print_coverage(
+    widths: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]], origins: int, console: Console
+) -> None:
+    """The share of true values inside each interval, by steps ahead."""
+    console.print(f"Values inside the interval, of {origins:,} forecast{'s' if origins != 1 else ''}:")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("steps ahead")
+    for width in widths:
+        table.add_column(f"{width[:-1]} % interval", justify="right")
+    for name, shares in rows:
+        table.add_row(name, *(f"{100 * share:.1f} %" for share in shares))
+    console.print(table)
+
+
 def keep_units(text: str) -> str:
     """The text with `98.2 ± 0.2 %` kept on one line."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")

@@ -1,10 +1,15 @@
 """Metrics of a saved model on a file."""
 
+from typing import Any
+
+import numpy as np
+
 from recurra.cli.model_folder import SavedModel
 from recurra.data.data_errors import FormatError
 from recurra.problem import LoadedData, Problem
 from recurra.problem.problem import forecast_metrics
-from recurra.problem.series import series_lengths
+
+MAX_GROUPS = 6  # of steps ahead
 
 
 def evaluate_file(
@@ -12,15 +17,35 @@ def evaluate_file(
 ) -> tuple[dict[str, float], int]:
     """All metrics by name, and the number of predictions they are computed from."""
     if model.task == "forecast":
-        windows = windows or held_out_windows(model)
-        scores = model.estimator.backtest(data.X, windows=windows).scores
-        return forecast_metrics(scores), windows * model.estimator.horizon * len(series_lengths(data.X))
+        return forecast_scores(backtest_file(model, data, windows))
     if data.y is None and model.task != "language":
         target = model.schema.get("target")
         raise FormatError(source, "no targets", f"the column {target!r}" if target else "a file with targets")
     problem = Problem(model.task, source, (None, None), None, model.metric, ())
     count = sum(map(len, data.X)) if model.task in ("classify_steps", "regress_steps") else len(data.X)
     return problem.evaluate(model.estimator, (data.X, data.y)), count
+
+
+def backtest_file(model: SavedModel, data: LoadedData, windows: int | None = None) -> Any:
+    """Forecasts of the last windows of the data: by default as many as were held out for testing."""
+    return model.estimator.backtest(data.X, windows=windows or held_out_windows(model))
+
+
+def forecast_scores(found: Any) -> tuple[dict[str, float], int]:
+    """All metrics of a backtest by name, and the number of values that were forecast."""
+    return forecast_metrics(found.scores), found.actual.size
+
+
+def coverage_rows(found: Any) -> tuple[list[str], list[tuple[str, list[float]]]]:
+    """The intervals of a backtest, and their coverage: of all steps, then of up to six groups of steps ahead."""
+    covered = found.coverage_by_step()
+    groups = np.array_split(np.arange(found.steps), min(found.steps, MAX_GROUPS))
+    rows = [("all", [float(shares.mean()) for shares in covered.values()])]
+    for group in groups if len(groups) > 1 else ():
+        first, last = group[0] + 1, group[-1] + 1
+        name = f"{first}" if first == last else f"{first}–{last}"
+        rows.append((name, [float(shares[group].mean()) for shares in covered.values()]))
+    return [f"{width:.0%}" for width in covered], rows
 
 
 def held_out_windows(model: SavedModel) -> int:

@@ -14,6 +14,17 @@ class Backtest:
 
     What was scored: the series `names`, the values `pasts` before every origin, the `actual` values (n, steps), the
     `quantiles` (n, steps, Q) at `levels`, and the best `naive` forecast (n, steps).
+
+    **Example**
+
+        >>> import numpy as np, recurra as rc
+        >>> y = np.sin(np.arange(120) / 2) + np.random.default_rng(0).normal(size=120)
+        >>> model = rc.Forecaster("gru", horizon=4, hidden_size=8, epochs=1, random_state=0).fit(y[:80])
+        >>> found = model.backtest(y, windows=10)
+        >>> list(found.coverage_by_step())
+        [0.95, 0.9, 0.8]
+        >>> found.coverage_by_step()[0.9].shape
+        (4,)
     """
 
     scores: dict[str, dict[str, float]]
@@ -25,6 +36,15 @@ class Backtest:
     levels: tuple[float, ...] = field(repr=False, compare=False)
     naive: np.ndarray = field(repr=False, compare=False)
     names: list[str] = field(repr=False, compare=False)
+
+    def coverage_by_step(self) -> dict[float, np.ndarray]:
+        """For the 95, 90 and 80 % intervals, the share (steps,) of true values inside at each step ahead."""
+        found = {}
+        for width in shown_intervals(self.levels):
+            low, high = (_nearest(self.levels, at) for at in interval_levels(width))
+            inside = (self.quantiles[:, :, low] <= self.actual) & (self.actual <= self.quantiles[:, :, high])
+            found[width] = inside.mean(axis=0)
+        return found
 
     def __str__(self) -> str:
         measures = list(self.scores["model"])
@@ -55,7 +75,7 @@ def compare_with_naive(
     scores = {name: _scores(actual, found, units) for name, found in points.items()}
     scores["model"]["CRPS"] = crps(actual, quantiles, levels)
     for width in intervals:
-        low, high = (min(range(len(levels)), key=lambda k: abs(levels[k] - at)) for at in interval_levels(width))
+        low, high = (_nearest(levels, at) for at in interval_levels(width))
         scores["model"][f"inside {width:.0%}"] = coverage(actual, quantiles[:, :, low], quantiles[:, :, high])
     plain = points["seasonal naive" if season > 1 else "naive"]
     return Backtest(scores, len(pasts), steps, pasts, actual, quantiles, levels, plain, list(names))
@@ -72,6 +92,15 @@ def _scores(actual: np.ndarray, found: np.ndarray, units: np.ndarray) -> dict[st
 def interval_levels(level: float) -> tuple[float, float]:
     """The two quantile levels of a central interval."""
     return (1 - level) / 2, (1 + level) / 2
+
+
+def _nearest(levels: tuple[float, ...], level: float) -> int:
+    return min(range(len(levels)), key=lambda k: abs(levels[k] - level))
+
+
+def shown_intervals(levels: tuple[float, ...]) -> tuple[float, ...]:
+    """Those of the 95, 90 and 80 % intervals whose levels are known."""
+    return tuple(width for width in central_intervals(levels) if width in (0.8, 0.9, 0.95))
 
 
 def central_intervals(levels: tuple[float, ...]) -> tuple[float, ...]:

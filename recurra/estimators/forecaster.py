@@ -19,7 +19,7 @@ from ..storage import FolderContents, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from . import forecast_storage
-from .backtest import Backtest, central_intervals, compare_with_naive, interval_levels
+from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
 from .calibration import apply_corrections, interpolate_levels, interval_corrections
 from .forecast_network import ForecastNetwork, QuantileLoss
 from .inspection import EveryStepForecast, forecast_windows
@@ -376,7 +376,7 @@ class Forecaster(BaseEstimator):
         actual = np.stack([given.y[o.series][o.at : o.at + steps] for o in origins])
         pasts = [given.y[o.series][: o.at] for o in origins]
         levels = tuple(self.quantiles)
-        shown = tuple(width for width in central_intervals(levels) if width in (0.8, 0.9, 0.95))
+        shown = shown_intervals(levels)
         names = [given.ids[o.series] for o in origins]
         return compare_with_naive(pasts, actual, found, levels, self.season, shown, names)
 

@@ -155,6 +155,26 @@ class TestEvaluate:
         assert shown.split()[0] == metric.split()[0]
         assert f"{found['score']:.4g}" in shown
 
+    def test_coverage_of_forecasts_is_counted_by_steps_ahead(self, recurra, models):
+        words = ("evaluate", models / "forecast", models / "sales.csv", "--windows", 3)
+        found = json.loads(recurra.good(*words, "--json").stdout)
+        data = read_like_training(models / "sales.csv", _reading(models / "forecast"))
+        model = rc.Forecaster.load(models / "forecast")
+        made = model.backtest(data.X, windows=3)
+        low, high = made.levels.index(0.1), made.levels.index(0.9)
+        inside = (made.quantiles[..., low] <= made.actual) & (made.actual <= made.quantiles[..., high])
+        first, *groups = found["coverage"]
+        assert first["steps"] == "all"
+        assert first["80%"] == pytest.approx(inside.mean())
+        assert first["80%"] == pytest.approx(found["measures"]["inside 80%"])
+        spans = [[int(step) for step in group["steps"].split("–")] for group in groups]
+        assert (spans[0][0], spans[-1][-1]) == (1, model.horizon)
+        for span, group in zip(spans, groups, strict=True):
+            assert group["80%"] == pytest.approx(inside[:, span[0] - 1 : span[-1]].mean())
+        shown = recurra.good(*words).stdout
+        assert "steps ahead" in shown
+        assert f"{100 * first['80%']:.1f} %" in shown
+
     def test_accuracy_equals_that_of_the_estimator(self, recurra, models):
         found = json.loads(recurra.good("evaluate", models / "classify", models / "moves.csv", "--json").stdout)
         data = read_like_training(models / "moves.csv", _reading(models / "classify"))
