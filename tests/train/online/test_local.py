@@ -1,5 +1,7 @@
 """e-prop and RFLO: the equations of their papers in NumPy, and exact gradients where units see themselves alone."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +42,11 @@ def spiking_model() -> Predictor:
         for parameter in layer.parameters():
             parameter.uniform_(-1, 1)
     return Predictor(layer, OUTPUTS)
+
+
+def leaky_model() -> Predictor:
+    torch.manual_seed(1)
+    return Predictor(rc.layer("leaky_rnn", 3, UNITS, tau=4.0).double(), OUTPUTS)
 
 
 def eprop_by_hand(model: Predictor, x: np.ndarray, target: np.ndarray, feedback: np.ndarray) -> dict[str, np.ndarray]:
@@ -83,9 +90,7 @@ def test_eprop_of_spiking_units_is_the_paper(feedback: str) -> None:
 
 def test_rflo_of_leaky_units_is_the_paper() -> None:
     """Murray 2019: p ← (1 - 1/τ) p + φ'(a) [h; x] / τ, dW ∝ (B e)_j p_ji."""
-    torch.manual_seed(1)
-    model = Predictor(rc.layer("leaky_rnn", 3, UNITS, tau=4.0).double(), OUTPUTS)
-    x, target = inputs(batch=1)
+    model, (x, target) = leaky_model(), inputs(batch=1)
     learner = RFLO(model, "mse")
     found = learner.gradients(x, target)
     w = {n.rpartition(".")[2]: p.detach().numpy() for n, p in model.layer.named_parameters() if p.dim()}
@@ -126,6 +131,23 @@ def test_adaptive_feedback_follows_the_head() -> None:
     after = float(torch.cosine_similarity(learner.matrix.flatten(), V.flatten(), dim=0))
     assert before < 0.3
     assert after > 0.6
+
+
+@pytest.mark.parametrize("make", [EProp, RFLO, partial(EProp, feedback="random"), partial(EProp, feedback="adaptive")])
+@pytest.mark.parametrize("build", [spiking_model, leaky_model], ids=["spiking", "leaky"])
+def test_pieces_of_a_stream_and_a_resumed_one_are_bit_equal(make, build) -> None:
+    """The resumed learner has another seed: its feedback matrix is that of the stream."""
+    x, target = inputs()
+    new = lambda **seed: make(build(), "mse", "adam", 0.1, update="step", carry=True, **seed)  # noqa: E731
+    whole, pieces, first, resumed = new(), new(), new(), new(seed=5)
+    whole.step(x, target)
+    for low, high in ((0, 1), (1, 4), (4, STEPS)):
+        pieces.step(x[low:high], target[low:high])
+    first.step(x[:4], target[:4])
+    resumed.load_state_dict(first.state_dict())
+    resumed.step(x[4:], target[4:])
+    for other in (pieces, resumed):
+        assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), other.model.parameters(), strict=True))
 
 
 def test_one_layer_and_a_linear_head() -> None:
