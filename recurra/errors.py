@@ -111,7 +111,7 @@ class OptionError(InputError, TypeError):
         >>> rc.LSTM(3, 4, num_layer=2)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        recurra.errors.OptionError: num_layer: got 2, expected an option of LSTM: did you mean 'num_layers'? ...
+        recurra.errors.OptionError: num_layer: got 2, expected an option of LSTM: one of ...; did you mean 'num_layers'?
     """
 
 
@@ -129,7 +129,7 @@ class UnknownNameError(InputError, LookupError):
         >>> rc.layer("lstn", 3, 4)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        recurra.errors.UnknownNameError: cell: got 'lstn', expected did you mean 'lstm'? one of ...
+        recurra.errors.UnknownNameError: cell: got 'lstn', expected one of ...; did you mean 'lstm'?
     """
 
     def __init__(self, argument: str, got: object, expected: str | Iterable[str]):
@@ -224,9 +224,9 @@ class TraceError(RecurraError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known names, after a suggestion such as `did you mean 'lstm'?` where one of them is similar."""
+    """The known names, and a suggestion such as `did you mean 'lstm'?` where one of them is similar."""
     known = sorted(known)
     plain = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.strip("'\"").lower(), plain, n=1, cutoff=0.5)
-    hint = f"did you mean {plain[close[0]]!r}? " if close else ""
-    return f"{hint}one of {', '.join(known)}"
+    hint = f"; did you mean {plain[close[0]]!r}?" if close else ""
+    return f"one of {', '.join(known)}{hint}"

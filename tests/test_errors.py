@@ -222,7 +222,7 @@ def test_an_unknown_option_gets_a_suggestion():
         OptionError,
         "reset_afer",
         "True",
-        "an option of GRU: did you mean 'reset_after'?",
+        "; did you mean 'reset_after'?",
         lambda: rc.GRU(D, H, reset_afer=True),
     )
     check(OptionError, "reset_after", "True", "an option of LSTM", lambda: lstm(reset_after=True))

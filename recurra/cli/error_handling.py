@@ -140,11 +140,11 @@ def _split_advice(expected: str, options: Set[str]) -> tuple[str, str]:
 
 
 def _split_hint(expected: str) -> tuple[str, str]:
-    """`did you mean 'x'? one of x, y` as a sentence and the list of names; a text without a list has neither."""
-    found = re.fullmatch(r"(?:did you mean (.+?)\? )?one of (.*)", expected, re.DOTALL)
+    """`one of x, y; did you mean 'x'?` as a sentence and the list of names; a text without a list has neither."""
+    found = re.fullmatch(r"one of (.*?)(?:; did you mean (.+?)\?)?", expected, re.DOTALL)
     if found is None:
         return "", ""
-    return (f" Did you mean {found[1]}?" if found[1] else ""), found[2]
+    return (f" Did you mean {found[2]}?" if found[2] else ""), found[1]
 
 
 def _as_sentence(text: str) -> str:

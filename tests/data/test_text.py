@@ -17,7 +17,7 @@ from recurra.data.data_errors import (
     RaggedRowError,
     UnseenLabelError,
 )
-from recurra.errors import InputError, UnknownNameError
+from recurra.errors import InputError, OptionError, UnknownNameError
 
 CONLL = "The D\ncat N\n\nA D\ndog N\nran V\n"
 CONLLU = """# sent_id = one
@@ -226,6 +226,16 @@ def test_a_year_by_month_table_is_a_monthly_series(file):
 )
 def test_content_decides_before_the_name(file, content, name, format):
     assert format_of(file(content, name)) == format
+
+
+def test_an_option_that_a_reader_does_not_have(file, tmp_path):
+    file("abc\n", "a.txt")
+    with pytest.raises(
+        OptionError, match="id: got an unknown option of 'text_folder' data, expected one of classes, voca"
+    ):
+        read(tmp_path, id="run")
+    with pytest.raises(OptionError, match="did you mean 'vocabulary'"):
+        read(tmp_path, vocabluary=["a", "b", "c"])
 
 
 def test_what_nothing_reads(file, tmp_path):

@@ -51,7 +51,7 @@ def test_a_tagger_stops_early_and_names_what_is_wrong():
     model = rc.SequenceTagger(**SMALL | {"epochs": 40}, validation=0.34, patience=2).fit(SENTENCES, PLAIN)
     assert len(model.history_) < 40
     assert "valid_loss" in model.history_[0]
-    with pytest.raises(UnknownNameError, match="output: got 'crv', expected did you mean 'crf'"):
+    with pytest.raises(UnknownNameError, match=r"output: got 'crv', expected one of .*; did you mean 'crf'"):
         rc.SequenceTagger(output="crv").fit(SENTENCES, TAGS)
     with pytest.raises(InputError, match="validation"):
         rc.SequenceTagger(validation=1).fit(SENTENCES, TAGS)
@@ -86,7 +86,7 @@ def test_words_and_several_texts():
     model.fit([TEXT, TEXT])
     assert "question." in model.tokens_
     assert "valid_loss" in model.history_[0]
-    with pytest.raises(UnknownNameError, match="level: got 'words', expected did you mean 'word'"):
+    with pytest.raises(UnknownNameError, match=r"level: got 'words', expected one of .*; did you mean 'word'"):
         rc.LanguageModelEstimator(level="words").fit(TEXT)
     with pytest.raises(InputError, match="X: got one text, expected a list"):
         model.predict("to be")

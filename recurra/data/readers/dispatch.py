@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import UnknownNameError
+from ...errors import OptionError, UnknownNameError, nearest
 from ...numerals import is_number
 from ...optional import optional_imports
 from ..data_errors import FormatError
@@ -160,7 +161,20 @@ def read(
         module, name = READERS[format]
         with optional_imports("data", what=f"reading {format} files"):
             reader: Callable[..., SequenceSet] = getattr(import_module(f"recurra.data.readers.{module}"), name)
+        _check_options(reader, format, options)
         return reader(path, **options)
+
+
+def _check_options(reader: Callable[..., SequenceSet], format: str, options: Iterable[str]) -> None:
+    """A reader of tables checks its options itself; the others have them as arguments."""
+    arguments = signature(reader).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in arguments.values()):
+        return
+    known = [name for name in arguments if name != "path"]
+    for name in options:
+        if name not in known:
+            expected = nearest(name, known) if known else "none"
+            raise OptionError(name, f"an unknown option of {format!r} data", expected)
 
 
 def open_table(path: str | Path, format: str, layout: "Layout") -> "OpenTable":
