@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..inspect.forecast_fan import fan_figure
 from .metrics import coverage, crps, naive, naive_error, smape
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,13 @@ class Backtest:
             inside = (self.quantiles[:, :, low] <= self.actual) & (self.actual <= self.quantiles[:, :, high])
             found[width] = inside.mean(axis=0)
         return found
+
+    def plot(self) -> "Figure":
+        """A plotly figure: the last forecast of every series (at most four) as a fan of intervals, and what came."""
+        last = {name: k for k, name in enumerate(self.names)}
+        rows = list(last.values())
+        pasts = [self.pasts[k] for k in rows]
+        return fan_figure(list(last), pasts, self.quantiles[rows], self.levels, self.actual[rows])
 
     def __str__(self) -> str:
         measures = list(self.scores["model"])

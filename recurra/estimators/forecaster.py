@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from ..cell import Cell
 from ..data.batching import Batches
 from ..data.sequences import SequenceSet
 from ..errors import InputError, ShapeError
+from ..inspect.forecast_fan import fan_figure
 from ..inspect.sample import Sample
 from ..storage import FolderContents, write_folder
 from ..train import randomness
@@ -28,6 +29,9 @@ from .panel import Panel, format_times, in_library, known_future, times_after, t
 from .sampled_paths import equal_ranks, error_ranks, forecast_beyond
 from .training_options import check_training_options, draw_seed, to_int
 from .windows import Origin, Windows, thin_evenly, window_width
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 PREDICT_BATCH = 256  # windows predicted at a time
@@ -315,6 +319,11 @@ class Forecaster(BaseEstimator):
         if given.form == "table":
             return self._format_answer(given, {"lower": lower, "upper": upper})
         return (lower[0], upper[0]) if given.form == "one" else (lower, upper)
+
+    def plot(self, h: int | None = None, data: Any = None, future: Any = None) -> "Figure":
+        """A plotly figure of the next `h` steps as a fan of intervals after the past; at most four series."""
+        found, given = self._forecast(h, data, future)
+        return fan_figure(given.ids, given.y, found, tuple(self.quantiles))
 
     def _forecast(self, h: int | None, data: Any, future: Any) -> tuple[np.ndarray, Panel]:
         check_is_fitted(self, "network_")

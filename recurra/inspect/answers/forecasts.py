@@ -64,7 +64,7 @@ def _forecast_figure(
         legend = {"showlegend": row == 1}
         if low < high:
             fig.add_traces(
-                _band(ahead, quantiles[:, low], quantiles[:, high], f"{width:.0%} interval", row == 1), row, 1
+                band(ahead, quantiles[:, low], quantiles[:, high], f"{width:.0%} interval", row == 1), row, 1
             )
         truth = [*before.tolist(), *actual.tolist()]
         fig.add_trace(figures.line("truth", x + ahead, truth, 0, line={"color": figures.INK}, **legend), **style)
@@ -80,7 +80,8 @@ def _forecast_figure(
     return figure_block(fig, f"The last forecast of every series and what came.{some}")
 
 
-def _band(x: list[int], low: np.ndarray, high: np.ndarray, name: str, named: bool) -> list:
+def band(x: list[int], low: np.ndarray, high: np.ndarray, name: str, named: bool, opacity: float = 0.22) -> list:
+    """The area between two curves (steps,), as two traces."""
     go = figures.graph_objects()
     edge = {"width": 0, "color": figures.PALETTE[3]}
     lower = go.Scatter(x=x, y=figures.rounded(low), mode="lines", line=edge, showlegend=False, hoverinfo="skip")
@@ -90,7 +91,7 @@ def _band(x: list[int], low: np.ndarray, high: np.ndarray, name: str, named: boo
         mode="lines",
         line=edge,
         fill="tonexty",
-        fillcolor="rgba(213,94,0,0.22)",
+        fillcolor=f"rgba(213,94,0,{opacity})",
         name=name,
         showlegend=named,
         hoverinfo="skip",
