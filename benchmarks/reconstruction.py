@@ -30,7 +30,8 @@ SETTINGS: dict[str, Any] = {
     "units": 100,
     "window": 100,
     "batch": 32,
-    "strength": (0.3, 0.1),  # falls over the first 70 % of the updates
+    # Falls over the first 70 % of the updates. Down to 0.05 in 40,000 updates is worse: exponent 1.262, D_stsp 1.458.
+    "strength": (0.3, 0.1),
     "rate": (3e-3, 1e-5),
     "clip": 1.0,
     "seed": 0,
