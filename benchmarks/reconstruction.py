@@ -5,6 +5,7 @@
 A clipped shallow PLRNN learns delay vectors (x_t, x_{t+lag}, x_{t+2 lag}) of the noisy x alone, then runs freely. Its
 largest Lyapunov exponent is measured, and its state-space divergence and power-spectrum distance from noiseless delay
 vectors of another orbit. The numbers go to results/reconstruction.json; results/reconstruction.md is their table.
+The settings follow a few short trials judged by the same measures, on orbits of other seeds; one seed is measured.
 """
 
 import json

@@ -25,7 +25,7 @@ def state_space_divergence(
     """D_stsp, the Kullback-Leibler divergence of a generated attractor from the true one.
 
     With `bins`, both orbits become histograms on one grid over the range of the true orbit (Koppe et al. 2019): states
-    outside fall out of the grid, and an empty bin counts as one millionth of the total. With `bins=None`, each orbit is
+    outside fall out of the grid, and one millionth is spread evenly over all bins. With `bins=None`, each orbit is
     a mixture of Gaussians on its states, and the divergence a Monte Carlo estimate (Brenner et al. 2022), for more than
     about four dimensions.
 
@@ -36,8 +36,8 @@ def state_space_divergence(
     - `variance`: of the Gaussians of a mixture.
     - `samples`, `seed`: of the Monte Carlo estimate.
 
-    **Returns** a scalar in nats, 0 for equal distributions. Lorenz attractors are usually called well reconstructed
-    below 0.5.
+    **Returns** a scalar in nats, 0 for equal distributions. Two finite orbits of one attractor differ a little, more
+    with more bins.
 
     **Example**
 
