@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ from ..argument_checks import positive_int, positive_number
 from ..errors import InputError, UnknownNameError
 from ..layers import layer
 from ..storage import write_folder
+from ..tensor_files import decode, encode
 from ..train import RTRL, UORO, EProp, OnlineLearner, Predictor, SnAp
 from . import online_storage
 
@@ -123,6 +125,25 @@ class OnlineEstimator(BaseEstimator, ABC):
     def save(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into a folder; a loaded model goes on with the stream exactly."""
         write_folder(folder, online_storage.contents_of(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickle: the learner by its state, because compiled code can be neither."""
+        state = deepcopy({name: value for name, value in super().__getstate__().items() if name != "learner_"})
+        if hasattr(self, "learner_"):
+            tensors: dict[str, Tensor] = {}
+            structure = encode(self.learner_.state_dict(), tensors)
+            state["learner_"] = structure, {name: tensor.numpy() for name, tensor in tensors.items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fitted = {name: value for name, value in state.items() if name != "learner_"}
+        super().__setstate__(fitted)
+        if "learner_" in state:
+            self.start(self.feature_names_in_)
+            super().__setstate__(fitted)  # `start` has set it to the first step
+            structure, arrays = state["learner_"]
+            tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            self.learner_.load_state_dict(decode(structure, tensors))
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -1,9 +1,11 @@
 """Online estimators: they learn, the order of features does not matter, a prediction changes nothing; the command."""
 
+import copy
 import csv
 import io
 import json
 import math
+import pickle
 
 import pytest
 import torch
@@ -94,16 +96,17 @@ def test_a_saved_model_goes_on_bit_equal(model, stream, algorithm: str, tmp_path
     steps = list(stream(30))
     whole.learn_many(steps), stopped.learn_many(steps[:17])
     stopped.save(tmp_path)
-    resumed = rc.load(tmp_path)
+    resumed, pickled, copied = rc.load(tmp_path), pickle.loads(pickle.dumps(stopped)), copy.copy(stopped)
     assert type(resumed) is type(model)
     for x, y in steps[17:]:
         assert resumed.predict_one(x) == stopped.predict_one(x)
-        resumed.learn_one(x, y), stopped.learn_one(x, y)
-    for other in (stopped, resumed):
+        resumed.learn_one(x, y), stopped.learn_one(x, y), pickled.learn_one(x, y)
+    copied.learn_many(steps[17:])  # after the original, which it does not share
+    for other in (stopped, resumed, pickled, copied):
         pairs = zip(whole.learner_.model.parameters(), other.learner_.model.parameters(), strict=True)
         assert all(torch.equal(a, b) for a, b in pairs)
-    assert (resumed.steps_, resumed.learner_.steps) == (30, whole.learner_.steps)
-    assert resumed.scaling_.scale.tolist() == whole.scaling_.scale.tolist()
+        assert (other.steps_, other.learner_.steps) == (30, whole.learner_.steps)
+        assert other.scaling_.scale.tolist() == whole.scaling_.scale.tolist()
 
 
 def test_a_changed_folder_is_refused(tmp_path) -> None:
