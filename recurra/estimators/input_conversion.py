@@ -49,7 +49,7 @@ def arrow(X: Any) -> Any:
     A stream can be read only once, so every entry point converts it first.
     """
     streams = hasattr(X, "__arrow_c_stream__")
-    if isinstance(X, dict):
+    if is_dict_of_columns(X):
         return require("pyarrow", extra="data", what="a table as input").table(X)
     if isinstance(X, np.ndarray) or not (streams or hasattr(X, "__dataframe__")):
         return X
@@ -105,8 +105,13 @@ def _names_sequences(X: Any, name: str) -> bool:
     return len(set(values)) < len(values)
 
 
+def is_dict_of_columns(X: Any) -> bool:
+    """Some sparse matrices of SciPy are dictionaries, of their entries."""
+    return isinstance(X, dict) and not hasattr(X, "tocsr")
+
+
 def column_names(X: Any) -> list[Any]:
-    if isinstance(X, dict):
+    if is_dict_of_columns(X):
         return list(X)
     names = getattr(X, "column_names", None)  # Arrow
     if names is None and hasattr(X, "columns"):

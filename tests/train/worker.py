@@ -79,6 +79,9 @@ class SlowStart(Streams):
         yield from super().epoch(epoch, start)
 
 
+SlowStart.__name__ = Streams.__name__  # the run is resumed with the data alone, which are the same
+
+
 def streams() -> tuple[Streams, Streams]:
     wave = torch.randn(601, 2, generator=torch.Generator().manual_seed(1)).cumsum(0) * 0.1
     return Streams(wave[:481], batch_size=4, chunk=10), Streams(wave[480:], batch_size=2, chunk=20)

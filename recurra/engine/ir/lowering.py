@@ -326,7 +326,7 @@ class _Reader:
         values = [self.value(a) if isinstance(a, (Value, LoopInvariant)) else a for a in args]
         rows = [v for v in values if isinstance(v, Value)]
         shape = broadcast([v.shape for v in rows])
-        if count(shape) > MAX_WIDTH:
+        if count(shape) > max([MAX_WIDTH, *(v.width for v in rows)]):
             raise Unsupported(f"a row of shape {format_shapes(shape)}")
         values = [self.broadcast_to(v, shape) if isinstance(v, Value) and v.width > 1 else v for v in values]
         made = []

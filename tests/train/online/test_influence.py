@@ -14,7 +14,7 @@ from recurra.train.sensitivity import Masked
 from recurra.train.step_function import StepFunction
 
 MANY = 1000  # steps that reach everything
-NOT_COMPILED = {"unitary_rnn", "mass_conserving_lstm"}  # complex numbers; a matrix of its own in every step
+NOT_COMPILED = {"unitary_rnn"}  # complex numbers
 
 
 def predictor(case: Case, **arguments) -> Predictor:
