@@ -4,6 +4,7 @@ Targets are per step, `(T, B, q)` numbers or `(T, B)` classes, or per sequence, 
 target per sequence applies to the last step that the mask keeps. `mask` (T, B) is true where a step counts.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ class Learner(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.steps = int(state["steps"])
-        self.load_extra_state(state["extra"])
+        self.load_extra_state(copy.deepcopy(state["extra"]))  # torch's optimizers would go on with these very tensors
 
 
 @dataclass(frozen=True)

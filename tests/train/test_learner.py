@@ -111,3 +111,16 @@ def test_binary_cross_entropy_of_a_sigmoid_head() -> None:
     p = model(x)[0].detach()
     expected = -(target * p.log() + (1 - target) * (1 - p).log()).sum(-1).mean()
     assert BPTT(model, "binary_cross_entropy").step(x, target) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [BPTT, RTRL])
+def test_two_learners_do_not_share_the_moments_of_an_optimizer(kind):
+    x = torch.randn(6, 2, 3)
+    made = [kind(Predictor(rc.GRU(3, 4), 1), "mse", rate=0.01) for _ in range(2)]
+    made[0].step(x, x[..., :1])
+    made[1].load_state_dict(made[0].state_dict())
+    moments = [each["exp_avg"].clone() for each in made[0].optimizer.state.values()]
+    made[1].step(x, x[..., :1])
+    assert moments
+    for before, after in zip(moments, made[0].optimizer.state.values(), strict=True):
+        assert torch.equal(before, after["exp_avg"])
