@@ -224,7 +224,7 @@ def test_missing_values_raise_with_their_place_unless_filled(tmp_path):
 class TestErrors:
     def test_a_typo_names_the_file_and_the_columns(self, tmp_path):
         path = files.recordings(tmp_path / "moves.csv")
-        with pytest.raises(MissingColumnError, match=r"moves.csv.*did you mean 'activity'.*recording"):
+        with pytest.raises(MissingColumnError, match=r"moves.csv.*recording.*did you mean 'activity'"):
             infer_problem(path, target="activty")
 
     def test_several_possible_targets(self, tmp_path):
