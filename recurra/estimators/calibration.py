@@ -25,9 +25,8 @@ def interval_corrections(actual: np.ndarray, quantiles: np.ndarray, levels: tupl
 
 
 def apply_corrections(quantiles: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Corrected quantiles (n, steps, Q), in order; steps beyond the calibrated ones take the last correction."""
-    steps = np.minimum(np.arange(quantiles.shape[1]), len(shifts) - 1)
-    return np.sort(quantiles + shifts[steps], axis=-1)
+    """Corrected quantiles (n, steps, Q), in order, of the first steps of `shifts` (horizon, Q)."""
+    return np.sort(quantiles + shifts[: quantiles.shape[1]], axis=-1)
 
 
 def interpolate_levels(quantiles: np.ndarray, levels: tuple[float, ...], asked: np.ndarray) -> np.ndarray:

@@ -25,13 +25,16 @@ class ForecastNetwork(nn.Module):
         self.register_buffer("departures", torch.zeros(horizon, quantiles))
 
     def forward(self, x: Tensor, lengths: Tensor, steps: int | None = None) -> Tensor:
-        """Windows (T, B, columns) and lengths (B,) → quantiles (B, steps, Q), relative to the last known value."""
+        """Windows (T, B, columns) and lengths (B,) → quantiles (B, steps, Q), relative to the last known value.
+
+        `steps` is at most the horizon.
+        """
         steps = self.horizon if steps is None else steps
         y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
         ahead = torch.arange(steps, device=x.device)
         at = lengths - steps + ahead[:, None]  # (steps, B)
         lanes = torch.arange(x.shape[1], device=x.device)
-        usual = self.departures[ahead.clamp(max=self.horizon - 1), None]  # (steps, 1, Q)
+        usual = self.departures[:steps, None]  # (steps, 1, Q)
         return (self.readout(y[at, lanes]) + usual + x[at, lanes, :1]).transpose(0, 1)
 
 

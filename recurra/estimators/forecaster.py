@@ -5,36 +5,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..argument_checks import is_real, positive_int
 from ..cell import Cell
-from ..data.batching import Batches
-from ..data.sequences import SequenceSet
 from ..errors import InputError, ShapeError
 from ..inspect.forecast_fan import fan_figure
 from ..inspect.sample import Sample
 from ..storage import FolderContents, write_folder
-from ..train import randomness
-from ..train.fit import fit as train
 from . import forecast_storage
 from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
-from .calibration import apply_corrections, interpolate_levels, interval_corrections
-from .forecast_network import ForecastNetwork, QuantileLoss
+from .calibration import interpolate_levels
+from .forecast_network import ForecastNetwork
+from .forecast_quantiles import forecast_quantiles
+from .forecast_training import train_forecaster
 from .inspection import EveryStepForecast, forecast_windows
-from .linear import MAX_WINDOWS, History, fit_linear
+from .linear import LinearForecast
 from .panel import Panel, format_times, in_library, known_future, times_after, to_panel
-from .sampled_paths import equal_ranks, error_ranks, forecast_beyond
 from .training_options import check_training_options, draw_seed, to_int
-from .windows import Origin, Windows, thin_evenly, window_width
+from .windows import Origin, Windows, window_width
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
-PREDICT_BATCH = 256  # windows predicted at a time
 
 
 class Forecaster(BaseEstimator):
@@ -74,6 +69,15 @@ class Forecaster(BaseEstimator):
         (6,)
         >>> lower, upper = model.predict_interval(level=0.9)
     """
+
+    windows_: Windows
+    linear_: LinearForecast
+    network_: ForecastNetwork
+    calibrated_: bool
+    shifts_: np.ndarray  # (horizon, Q): corrections of the quantiles
+    ranks_: np.ndarray  # (m, horizon): of held-out errors, see sampled_paths.py
+    history_: list[dict[str, Any]]
+    past_: Panel  # the end of every series, which forecasts continue
 
     def __init__(
         self,
@@ -119,44 +123,8 @@ class Forecaster(BaseEstimator):
         """Train on series: (T,), (n, T), a list of series or a long table; `y` may name the column to forecast."""
         self._check_options()
         given = to_panel(data, self.known, self.static, y if isinstance(y, str) else None)
-        everything, _ = self._split_origins(given, 0)
-        seed = draw_seed(self.random_state)
-        with randomness.preserve_rng():
-            epochs, history = self._validate(given, seed)
-            self.windows_ = Windows.of(given, self._context(), to_int(self.season))
-            trained = self._learn(given, everything, [], epochs, seed)
-        self.history_ = history or trained
-        self.past_ = given.cut(-self.windows_.context, None)
+        train_forecaster(self, given, draw_seed(self.random_state))
         return self
-
-    def _validate(self, given: Panel, seed: int) -> tuple[int, list[dict[str, Any]]]:
-        """Forecast stretches of the past: the epochs to train, the history, and the corrections of the intervals."""
-        epochs, history, held_out = to_int(self.epochs), [], []
-        for stretch in range(1, 1 + to_int(self.stretches)) if self.validation else ():
-            learned, held = self._split_origins(given, stretch)
-            if not held:
-                break
-            held = thin_evenly(held, max(200, self.max_windows // 4))
-            self.windows_ = self._windows_before(given, held)
-            found = self._learn(given, learned, [] if history else held, epochs, seed)
-            if not history:
-                history, epochs = found, 1 + min(range(len(found)), key=lambda k: found[k]["valid_loss"])
-            pasts = self._histories(given, held)
-            held_out.append((self.windows_.targets(given, held, pasts, self.horizon), self._outputs(pasts)))
-        self.calibrated_ = bool(held_out)
-        self.shifts_ = np.zeros((self.horizon, len(self.quantiles)))
-        self.ranks_ = equal_ranks(self.horizon)
-        if held_out:
-            actual, quantiles = (np.concatenate(each) for each in zip(*held_out, strict=True))
-            self.shifts_ = interval_corrections(actual, quantiles, tuple(self.quantiles))
-            self.ranks_ = error_ranks(actual, quantiles, tuple(self.quantiles))
-        return epochs, history
-
-    def _windows_before(self, given: Panel, held: list[Origin]) -> Windows:
-        """Windows scaled by what is before the first held-out origin of every series."""
-        first = {origin.series: origin.at for origin in reversed(held)}
-        seen = [y[: first.get(k)] for k, y in enumerate(given.y)]
-        return Windows.of(replace(given, y=seen), self._context(), to_int(self.season))
 
     def _check_options(self) -> None:
         for name in ("horizon", "season", "max_windows", "stretches"):
@@ -168,116 +136,19 @@ class Forecaster(BaseEstimator):
         if not is_real(self.validation) or not 0 <= self.validation < 1:
             raise InputError("validation", repr(self.validation), "a share from 0 to below 1")
 
-    def _context(self) -> int:
+    @property
+    def context_size(self) -> int:
+        """Steps the network reads."""
         if self.context:
             return positive_int("context", to_int(self.context))
         return max(4 * to_int(self.season), 2 * to_int(self.horizon), 16)
 
-    def _split_origins(self, given: Panel, stretch: int) -> tuple[list[Origin], list[Origin]]:
-        """The training origins, and the origins held out in the nth stretch from the end.
-
-        All targets of the former are before the latter. Stretch 0 holds nothing out.
-        """
-        learned, held = [], []
-        for k, y in enumerate(given.y):
-            tail = max(self.horizon, round(self.validation * len(y)))
-            stop = len(y) - max(0, stretch - 1) * tail
-            cut = stop - tail if stretch else stop
-            if stretch and cut - self.horizon < 2:
-                continue  # too short to hold a stretch out
-            learned += [Origin(k, t) for t in range(2, cut - self.horizon + 1)]
-            held += [Origin(k, t) for t in range(cut, stop - self.horizon + 1)]
-        if not learned and not stretch:
-            longest = max(map(len, given.y))
-            raise ShapeError("data", f"series of at most {longest} steps", f"{self.horizon + 2} steps or more")
-        return learned, held
-
-    def _learn(
-        self, given: Panel, learned: list[Origin], held: list[Origin], epochs: int, seed: int
-    ) -> list[dict[str, Any]]:
-        """Fit the linear forecast and train the network; held-out windows stop the training early."""
-        learned = thin_evenly(learned, MAX_WINDOWS)
-        pasts = self._histories(given, learned)
-        actual = self.windows_.targets(given, learned, pasts, self.horizon)
-        self.linear_, base = fit_linear(pasts, actual, self.windows_.season, self.windows_.context)
-        torch.manual_seed(seed)
-        self.network_ = self._build()
-        deviations = np.quantile(actual - base, self.quantiles, axis=0).T  # (horizon, Q)
-        self.network_.departures.copy_(torch.tensor(deviations))
-        some = thin_evenly(list(range(len(pasts))), self.max_windows)
-        training_set = _to_sequence_set([self.windows_.inputs(pasts[k], base[k]) for k in some], actual[some])
-        if not held:
-            return self._train(training_set, None, epochs, seed)
-        validation_windows = self._histories(given, held)
-        inputs = [self.windows_.inputs(past, self.linear_(past)) for past in validation_windows]
-        targets = self.windows_.targets(given, held, validation_windows, self.horizon)
-        return self._train(training_set, _to_sequence_set(inputs, targets), epochs, seed)
-
-    def _histories(self, given: Panel, origins: list[Origin]) -> list[History]:
-        return [self.windows_.history(given, origin, self.horizon) for origin in origins]
-
     def _build(self) -> ForecastNetwork:
+        """An untrained network for the columns of this forecaster."""
         layers = {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
         options = {**layers, **(self.cell_options or {})}
         inputs = window_width(len(self.known), len(self.static))
         return ForecastNetwork(self.cell, inputs, len(self.quantiles), to_int(self.horizon), options)
-
-    def _train(
-        self, training_set: SequenceSet, validation_set: SequenceSet | None, epochs: int, seed: int
-    ) -> list[dict[str, Any]]:
-        result = train(
-            self.network_,
-            Batches(training_set, to_int(self.batch_size), seed=seed),
-            Batches(validation_set, PREDICT_BATCH, shuffle=False) if validation_set else None,
-            loss=QuantileLoss(tuple(self.quantiles)),
-            optimizer=self.optimizer,
-            lr=self.lr,
-            epochs=epochs,
-            clip=self.clip,
-            patience=to_int(self.patience) if validation_set else None,
-            device=self.device,
-            progress=self.verbose,
-        )
-        self.network_.eval().cpu()
-        return result.history
-
-    @torch.no_grad()
-    def _outputs(self, pasts: list[History]) -> np.ndarray:
-        """(n, steps, Q): sorted quantiles of the network, before calibration."""
-        found = []
-        for first in range(0, len(pasts), PREDICT_BATCH):
-            some = pasts[first : first + PREDICT_BATCH]
-            windows = (self.windows_.inputs(past, self.linear_(past)) for past in some)
-            inputs = [torch.tensor(window, dtype=self.network_.departures.dtype) for window in windows]
-            lengths, steps = torch.tensor([len(x) for x in inputs]), len(some[0].covariates)
-            found.append(self.network_(torch.nn.utils.rnn.pad_sequence(inputs), lengths, steps).double().numpy())
-        return np.sort(np.concatenate(found), axis=-1)
-
-    def _quantiles(self, given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
-        """(n, steps, Q): calibrated quantiles in the units of the data."""
-        pasts = [self.windows_.history(given, origin, steps) for origin in origins]
-        found = (
-            self._scaled_quantiles(pasts) if steps <= self.horizon else [self._beyond(past, steps) for past in pasts]
-        )
-        each = zip(origins, found, strict=True)
-        return np.stack([self.windows_.scaling(given, o.series).invert(q) for o, q in each])
-
-    def _scaled_quantiles(self, pasts: list[History]) -> np.ndarray:
-        """(n, steps, Q): calibrated quantiles in the units of the scaled series."""
-        level, spread = (np.array([getattr(p, name) for p in pasts])[:, None, None] for name in ("level", "spread"))
-        return level + spread * apply_corrections(self._outputs(pasts), self.shifts_)
-
-    def _beyond(self, past: History, steps: int) -> np.ndarray:
-        """(steps, Q): quantiles of more steps than the horizon, in the units of the scaled series."""
-        before, context = past.level + past.spread * past.values, self.windows_.context
-
-        def continue_paths(paths: np.ndarray, ahead: int) -> np.ndarray:
-            stop = len(before) + paths.shape[1]
-            known = past.known[max(0, stop - context) : stop + ahead]
-            values = (np.concatenate([before, path])[-context:] for path in paths)
-            return self._scaled_quantiles([self.windows_.history_of(v, known, past.static) for v in values])
-
-        return forecast_beyond(continue_paths, steps, tuple(self.quantiles), self.ranks_, self.windows_.season)
 
     # ------------------------------------------------------------------------------------------ predict
 
@@ -333,7 +204,7 @@ class Forecaster(BaseEstimator):
         known = [np.concatenate(pair) for pair in zip(given.known, ahead, strict=True)]
         extended = replace(given, known=known)
         origins = [Origin(k, len(y)) for k, y in enumerate(given.y)]
-        return self._quantiles(extended, origins, steps), given
+        return forecast_quantiles(self, extended, origins, steps), given
 
     def _format_answer(self, given: Panel, columns: dict[str, np.ndarray]) -> Any:
         """An array, or an Arrow table if the data was a table."""
@@ -381,7 +252,7 @@ class Forecaster(BaseEstimator):
         ]
         if not origins:
             raise ShapeError("data", f"series of at most {max(map(len, given.y))} steps", f"{steps + 2} steps or more")
-        found = self._quantiles(given, origins, steps)
+        found = forecast_quantiles(self, given, origins, steps)
         actual = np.stack([given.y[o.series][o.at : o.at + steps] for o in origins])
         pasts = [given.y[o.series][: o.at] for o in origins]
         levels = tuple(self.quantiles)
@@ -421,9 +292,3 @@ class Forecaster(BaseEstimator):
     def load(cls, folder: str | Path) -> Self:
         """The forecaster that `save` wrote. A user-defined cell must be registered before."""
         return forecast_storage.load(cls, folder)
-
-
-def _to_sequence_set(inputs: list[np.ndarray], actual: np.ndarray) -> SequenceSet:
-    """Windows in the dtype of a new network."""
-    windows = [torch.tensor(x, dtype=torch.get_default_dtype()) for x in inputs]
-    return SequenceSet.from_arrays(windows, actual, "regression")

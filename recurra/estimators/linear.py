@@ -49,15 +49,10 @@ class LinearForecast:
         return cls(np.zeros((horizon, context + 2 + static + 2 * known)), season, context)
 
     def __call__(self, past: History) -> np.ndarray:
-        """(steps,): forecasts minus the level, in spreads. Beyond the horizon, forecasts are used as values."""
-        found, horizon = np.zeros(0), len(self.weights)
-        while len(found) < len(past.covariates):
-            values = np.concatenate([past.values, found])
-            covariates = past.covariates[len(found) : len(found) + horizon]
-            row = shared_features(values, past, self.context)
-            change = predict_linear(self.weights[: len(covariates)], row[None], covariates[None])[0]
-            found = np.concatenate([found, naive(values, len(covariates), self.season) + change])
-        return found
+        """(steps,): forecasts minus the level, in spreads, of at most `horizon` steps."""
+        row, covariates = shared_features(past.values, past, self.context), past.covariates
+        change = predict_linear(self.weights[: len(covariates)], row[None], covariates[None])[0]
+        return naive(past.values, len(covariates), self.season) + change
 
 
 def shared_features(values: np.ndarray, past: History, context: int) -> np.ndarray:
