@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from recurra.cell import TIME, Cell
+from recurra.cell import Cell
 
 INPUTS, UNITS = 3, 4
 
@@ -31,27 +31,18 @@ def is_gated(kind: type[Cell]) -> bool:
 
 
 def is_scan(kind: type[Cell]) -> bool:
-    """Whether each unit's states are linear in themselves alone, so that a parallel scan could compute all steps."""
-    cell = kind(INPUTS, UNITS).double()
-    if any(spec.delays or spec.size != UNITS or spec.name == TIME for spec in cell.carried) or cell.masks:
+    """Whether a parallel scan could compute all steps: each unit's states are affine in themselves alone."""
+    from recurra.engine.ir.values import Unsupported
+    from recurra.engine.plan.affine import why_not_scanned
+    from recurra.engine.plan.planner import plan
+    from recurra.engine.trace import trace
+
+    cell = kind(INPUTS, UNITS)
+    try:
+        planned = plan(cell, trace(cell), train=False, needs_x=False)
+    except Unsupported:
         return False
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1, INPUTS, generator=generator, dtype=torch.float64)
-
-    @torch.no_grad()
-    def change(states: torch.Tensor) -> torch.Tensor:
-        """New states less those that follow from zero, (S, B, H)."""
-        made = []
-        for given in (states, torch.zeros_like(states)):
-            new = cell.step(x.expand(states.shape[1], -1), *given)
-            made.append(torch.stack(new[-len(given) :] if isinstance(new, tuple) else (new,)))
-        return made[0] - made[1]
-
-    shape = len(cell.carried), 64, UNITS
-    a, b = (3 * torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
-    linear = torch.allclose(change(a + b), change(a) + change(b), rtol=1e-9, atol=1e-9)
-    others = change(a * torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64))[..., 1:]
-    return linear and not bool(others.any())
+    return not any(why_not_scanned(planned).values())
 
 
 def _nodes(kind: type[Cell]) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from .gpu.describe import describe
 from .gpu.runner import GpuExecutor
 from .ir.buffers import Role, X
 from .ir.nodes import Node
+from .plan.affine import describe_scans
 from .traced_step import keep_random_state
 
 
@@ -29,8 +30,9 @@ def explain(layer: Any, x: Tensor | None = None, source: bool = False) -> str:
 
     **Returns**
 
-    The text. For each cell it names the backend and the reason, the stages of a step forward and backward, what is kept
-    for the backward pass, and what runs after the loop.
+    The text. For each cell it names the backend and the reason, the states that are affine in themselves and the term
+    that makes others need a loop, the stages of a step forward and backward, what is kept for the backward pass, and
+    what runs after the loop.
 
     **Example**
 
@@ -66,6 +68,8 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
         masks = cell.draw_masks(steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
+    if choice.executor is not None:
+        lines += describe_scans(choice.executor.plan)
     if isinstance(choice.executor, GpuExecutor):
         lines += describe(choice.executor, batch, x.device, source)
     elif choice.executor is not None:

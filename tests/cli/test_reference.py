@@ -68,7 +68,7 @@ class TestCells:
         [
             (is_gated, ("lstm", "gru", "atr", "fast_grnn", "sgu"), ("rnn", "scrn", "fast_rnn", "cornn")),
             (is_spiking, ("lif", "srm"), ("lstm",)),
-            (is_scan, ("min_gru", "min_lstm", "t_rnn"), ("indrnn", "gru", "lstm", "atr", "delay_rnn", "lif", "plrnn")),
+            (is_scan, ("min_gru", "min_lstm", "t_gru"), ("indrnn", "gru", "lstm", "atr", "delay_rnn", "lif", "plrnn")),
         ],
     )
     def test_traits(self, trait, having, lacking):

@@ -1,6 +1,6 @@
 """Runs a plan as torch operations, step by step: without a compiler, and for derivatives of derivatives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import torch
@@ -51,23 +51,17 @@ def replay(
 
 
 class _Step:
-    """One step: the nodes of the forward program, evaluated in order."""
+    """One step: the results of the forward program."""
 
     def __init__(self, plan: Plan, weights: dict[str, Tensor]):
         wanted = {*(BufferRef.state(s.name) for s in plan.states), plan.output, *plan.named.values()}
         self.outs = [o for o in plan.forward.outs if o.buffer in wanted]
-        self.nodes = subgraph([o.node for o in self.outs])
-        self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
-        self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
+        self.evaluate = Evaluator([o.node for o in self.outs], weights)
 
     def __call__(
         self, inputs: dict[BufferRef, Tensor], rings: dict[BufferRef, list[Tensor]]
     ) -> dict[BufferRef, Tensor]:
-        values = dict(self.fixed)
-        like = inputs[X]
-        for node in self.nodes:
-            if node not in values:
-                values[node] = self._value(node, values, inputs, rings, like)
+        values, like = self.evaluate(inputs, rings), inputs[X]
         parts: dict[BufferRef, list[tuple[int, Tensor]]] = {}
         for out in self.outs:
             value = values[out.node].expand(like.shape[0], out.node.width)
@@ -76,6 +70,22 @@ class _Step:
             buffer: torch.cat([v for _, v in sorted(found, key=lambda p: p[0])], 1) if len(found) > 1 else found[0][1]
             for buffer, found in parts.items()
         }
+
+
+class Evaluator:
+    """Computes nodes with torch, in order, from what a step reads: x and masks, and past states, newest first."""
+
+    def __init__(self, roots: Iterable[Node], weights: dict[str, Tensor]):
+        self.nodes = subgraph(roots)
+        self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
+        self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
+
+    def __call__(self, inputs: dict[BufferRef, Tensor], rings: dict[BufferRef, list[Tensor]]) -> dict[Node, Tensor]:
+        values = dict(self.fixed)
+        for node in self.nodes:
+            if node not in values:
+                values[node] = self._value(node, values, inputs, rings, inputs[X])
+        return values
 
     def _value(self, node: Node, values: dict, inputs: dict, rings: dict, like: Tensor) -> Tensor:
         if node.op == "const":
