@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .cell import Cell, State
+from .dilation import state_shape
 from .errors import DeviceError, DtypeError, ShapeError
 
 States = Sequence[tuple[Tensor, ...]]  # one tuple of carried states per cell
@@ -21,22 +22,24 @@ def shape_of(value: Any) -> str:
     return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
-def split_states(cells: Sequence[Cell], state: Any, x: Tensor, batched: bool) -> States:
+def split_states(cells: Sequence[Cell], state: Any, x: Tensor, batched: bool, dilations: Sequence[int] = ()) -> States:
     """torch's layout → one tuple of carried states per cell, checked against x (T, B, D)."""
     specs: tuple[State, ...] = cells[0].carried
     given = state if len(specs) > 1 and isinstance(state, (tuple, list)) else (state,)
     if len(given) != len(specs):
         raise ShapeError("state", f"{len(given)} tensors", f"{len(specs)}: {', '.join(s.name for s in specs)}")
-    columns = []
+    columns, dilations = [], dilations or (1,) * len(cells)
     for index, value in enumerate(given):
-        rows = _unstack(cells, index, value) if is_stacked(cells, index) else value
+        stacked = is_stacked(cells, index, dilations)
+        rows = _unstack(cells, index, value, dilations[0]) if stacked else value
         if not isinstance(rows, (tuple, list)) or len(rows) != len(cells):
             raise ShapeError("state", shape_of(value), f"{len(cells)} tensors, one per layer and direction")
-        columns.append([_check(cell.carried[index], row, x, batched) for cell, row in zip(cells, rows, strict=True)])
+        each = zip(cells, rows, dilations, strict=True)
+        columns.append([_check(cell.carried[index], row, x, batched, dilation) for cell, row, dilation in each])
     return [tuple(column[k] for column in columns) for k in range(len(cells))]
 
 
-def stack_states(cells: Sequence[Cell], states: States, batched: bool) -> Any:
+def stack_states(cells: Sequence[Cell], states: States, batched: bool, dilations: Sequence[int] = ()) -> Any:
     """One tuple of carried states per cell → torch's layout."""
     columns = []
     for index, values in enumerate(zip(*states, strict=True)):
@@ -44,26 +47,27 @@ def stack_states(cells: Sequence[Cell], states: States, batched: bool) -> Any:
         if len(rows) == 1:
             columns.append(rows[0].unsqueeze(0))
         else:
-            columns.append(torch.stack(rows) if is_stacked(cells, index) else rows)
+            columns.append(torch.stack(rows) if is_stacked(cells, index, dilations) else rows)
     return tuple(columns) if len(columns) > 1 else columns[0]
 
 
-def is_stacked(cells: Sequence[Cell], index: int) -> bool:
+def is_stacked(cells: Sequence[Cell], index: int, dilations: Sequence[int] = ()) -> bool:
     """Whether state number `index` has one shape in all cells, and so is one tensor in torch's layout."""
-    return len({cell.carried[index].shape(1) for cell in cells}) == 1
+    each = zip(cells, dilations or (1,) * len(cells), strict=True)
+    return len({state_shape(cell.carried[index], 1, dilation) for cell, dilation in each}) == 1
 
 
-def _unstack(cells: Sequence[Cell], index: int, value: Any) -> Sequence[Tensor]:
+def _unstack(cells: Sequence[Cell], index: int, value: Any, dilation: int) -> Sequence[Tensor]:
     if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != len(cells):
         spec = cells[0].carried[index]
-        expected = (len(cells), *spec.shape(-1))
+        expected = (len(cells), *state_shape(spec, -1, dilation))
         raise ShapeError("state", shape_of(value), f"{spec.name} as {str(expected).replace('-1', 'B')}")
     return value.unbind(0)
 
 
-def _check(spec: State, value: Any, x: Tensor, batched: bool) -> Tensor:
+def _check(spec: State, value: Any, x: Tensor, batched: bool, dilation: int) -> Tensor:
     """The state of one cell with a batch axis, if its shape, device and dtype fit x."""
-    expected = spec.shape(x.shape[1]) if batched else spec.shape(1)[1:]
+    expected = state_shape(spec, x.shape[1] if batched else 1, dilation)[0 if batched else 1 :]
     if not isinstance(value, Tensor) or tuple(value.shape) != expected:
         raise ShapeError("state", shape_of(value), f"{spec.name} with {expected} for each layer and direction")
     if value.device != x.device:

@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .argument_checks import one_of, positive_int, probability
 from .cell import Cell
 from .cells import find
+from .dilation import dilations_of, initial_state, scan_dilated
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, choose, scan
 from .engine.parallel_directions import concat_features, run_both, run_parallel
@@ -58,6 +59,8 @@ class Recurrent(nn.Module):
       a stack of its own, as in ELMo.
     - `depth`: `"stack"`; `"residual"`, where each layer above the first adds its input; or `"graves"`, where x reaches
       every layer and every layer reaches the output.
+    - `dilation`: d lets step t continue the state of step t - d instead of t - 1 (Chang et al. 2017); a list, such as
+      `(1, 2, 4, 8)`, gives every layer its own, and their number.
     - `initial`: the state before the first step: `"zeros"`, `"learned"` (a parameter), or `"carried"` (the final state
       of the previous call, detached; `reset_state()` forgets it).
     - `checkpoint`: training stores √T states instead of T and recomputes the steps between them.
@@ -90,6 +93,7 @@ class Recurrent(nn.Module):
         bidirectional: bool | str = False,
         *,
         depth: str = "stack",
+        dilation: int | Sequence[int] = 1,
         initial: str = "zeros",
         checkpoint: bool = False,
         modifiers: Modifier | Sequence[Modifier] = (),
@@ -101,6 +105,8 @@ class Recurrent(nn.Module):
         super().__init__()
         self.cell_class = cell_class_of(cell)
         self.input_size = positive_int("input_size", input_size)
+        if num_layers is None and isinstance(hidden_size, int) and isinstance(dilation, (list, tuple)) and dilation:
+            num_layers = len(dilation)
         self.hidden_sizes = widths_of(hidden_size, num_layers)
         self.num_layers = len(self.hidden_sizes)
         self.hidden_size = hidden_size if isinstance(hidden_size, int) else list(self.hidden_sizes)
@@ -109,6 +115,7 @@ class Recurrent(nn.Module):
         self.dropout = probability("dropout", dropout)
         self.bidirectional = one_of("bidirectional", bidirectional, (False, True, "separate"))
         self.depth = one_of("depth", depth, ("stack", "residual", "graves"))
+        self.dilation = dilations_of(dilation, self.num_layers, self.cell_class)
         self.initial = one_of("initial", initial, ("zeros", "learned", "carried"))
         self.checkpoint = one_of("checkpoint", checkpoint, (False, True))
         self.directions = 2 if bidirectional else 1
@@ -166,6 +173,11 @@ class Recurrent(nn.Module):
         """The output size of every layer, all directions together."""
         return [self.directions * cell.output_size for cell in self.cell_list[:: self.directions]]
 
+    @property
+    def _dilations(self) -> tuple[int, ...]:
+        """The dilation of every cell."""
+        return tuple(d for d in self.dilation for _ in range(self.directions))
+
     def reset_parameters(self) -> None:
         """Initialise all parameters and buffers again, as in a new layer."""
         fresh = nn.ModuleList(self._build()).state_dict()
@@ -206,8 +218,9 @@ class Recurrent(nn.Module):
 
         - `y`: (T, B, F) in the layout or container of x, with F = `output_size`.
         - `state`: (layers · directions, B, size); one tensor for a cell with one state, a tuple for more. A delayed
-          state is (layers · directions, B, depth, size), newest first. Where layers differ in width, each state is a
-          tuple with one tensor per layer and direction.
+          state is (layers · directions, B, depth, size), newest first, and a layer with dilation d has (…, B, d, size),
+          the last d steps. Where layers differ in width or dilation, each state is a tuple with one tensor per layer
+          and direction.
         - `trace`: a `Trace`.
 
         **Example**
@@ -236,7 +249,7 @@ class Recurrent(nn.Module):
         y, scanned = self._run(x, states, lengths, resets, return_trace)
         if self.initial == "carried":
             self.carried_state = [tuple(value.detach().clone() for value in one.state) for one in scanned]
-        final = stack_states(self.cell_list, [one.state for one in scanned], batched)
+        final = stack_states(self.cell_list, [one.state for one in scanned], batched, self._dilations)
         y = wrapping.wrap(y, lengths) if lengths is not None else y
         y = self._lay_out(y, batched)
         if not return_trace:
@@ -292,7 +305,7 @@ class Recurrent(nn.Module):
     def _run_fast(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """Run the prepared call of a single layer, for a dense batch or a step; None if there is none."""
         own = self.__dict__  # reading a module's attributes by name takes longer
-        if own["bidirectional"] or own["num_layers"] > 1 or own["initial"] == "carried":
+        if own["bidirectional"] or own["num_layers"] > 1 or own["initial"] == "carried" or own["dilation"] != (1,):
             return None
         single = isinstance(state, Tensor)
         states = (state,) if single else state
@@ -319,6 +332,7 @@ class Recurrent(nn.Module):
 
         def run_dense_pair(numbers: list[int], below: Tensor) -> list[Scanned] | None:
             special = lengths is not None or resets is not None or keep_trace or self.checkpoint
+            special = special or any(self._dilations[k] > 1 for k in numbers)
             pair = [cells[k] for k in numbers]
             if len(pair) < 2 or special or any(cell.masks for cell in pair):
                 return None
@@ -331,7 +345,7 @@ class Recurrent(nn.Module):
                 return both[0].y
             pairs = list(zip(numbers, directions, strict=True))
             given = [(cells[k], sequences_for(cells[k], k, direction == 1, below)) for k, direction in pairs]
-            results = run_parallel(functools.partial(self._scan, keep_trace), given)
+            results = run_parallel(functools.partial(self._scan, keep_trace, self.dilation[number]), given)
             for (k, direction), result in zip(pairs, results, strict=True):
                 scanned[k] = _in_forward_time(result, lengths) if direction == 1 else result
             return concat_features([scanned[k].y for k in numbers])
@@ -342,7 +356,9 @@ class Recurrent(nn.Module):
             y = self._stack(x, lambda n, v: run_layer(n, v, range(self.directions)))
         return y, [scanned[k] for k in range(len(cells))]
 
-    def _scan(self, keep_trace: bool, cell: Cell, given: Sequences) -> Scanned:
+    def _scan(self, keep_trace: bool, dilation: int, cell: Cell, given: Sequences) -> Scanned:
+        if dilation > 1:
+            return scan_dilated(functools.partial(self._scan, keep_trace, 1), cell, given, dilation)
         if self.checkpoint and not keep_trace:
             return scan_in_pieces(cell, given)
         return scan(cell, given, keep_trace)
@@ -382,7 +398,7 @@ class Recurrent(nn.Module):
         """One tuple per cell: the given state, the carried one, or the cell's own."""
         batch = x.shape[1]
         if state is not None:
-            return split_states(self.cell_list, state, x, batched)
+            return split_states(self.cell_list, state, x, batched, self._dilations)
         if self.carried_state is not None:
             if self.carried_state[0][0].shape[0] != batch:
                 raise ShapeError(
@@ -391,7 +407,8 @@ class Recurrent(nn.Module):
                     f"the batch carried over, {self.carried_state[0][0].shape[0]}; reset_state() forgets it",
                 )
             return [tuple(value.to(x) for value in states) for states in self.carried_state]
-        return [cell.initial_state(batch, x) for cell in self.cell_list]
+        each = zip(self.cell_list, self._dilations, strict=True)
+        return [initial_state(cell, batch, x, dilation) for cell, dilation in each]
 
     def _lay_out(self, value: Any, batched: bool) -> Any:
         """A time-major value in the layout of the layer's input."""
@@ -413,7 +430,7 @@ class Recurrent(nn.Module):
 
     def extra_repr(self) -> str:
         extras = {"bidirectional": False, "dropout": 0.0, "depth": "stack", "initial": "zeros", "batch_first": False}
-        extras["checkpoint"] = False
+        extras |= {"checkpoint": False, "dilation": (1,) * self.num_layers}
         shown = [
             f"{name}={getattr(self, name)!r}" for name, default in extras.items() if getattr(self, name) != default
         ]

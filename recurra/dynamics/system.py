@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..cell import Cell
 from ..cells.activations import Activation, activation
+from ..dilation import refuse_dilation
 from ..engine.reference import advance
 from ..errors import InputError, OptionError, ShapeError
 from ..layers import Recurrent
@@ -218,6 +219,7 @@ def _one_cell(source: Cell | Recurrent) -> Cell:
         return source
     if not isinstance(source, Recurrent) or len(source.cell_list) != 1:
         raise InputError("source", type(source).__name__, "a cell, or a layer of one cell and one direction")
+    refuse_dilation("source", source)
     return source.cell_list[0]
 
 

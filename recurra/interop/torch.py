@@ -214,6 +214,7 @@ def _layer_obstacle(layer: Recurrent) -> str:
     reasons = {
         "its layers differ in width": len(set(layer.hidden_sizes)) > 1,
         f"depth={layer.depth!r}": layer.depth != "stack",
+        f"dilation={layer.dilation}": max(layer.dilation) > 1,
         "its directions have separate stacks": layer.bidirectional == "separate",
         f"initial={layer.initial!r}": layer.initial != "zeros",
         "it has modifiers": bool(layer.modifiers),

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recurra.cell import TIME, Cell
+from recurra.dilation import refuse_dilation
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.layers import Recurrent
 from recurra.readout import Readout
@@ -159,6 +160,7 @@ def _check(layer: Recurrent, head: Readout | nn.Linear, x: Tensor) -> list[Cell]
     known = "one layer of rnn, leaky_rnn, delay_rnn, lstm, vanilla_lstm or gru (reset before the product)"
     if not isinstance(layer, Recurrent) or layer.num_layers != 1:
         raise InputError("layer", layer, known)
+    refuse_dilation("layer", layer)
     for cell in layer.cell_list:
         if type(cell) not in PASSES or cell.modifiers or getattr(cell, "reset_after", False):
             raise InputError("layer", layer, f"{known}, without modifiers")

@@ -15,6 +15,7 @@ from torch.func import functional_call, jacrev, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from recurra.cell import Cell
+from recurra.dilation import refuse_dilation
 from recurra.draws import Noise
 from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
@@ -30,6 +31,7 @@ class StepFunction:
 
     def __init__(self, model: nn.Module):
         self.layer, self.head = _parts(model)
+        refuse_dilation("model", self.layer)
         self.names = {id(p): name for name, p in model.named_parameters()}
         self.cells: list[Cell] = [] if self.layer is None else self.layer.cell_list
         self.recurrent = _named(self.cells)

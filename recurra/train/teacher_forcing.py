@@ -13,6 +13,7 @@ from torch.nn.functional import linear
 
 from recurra.argument_checks import positive_int, probability
 from recurra.cell import Cell
+from recurra.dilation import refuse_dilation
 from recurra.engine.dispatch import scan
 from recurra.engine.reference import Sequences
 from recurra.errors import InputError, OptionError, ShapeError
@@ -126,6 +127,7 @@ class TeacherForcing(Learner):
 def _forcible_cell(layer: Recurrent) -> Cell:
     if not isinstance(layer, Recurrent) or len(layer.cell_list) != 1:
         raise InputError("layer", type(layer).__name__, "an rc.Recurrent of one cell and one direction")
+    refuse_dilation("layer", layer)
     cell = layer.cell_list[0]
     if len(cell.carried) != 1 or cell.carried[0].shape(1) != (1, cell.hidden_size) or cell.masks or cell.modifiers:
         expected = "a cell of one state (B, H), without masks, noise and modifiers"

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from ...dilation import refuse_dilation
 from ...errors import DtypeError, InputError
 from ...layer_inputs import first_parameter
 from ...layers import Recurrent
@@ -77,6 +78,7 @@ def _evaluation_copy(model: nn.Module) -> nn.Module:
     copied = copy.deepcopy(model).cpu().eval()
     for layer in copied.modules():
         if isinstance(layer, Recurrent):
+            refuse_dilation("model", layer)
             layer.reset_state()
             layer.initial = "zeros" if layer.initial == "carried" else layer.initial
     return copied
