@@ -42,7 +42,7 @@ def embed(
     if out is not None and out.suffix.lower() == ".npz":
         _write_npz(out, names, vectors)
     else:
-        key = saved.schema.get("id") or ("text" if saved.task == "language" else "sequence")
+        key = saved.schema.get("id") or ("text" if saved.task in ("language", "translate") else "sequence")
         columns = {key: names, **{f"h{k}": vectors[:, k].tolist() for k in range(vectors.shape[1])}}
         tables.write_table(columns, out, json)
     if out is not None:

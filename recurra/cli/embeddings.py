@@ -31,6 +31,8 @@ def embed_file(model: SavedModel, source: str, pool: str) -> tuple[list[str], np
             return data.names, _embed_sentences(model.estimator.tagger_, data.X, pool)
         case "language":
             return _embed_lines(model.estimator.model_, data.X, pool, source)
+        case "translate":
+            return data.names, _embed_sources(model.estimator, data.X, pool)
     return data.names, _embed_sequences(model.estimator, data.X, pool)
 
 
@@ -42,6 +44,11 @@ def _embed_sequences(estimator: Any, X: list[np.ndarray], pool: str) -> np.ndarr
         lengths = torch.tensor([len(x) for x in scaled])
         parts.append(POOLS[pool](layer(pad_sequence(scaled), lengths=lengths)[0], lengths))
     return torch.cat(parts).numpy()
+
+
+def _embed_sources(estimator: Any, texts: list[str], pool: str) -> np.ndarray:
+    outputs = [torch.tensor(read).double() for read in estimator.encode(texts)]
+    return POOLS[pool](pad_sequence(outputs), torch.tensor([len(read) for read in outputs])).numpy()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ DEFAULT_METRICS = {
     "forecast": "mase",
     "tag": "accuracy",
     "language": "bits per character",
+    "translate": "accuracy",
 }
 
 

@@ -18,7 +18,8 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model fold
 Task = Annotated[
     str | None,
     typer.Option(
-        help="classify, regress, classify-steps, regress-steps, forecast, tag or language.", rich_help_panel=COLUMNS
+        help="classify, regress, classify-steps, regress-steps, forecast, tag, language or translate.",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.", rich_help_panel=COLUMNS)]

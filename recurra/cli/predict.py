@@ -32,7 +32,7 @@ def predict(
     """Predict with a model: a table on standard output or in a file.
 
     One class or number per sequence; for series the next steps with an interval; one tag per word; for a text the most
-    likely next character of every line.
+    likely next character of every line; for a source to translate its target.
     """
     from recurra.cli import model_folder, prediction_columns, printing, tables
 

@@ -27,6 +27,8 @@ def columns(
         return _numbers(model, source)
     if model.task in ("classify_steps", "regress_steps"):
         return _steps(model, source, proba)
+    if model.task == "translate":
+        return _translations(model, source, proba)
     return _tags(model, source, proba) if model.task == "tag" else _next_tokens(model, source)
 
 
@@ -132,6 +134,13 @@ def _tags(model: SavedModel, source: str, proba: bool) -> dict[str, Any]:
         found = np.concatenate(model.estimator.predict_proba(sentences))
         table |= {f"p({name})": found[:, k].tolist() for k, name in enumerate(model.estimator.classes_.tolist())}
     return table
+
+
+def _translations(model: SavedModel, source: str, proba: bool) -> dict[str, Any]:
+    if proba:
+        raise OptionError("--proba", "a model that writes texts", "a model of classes or tags")
+    texts = model.read(source).X
+    return {next(iter(model.schema.get("inputs", ())), "text"): texts, "prediction": model.estimator.predict(texts)}
 
 
 def _next_tokens(model: SavedModel, source: str) -> dict[str, Any]:

@@ -60,6 +60,6 @@ def is_labelled(model: SavedModel, data: LoadedData) -> bool:
 
 def in_words(model: SavedModel, metrics: dict[str, float], count: int) -> str:
     """The score as a sentence: "accuracy 0.973 on 370 predictions"."""
-    unit = {"language": "character", "tag": "sentence"}.get(model.task, "prediction")
+    unit = {"language": "character", "tag": "sentence", "translate": "text"}.get(model.task, "prediction")
     name = model.metric.upper() if model.metric in ("f1", "mae", "mase") else model.metric
     return f"{name} {metrics[model.metric]:.4g} on {count:,} {unit}{'s' if count != 1 else ''}"

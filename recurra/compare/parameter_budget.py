@@ -43,7 +43,7 @@ class NetworkFactory:
         with randomness.preserve_rng():
             if hasattr(made, "tagger_"):
                 return Tagger(made.tagger_.vocabulary, **made._options())
-            if hasattr(made, "model_"):
+            if hasattr(made, "model_") and hasattr(made.model_, "vocabulary"):
                 return made._build(made.model_.vocabulary)
             return made._build()
 

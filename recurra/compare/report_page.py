@@ -10,6 +10,7 @@ from recurra.compare.leaderboard import Leaderboard
 from recurra.compare.plan import RunConfig
 from recurra.compare.run_folder import Row, RunFolder
 from recurra.data.sequences import SequenceSet
+from recurra.estimators.inspection import SourceReader
 from recurra.inspect import report
 from recurra.inspect.page import Section
 from recurra.inspect.sample import Sample
@@ -36,7 +37,7 @@ def write_report(
     best, best_model = next(iter(models.items()))
     settings = {**dict(problem.summary), "budget": _budget(config), "seeds": _seeds(rows), "measured model": best}
     return report(
-        {name: fitted_network(model) for name, model in models.items()},
+        {name: _measured_network(problem, model) for name, model in models.items()},
         sample_inputs(problem, best_model),
         folder.path / "report.html",
         title=f"{Path(problem.source).name}: {len(entries)} cells compared, best cell {best}",
@@ -48,6 +49,11 @@ def write_report(
         ),
         answers=best_answers(problem, best_model, best),
     )
+
+
+def _measured_network(problem: Problem, model: Any) -> Any:
+    """The network of a model; of an encoder–decoder its encoder, since what the decoder reads it writes itself."""
+    return SourceReader(model.model_) if problem.task == "translate" else fitted_network(model)
 
 
 def best_answers(problem: Problem, model: Any, name: str) -> Section:
@@ -102,6 +108,8 @@ def sample_inputs(problem: Problem, estimator: Any) -> Any:
             )
         case "tag":
             return estimator.tagger_.encode(X[:SEQUENCES], y[:SEQUENCES])
+        case "translate":
+            return estimator.inspection_inputs(X, SEQUENCES)[1]
         case "language":
             return estimator.model_.vocabulary.encode(X[:CHARACTERS])
         case _:

@@ -96,7 +96,7 @@ class Batches:
         window: int | None = None,
     ):
         _check_positive(bucket=bucket, window=window)
-        _check_rank(rank, world_size)
+        check_rank(rank, world_size)
         if not isinstance(sequences, SequenceSet):
             raise InputError("sequences", type(sequences).__name__, "a SequenceSet")
         if not len(sequences):
@@ -189,7 +189,7 @@ class Streams:
         world_size: int = 1,
     ):
         _check_positive(batch_size=batch_size, chunk=chunk)
-        _check_rank(rank, world_size)
+        check_rank(rank, world_size)
         if isinstance(sequences, Tensor):
             sequences = stream(sequences)
         if not sequences.per_step:
@@ -277,6 +277,7 @@ def _check_positive(**sizes: int | None) -> None:
             positive_int(name, size)
 
 
-def _check_rank(rank: int, world_size: int) -> None:
+def check_rank(rank: int, world_size: int) -> None:
+    """Raise unless `rank` is that of one of `world_size` processes."""
     if not 0 <= rank < world_size:
         raise InputError("rank", f"{rank} of {world_size}", "a rank from 0 to world_size - 1")

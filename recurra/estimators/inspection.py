@@ -54,6 +54,17 @@ class EveryStepForecast(nn.Module):
         return self.readout(self.recurrent(x, lengths=lengths)[0])  # (T, B, quantiles)
 
 
+class SourceReader(nn.Module):
+    """The encoder of an encoder–decoder: tokens (S, B) → what the decoder reads of them, (S, B, F)."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.source, self.encoder = model.source, model.encoder
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.encoder(self.source(x), lengths=lengths)[0]
+
+
 def forecast_windows(estimator: Any, data: Any, count: int) -> Sample:
     """The windows from which the last `horizon` steps of the first series are forecast."""
     given = estimator._panel(split_pair(data)[0])

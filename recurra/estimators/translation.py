@@ -7,18 +7,22 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
+from torch.nn.utils.rnn import pad_sequence
 
 from ..argument_checks import is_real, positive_int
 from ..cell import Cell
 from ..cells import find
 from ..errors import InputError, ShapeError
+from ..inspect.sample import Sample
 from ..layers import Recurrent
 from ..models.seq2seq import EncoderDecoder, NextSymbol, Pairs, Symbols, beam
+from ..models.seq2seq.pairs import split
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
 from ..train.schedule import cosine
 from . import input_conversion, saved_options
+from .inspection import SourceReader, split_pair
 from .training_options import check_training_options, draw_seed, to_int
 
 PREDICT_BATCH = 128  # texts written at a time
@@ -151,6 +155,23 @@ class SequenceToSequence(BaseEstimator):
         )
         self.history_ = result.history
         self.model_.eval().cpu()
+
+    def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[SourceReader, Sample]:
+        """The encoder and a few sources with their symbols, for `rc.inspect` and `rc.report`."""
+        check_is_fitted(self, "model_")
+        texts = self._texts(split_pair(data)[0], "X")[:sequences]
+        sources = self._sources(texts)
+        labels = tuple(tuple(split(text, self.level)) or ("",) for text in texts)
+        lengths = torch.tensor([len(source) for source in sources])
+        return SourceReader(self.model_), Sample(pad_sequence(sources), lengths, labels=labels)
+
+    @torch.no_grad()
+    def encode(self, X: Any) -> list[np.ndarray]:
+        """What the decoder reads of each source: one array (symbols, features) each."""
+        check_is_fitted(self, "model_")
+        sources = self._sources(self._texts(X, "X"))
+        read = SourceReader(self.model_)
+        return [read(source[:, None], torch.tensor([len(source)]))[:, 0].numpy() for source in sources]
 
     def predict(self, X: Any) -> list[str]:
         """The text that each source becomes."""

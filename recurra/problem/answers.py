@@ -16,6 +16,7 @@ from recurra.inspect.answers import (
     tag_blocks,
     tag_scores,
     text_blocks,
+    translation_block,
 )
 from recurra.inspect.page import Block, Section
 from recurra.models.tagging.schemes import looks_chunked
@@ -63,6 +64,8 @@ def answers(
             blocks = forecast_blocks(made.names, made.pasts, made.actual, made.quantiles, made.levels, made.naive)
         case "tag":
             blocks = tag_blocks(X, y, estimator.predict(X))
+        case "translate":
+            blocks = [translation_block(X, y, estimator.predict(X))]
         case "language":
             blocks = _language_blocks(estimator, X)
     return Section("Generated text" if task == "language" else "Predictions", blocks)

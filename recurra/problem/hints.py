@@ -16,6 +16,7 @@ DATA_TASKS: dict[str, Any] = {
     "forecast": "forecasting",
     "tag": "tagging",
     "language": "language",
+    "translate": None,  # texts, no sequence set
 }
 
 

@@ -10,7 +10,7 @@ from recurra.data.readers.dispatch import TABLES, format_of, open_table
 from recurra.data.readers.open_files import existing, head, text_encoding
 from recurra.data.readers.tables import prepare
 from recurra.errors import InputError, UnknownNameError
-from recurra.problem import holdout, sequences, series, text
+from recurra.problem import holdout, pairs, sequences, series, text
 from recurra.problem.hints import DATA_TASKS, Hints
 from recurra.problem.problem import TASKS, Problem
 
@@ -23,6 +23,8 @@ TASK_ALIASES = {
     "forecasting": "forecast",
     "tagging": "tag",
     "text": "language",
+    "translation": "translate",
+    "seq2seq": "translate",
 }
 
 
@@ -53,8 +55,8 @@ def infer_problem(
     **Arguments**
 
     - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`, `"open_quotes"`).
-    - `task`: `"classify"`, `"regress"`, `"classify_steps"`, `"regress_steps"`, `"forecast"`, `"tag"` or
-      `"language"`.
+    - `task`: `"classify"`, `"regress"`, `"classify_steps"`, `"regress_steps"`, `"forecast"`, `"tag"`,
+      `"language"`, or `"translate"`: a column of texts into another one, which is never inferred.
     - `target`, `id`, `time`: the columns to predict, to identify sequences by ("none": the file is one sequence), and
       to order steps by; several columns of time, such as `"year,month"`, are one date.
     - `inputs`: the columns to read, as a sequence or as text with commas. The inputs of a forecast must be known in
@@ -103,6 +105,9 @@ def _infer(hints: Hints) -> Problem:
     if hints.task == "language" or (hints.task is None and hints.format in ("text", "sentences")):
         hints.refuse_forecast_options("continue a text")
         return text.language_problem(hints)
+    if hints.task == "translate":
+        hints.refuse_forecast_options("translate")
+        return pairs.translation_problem(hints)
     if hints.format in ("conll", "conllu"):
         hints.refuse_forecast_options("tag")
         return text.tagging_problem(hints)

@@ -10,6 +10,7 @@ from recurra.data.html_table import html_table
 from recurra.data.readers.roles import ColumnRole
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem.column_table import TITLES, column_rows
+from recurra.problem.edit_distance import edit_distance
 
 #: task → estimator class
 TASKS = {
@@ -20,6 +21,7 @@ TASKS = {
     "forecast": "Forecaster",
     "tag": "SequenceTagger",
     "language": "LanguageModelEstimator",
+    "translate": "SequenceToSequence",
 }
 
 #: metric → whether higher is better
@@ -204,6 +206,15 @@ def _language(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, flo
     return {"bits per character": found["bits_per_character"], "perplexity": found["perplexity"], "nats": found["nats"]}
 
 
+def _translation(problem: Problem, estimator: Any, X: Any, y: Any) -> dict[str, float]:
+    found = estimator.predict(X)
+    edits = sum(edit_distance(a, b) for a, b in zip(y, found, strict=True))
+    return {
+        "accuracy": float(np.mean([a == b for a, b in zip(y, found, strict=True)])),
+        "character error rate": edits / max(1, sum(map(len, y))),
+    }
+
+
 _EVALUATORS = {
     "classify": _classification,
     "regress": _regression,
@@ -212,4 +223,5 @@ _EVALUATORS = {
     "forecast": _forecast,
     "tag": _tagging,
     "language": _language,
+    "translate": _translation,
 }

@@ -6,7 +6,7 @@ from typing import Any
 from recurra.data.data_errors import FormatError
 from recurra.data.readers.dispatch import TABLES
 from recurra.data.readers.open_files import existing, text_encoding
-from recurra.problem import sequences, series, text
+from recurra.problem import pairs, sequences, series, text
 from recurra.problem.infer import BUILTIN_DATASETS, detect_format
 from recurra.problem.problem import LoadedData
 
@@ -29,6 +29,8 @@ def _read(path: Path, schema: dict[str, Any]) -> LoadedData:
         case "tag":
             X, y = text.read_sentences(path, schema)
             return LoadedData(X, y, _numbered(X))
+        case "translate":
+            return pairs.read_pairs(path, schema)
         case "language":
             return LoadedData(text.read_text(path), None, [path.name])
     return sequences.read_sequences(path, schema)
@@ -44,7 +46,7 @@ def _compatible_format(path: Path, schema: dict[str, Any]) -> str:
     is_prose = found in ("text", "sentences")
     if schema["task"] == "language":
         return found
-    if is_prose and (schema["task"] == "tag" or schema.get("vocabulary")):
+    if is_prose and (schema["task"] in ("tag", "translate") or schema.get("vocabulary")):
         return found
     table_mismatch = (trained in TABLES) != (found in TABLES)
     if table_mismatch or is_prose or (found != trained and "conll" in found + trained):

@@ -38,6 +38,7 @@ KINDS = {
     "forecast": (files.shops, "sales.csv", ("--target", "sold", "--inputs", "price")),
     "tag": (files.sentences, "tags.conll", ()),
     "language": (files.poem, "poem.txt", ("--set", "batch_size=2")),
+    "translate": (files.numbers_in_words, "numbers.tsv", ("--task", "translate")),
 }
 
 

@@ -84,9 +84,24 @@ class TestPredict:
         assert found[0]["text"] == "the cat sat on the mat"
         assert found[0]["next"] == model.predict(["the cat sat on the mat"])[0]
 
+    def test_translations_of_a_table_and_of_plain_text(self, recurra, models):
+        (recurra.folder / "plain.txt").write_text("two one\n\nnine zero\n", encoding="utf-8")
+        (recurra.folder / "new.csv").write_text("words\ntwo one\nnine zero\n", encoding="utf-8")
+        model = rc.SequenceToSequence.load(models / "translate")
+        expected = model.predict(["two one", "nine zero"])
+        for name in ("plain.txt", "new.csv"):
+            found = rows_of(recurra.good("predict", models / "translate", name).stdout)
+            assert [row["words"] for row in found] == ["two one", "nine zero"]
+            assert [row["prediction"] for row in found] == expected
+
     @pytest.mark.parametrize(
         ("words", "said"),
         [
+            (
+                ("translate", "numbers.tsv", "--proba"),
+                "--proba: got a model that writes texts, expected a model of classes or tags.",
+            ),
+            (("translate", "moves.csv"), "moves.csv has no column 'words'."),
             (("classify", "moves.csv", "-o", "x.xls"), "--out: got 'x.xls', expected a file name ending in .csv"),
             (("classify", "moves.csv", "-o", "no/x.csv"), "no: no such folder."),
             (("classify", "size.csv"), "size.csv has no column 'recording'."),
@@ -145,6 +160,7 @@ class TestEvaluate:
             ("forecast", "sales.csv", "mase"),
             ("tag", "tags.conll", "accuracy"),
             ("language", "poem.txt", "bits per character"),
+            ("translate", "numbers.tsv", "accuracy"),
         ],
     )
     def test_every_task(self, recurra, models, task, data, metric):
@@ -208,6 +224,7 @@ class TestEmbed:
         ("forecast", "sales.csv", 2, 4),
         ("tag", "tags.conll", 20, 8),
         ("language", "poem.txt", 30, 4),
+        ("translate", "numbers.tsv", 90, 8),
     ])  # fmt: skip
     def test_one_vector_per_sequence(self, recurra, models, task, data, count, width):
         for pool in ("final", "mean"):
@@ -239,7 +256,13 @@ class TestInspect:
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("task", "data"),
-        [("regress", "size.csv"), ("forecast", "sales.csv"), ("tag", "tags.conll"), ("language", "poem.txt")],
+        [
+            ("regress", "size.csv"),
+            ("forecast", "sales.csv"),
+            ("tag", "tags.conll"),
+            ("language", "poem.txt"),
+            ("translate", "numbers.tsv"),
+        ],
     )
     def test_a_report_for_every_task(self, recurra, models, task, data):
         recurra.good("inspect", models / task, models / data, "-o", "page.html")
@@ -256,6 +279,15 @@ class TestInspect:
 
 
 class TestExport:
+    @pytest.mark.slow
+    def test_an_encoder_decoder_becomes_two_files(self, recurra, models):
+        pytest.importorskip("onnxruntime")
+        refused = recurra("export", models / "translate", "one.onnx")
+        assert refused.exit_code == 2
+        assert "expected a folder" in " ".join(refused.stderr.split())
+        recurra.good("export", models / "translate", "both")
+        assert sorted(path.name for path in (recurra.folder / "both").iterdir()) == ["decoder.onnx", "encoder.onnx"]
+
     def test_the_onnx_file_agrees_with_the_model(self, recurra, models):
         onnxruntime = pytest.importorskip("onnxruntime")
         result = recurra.good("export", models / "classify", "model.onnx")

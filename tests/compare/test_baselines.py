@@ -200,3 +200,10 @@ def test_a_free_running_echo_state_network_stays_in_range():
         made = baseline("forecast", "ESN", {"horizon": 12}, seed).fit(walk[:120])
         scores = made.backtest(walk, windows=2).scores
         assert scores["model"]["MASE"] < 4 * scores["naive"]["MASE"]
+
+
+def test_translations_by_copy_and_by_the_nearest_source():
+    X, y = ["one two", "seven five", "nine"], ["12", "75", "9"]
+    assert baseline("translate", "copy", {}, 0).fit(X, y).predict(["abc"]) == ["abc"]
+    nearest = baseline("translate", "nearest source", {}, 0).fit(X, y)
+    assert nearest.predict(["one too", "seven fife", "nine"]) == y

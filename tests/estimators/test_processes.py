@@ -13,7 +13,7 @@ from estimators import together
 
 from recurra.tensor_files import load_tensors, read_json
 
-NAMES = ("classifier", "features", "mixed", "regressor", "forecaster", "tagger", "language")
+NAMES = ("classifier", "features", "mixed", "regressor", "forecaster", "tagger", "language", "translation")
 
 
 def numbers(value: Any) -> list[Any]:

@@ -33,6 +33,9 @@ def fitted(random_state: Any = 0) -> dict[str, Any]:
         "forecaster": rc.Forecaster("gru", horizon=3, season=25, epochs=3, **shared).fit(wave),
         "tagger": rc.SequenceTagger("gru", dropout=0.0, validation=0.2, epochs=2, **shared).fit(sentences, tags),
         "language": rc.LanguageModelEstimator("gru", chunk=9, validation=0.2, epochs=2, **shared).fit("ab ba " * 60),
+        "translation": rc.SequenceToSequence("gru", embedding_size=4, validation=0.2, epochs=2, **shared).fit(
+            [" ".join(words) for words in sentences], [" ".join(row) for row in tags]
+        ),
     }
 
 

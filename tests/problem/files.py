@@ -52,6 +52,14 @@ def shops(path: Path, days: int = 60) -> Path:
     return write_rows(path, ["shop", "date", "price", "sold"], rows)
 
 
+def numbers_in_words(path: Path) -> Path:
+    """Pairs of texts, tab-separated: 90 numbers in words and in digits."""
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    pairs = [f"{names[a]} {names[b]}\t{a}{b}" for a in range(1, 10) for b in range(10)]
+    path.write_text("\n".join(["words\tdigits", *pairs]) + "\n", encoding="utf-8")
+    return path
+
+
 def sentences(path: Path, count: int = 20) -> Path:
     """Tagged sentences in CoNLL format."""
     two = "the D\ncat N\nsat V\n\n", "a D\ndog N\nran V\nfast A\n\n"

@@ -23,6 +23,7 @@ from recurra.compare.baselines.series import (
 )
 from recurra.compare.baselines.steps import MajorityLabel, MeanNumber, WindowClassifier, WindowRegressor
 from recurra.compare.baselines.text import MostFrequentTag, NGramModel, TagPerWord
+from recurra.compare.baselines.translation import CopiedSource, NearestSource
 from recurra.errors import UnknownNameError
 
 __all__ = ["BASELINES", "Baseline", "baseline", "baselines_of"]
@@ -82,6 +83,10 @@ BASELINES: dict[str, dict[str, Baseline]] = {
     "language": {
         "unigram": Baseline(lambda options, seed: NGramModel(options.get("level", "character"), order=1)),
         "bigram": Baseline(lambda options, seed: NGramModel(options.get("level", "character"), order=2)),
+    },
+    "translate": {
+        "copy": Baseline(lambda options, seed: CopiedSource()),
+        "nearest source": Baseline(lambda options, seed: NearestSource()),
     },
 }
 

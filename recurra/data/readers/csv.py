@@ -49,7 +49,7 @@ def open_csv(path: str | Path, parts: Layout) -> OpenTable:
         path,
         lambda row: _line_of(path, dialect, row),
         dialect.delimiter,
-        lambda names: _as_text(path, dialect, names),
+        lambda names, literal=False: _as_text(path, dialect, names, literal),
     )
 
 
@@ -117,12 +117,12 @@ def _convert(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
     return arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=nulls, column_types=types)
 
 
-def _as_text(path: Path, dialect: Dialect, names: Sequence[str]) -> pa.Table:
-    """Columns as they are written."""
+def _as_text(path: Path, dialect: Dialect, names: Sequence[str], literal: bool = False) -> pa.Table:
+    """Columns as they are written. If `literal`, texts such as NA and an empty one are no missing values."""
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
     convert = _convert(dict.fromkeys(names, pa.string()))
-    convert.include_columns = list(names)
+    convert.include_columns, convert.strings_can_be_null = list(names), not literal
     return arrow_csv.read_csv(open_arrow(path), read, parse, convert)
 
 

@@ -42,7 +42,7 @@ class OpenTable:
     file: str | Path
     place: Callable[[int], int] = lambda row: row + 1  # row → line of the file, or number of the row
     delimiter: str = ","
-    as_written: Callable[[Sequence[str]], pa.Table] | None = None  # columns as text, as they stand in the file
+    as_written: Callable[..., pa.Table] | None = None  # columns as text, as they stand in the file
 
 
 class TableSource:

@@ -10,6 +10,7 @@ from .generated import text_blocks
 from .numbers import number_blocks
 from .steps import step_label_blocks, step_number_block
 from .tags import tag_blocks, tag_scores
+from .translations import translation_block
 
 __all__ = [
     "ClassScores",
@@ -22,4 +23,5 @@ __all__ = [
     "tag_blocks",
     "tag_scores",
     "text_blocks",
+    "translation_block",
 ]

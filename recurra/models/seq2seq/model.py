@@ -224,9 +224,8 @@ class NextSymbol:
     def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:
         sampling = self.sampling if model.training else 0.0
         logits = model(batch.inputs, batch.targets, batch.lengths, sampling)
-        loss = F.cross_entropy(
-            logits.flatten(0, 1).float(), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum"
-        )
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
         return {"loss": loss}, None
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ...argument_checks import positive_int
-from ...data.batching import generator
+from ...data.batching import check_rank, empty_batch, generator
 from ...data.sequences import IGNORE, Batch
 from ...errors import InputError, UnknownNameError
 
@@ -59,8 +59,9 @@ def split(text: str, level: str) -> Sequence[str]:
 class Pairs:
     """Batches of sources and targets for `rc.train.fit`, in an order that depends on (seed, epoch) alone.
 
-    **Arguments**: `sources` and `targets`, lists of (S,) and (T,) tokens; `batch_size`; `seed`; `shuffle`. Pairs of
-    similar length share a batch.
+    **Arguments**: `sources` and `targets`, lists of (S,) and (T,) tokens; `batch_size`, of all processes together;
+    `seed`; `shuffle`; `rank` and `world_size` of this process. Pairs of similar length share a batch. Each process gets
+    its share of every batch; that of a small last one may be empty.
 
     **Example**
 
@@ -71,14 +72,23 @@ class Pairs:
     """
 
     def __init__(
-        self, sources: Sequence[Tensor], targets: Sequence[Tensor], batch_size: int, seed: int = 0, shuffle: bool = True
+        self,
+        sources: Sequence[Tensor],
+        targets: Sequence[Tensor],
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world_size: int = 1,
     ):
+        check_rank(rank, world_size)
         if len(sources) != len(targets) or not len(sources):
             raise InputError(
                 "targets", f"{len(targets)} for {len(sources)} sources", "one for each source, at least one"
             )
         self.sources, self.targets = list(sources), list(targets)
         self.batch_size, self.seed, self.shuffle = positive_int("batch_size", batch_size), seed, shuffle
+        self.rank, self.world_size = rank, world_size
 
     def __len__(self) -> int:
         return -(-len(self.sources) // self.batch_size)
@@ -89,7 +99,10 @@ class Pairs:
             yield self.batch(ids)
 
     def plan(self, epoch: int) -> list[Tensor]:
-        """The numbers of the pairs in every batch."""
+        """The numbers of the pairs in every batch of this process."""
+        return [ids[self.rank :: self.world_size] for ids in self._batches(epoch)]
+
+    def _batches(self, epoch: int) -> list[Tensor]:
         count = len(self.sources)
         if not self.shuffle:
             return list(torch.arange(count).split(self.batch_size))
@@ -102,6 +115,8 @@ class Pairs:
 
     def batch(self, ids: Tensor) -> Batch:
         """These pairs, padded: sources with 0, targets with -100."""
+        if not len(ids):
+            return empty_batch()
         sources = [self.sources[k] for k in ids.tolist()]
         targets = pad_sequence([self.targets[k] for k in ids.tolist()], padding_value=IGNORE)
         return Batch(pad_sequence(sources), targets, torch.tensor([len(s) for s in sources]), ids)
