@@ -18,6 +18,7 @@ from recurra.cell import TIME, Cell
 from recurra.engine.operations import MEANING
 from recurra.engine.trace import Step, trace
 from recurra.train.cost import check_cost
+from recurra.train.every_branch import EveryBranch
 from recurra.train.step_function import StepFunction
 
 aten = torch.ops.aten
@@ -78,7 +79,7 @@ class Dense(Sensitivity):
 
 
 class Masked(Dense):
-    """SnAp-1: only entries where a weight reaches a state, or an output, within one step."""
+    """SnAp-1: only entries where a weight reaches a state within one step; outputs that are no state are not masked."""
 
     def __init__(self, step_fn: StepFunction):
         super().__init__(step_fn)
@@ -112,8 +113,9 @@ class Rows(Sensitivity):
         """(m, P): whether a weight reaches this state of its unit in one step, probed at random points."""
         found = torch.zeros(self.states, self.step_fn.weight_count, dtype=torch.bool, device=self.step_fn.like.device)
         for weights, readout, state, x in _probes(self.step_fn):
-            new, pull = vjp(lambda w, at=(readout, state, x): self.step_fn.step(w, *at)[1], weights)  # pyrefly: ignore
-            found |= vmap(pull)(self._ones(new))[0] != 0
+            with EveryBranch():
+                new, pull = vjp(lambda w, at=(readout, state, x): self.step_fn.step(w, *at)[1], weights)  # pyrefly: ignore
+                found |= vmap(pull)(self._ones(new))[0] != 0
         return found
 
     def _ones(self, like: Tensor) -> Tensor:
@@ -247,15 +249,32 @@ def _width(node: fx.Node) -> int:
 
 
 def _pattern(step_fn: StepFunction) -> Tensor:
-    """(n + q, P): where the derivatives of [s'; y] by the weights are not zero, probed at random points."""
+    """(n + q, P): where the derivatives of [s'; y] by the weights are not zero, probed at random points.
+
+    An output that is no state is not carried, so nothing of it is left out.
+    """
+    n = step_fn.state_size
     found = torch.zeros((), dtype=torch.bool, device=step_fn.like.device)
+    is_state = ~found  # (q,), whether an output equals a state at all points
     for weights, readout, state, x in _probes(step_fn):
-        found = found | (jacrev(lambda w, at=(readout, state, x): torch.cat(step_fn.step(w, *at)[::-1]))(weights) != 0)
+
+        def both(w: Tensor, at: tuple[Tensor, ...] = (readout, state, x)) -> tuple[Tensor, Tensor]:
+            values = torch.cat(step_fn.step(w, *at)[::-1])
+            return values, values
+
+        with EveryBranch():
+            by_weights, values = jacrev(both, has_aux=True)(weights)
+        found = found | (by_weights != 0)
+        is_state = is_state & torch.isin(values[n:], values[:n])
+    found[n:] |= ~is_state[:, None]
     return found
 
 
-def _probes(step_fn: StepFunction, count: int = 4) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Random weights near the current ones, with random states and inputs."""
+def _probes(step_fn: StepFunction, count: int = 8) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Random weights near the current ones, with random states and inputs.
+
+    Several, because `EveryBranch` does not see into a surrogate derivative, which may be zero at a point.
+    """
     step_fn.prepare()
     generator = torch.Generator().manual_seed(0)
 

@@ -129,24 +129,31 @@ def immediate(block: Block) -> dict[Root, str]:
 
 
 def reach(blocks: list[Block], links: dict[tuple[Root, Root], str], steps: int | None) -> None:
-    """Set how each block influences each root after this many steps; None: any number; 0: nothing is kept."""
+    """Set how each block influences each root after this many steps; None: any number; 0: nothing is kept.
+
+    An output that is no state is not carried, so nothing is saved by leaving it out: it has all that the states give.
+    """
     for block in blocks:
         if steps == 0:
             block.kinds = {}
             continue
         block.kinds = immediate(block) | dict.fromkeys(block.first, OWN)
         done = 1
-        while steps is None or done < steps:
-            grown = dict(block.kinds)
-            for (new, old), link in links.items():
-                if old in block.kinds and grown.get(new) != MATRIX:
-                    grown[new] = OWN if link == block.kinds[old] == OWN else MATRIX
-            if grown == block.kinds:
-                break
-            block.kinds, done = grown, done + 1
+        while (steps is None or done < steps) and _spread(block, links, carried=True):
+            done += 1
+        _spread(block, links, carried=False)
         block.kinds = dict(sorted(block.kinds.items(), key=lambda item: item[0].at))
         if len(block.roots(OWN)) > MOST:
             raise Unsupported(f"more than {MOST} states of one unit")
+
+
+def _spread(block: Block, links: dict[tuple[Root, Root], str], carried: bool) -> bool:
+    """Extend the influence by one step to states, or to outputs that are none; whether anything is new."""
+    before = dict(block.kinds)
+    for (new, old), link in links.items():
+        if new.carried == carried and old in before and block.kinds.get(new) != MATRIX:
+            block.kinds[new] = OWN if link == before[old] == OWN else MATRIX
+    return block.kinds != before
 
 
 def influence_numbers(blocks: list[Block]) -> int:

@@ -85,6 +85,29 @@ def test_snap1_is_the_masked_influence(name: str) -> None:
     assert_close(found, expected.detach(), 1e-12)
 
 
+@pytest.mark.parametrize("name", ["slstm", "irnn", "shallow_plrnn", "gru_d", "clockwork", "intersection_rnn", "al_rnn"])
+def test_probes_find_every_branch(name: str) -> None:
+    """Without the compiled step, the pattern is probed: a branch of a maximum or relu that no probe took is no zero."""
+    case = Case("shallow_plrnn", {"clipped": True}) if name == "shallow_plrnn" else Case(name)
+    model, target = predictor(case), targets("mse", 6)
+    x = 2 * torch.randn(6, 2, case.layer().input_size, dtype=torch.float64)
+    compiled = SnAp(model, "mse")
+    found = compiled.gradients(x, target)
+    assert not compiled.tracker.why
+    with set_backend("reference"):
+        probed = SnAp(model, "mse")
+        assert isinstance(probed.tracker.sensitivity, Masked)
+        for key, gradient in probed.gradients(x, target).items():
+            assert_close(found[key], gradient, 1e-12)
+
+
+def test_an_output_that_is_no_state_has_all_that_the_states_give() -> None:
+    """The first output of an intersection RNN reads weights of its state only a step later."""
+    model, target = predictor(Case("intersection_rnn")), targets("mse")
+    gradients = SnAp(model, "mse").gradients(draw_inputs(Case("intersection_rnn")), target)
+    assert all(bool(gradient.any()) for gradient in gradients.values())
+
+
 def test_snap_grows_to_rtrl() -> None:
     """A layer reads the new output of the one below, so that one step reaches the top; then units mix with their own
     past only: two steps reach what any number does."""
