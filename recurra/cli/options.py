@@ -22,7 +22,12 @@ Task = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
-Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.", rich_help_panel=COLUMNS)]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column to predict. A forecast may have several: A,B,C.", rich_help_panel=COLUMNS
+    ),
+]
 Id = Annotated[
     str | None,
     typer.Option(
@@ -42,6 +47,14 @@ Inputs = Annotated[
     typer.Option(
         metavar="A,B,C",
         help="Input columns. For a forecast: columns known in advance.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Observed = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C",
+        help="For a forecast: columns known until it is made, but not in advance.",
         rich_help_panel=COLUMNS,
     ),
 ]

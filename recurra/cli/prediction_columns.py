@@ -90,16 +90,19 @@ def _forecast(
     ahead = _future(model, future) if future else None
     points = model.estimator.predict(horizon, table, ahead)
     bounds = model.estimator.predict_interval(horizon, interval, table, ahead)
+    times = [name for name in ("unique_id", "ds") if name in points.column_names]
     named = {"unique_id": model.schema.get("id") or "series", "ds": _time_name(model)}
-    found = {named.get(name, name): points.column(name).to_pylist() for name in points.column_names if name != "y"}
+    found = {named[name]: points.column(name).to_pylist() for name in times}
     if model.schema.get("unit") == "date":
         found[named["ds"]] = _as_dates(found[named["ds"]])
     percent = f"{100 * interval:g}%"
-    return found | {
-        "prediction": points.column("y").to_pylist(),
-        f"lower {percent}": bounds.column("lower").to_pylist(),
-        f"upper {percent}": bounds.column("upper").to_pylist(),
-    }
+    for target in points.column_names[len(times) :]:
+        several = isinstance(model.schema["target"], list)
+        prefix = f"{target} " if several else ""
+        found[target if several else "prediction"] = points.column(target).to_pylist()
+        for side in ("lower", "upper"):
+            found[f"{prefix}{side} {percent}"] = bounds.column(f"{prefix}{side}").to_pylist()
+    return found
 
 
 def _time_name(model: SavedModel) -> str:

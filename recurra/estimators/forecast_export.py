@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..errors import InputError
 from .onnx_file import tensor, write
 from .windows import MIN_SPREAD
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 def export(model: "Forecaster", path: str | Path) -> Path:
     """Write an ONNX file; its metadata have the series, the covariates and the quantile levels."""
     past, random = model.past_, np.random.default_rng(0)
+    if len(past.targets) > 1 or model.observed or past.covariates.categories:
+        got = "a forecaster with several targets, observed columns or text"
+        raise InputError("model", got, "one target and covariates of numbers that are known or static")
     longest, batch = max(map(len, past.y)), 3
     rows = [past.y[k % len(past)] for k in range(batch)]
     example: dict[str, Any] = {
@@ -53,7 +57,7 @@ class ForecastModule(nn.Module):
         super().__init__()
         windows, ids = model.windows_, model.past_.ids
         self.network, self.season = deepcopy(model.network_).eval(), windows.season
-        self.linear_season = model.linear_.season
+        self.linear_season = model.linear_.seasons[0]
         self.context, self.horizon = windows.context, int(model.horizon)
         constants = {
             "mean": np.concatenate([windows.series[name].mean for name in ids]),

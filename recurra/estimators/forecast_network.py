@@ -6,19 +6,23 @@ from torch import Tensor, nn
 from ..cell import Cell
 from ..layers import Recurrent
 from ..readout import Readout
+from .embedded_columns import EmbeddedColumns
 
 
 class ForecastNetwork(nn.Module):
     """Recurrent layers over the window; at the steps ahead, quantiles of the deviation from the linear forecast.
 
-    The buffer `departures` (horizon, Q) has the quantiles of the errors of the linear forecast, where training starts.
+    `columns` has for every input column its number of categories, or 0 for numbers; codes are embedded. The buffer
+    `departures` (horizon, Q) has the quantiles of the errors of the linear forecast, where
+    training starts.
     """
 
     departures: Tensor
 
-    def __init__(self, cell: type[Cell] | str, inputs: int, quantiles: int, horizon: int, layers: dict):
+    def __init__(self, cell: type[Cell] | str, columns: tuple[int, ...], quantiles: int, horizon: int, layers: dict):
         super().__init__()
-        self.recurrent = Recurrent(cell, inputs, **layers)
+        self.embedded = EmbeddedColumns(columns)
+        self.recurrent = Recurrent(cell, self.embedded.width, **layers)
         self.readout = Readout(self.recurrent, quantiles)
         nn.init.zeros_(self.readout.V)
         self.horizon = horizon
@@ -30,7 +34,7 @@ class ForecastNetwork(nn.Module):
         `steps` is at most the horizon.
         """
         steps = self.horizon if steps is None else steps
-        y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
+        y, _ = self.recurrent(self.embedded(x), lengths=lengths)  # (T, B, H)
         ahead = torch.arange(steps, device=x.device)
         at = lengths - steps + ahead[:, None]  # (steps, B)
         lanes = torch.arange(x.shape[1], device=x.device)

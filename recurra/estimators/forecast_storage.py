@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from recurra.estimators import saved_options
-from recurra.estimators.linear import LinearForecast
+from recurra.estimators.covariates import Covariates
+from recurra.estimators.linear import LinearForecasts
 from recurra.estimators.panel import Panel
 from recurra.estimators.sampled_paths import MAX_RANKS, PATHS, equal_ranks
 from recurra.estimators.scaling import Scaling
@@ -33,7 +34,8 @@ def contents_of(model: "Forecaster") -> FolderContents:
         "form": past.form,
         "columns": list(past.columns),
         "context": model.windows_.context,
-        "linear_season": model.linear_.season,
+        "linear_season": model.linear_.seasons,
+        "categories": {name: list(values) for name, values in past.covariates.categories.items()},
         "calibrated_": model.calibrated_,
         "history_": model.history_,
     }
@@ -46,7 +48,7 @@ def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
     stored = read_folder(folder, KIND)
     options = saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder)
     sequences: dict[str, Any] = {
-        name: tuple(options[name]) for name in ("known", "static", "quantiles") if name in options
+        name: tuple(options[name]) for name in ("known", "static", "observed", "quantiles") if name in options
     }
     model = cls(**(options | sequences))
     with stored.expecting("the config.json of a forecaster"):
@@ -71,6 +73,11 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
         "past.known": np.concatenate(past.known),
         "past.static": past.static,
     }
+    if model.observed:
+        observed = [windows.observed[name] for name in past.ids]
+        values["observed.mean"] = np.stack([s.mean for s in observed])
+        values["observed.scale"] = np.stack([s.scale for s in observed])
+        values["past.observed"] = np.concatenate(past.observed)
     if model.ranks_ is not None:
         values["ranks"] = model.ranks_
     if past.times is not None:
@@ -88,34 +95,48 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
         raise ValueError("ids and lengths of the series")
     if fitted["unit"] not in ("date", "seconds", "whole") or fitted["form"] not in ("one", "series", "table"):
         raise ValueError("unit or form of the series")
-    known, static = len(model.known), len(model.static)
+    covariates = _covariates(model, fitted.get("categories", {}))
     times = [np.zeros(n, dtype=np.int64) for n in lengths] if fitted["timed"] else None
-    y, covariates = [np.zeros(n) for n in lengths], [np.zeros((n, known)) for n in lengths]
-    model.past_ = Panel(ids, y, covariates, np.zeros((len(ids), static)), times, fitted["unit"], fitted["form"])
-    names = fitted.get("columns", model.past_.columns)  # absent in older folders
-    if len(names) != 3 or not all(isinstance(name, str) for name in names):
+    y, known, observed = (
+        [np.zeros((n, *width)) for n in lengths] for width in ((), (len(model.known),), (len(model.observed),))
+    )
+    static = np.zeros((len(ids), len(model.static)))
+    names = tuple(fitted.get("columns", ("unique_id", "ds", "y")))  # absent in older folders
+    if len(names) < 3 or not all(isinstance(name, str) for name in names) or len(ids) % (len(names) - 2):
         raise ValueError("columns of the table")
-    model.past_.columns = (names[0], names[1], names[2])
-    context, horizon, season = int(fitted["context"]), int(model.horizon), int(fitted["linear_season"])
-    if (horizon, context + 2 + static + 2 * known) != weights["linear"].shape or not 0 < season <= 1 << 24:
+    form = {"times": times, "unit": fitted["unit"], "form": fitted["form"], "columns": names}
+    model.past_ = Panel(ids, y, known, static, **form, observed=observed, covariates=covariates)
+    context, horizon, seasons = int(fitted["context"]), int(model.horizon), fitted["linear_season"]
+    seasons = [int(season) for season in (seasons if isinstance(seasons, list) else [seasons])]
+    model.windows_ = Windows.of(model.past_, context, int(model.season))
+    shape = len(names[2:]) * horizon, model.windows_.linear_width
+    if len(seasons) != len(names) - 2 or weights["linear"].shape != shape:
         raise ValueError("context, horizon or linear_season")
-    each = {name: Scaling.none(1) for name in ids}
-    model.windows_ = Windows(context, int(model.season), each, Scaling.none(known), Scaling.none(static))
-    model.linear_ = LinearForecast.none(horizon, context, static, known, season)
+    if any(not 0 < season <= 1 << 24 for season in seasons):
+        raise ValueError("linear_season")
+    model.linear_ = LinearForecasts.from_weights(np.zeros(shape), seasons, context)
     model.calibrated_ = bool(fitted["calibrated_"])
     model.history_ = list(fitted["history_"])
     model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
-    model.ranks_ = _empty_ranks(weights, horizon)
+    model.ranks_ = _empty_ranks(weights, horizon * len(model.past_.targets))
     with stored.building():
         model.network_ = model._build()
 
 
-def _empty_ranks(weights: dict[str, Any], horizon: int) -> Any:
+def _covariates(model: "Forecaster", categories: dict[str, list[str]]) -> Covariates:
+    found = {str(name): tuple(map(str, values)) for name, values in categories.items()}
+    covariates = Covariates(model.known, model.static, model.observed, found)
+    if set(found) - set(covariates.columns):
+        raise ValueError("categories of columns")
+    return covariates
+
+
+def _empty_ranks(weights: dict[str, Any], width: int) -> Any:
     """Zeros for the ranks of errors; None for older folders, which have none."""
     if "ranks" not in weights:
         return None
     rows, steps = weights["ranks"].shape
-    if steps != horizon or not 0 < rows <= max(MAX_RANKS, PATHS):
+    if steps != width or not 0 < rows <= max(MAX_RANKS, PATHS):
         raise ValueError("ranks of the errors")
     return np.zeros((rows, steps))
 
@@ -129,8 +150,8 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     past, cuts = model.past_, np.cumsum([len(y) for y in model.past_.y])[:-1]
     past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
     past.static, model.shifts_ = values["past.static"], values["shifts"]
-    model.ranks_ = equal_ranks(int(model.horizon)) if model.ranks_ is None else values["ranks"]
-    model.linear_ = replace(model.linear_, weights=values["linear"])
+    model.ranks_ = equal_ranks(int(model.horizon) * len(past.targets)) if model.ranks_ is None else values["ranks"]
+    model.linear_ = LinearForecasts.from_weights(values["linear"], model.linear_.seasons, model.windows_.context)
     if past.times is not None:
         past.times = np.split(values["past.times"], cuts)
     each = zip(past.ids, values["series.mean"], values["series.scale"], strict=True)
@@ -140,3 +161,7 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
         known=Scaling(values["known.mean"], values["known.scale"]),
         static=Scaling(values["static.mean"], values["static.scale"]),
     )
+    if model.observed:
+        past.observed = np.split(values["past.observed"], cuts)
+        each = zip(past.ids, values["observed.mean"], values["observed.scale"], strict=True)
+        model.windows_.observed = {name: Scaling(mean, scale) for name, mean, scale in each}

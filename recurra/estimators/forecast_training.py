@@ -14,7 +14,7 @@ from ..train.fit import fit as train
 from .calibration import interval_corrections
 from .forecast_network import QuantileLoss
 from .forecast_quantiles import PREDICT_BATCH, network_quantiles
-from .linear import MAX_WINDOWS, History, fit_linear
+from .linear import MAX_WINDOWS, History, LinearForecasts
 from .panel import Panel
 from .sampled_paths import equal_ranks, error_ranks
 from .training_options import to_int
@@ -40,10 +40,12 @@ def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
 def split_origins(model: "Forecaster", given: Panel, stretch: int) -> tuple[list[Origin], list[Origin]]:
     """The training origins, and the origins held out in the nth stretch from the end.
 
-    All targets of the former are before the latter. Stretch 0 holds nothing out.
+    All targets of the former are before the latter. Stretch 0 holds nothing out. Of several targets, the origins are
+    those of the first.
     """
     learned, held, horizon = [], [], to_int(model.horizon)
-    for k, y in enumerate(given.y):
+    for k in range(0, len(given), len(given.targets)):
+        y = given.y[k]
         tail = max(horizon, round(model.validation * len(y)))
         stop = len(y) - max(0, stretch - 1) * tail
         cut = stop - tail if stretch else stop
@@ -65,21 +67,29 @@ def _validate(model: "Forecaster", given: Panel, seed: int) -> tuple[int, Traini
         learned, held = split_origins(model, given, stretch)
         if not held:
             break
-        held = thin_evenly(held, max(200, model.max_windows // 4))
+        held = _all_targets(given, held, max(200, model.max_windows // 4))
         model.windows_ = _windows_before(model, given, held)
         found = _learn(model, given, learned, [] if history else held, epochs, seed)
         if not history:
             history, epochs = found, 1 + min(range(len(found)), key=lambda k: found[k]["valid_loss"])
         pasts = _histories(model, given, held)
-        held_out.append((model.windows_.targets(given, held, pasts, horizon), network_quantiles(model, pasts)))
+        held_out.append((model.windows_.targets_of(given, held, pasts, horizon), network_quantiles(model, pasts)))
     model.calibrated_ = bool(held_out)
     model.shifts_ = np.zeros((horizon, len(levels)))
-    model.ranks_ = equal_ranks(horizon)
+    model.ranks_ = equal_ranks(len(given.targets) * horizon)
     if held_out:
         actual, quantiles = (np.concatenate(each) for each in zip(*held_out, strict=True))
         model.shifts_ = interval_corrections(actual, quantiles, levels)
-        model.ranks_ = error_ranks(actual, quantiles, levels)
+        together = len(given.targets) * horizon  # the targets of a group hang together as their steps do
+        model.ranks_ = error_ranks(actual.reshape(-1, together), quantiles.reshape(-1, together, len(levels)), levels)
     return epochs, history
+
+
+def _all_targets(given: Panel, origins: list[Origin], most: int) -> list[Origin]:
+    """At most `most` origins, evenly spaced, for all targets of their groups."""
+    count = len(given.targets)
+    chosen = thin_evenly(origins, max(1, most // count))
+    return [Origin(origin.series + k, origin.at) for origin in chosen for k in range(count)]
 
 
 def _windows_before(model: "Forecaster", given: Panel, held: list[Origin]) -> Windows:
@@ -93,10 +103,11 @@ def _learn(
     model: "Forecaster", given: Panel, learned: list[Origin], held: list[Origin], epochs: int, seed: int
 ) -> TrainingHistory:
     """Fit the linear forecast and train the network; held-out windows stop the training early."""
-    horizon, learned = to_int(model.horizon), thin_evenly(learned, MAX_WINDOWS)
+    horizon, learned = to_int(model.horizon), _all_targets(given, learned, MAX_WINDOWS)
     pasts = _histories(model, given, learned)
-    actual = model.windows_.targets(given, learned, pasts, horizon)
-    model.linear_, base = fit_linear(pasts, actual, model.windows_.season, model.windows_.context)
+    actual = model.windows_.targets_of(given, learned, pasts, horizon)
+    season, context, targets = model.windows_.season, model.windows_.context, model.windows_.targets
+    model.linear_, base = LinearForecasts.of(pasts, actual, season, context, targets)
     torch.manual_seed(seed)
     model.network_ = model._build()
     deviations = np.quantile(actual - base, model.quantiles, axis=0).T  # (horizon, Q)
@@ -107,7 +118,7 @@ def _learn(
         return _train(model, training_set, None, epochs, seed)
     validation_windows = _histories(model, given, held)
     inputs = [model.windows_.inputs(past, model.linear_(past)) for past in validation_windows]
-    targets = model.windows_.targets(given, held, validation_windows, horizon)
+    targets = model.windows_.targets_of(given, held, validation_windows, horizon)
     return _train(model, training_set, _to_sequence_set(inputs, targets), epochs, seed)
 
 

@@ -17,14 +17,17 @@ from ..storage import FolderContents, write_folder
 from . import forecast_storage
 from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
 from .calibration import interpolate_levels
+from .covariates import Covariates
+from .forecast_answers import POINT, answer, as_array
 from .forecast_network import ForecastNetwork
 from .forecast_quantiles import forecast_quantiles
 from .forecast_training import train_forecaster
 from .inspection import EveryStepForecast, forecast_windows
-from .linear import LinearForecast
-from .panel import Panel, format_times, in_library, known_future, times_after, to_panel
+from .linear import LinearForecasts
+from .panel import Panel, to_panel
+from .panel_future import known_future
 from .training_options import check_training_options, draw_seed, to_int
-from .windows import Origin, Windows, window_width
+from .windows import Origin, Windows, last_origins
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -35,7 +38,8 @@ LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
 class Forecaster(BaseEstimator):
     """Forecasts with calibrated intervals for one series or many, by any cell.
 
-    The data is one series (T,), several (n, T), a list of series, or a long table `unique_id, ds, y`. A linear forecast
+    The data is one series (T,), several (n, T), several with many targets (n, T, targets), a list of series, or a long
+    table `unique_id, ds, y` and covariates. A linear forecast
     (ridge regression, shrunk towards the last value or season) comes first; the network reads the last `context` steps
     and learns quantiles of the deviation from it at each of the `horizon` steps ahead. The last `validation` share of
     every series decides how many epochs to train. It and the stretches before it (`stretches` in all) are forecast from
@@ -51,7 +55,9 @@ class Forecaster(BaseEstimator):
     - `season`: steps of one season; 1 for none.
     - `context`: steps the network reads; by default four seasons or two horizons, at least 16.
     - `hidden_size`, `num_layers`: of `rc.Recurrent`.
-    - `known`: columns whose future is known (prices, holidays). `static`: columns that are constant in each series.
+    - `known`: columns of a table whose future is known (prices, holidays). `static`: columns that are constant in each
+      series. `observed`: columns that are known until the forecast is made (past covariates: visitors, weather).
+      Columns of text are embedded.
     - `quantiles`: the levels to learn, with 0.5 among them.
     - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
     - `validation`: the share of every series to hold out; 0 trains for all epochs and does not calibrate.
@@ -71,11 +77,11 @@ class Forecaster(BaseEstimator):
     """
 
     windows_: Windows
-    linear_: LinearForecast
+    linear_: LinearForecasts
     network_: ForecastNetwork
     calibrated_: bool
     shifts_: np.ndarray  # (horizon, Q): corrections of the quantiles
-    ranks_: np.ndarray  # (m, horizon): of held-out errors, see sampled_paths.py
+    ranks_: np.ndarray  # (m, targets · horizon): of held-out errors, see sampled_paths.py
     history_: list[dict[str, Any]]
     past_: Panel  # the end of every series, which forecasts continue
 
@@ -90,6 +96,7 @@ class Forecaster(BaseEstimator):
         *,
         known: tuple[str, ...] = (),
         static: tuple[str, ...] = (),
+        observed: tuple[str, ...] = (),
         quantiles: tuple[float, ...] = LEVELS,
         cell_options: dict[str, Any] | None = None,
         epochs: int = 60,
@@ -106,7 +113,8 @@ class Forecaster(BaseEstimator):
         verbose: bool = False,
     ):
         self.cell, self.horizon, self.season, self.context = cell, horizon, season, context
-        self.hidden_size, self.num_layers, self.known, self.static = hidden_size, num_layers, known, static
+        self.hidden_size, self.num_layers = hidden_size, num_layers
+        self.known, self.static, self.observed = known, static, observed
         self.quantiles, self.cell_options, self.epochs, self.batch_size = quantiles, cell_options, epochs, batch_size
         self.lr, self.optimizer, self.clip, self.validation, self.patience = lr, optimizer, clip, validation, patience
         self.stretches, self.max_windows, self.device, self.random_state, self.verbose = (
@@ -120,9 +128,12 @@ class Forecaster(BaseEstimator):
     # ------------------------------------------------------------------------------------------ fit
 
     def fit(self, data: Any, y: Any = None) -> Self:
-        """Train on series: (T,), (n, T), a list of series or a long table; `y` may name the column to forecast."""
+        """Train on series: (T,), (n, T), (n, T, targets), a list of series or a long table.
+
+        `y` may name the column to forecast, or several: each is forecast from the past of all of them.
+        """
         self._check_options()
-        given = to_panel(data, self.known, self.static, y if isinstance(y, str) else None)
+        given = to_panel(data, self._covariates(), y if _are_names(y) else None)
         train_forecaster(self, given, draw_seed(self.random_state))
         return self
 
@@ -147,8 +158,9 @@ class Forecaster(BaseEstimator):
         """An untrained network for the columns of this forecaster."""
         layers = {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
         options = {**layers, **(self.cell_options or {})}
-        inputs = window_width(len(self.known), len(self.static))
-        return ForecastNetwork(self.cell, inputs, len(self.quantiles), to_int(self.horizon), options)
+        return ForecastNetwork(
+            self.cell, self.windows_.column_sizes, len(self.quantiles), to_int(self.horizon), options
+        )
 
     # ------------------------------------------------------------------------------------------ predict
 
@@ -159,14 +171,14 @@ class Forecaster(BaseEstimator):
         answer is the quantiles of their mixture. Intervals widen with the paths; an error of the model itself, such as
         a trend that it does not know, adds to them unseen, so train with the horizon you need where you can.
         The forecast continues the series of `fit`, or those of `data`. `future` is a table of the columns `known` for
-        the steps ahead. **Returns** (h,), (n, h), or a table `unique_id, ds, y`, in the form of the data: a
-        dataframe of pandas or polars if the data was one.
+        the steps ahead. **Returns** (h,), (n, h), (n, h, targets), or a table `unique_id, ds, y`, in the form of the
+        data: a dataframe or series of pandas or polars if the data was one, with dates in its index if they were there.
         """
         found, given = self._forecast(h, data, future)
-        return self._format_answer(given, {"y": found[:, :, list(self.quantiles).index(0.5)]})
+        return answer(given, {POINT: found[:, :, list(self.quantiles).index(0.5)]})
 
     def predict_quantiles(self, h: int | None = None, levels: Any = None, data: Any = None, future: Any = None) -> Any:
-        """Quantiles of the next `h` steps: (h, Q), (n, h, Q), or a table with one column per level."""
+        """Quantiles of the next `h` steps: (h, Q), (n, h, Q), (n, h, targets, Q), or a table, a column per level."""
         known = tuple(self.quantiles)
         asked = np.asarray(known if levels is None else levels, dtype=np.float64)
         if asked.ndim != 1 or not len(asked) or asked.min() < known[0] or asked.max() > known[-1]:
@@ -174,8 +186,8 @@ class Forecaster(BaseEstimator):
         found, given = self._forecast(h, data, future)
         values = interpolate_levels(found, known, asked)
         if given.form == "table":
-            return self._format_answer(given, {f"q{level:g}": values[:, :, k] for k, level in enumerate(asked)})
-        return values[0] if given.form == "one" else values
+            return answer(given, {f"q{level:g}": values[:, :, k] for k, level in enumerate(asked)})
+        return as_array(given, values)
 
     def predict_interval(self, h: int | None = None, level: float = 0.9, data: Any = None, future: Any = None) -> Any:
         """The central interval of probability `level` for the next `h` steps: (lower, upper), or a table of both."""
@@ -188,8 +200,8 @@ class Forecaster(BaseEstimator):
         found, given = self._forecast(h, data, future)
         lower, upper = np.moveaxis(interpolate_levels(found, known, asked), -1, 0)
         if given.form == "table":
-            return self._format_answer(given, {"lower": lower, "upper": upper})
-        return (lower[0], upper[0]) if given.form == "one" else (lower, upper)
+            return answer(given, {"lower": lower, "upper": upper})
+        return as_array(given, lower), as_array(given, upper)
 
     def plot(self, h: int | None = None, data: Any = None, future: Any = None) -> "Figure":
         """A plotly figure of the next `h` steps as a fan of intervals after the past; at most four series."""
@@ -200,32 +212,21 @@ class Forecaster(BaseEstimator):
         check_is_fitted(self, "network_")
         steps = positive_int("h", self.horizon if h is None else to_int(h))
         given = self.past_ if data is None else self._panel(data)
-        ahead = known_future(future, given, self.known, steps)
+        ahead = known_future(future, given, steps)
         known = [np.concatenate(pair) for pair in zip(given.known, ahead, strict=True)]
         extended = replace(given, known=known)
         origins = [Origin(k, len(y)) for k, y in enumerate(given.y)]
         return forecast_quantiles(self, extended, origins, steps), given
 
-    def _format_answer(self, given: Panel, columns: dict[str, np.ndarray]) -> Any:
-        """An array, or an Arrow table if the data was a table."""
-        first = next(iter(columns.values()))
-        if given.form != "table":
-            return first[0] if given.form == "one" else first
-        import pyarrow as pa
-
-        id, time, target = given.columns
-        steps = first.shape[1]
-        table = {id: np.repeat(np.asarray(given.ids, dtype=object), steps)}
-        if given.times is not None:
-            ahead = [format_times(times_after(t, steps, given.unit), given.unit) for t in given.times]
-            table[time] = np.concatenate(ahead)
-        named = {target if name == "y" else name: values.ravel() for name, values in columns.items()}
-        return in_library(pa.table(table | named), given.library)
-
     def _panel(self, data: Any) -> Panel:
         """Data to forecast from, read like that of `fit`."""
-        target = self.past_.columns[2] if self.past_.form == "table" else None
-        return to_panel(data, self.known, self.static, target)
+        given = to_panel(data, self.past_.covariates, self.past_.targets if self.past_.form == "table" else None)
+        if len(given.targets) != len(self.past_.targets):
+            raise ShapeError("data", f"{len(given.targets)} values per step", f"{len(self.past_.targets)}, as in fit")
+        return given
+
+    def _covariates(self) -> Covariates:
+        return Covariates(tuple(self.known), tuple(self.static), tuple(self.observed))
 
     def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[EveryStepForecast, Sample]:
         """The network with outputs at every step, and the windows at the end of series, for `rc.inspect`."""
@@ -244,12 +245,7 @@ class Forecaster(BaseEstimator):
         given = self._panel(data)
         steps = positive_int("h", self.horizon if h is None else to_int(h))
         apart = positive_int("step", steps if step is None else step)
-        origins = [
-            Origin(k, at)
-            for k, y in enumerate(given.y)
-            for at in (len(y) - steps - apart * w for w in reversed(range(positive_int("windows", windows))))
-            if at >= 2
-        ]
+        origins = last_origins(given, steps, apart, positive_int("windows", windows))
         if not origins:
             raise ShapeError("data", f"series of at most {max(map(len, given.y))} steps", f"{steps + 2} steps or more")
         found = forecast_quantiles(self, given, origins, steps)
@@ -292,3 +288,8 @@ class Forecaster(BaseEstimator):
     def load(cls, folder: str | Path) -> Self:
         """The forecaster that `save` wrote. A user-defined cell must be registered before."""
         return forecast_storage.load(cls, folder)
+
+
+def _are_names(y: Any) -> bool:
+    """Whether y names columns; other targets are those of scikit-learn's calls, which series do not have."""
+    return isinstance(y, str) or (isinstance(y, list | tuple) and bool(y) and all(isinstance(name, str) for name in y))

@@ -48,10 +48,10 @@ class EveryStepForecast(nn.Module):
 
     def __init__(self, network: Any):
         super().__init__()
-        self.recurrent, self.readout = network.recurrent, network.readout
+        self.embedded, self.recurrent, self.readout = network.embedded, network.recurrent, network.readout
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        return self.readout(self.recurrent(x, lengths=lengths)[0])  # (T, B, quantiles)
+        return self.readout(self.recurrent(self.embedded(x), lengths=lengths)[0])  # (T, B, quantiles)
 
 
 class SourceReader(nn.Module):

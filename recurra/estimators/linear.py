@@ -21,32 +21,24 @@ MAX_WINDOWS = 8000  # for the regressions; of more, evenly spaced ones are used
 
 
 class History(NamedTuple):
-    """One window: the past values of a series and its covariates, scaled."""
+    """One window: the past values of a series, and what else the linear forecast and the network read; all scaled."""
 
     values: np.ndarray  # (L,): (value - level) / spread
     level: float  # the last value
     spread: float
-    known: np.ndarray  # (L + steps, F)
-    known_at_source: np.ndarray  # (L + steps, F): `known` at the step that the naive forecast repeats
-    static: np.ndarray  # (S,)
-
-    @property
-    def covariates(self) -> np.ndarray:
-        """(steps, 2F): the covariates of the steps ahead."""
-        return np.concatenate([self.known, self.known_at_source], axis=1)[len(self.values) :]
+    constants: np.ndarray  # (S,): static features and observed covariates, for the linear forecast
+    covariates: np.ndarray  # (steps, F): of the steps ahead, for the linear forecast
+    inputs: np.ndarray  # (L + steps, columns): covariates of all steps, for the network
+    target: int = 0  # the number of the target
 
 
 @dataclass(frozen=True)
 class LinearForecast:
-    """weights (horizon, context + 2 + S + 2F): from features to the deviation from a naive forecast."""
+    """weights (horizon, context + 2 + S + F): from features to the deviation from a naive forecast."""
 
     weights: np.ndarray
     season: int  # of the naive forecast; 1 is the last value
     context: int
-
-    @classmethod
-    def none(cls, horizon: int, context: int, static: int, known: int, season: int = 1) -> "LinearForecast":
-        return cls(np.zeros((horizon, context + 2 + static + 2 * known)), season, context)
 
     def __call__(self, past: History) -> np.ndarray:
         """(steps,): forecasts minus the level, in spreads, of at most `horizon` steps."""
@@ -55,11 +47,52 @@ class LinearForecast:
         return naive(past.values, len(covariates), self.season) + change
 
 
+@dataclass(frozen=True)
+class LinearForecasts:
+    """A linear forecast for every target."""
+
+    each: tuple[LinearForecast, ...]
+
+    @classmethod
+    def of(
+        cls, pasts: list[History], actual: np.ndarray, season: int, context: int, targets: int
+    ) -> tuple["LinearForecasts", np.ndarray]:
+        """Fit on windows in the order of time and the values after them (n, horizon), target by target.
+
+        **Returns** the forecasts, and for every window the out-of-fold forecast (n, horizon).
+        """
+        each, unseen, of = [], np.zeros_like(actual), np.array([past.target for past in pasts])
+        for target in range(targets):
+            chosen = np.flatnonzero(of == target)
+            found, unseen[chosen] = fit_linear([pasts[k] for k in chosen], actual[chosen], season, context)
+            each.append(found)
+        return cls(tuple(each)), unseen
+
+    @classmethod
+    def from_weights(cls, weights: np.ndarray, seasons: list[int], context: int) -> "LinearForecasts":
+        """From the weights (targets · horizon, columns) of `weights`."""
+        parts = np.split(weights, len(seasons))
+        return cls(tuple(LinearForecast(part, season, context) for part, season in zip(parts, seasons, strict=True)))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(targets · horizon, columns)."""
+        return np.concatenate([one.weights for one in self.each])
+
+    @property
+    def seasons(self) -> list[int]:
+        return [one.season for one in self.each]
+
+    def __call__(self, past: History) -> np.ndarray:
+        """(steps,): the forecast of the window's target."""
+        return self.each[past.target](past)
+
+
 def shared_features(values: np.ndarray, past: History, context: int) -> np.ndarray:
     """(context + 2 + S,): the features that all steps share; lags before the first value are zero, the level."""
     lags = np.zeros(context)
     lags[max(0, context - len(values)) :] = values[-context:]
-    return np.concatenate([lags, [1.0, past.level / past.spread], past.static])
+    return np.concatenate([lags, [1.0, past.level / past.spread], past.constants])
 
 
 def fit_linear(
@@ -70,7 +103,7 @@ def fit_linear(
     **Returns** the forecast, and for every window the out-of-fold forecast (n, horizon).
     """
     shared = np.stack([shared_features(past.values, past, context) for past in pasts])
-    covariates = np.stack([past.covariates for past in pasts])  # (n, horizon, 2F)
+    covariates = np.stack([past.covariates for past in pasts])  # (n, horizon, F)
     spread = np.array([past.spread for past in pasts])
     parts = np.arange(len(pasts)) * FOLDS // len(pasts)
     weightings = np.ones_like(spread), spread / np.sqrt(np.mean(spread**2))  # equal weights, or weights by the spread

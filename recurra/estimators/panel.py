@@ -1,20 +1,27 @@
 """Converts the data of a forecaster (a series, several, a long table) to one panel of series with covariates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..data.precision import double_precision
-from ..data.readers.frequency import CALENDARS, FrequencyDetector, times_at
-from ..errors import InputError, ShapeError
+from ..errors import InputError
 from . import input_conversion
+from .covariates import Covariates, codes
+from .forecast_frames import library_of, with_dates_as_column
+
+NO_COVARIATES = Covariates()
 
 
 @dataclass
 class Panel:
-    """n series. Times are integers: microseconds if `unit` is "date" or "seconds", otherwise as in the table."""
+    """n series. Times are integers: microseconds if `unit` is "date" or "seconds", otherwise as in the table.
+
+    With several targets, each target of each row's series is a series of its own; those of one group follow each other
+    in the order of `targets` and have the same length, covariates and times.
+    """
 
     ids: list[str]
     y: list[np.ndarray]  # (T,)
@@ -23,92 +30,104 @@ class Panel:
     times: list[np.ndarray] | None = None  # (T,) int64
     unit: str = "whole"
     form: str = "series"  # "one" series, "series" or "table": predictions are returned in this form
-    columns: tuple[str, str, str] = ("unique_id", "ds", "y")  # names of id, time and target in a table
-    library: str = "arrow"  # of a table: "pandas", "polars" or "arrow"
+    columns: tuple[str, ...] = ("unique_id", "ds", "y")  # names of id, time and targets in a table
+    library: str = "arrow"  # of the data: "pandas", "polars", or "arrow" for all others
+    observed: list[np.ndarray] = field(default_factory=list)  # (T, P): covariates whose future is unknown
+    covariates: Covariates = NO_COVARIATES
+    indexed: str = ""  # "series" or "table": pandas data whose index has the times
+
+    def __post_init__(self):
+        self.observed = self.observed or [np.zeros((len(y), 0)) for y in self.y]
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.columns[2:]
+
+    @property
+    def groups(self) -> list[str]:
+        """The ids of the table: one for all targets of a series."""
+        count = len(self.targets)
+        return self.ids if count == 1 else [name.removesuffix(f" {self.targets[0]}") for name in self.ids[::count]]
 
     def cut(self, start: int | None, stop: int | None) -> "Panel":
         """The steps `start` to `stop` of every series."""
         piece = slice(start, stop)
         times = None if self.times is None else [t[piece] for t in self.times]
-        y, known = [y[piece] for y in self.y], [x[piece] for x in self.known]
-        return replace(self, y=y, known=known, times=times)
+        y, known, observed = ([x[piece] for x in each] for each in (self.y, self.known, self.observed))
+        return replace(self, y=y, known=known, observed=observed, times=times)
 
 
-def to_panel(data: Any, known: Sequence[str] = (), static: Sequence[str] = (), target: str | None = None) -> Panel:
-    """A panel from a series (T,), an array (n, T), a list of series, or a long table with these columns.
+def to_panel(data: Any, covariates: Covariates = NO_COVARIATES, target: Sequence[str] | str | None = None) -> Panel:
+    """A panel from a series (T,), arrays (n, T) or (n, T, targets), a list of series, or a long table.
 
-    The id, the time and the target of a table are inferred as for a file; `target` may be named.
+    The id, the time and the target of a table are inferred as for a file; `target` may name one or several columns. The
+    categories of text columns are those of `covariates`, or those that the table has.
     """
     if isinstance(data, Panel):
         return data
     library = library_of(data)
-    data = input_conversion.arrow(_dated_series(data))
+    data, indexed = with_dates_as_column(data)
+    data = input_conversion.arrow(data)
     if input_conversion.column_names(data):
-        return replace(_from_table(data, tuple(known), tuple(static), target), library=library)
-    if known or static:
-        raise InputError("data", type(data).__name__, f"a table with the columns {', '.join((*known, *static))}")
+        named = (target,) if isinstance(target, str) else tuple(target or ())
+        return replace(_from_table(data, covariates, named), library=library, indexed=indexed)
+    if covariates.columns:
+        raise InputError("data", type(data).__name__, f"a table with the columns {', '.join(covariates.columns)}")
     one = np.ndim(data) == 1 if not input_conversion.is_ragged(data) else False
-    y = [x[:, 0] for x in _univariate([data] if one else data)]
-    empty = [np.zeros((len(x), 0)) for x in y]
-    return Panel([str(k) for k in range(len(y))], y, empty, np.zeros((len(y), 0)), form="one" if one else "series")
+    return replace(_from_arrays(data, one), library=library)
 
 
-def library_of(data: Any) -> str:
-    """ "pandas", "polars" or "arrow": the library of a dataframe, in which predictions are returned."""
-    found = type(data).__module__.split(".")[0]
-    return found if found in ("pandas", "polars") else "arrow"
+def _from_arrays(data: Any, one: bool) -> Panel:
+    series = input_conversion.arrays([data] if one else data)  # (T, targets) each
+    count = series[0].shape[1]
+    names = ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
+    return _ungrouped([str(k) for k in range(len(series))], series, names, form="one" if one else "series")
 
 
-def in_library(table: Any, library: str) -> Any:
-    """An Arrow table as a dataframe of the library."""
-    if library == "pandas":
-        return table.to_pandas()
-    if library == "polars":
-        import polars
-
-        return polars.from_arrow(table)
-    return table
-
-
-def _dated_series(data: Any) -> Any:
-    """A series of pandas with dates as its index as a table `ds, y`; other series as arrays; otherwise `data`."""
-    index = getattr(data, "index", None)
-    if library_of(data) == "pandas" and not input_conversion.column_names(data) and hasattr(index, "to_timestamp"):
-        data = data.copy()
-        data.index = index.to_timestamp()  # periods
-    values = input_conversion.to_values(data)
-    if values is data or library_of(data) != "pandas" or getattr(data.index.dtype, "kind", "") != "M":
-        return values
-    times = data.index.tz_convert(None) if data.index.tz is not None else data.index
-    return {"ds": times.to_numpy().astype("datetime64[us]"), "y": values}
+def _ungrouped(names: list[str], series: list[np.ndarray], targets: tuple[str, ...], **more: Any) -> Panel:
+    """The panel of series (T, targets), in which every target is a series of its own."""
+    count = len(targets)
+    ids = names if count == 1 else [f"{name} {target}" for name in names for target in targets]
+    y = [x[:, k] for x in series for k in range(count)]
+    for key in ("known", "observed", "times"):
+        if more.get(key) is not None:
+            more[key] = [x for x in more[key] for _ in range(count)]
+    more.setdefault("known", [np.zeros((len(one), 0)) for one in y])
+    static = np.repeat(more.pop("static", np.zeros((len(names), 0))), count, axis=0)
+    more.setdefault("columns", ("unique_id", "ds", *targets))
+    return Panel(ids, y, static=static, **more)
 
 
-def _univariate(data: Any) -> list[np.ndarray]:
-    found = input_conversion.arrays(data)
-    for k, x in enumerate(found):
-        if x.shape[1] != 1:
-            raise ShapeError(f"data[{k}]", f"{x.shape[1]} features per step", "one feature: a series (T,)")
-    return found
-
-
-def _from_table(data: Any, known: tuple[str, ...], static: tuple[str, ...], target: str | None) -> Panel:
-    target = target or _find_target(data, known, static)
-    values, names, times, unit, roles = _read_table(data, (target, *known, *static))
-    y = [v[:, 0] for v in values]
-    last = 1 + len(known)
-    for name, v in zip(names, values, strict=True):
-        for column, constant in zip(static, (v[:, last:] == v[:1, last:]).all(axis=0), strict=True):
+def _from_table(data: Any, covariates: Covariates, targets: tuple[str, ...]) -> Panel:
+    targets = targets or (_find_target(data, covariates),)
+    columns = (*targets, *covariates.columns)
+    values, names, times, unit, roles, categories = read_table(data, columns, covariates)
+    ends = np.cumsum([len(targets), len(covariates.known), len(covariates.static)])
+    series, known, static, observed = zip(*(np.split(v, ends, axis=1) for v in values), strict=True)
+    for name, v in zip(names, static, strict=True):
+        for column, constant in zip(covariates.static, (v == v[:1]).all(axis=0), strict=True):
             if not constant:
                 raise InputError(f"column {column!r}", f"values that change within {name!r}", "one value per series")
-    rows = np.stack([v[0, last:] for v in values])
-    panel = Panel(names, y, [v[:, 1:last] for v in values], rows, times, unit, form="table")
-    return replace(panel, columns=(roles.one("id") or "unique_id", "+".join(roles.named("time")) or "ds", target))
+    ids = roles.one("id") or "unique_id", "+".join(roles.named("time")) or "ds"
+    return _ungrouped(
+        names,
+        list(series),
+        targets,
+        form="table",
+        known=list(known),
+        observed=list(observed),
+        static=np.stack([v[0] for v in static]),
+        times=times,
+        unit=unit,
+        columns=(*ids, *targets),
+        covariates=replace(covariates, categories=categories),
+    )
 
 
-def _find_target(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> str:
+def _find_target(data: Any, covariates: Covariates) -> str:
     """The column to forecast: `y`, or what the reader of files would forecast."""
     from ..data.readers.layout import Layout
     from ..data.readers.table_sources import OpenTable, TableSource
@@ -116,59 +135,30 @@ def _find_target(data: Any, known: tuple[str, ...], static: tuple[str, ...]) -> 
 
     if "y" in input_conversion.column_names(data):
         return "y"
-    layout = Layout(task="forecasting", ignore=known, static=static)
+    layout = Layout(task="forecasting", ignore=(*covariates.known, *covariates.observed), static=covariates.static)
     _, roles, _ = prepare(OpenTable(TableSource(data), "table"), layout, strict=True)
     return roles.named("target")[0]
 
 
-def known_future(data: Any, of: Panel, columns: Sequence[str], steps: int) -> list[np.ndarray]:
-    """The future covariates (steps, F) of every series, in the order of the panel."""
-    if not columns:
-        return [np.zeros((steps, 0)) for _ in of.ids]
-    if data is None:
-        raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
-    data = input_conversion.arrow(data)
-    present = input_conversion.column_names(data)
-    roles = {role: name for role, name in zip(("id", "time"), of.columns, strict=False) if name in present}
-    values, names, times, _, _ = _read_table(data, tuple(columns), **roles)
-    rows = dict(zip(names, values, strict=True))
-    when = dict(zip(names, times or [None] * len(names), strict=True))
-    return [_next_rows(of, k, rows.get(name), when.get(name), steps) for k, name in enumerate(of.ids)]
+def read_table(
+    data: Any, columns: tuple[str, ...], covariates: Covariates, **roles: Any
+) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str, Any, dict[str, tuple[str, ...]]]:
+    """Columns of a long table as (T, columns) per series, text as codes.
 
-
-def _next_rows(of: Panel, k: int, rows: np.ndarray | None, times: np.ndarray | None, steps: int) -> np.ndarray:
-    """(steps, F): the future rows of a series; their times must follow it."""
-    name = of.ids[k]
-    count = 0 if rows is None else len(rows)
-    if rows is None or count < steps:
-        raise ShapeError("future", f"{count} rows of {name!r}", f"{steps}, one for each step to forecast")
-    if times is None or of.times is None:
-        return rows[:steps]
-    expected = times_after(of.times[k], steps, of.unit)
-    first = int(np.searchsorted(times, expected[0]))
-    if not np.array_equal(times[first : first + steps], expected):
-        found, wanted, last = (format_times(np.asarray(t), of.unit) for t in (times[0], expected[0], of.times[k][-1]))
-        raise InputError("future", f"rows of {name!r} from {found} on", f"{steps} rows from {wanted} on, after {last}")
-    return rows[first : first + steps]
-
-
-def _read_table(
-    data: Any, columns: tuple[str, ...], **roles: Any
-) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str, Any]:
-    """Columns of a long table as (T, columns) per series; the names of the series, their times, the unit, the roles."""
+    **Returns** them, the names of the series, their times, the unit, the roles, and the categories of text columns.
+    """
     from ..data import from_table
 
+    known = {name: values for name, values in covariates.categories.items() if name in columns}
+    given: dict[str, Any] = {"features": columns, "unlabelled": True, "form": "long", **roles}
+    given |= {"categories": known} if known else {}
     with double_precision():
-        found = from_table(data, task="transduction", features=columns, target=columns[0], **roles)
-        values = [np.asarray(x, dtype=np.float64) for x in found.inputs]
-    if len(found.features) != len(columns):
-        texts = ", ".join(found.categories)
-        raise InputError(
-            "data", f"text in the columns {texts}", "numbers; `recurra fit` and rc.infer_problem take text"
-        )
+        found = from_table(data, **given)
+        categories = {name: tuple(found.categories[name]) for name in columns if name in found.categories}
+        values = [codes(np.asarray(x, dtype=np.float64), columns, categories) for x in found.inputs]
     names = [found.name(k) for k in range(len(found))]
     times = None if found.times is None else [np.asarray(t) for t in found.times]
-    return values, names, times, _time_unit(found.roles), found.roles
+    return values, names, times, _time_unit(found.roles), found.roles, categories
 
 
 def _time_unit(roles: Any) -> str:
@@ -177,22 +167,3 @@ def _time_unit(roles: Any) -> str:
     if len(types) > 1 or any(name.startswith("date") for name in types):
         return "date"
     return "seconds" if types == ["number"] else "whole"
-
-
-def format_times(times: np.ndarray, unit: str) -> np.ndarray:
-    """Times in the type of the table."""
-    if unit == "date":
-        return times.astype("datetime64[us]")
-    return times / 1e6 if unit == "seconds" else times
-
-
-def times_after(times: np.ndarray, steps: int, unit: str) -> np.ndarray:
-    """The next times of a series at the frequency of its past: fixed steps, months or business days."""
-    detector = FrequencyDetector(unit == "date")
-    detector.feed(times, np.ones(len(times) - 1, dtype=bool))
-    if len(times) < 2 or not detector.steps:
-        raise InputError("ds", f"{len(times)} times without a common step", "evenly spaced times")
-    name, step = next(iter(detector.steps.items()))
-    count, rest = CALENDARS[name](times)
-    ahead = count[-1] + (step or 1) * np.arange(1, steps + 1)
-    return times_at(name, ahead, int(rest[-1]))

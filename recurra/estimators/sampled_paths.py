@@ -31,34 +31,34 @@ def error_ranks(actual: np.ndarray, quantiles: np.ndarray, levels: tuple[float, 
 
 
 def forecast_beyond(
-    continue_paths: Continue, steps: int, levels: tuple[float, ...], ranks: np.ndarray, season: int
+    continue_paths: Continue, steps: int, levels: tuple[float, ...], ranks: np.ndarray, targets: int, season: int
 ) -> np.ndarray:
-    """Quantiles (steps, Q) at `levels`, also beyond the horizon.
+    """Quantiles (targets, steps, Q) at `levels`, also beyond the horizon.
 
     **Arguments**
 
-    - `continue_paths`: from paths (n, t) after the origin and a number of steps to the quantiles (n, steps, Q) of the
-      steps after them.
-    - `ranks`: (m, horizon), of `error_ranks`.
+    - `continue_paths`: from paths (n, targets, t) after the origin and a number of steps to the quantiles
+      (n, targets, steps, Q) of the steps after them.
+    - `ranks`: (m, targets · horizon), of `error_ranks`.
     - `season`: no step beyond the horizon has a narrower interval than the step one season before.
     """
-    random, horizon = np.random.default_rng(0), ranks.shape[1]
-    paths, found = np.zeros((PATHS, 0)), []
-    while paths.shape[1] < steps:
-        ahead = min(horizon, steps - paths.shape[1])
+    random, ranks = np.random.default_rng(0), ranks.reshape(len(ranks), targets, -1)
+    paths, found, horizon = np.zeros((PATHS, targets, 0)), [], ranks.shape[2]
+    while paths.shape[2] < steps:
+        ahead = min(horizon, steps - paths.shape[2])
         ends = continue_paths(paths if found else paths[:1], ahead)
-        found.append(_mixture(ends, levels) if found else ends[0])
-        drawn = _draw(np.broadcast_to(ends, (PATHS, *ends.shape[1:])), levels, ranks[:, :ahead], random)
-        paths = np.concatenate([paths, drawn], axis=1)
-    return _never_narrower(np.concatenate(found), levels, horizon, season)
+        found.append(np.stack([_mixture(ends[:, k], levels) for k in range(targets)]) if found else ends[0])
+        drawn = _draw(np.broadcast_to(ends, (PATHS, *ends.shape[1:])), levels, ranks[..., :ahead], random)
+        paths = np.concatenate([paths, drawn], axis=2)
+    return np.stack([_never_narrower(one, levels, horizon, season) for one in np.concatenate(found, axis=1)])
 
 
 def _draw(
     quantiles: np.ndarray, levels: tuple[float, ...], ranks: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-    """(n, steps): one path from each of the forecasts (n, steps, Q)."""
+    """(n, targets, steps): one path from each of the forecasts (n, targets, steps, Q)."""
     rows = random.permutation(np.linspace(0, len(ranks) - 1, len(quantiles)).round().astype(int))
-    chosen = ranks[rows] + random.uniform(0.01, 0.99, (len(rows), 1))
+    chosen = ranks[rows] + random.uniform(0.01, 0.99, (len(rows), 1, 1))
     return _quantile_at(quantiles, levels, (chosen / len(ranks))[..., None])[..., 0]
 
 
@@ -72,7 +72,7 @@ def _mixture(quantiles: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
 
 
 def _quantile_at(quantiles: np.ndarray, levels: tuple[float, ...], asked: np.ndarray) -> np.ndarray:
-    """(n, steps, k): quantiles at the levels `asked` (n, steps, k), between and beyond those known as of a normal."""
+    """(…, k): quantiles (…, Q) at the levels `asked` (…, k), between and beyond those known as of a normal."""
     known, wanted = ndtri(np.asarray(levels)), ndtri(asked)
     right = np.clip(np.searchsorted(known, wanted), 1, len(known) - 1)
     weight = (wanted - known[right - 1]) / (known[right] - known[right - 1])

@@ -2,22 +2,25 @@
 
 The columns of a step: the value minus the last known one (ahead: the linear forecast); whether the value is known; the
 naive forecast, for steps ahead; the last known value, in two units; static features of the series; covariates, and the
-covariates at the step that the naive forecast repeats. All are scaled; values are also divided by their spread in the
-window, so that a series with growing amplitude stays in the range of the training data.
+covariates at the step that the naive forecast repeats; what is observed until the origin, minus its last value, and
+that last value. All are scaled; values are also divided by their spread in the window, so that a series with growing
+amplitude stays in the range of the training data. Text is a column of codes, which the network embeds.
 """
 
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from .covariates import Covariates, numbers_scaled, one_hot, one_hot_width
 from .linear import History
 from .metrics import naive
-from .panel import Panel
+from .panel import NO_COVARIATES, Panel
 from .scaling import Scaling
 
 T = TypeVar("T")
 MIN_SPREAD = 0.1  # of a window, relative to its series, so that a flat window is not amplified
+MAX_OBSERVED = 256  # lags of observed numbers that the linear forecast reads, of all columns together
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,16 @@ class Origin:
 
     series: int
     at: int
+
+
+class Window(NamedTuple):
+    """The end of a series before an origin, scaled, and the covariates of the steps ahead."""
+
+    values: np.ndarray  # (L,)
+    known: np.ndarray  # (L + steps, F)
+    static: np.ndarray  # (S,)
+    observed: np.ndarray  # (L, P): all targets, if there are several, and the observed covariates
+    target: int  # the number of the target
 
 
 @dataclass
@@ -37,34 +50,118 @@ class Windows:
     series: dict[str, Scaling]  # (1,) each, by the name of the series
     known: Scaling
     static: Scaling
+    observed: dict[str, Scaling] = field(default_factory=dict)  # by the name of the series
+    covariates: Covariates = NO_COVARIATES
+    targets: int = 1
 
     @classmethod
     def of(cls, given: Panel, context: int, season: int) -> "Windows":
+        """Windows scaled by the steps of `given.y`, which may be fewer than those of the covariates."""
+        about = given.covariates
         each = {name: Scaling.of([y[:, None]]) for name, y in zip(given.ids, given.y, strict=True)}
-        return cls(context, season, each, Scaling.of(given.known), Scaling.of([given.static]))
+        observed = {
+            name: numbers_scaled([x[: len(y)]], about.sizes("observed"))
+            for name, x, y in zip(given.ids, given.observed, given.y, strict=True)
+        }
+        known = numbers_scaled(given.known, about.sizes("known"))
+        static = numbers_scaled([given.static], about.sizes("static"))
+        return cls(context, season, each, known, static, observed, about, len(given.targets))
 
     def scaling(self, given: Panel, k: int) -> Scaling:
         """The scaling of a series from `fit`, or for an unknown series that of its own past."""
         return self.series.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
 
-    def history(self, given: Panel, origin: Origin, steps: int) -> History:
+    # ------------------------------------------------------------------------------------------ cutting
+
+    def window(self, given: Panel, origin: Origin, steps: int) -> Window:
         k, first = origin.series, max(0, origin.at - self.context)
-        past = self.scaling(given, k).apply(given.y[k][first : origin.at, None])[:, 0]
         known = self.known.apply(given.known[k][first : origin.at + steps])
-        return self.history_of(past, known, self.static.apply(given.static[k]))
+        values = self._values(given, k, first, origin.at)
+        target, observed = k % self.targets, self._observed(given, k, first, origin.at)
+        return Window(values, known, self.static.apply(given.static[k]), observed, target)
 
-    def history_of(self, past: np.ndarray, known: np.ndarray, static: np.ndarray) -> History:
-        """The window of scaled values (L,), covariates (L + steps, F) and static features (S,)."""
-        level, spread = float(past[-1]), max(float(past.std()), MIN_SPREAD)
-        repeated = known[naive_source(len(past), len(known) - len(past), self.season)]
-        return History((past - level) / spread, level, spread, known, repeated, static)
+    def _values(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
+        return self.scaling(given, k).apply(given.y[k][first:at, None])[:, 0]
 
-    def targets(self, given: Panel, origins: list[Origin], pasts: list[History], steps: int) -> np.ndarray:
+    def _observed(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
+        """(L, P): the targets of the group, if there are several, and the observed covariates, scaled."""
+        group = range(k - k % self.targets, k - k % self.targets + self.targets) if self.targets > 1 else ()
+        others = [self._values(given, j, first, at) for j in group]
+        scaling = self.observed.get(given.ids[k]) or numbers_scaled(
+            [given.observed[k]], self.covariates.sizes("observed")
+        )
+        return np.column_stack([*others, scaling.apply(given.observed[k][first:at])])
+
+    def history(self, given: Panel, origin: Origin, steps: int) -> History:
+        return self.history_of(self.window(given, origin, steps))
+
+    def history_of(self, window: Window) -> History:
+        """What the linear forecast and the network read of a window."""
+        values, known, static, observed, target = window
+        level, spread = float(values[-1]), max(float(values.std()), MIN_SPREAD)
+        at_source = known[naive_source(len(values), len(known) - len(values), self.season)]
+        relative, last = self._relative(observed, spread)
+        sizes = self.covariates.sizes("known")
+        ahead = np.concatenate([one_hot(x, sizes) for x in (known, at_source)], axis=1)[len(values) :]
+        constants = [one_hot(static, self.covariates.sizes("static")), *self._linear_observed(relative, last, observed)]
+        number = (target + 1.0,) if self.targets > 1 else ()
+        every = np.tile(np.concatenate([static, number]), (len(known), 1))
+        held = relative[np.minimum(np.arange(len(known)), len(values) - 1)]
+        inputs = np.column_stack([every, known, at_source, held, np.tile(last, (len(known), 1))])
+        return History((values - level) / spread, level, spread, np.concatenate(constants), ahead, inputs, target)
+
+    def _observed_sizes(self) -> tuple[int, ...]:
+        return (0,) * (self.targets if self.targets > 1 else 0) + self.covariates.sizes("observed")
+
+    def _relative(self, observed: np.ndarray, spread: float) -> tuple[np.ndarray, np.ndarray]:
+        """(L, P): numbers minus their last value, in spreads of the target; codes. And the last numbers."""
+        is_number = ~np.array(self._observed_sizes(), dtype=bool)
+        relative = np.where(is_number, (observed - observed[-1]) / spread, observed)
+        return relative, observed[-1, is_number]
+
+    def _linear_observed(self, relative: np.ndarray, last: np.ndarray, observed: np.ndarray) -> list[np.ndarray]:
+        """The lags of numbers, their last values, and the last categories one-hot."""
+        sizes = self._observed_sizes()
+        is_number = ~np.array(sizes, dtype=bool)
+        lags = np.zeros((self._observed_lags(), len(last)))
+        recent = relative[-len(lags) :, is_number]
+        lags[len(lags) - len(recent) :] = recent
+        categories = one_hot(observed[-1, ~is_number], tuple(size for size in sizes if size))
+        return [lags.ravel(), last, categories]
+
+    def _observed_lags(self) -> int:
+        numbers = self._observed_sizes().count(0)
+        return min(self.context, max(1, MAX_OBSERVED // max(1, numbers)))
+
+    # ------------------------------------------------------------------------------------------ widths
+
+    @property
+    def linear_width(self) -> int:
+        """How many numbers the linear forecast reads."""
+        observed = self._observed_sizes()
+        lags = observed.count(0) * self._observed_lags()
+        static, known = (one_hot_width(self.covariates.sizes(role)) for role in ("static", "known"))
+        return self.context + 2 + static + lags + one_hot_width(observed) + 2 * known
+
+    @property
+    def column_sizes(self) -> tuple[int, ...]:
+        """For every column of the network's input, its number of categories, or 0 for numbers."""
+        static, known, observed = (
+            (*self.covariates.sizes("static"),),
+            self.covariates.sizes("known"),
+            self._observed_sizes(),
+        )
+        number = (self.targets,) if self.targets > 1 else ()
+        return (0,) * 5 + static + number + known + known + observed + (0,) * observed.count(0)
+
+    # ------------------------------------------------------------------------------------------ training pairs
+
+    def targets_of(self, given: Panel, origins: list[Origin], pasts: list[History], steps: int) -> np.ndarray:
         """(n, steps): the values after each origin, minus the level, in spreads."""
         found = np.empty((len(origins), steps))
         for row, o, past in zip(found, origins, pasts, strict=True):
-            values = given.y[o.series][o.at : o.at + steps, None]
-            row[:] = (self.scaling(given, o.series).apply(values)[:, 0] - past.level) / past.spread
+            values = self._values(given, o.series, o.at, o.at + steps)
+            row[:] = (values - past.level) / past.spread
         return found
 
     def inputs(self, past: History, base: np.ndarray) -> np.ndarray:
@@ -73,20 +170,23 @@ class Windows:
         values = np.concatenate([past.values, base])
         seen = np.concatenate([np.ones(length), np.zeros(steps)])
         repeated = np.concatenate([np.zeros(length), naive(past.values, steps, self.season)])
-        constants = np.array([past.level, past.level / past.spread, *past.static])
-        every = np.broadcast_to(constants, (length + steps, len(constants)))
-        return np.column_stack([values, seen, repeated, every, past.known, past.known_at_source])
+        levels = np.tile([past.level, past.level / past.spread], (length + steps, 1))
+        return np.column_stack([values, seen, repeated, levels, past.inputs])
+
+
+def last_origins(given: Panel, steps: int, apart: int, windows: int) -> list[Origin]:
+    """The last `windows` origins of every series with `steps` steps after them; those of a group follow each other."""
+    count, found = len(given.targets), []
+    for k in range(0, len(given), count):
+        places = (len(given.y[k]) - steps - apart * w for w in reversed(range(windows)))
+        found += [Origin(k + target, at) for at in places if at >= 2 for target in range(count)]
+    return found
 
 
 def naive_source(past: int, steps: int, season: int) -> np.ndarray:
     """(past + steps,): the step that the naive forecast of each step repeats."""
     period = season if past >= season else 1
     return np.concatenate([np.maximum(np.arange(past) - period, 0), past - period + np.arange(steps) % period])
-
-
-def window_width(known: int, static: int) -> int:
-    """The number of columns of a window."""
-    return 5 + static + 2 * known
 
 
 def thin_evenly(origins: list[T], most: int) -> list[T]:

@@ -6,7 +6,7 @@ from typing import Any
 from recurra.data.readers.roles import ColumnRole
 
 TITLES = ("column", "type", "role", "why")
-HINT = "Change a role with --id, --time, --target, --inputs, --static, --ignore."
+HINT = "Change a role with --id, --time, --target, --inputs, --observed, --static, --ignore."
 MAX_COLUMNS = 24  # rows of the table
 
 

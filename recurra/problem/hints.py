@@ -24,8 +24,8 @@ DATA_TASKS: dict[str, Any] = {
 class Hints:
     """What the caller said about a file. None means: infer it.
 
-    `columns` has target, id, time, inputs, static and ignore; `cleaning` has the reader options `missing`, `fill`,
-    `sort`, `dates` and `encoding`.
+    `columns` has target, id, time, inputs, observed, static and ignore; `cleaning` has the reader options `missing`,
+    `fill`, `sort`, `dates` and `encoding`.
     """
 
     source: str
@@ -49,9 +49,14 @@ class Hints:
 
     def refuse_forecast_options(self, task: str) -> None:
         """Raise for options that only a forecast has."""
-        for name in ("horizon", "season"):
-            if getattr(self, name) is not None:
-                raise InputError(name, getattr(self, name), f"a task to forecast, not to {task}")
+        given = {
+            "horizon": self.horizon,
+            "season": self.season,
+            "observed": ", ".join(self.columns["observed"]) or None,
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(name, value, f"a task to forecast, not to {task}")
 
     @property
     def file_summary(self) -> tuple[str, str]:

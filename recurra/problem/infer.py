@@ -32,11 +32,12 @@ def infer_problem(
     source: str | Path,
     *,
     task: str | None = None,
-    target: str | None = None,
+    target: Sequence[str] | str | None = None,
     id: str | None = None,
     time: Sequence[str] | str | None = None,
     inputs: Sequence[str] | str | None = None,
     static: Sequence[str] | str | None = None,
+    observed: Sequence[str] | str | None = None,
     ignore: Sequence[str] | str | None = None,
     horizon: int | None = None,
     season: int | None = None,
@@ -57,10 +58,10 @@ def infer_problem(
     - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`, `"open_quotes"`).
     - `task`: `"classify"`, `"regress"`, `"classify_steps"`, `"regress_steps"`, `"forecast"`, `"tag"`,
       `"language"`, or `"translate"`: a column of texts into another one, which is never inferred.
-    - `target`, `id`, `time`: the columns to predict, to identify sequences by ("none": the file is one sequence), and
-      to order steps by; several columns of time, such as `"year,month"`, are one date.
+    - `target`, `id`, `time`: the columns to predict (several for a forecast), to identify sequences by ("none": the
+      file is one sequence), and to order steps by; several columns of time, such as `"year,month"`, are one date.
     - `inputs`: the columns to read, as a sequence or as text with commas. The inputs of a forecast must be known in
-      advance.
+      advance; `observed` are those known until the forecast is made.
     - `static`, `ignore`: columns that are constant within a sequence, and columns to leave out.
     - `horizon`, `season`: steps to forecast; season length in steps.
     - `test`: a test file, or the fraction to hold out. Default: a matching file next to this one (`train…`, `test…`),
@@ -84,8 +85,8 @@ def infer_problem(
     source = source if isinstance(source, str) and source in BUILTIN_DATASETS else path_of("source", source)
     if str(source) in BUILTIN_DATASETS and not Path(source).exists():
         return sequences.builtin_problem(str(source), task, seed)
-    columns = {"target": target, "id": id, "time": _names(time), "inputs": _names(inputs)}
-    columns |= {"static": _names(static) or (), "ignore": _names(ignore) or ()}
+    columns = {"target": _one_or_several(target), "id": id, "time": _names(time), "inputs": _names(inputs)}
+    columns |= {"static": _names(static) or (), "ignore": _names(ignore) or (), "observed": _names(observed) or ()}
     cleaning = {"missing": missing, "fill": fill, "sort": sort, "dates": dates, "encoding": encoding}
     with text_encoding(encoding):
         path, test = _train_and_test(Path(source), test)
@@ -98,6 +99,12 @@ def _names(given: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",") if name.strip()]
     return None if given is None else tuple(given)
+
+
+def _one_or_several(given: Sequence[str] | str | None) -> tuple[str, ...] | str | None:
+    """The name of a column, or the names of several."""
+    names = _names(given)
+    return names[0] if names and len(names) == 1 else names
 
 
 def _infer(hints: Hints) -> Problem:
@@ -119,6 +126,8 @@ def _infer(hints: Hints) -> Problem:
     opened, roles, _ = prepare(open_table(hints.path, hints.format, hints.layout), hints.layout, strict=True)
     if roles.task in ("forecasting", "next_step"):
         return series.from_table(hints, opened, roles)
+    if len(roles.named("target")) > 1:
+        raise InputError("target", ", ".join(roles.named("target")), "one column; only a forecast has several targets")
     hints.refuse_forecast_options({value: key for key, value in DATA_TASKS.items()}.get(roles.task, roles.task))
     if roles.task == "tagging" and hints.task != "classify_steps":
         return text.tagging_problem(hints, roles)

@@ -12,15 +12,15 @@ from recurra.data.data_errors import FormatError
 from recurra.data.precision import double_precision
 from recurra.data.readers.dispatch import TABLES, format_of, read
 from recurra.data.readers.frequency import DAY, FrequencyDetector
-from recurra.data.readers.indicators import indicator_names
 from recurra.data.readers.layout import NO_COLUMN
 from recurra.data.readers.open_files import existing, text_encoding
-from recurra.data.readers.roles import ColumnRole, Roles
+from recurra.data.readers.roles import OBSERVED, ColumnRole, Roles
 from recurra.data.readers.table_facts import is_constant_within
 from recurra.data.readers.table_scan import is_dated
 from recurra.data.readers.table_sources import OpenTable
 from recurra.data.sequences import SequenceSet
-from recurra.estimators.panel import format_times
+from recurra.estimators.covariates import codes
+from recurra.estimators.panel_future import format_times
 from recurra.problem import holdout
 from recurra.problem.hints import Hints
 from recurra.problem.problem import Problem
@@ -40,13 +40,16 @@ CLOCK_STEPS = {
 #: months between steps → (name, usual season length)
 MONTH_STEPS = {1: ("monthly", 12), 3: ("quarterly", 4), 12: ("yearly", 1)}
 MAX_WINDOWS = 10
+#: reads all columns that are asked for as inputs, row by row
+AS_INPUTS: dict[str, Any] = {"unlabelled": True, "form": "long"}
 
 
 def from_table(hints: Hints, opened: OpenTable, roles: Roles) -> Problem:
     """The problem of a table of series; inputs that are constant within each series are static."""
     id, time, source = roles.one("id"), roles.named("time"), opened.source
     table = source.read(source.schema.names, 0, source.rows)
-    inputs = [name for name in roles.inputs if name not in roles.named("target")]
+    observed, targets = list(roles.named(OBSERVED)), list(roles.named("target"))
+    inputs = [name for name in roles.inputs if name not in (*targets, *observed)]
     static = [c for c in inputs if c in roles.named("static") or (id and is_constant_within(table, c, id))]
     for name in static:
         if id and not is_constant_within(table, name, id):
@@ -54,8 +57,8 @@ def from_table(hints: Hints, opened: OpenTable, roles: Roles) -> Problem:
     kind = None if not time else source.schema.field("+".join(time)).type
     unit = "date" if kind is not None and is_dated(kind) else "seconds" if _is_float(kind) else "whole"
     schema = {"task": "forecast", "format": hints.format, "form": "long", "id": id, "time": list(time)}
-    schema |= {"target": roles.named("target")[0], "unit": unit, **hints.cleaning}
-    covariates = {"known": [c for c in inputs if c not in static], "static": static}
+    schema |= {"target": targets[0] if len(targets) == 1 else targets, "unit": unit, **hints.cleaning}
+    covariates = {"known": [c for c in inputs if c not in static], "static": static, "observed": observed}
     return _problem(hints, schema | covariates, roles.reason, roles.columns)
 
 
@@ -72,13 +75,19 @@ def from_file(hints: Hints) -> Problem | None:
         raise FormatError(hints.path, f"{width} numeric columns", expected)
     dated = data.times is not None and int(torch.as_tensor(data.times[0]).abs().max()) > 10**9
     schema = {"task": "forecast", "format": hints.format, "id": None, "time": "ds" if data.times is not None else None}
-    schema |= {"target": (*data.features, "y")[0], "known": [], "static": [], "unit": "date" if dated else "whole"}
+    schema |= {
+        "target": (*data.features, "y")[0],
+        "known": [],
+        "static": [],
+        "observed": [],
+        "unit": "date" if dated else "whole",
+    }
     return _problem(hints, schema, "the file has a numeric series")
 
 
 def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[ColumnRole, ...] = ()) -> Problem:
-    table, notes = read_series(hints.path, schema)
-    schema = {**schema, **_category_schema(table, schema)}
+    table, notes, categories = read_series(hints.path, schema)
+    schema = {**schema, "categories": categories}
     lengths = series_lengths(table)
     step, usual = _step_and_season(table, schema)
     season = hints.season or (usual if 2 * usual < min(lengths) else 1)
@@ -86,7 +95,7 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
     train, test, how = _hold_out(table, schema, horizon, hints.test, hints.path)
     schema = {**schema, "horizon": horizon, "season": season, "held": min(series_lengths(test[0])) if test else 0}
     options = {"horizon": horizon, "season": season, "random_state": hints.seed}
-    options |= {key: tuple(indicator_names(schema[key], schema["categories"])) for key in ("known", "static")}
+    options |= {key: tuple(schema[key]) for key in ("known", "static", "observed")}
     each = " each" if len(lengths) > 1 else ""
     summary = (
         hints.file_summary,
@@ -97,17 +106,8 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
         ("held out", how),
         *(("note", note) for note in notes),
     )
-    return Problem("forecast", hints.source, (train, None), test, "mase", summary, options, schema, columns)
-
-
-def _category_schema(table: pa.Table, schema: dict[str, Any]) -> dict[str, Any]:
-    """The values of text columns that are covariates, from the names of their indicators."""
-    found: dict[str, list[str]] = {}
-    for name in table.column_names:
-        column, sign, value = name.partition("=")
-        if sign and column in (*schema["known"], *schema["static"]):
-            found.setdefault(column, []).append(value)
-    return {"categories": found}
+    targets = schema["target"] if isinstance(schema["target"], list) else None
+    return Problem("forecast", hints.source, (train, targets), test, "mase", summary, options, schema, columns)
 
 
 def _is_float(kind: pa.DataType | None) -> bool:
@@ -122,16 +122,21 @@ def read_table(path: str | Path, schema: dict[str, Any]) -> pa.Table:
     return read_series(path, schema)[0]
 
 
-def read_series(path: str | Path, schema: dict[str, Any]) -> tuple[pa.Table, tuple[str, ...]]:
-    """The series of a file as a table `unique_id, ds, y` and covariates, and what the reader changed."""
-    covariates = [*schema["known"], *schema["static"]]
+def read_series(path: str | Path, schema: dict[str, Any]) -> tuple[pa.Table, tuple[str, ...], dict[str, list[str]]]:
+    """The series of a file as a table `unique_id, ds, y` and covariates, what the reader changed, and categories.
+
+    Several targets keep their names instead of `y`.
+    """
+    covariates = [*schema["known"], *schema["static"], *schema.get("observed", ())]
     with double_precision():
         if schema["format"] not in TABLES:
-            return _as_table(read(path, schema["format"]), schema, ["y"]), ()
-        options = _reader_options(schema)
-        columns = [schema["target"], *covariates]
-        data = read(path, schema["format"], **options, features=columns, target=schema["target"], task="transduction")
-        return _as_table(data, schema, ["y", *data.features[1:]]), data.notes
+            return _as_table(read(path, schema["format"]), schema, ["y"]), (), {}
+        several = isinstance(schema["target"], list)
+        targets = schema["target"] if several else [schema["target"]]
+        data = read(path, schema["format"], **_reader_options(schema), features=[*targets, *covariates], **AS_INPUTS)
+        categories = {name: list(values) for name, values in data.categories.items()}
+        columns = dict(zip([*targets, *covariates], [*(targets if several else ["y"]), *covariates], strict=True))
+        return _as_table(data, schema, list(columns.values()), list(columns)), data.notes, categories
 
 
 def _reader_options(schema: dict[str, Any]) -> dict[str, Any]:
@@ -144,11 +149,14 @@ def read_future(path: str | Path, schema: dict[str, Any]) -> pa.Table:
     path = existing(path)
     options = _reader_options(schema)
     with double_precision(), text_encoding(schema.get("encoding")):
-        data = read(path, format_of(path), **options, features=schema["known"], unlabelled=True)
-        return _as_table(data, schema, list(data.features))
+        data = read(path, format_of(path), **options, features=schema["known"], **AS_INPUTS)
+        return _as_table(data, schema, schema["known"])
 
 
-def _as_table(data: SequenceSet, schema: dict[str, Any], columns: list[str]) -> pa.Table:
+def _as_table(
+    data: SequenceSet, schema: dict[str, Any], columns: list[str], read_as: list[str] | None = None
+) -> pa.Table:
+    """Columns of a set as a table; `read_as` are their names in the set, if these are others."""
     values = [np.asarray(x) for x in (data.inputs if data.series is None else data.series)]  # (T, columns) each
     if data.names is not None:
         names = [data.name(k) for k in range(len(values))]
@@ -158,8 +166,11 @@ def _as_table(data: SequenceSet, schema: dict[str, Any], columns: list[str]) -> 
     table: dict[str, Any] = {"unique_id": ids}
     if data.times is not None:
         table["ds"] = format_times(np.concatenate([np.asarray(t) for t in data.times]), schema["unit"])
-    numbers = np.concatenate(values)
-    return pa.table(table | {name: numbers[:, k] for k, name in enumerate(columns)})
+    numbers = codes(np.concatenate(values), tuple(read_as or columns), data.categories)
+    for k, name in enumerate(columns):
+        known = data.categories.get((read_as or columns)[k])
+        table[name] = numbers[:, k] if known is None else np.array(["", *known], object)[numbers[:, k].astype(int)]
+    return pa.table(table)
 
 
 def series_starts(table: pa.Table) -> np.ndarray:
@@ -274,9 +285,11 @@ def _steps(count: int) -> str:
 
 def _columns(schema: dict[str, Any]) -> str:
     roles = {key: schema[key] for key in ("id", "time", "target") if schema.get(key)}
-    named = {name: "+".join(value) if isinstance(value, list) else value for name, value in roles.items()}
-    shown = [f"{name} {column!r}" for name, column in named.items()]
-    for name in ("known", "static"):
+    roles = {name: [value] if isinstance(value, str) else value for name, value in roles.items()}
+    if "time" in roles:
+        roles["time"] = ["+".join(roles["time"])]
+    shown = [f"{name} {', '.join(map(repr, columns))}" for name, columns in roles.items()]
+    for name in ("known", "static", "observed"):
         shown += [f"{name} {', '.join(map(repr, schema[name]))}"] if schema[name] else []
     return ", ".join(shown)
 

@@ -19,10 +19,11 @@ class ProblemSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     task: str | None = None
-    target: str | None = None
+    target: str | list[str] | None = None
     id: str | None = None
     time: str | list[str] | None = None
     inputs: str | list[str] | None = None
+    observed: str | list[str] | None = None
     static: str | list[str] | None = None
     ignore: str | list[str] | None = None
     horizon: PositiveInt | None = None

@@ -19,8 +19,8 @@ def autoregression(weight: float, horizon: int) -> tuple[Callable, np.ndarray]:
     deviation = np.sqrt(np.cumsum(weight ** (2 * np.arange(100))))  # of the forecast 1, 2, … steps ahead
 
     def continue_paths(paths: np.ndarray, ahead: int) -> np.ndarray:
-        last = paths[:, -1] if paths.shape[1] else np.full(len(paths), 3.0)
-        middle = last[:, None] * weight ** np.arange(1, ahead + 1)
+        last = paths[:, :, -1] if paths.shape[2] else np.full((len(paths), 1), 3.0)
+        middle = last[..., None] * weight ** np.arange(1, ahead + 1)
         return middle[..., None] + deviation[:ahead, None] * norm.ppf(LEVELS)
 
     x, random = np.zeros((400, horizon + 1)), np.random.default_rng(1)
@@ -34,7 +34,7 @@ def autoregression(weight: float, horizon: int) -> tuple[Callable, np.ndarray]:
 def test_exact_quantiles_stay_exact(weight):
     """Of a random walk and of autoregressions, whose distribution at any step is known."""
     continue_paths, ranks = autoregression(weight, 6)
-    found = forecast_beyond(continue_paths, 48, LEVELS, ranks, season=1)
+    found = forecast_beyond(continue_paths, 48, LEVELS, ranks, targets=1, season=1)[0]
     ahead = np.arange(1, 49)
     deviation = np.sqrt(np.cumsum(weight ** (2 * np.arange(48.0))))
     expected = 3 * weight ** ahead[:, None] + deviation[:, None] * norm.ppf(LEVELS)
@@ -45,7 +45,7 @@ def test_exact_quantiles_stay_exact(weight):
 
 def test_without_held_out_errors_a_random_walk_still_widens():
     continue_paths, _ = autoregression(1.0, 6)
-    found = forecast_beyond(continue_paths, 48, LEVELS, equal_ranks(6), season=1)
+    found = forecast_beyond(continue_paths, 48, LEVELS, equal_ranks(6), targets=1, season=1)[0]
     width, expected = found[:, -1] - found[:, 0], 2 * norm.ppf(0.975) * np.sqrt(np.arange(1, 49))
     assert (np.abs(width / expected - 1) < 0.2).all()
 
@@ -54,10 +54,10 @@ def test_intervals_keep_the_width_of_their_season():
     """Calm and wild steps in turn: a calm one is as wide as the calm one before it, not as the wild one."""
 
     def continue_paths(paths: np.ndarray, ahead: int) -> np.ndarray:
-        spread = np.where((paths.shape[1] + np.arange(ahead)) % 2, 10.0, 1.0)
-        return np.broadcast_to(spread[:, None] * norm.ppf(LEVELS), (len(paths), ahead, len(LEVELS)))
+        spread = np.where((paths.shape[2] + np.arange(ahead)) % 2, 10.0, 1.0)
+        return np.broadcast_to(spread[:, None] * norm.ppf(LEVELS), (len(paths), 1, ahead, len(LEVELS)))
 
-    found = forecast_beyond(continue_paths, 20, LEVELS, equal_ranks(4), season=2)
+    found = forecast_beyond(continue_paths, 20, LEVELS, equal_ranks(4), targets=1, season=2)[0]
     width = found[:, -1] - found[:, 0]
     np.testing.assert_allclose(width[::2], 2 * norm.ppf(0.975), rtol=0.05)
     np.testing.assert_allclose(width[1::2], 20 * norm.ppf(0.975), rtol=0.05)

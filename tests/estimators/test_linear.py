@@ -13,7 +13,7 @@ def windows_of(y: np.ndarray, steps: int, context: int, season: int = 1) -> tupl
     cut = Windows.of(given, context, season)
     origins = [Origin(0, at) for at in range(context, len(y) - steps + 1)]
     pasts = [cut.history(given, origin, steps) for origin in origins]
-    return pasts, cut.targets(given, origins, pasts, steps)
+    return pasts, cut.targets_of(given, origins, pasts, steps)
 
 
 def autoregression(steps: int) -> np.ndarray:
@@ -68,8 +68,7 @@ def test_a_pure_season_is_left_as_it_is():
 @pytest.mark.parametrize("length", [1, 3, 9])
 def test_short_and_long_pasts_are_read(length):
     model = LinearForecast(np.ones((2, 5 + 2)), 1, 5)
-    past = History(
-        np.arange(length) - length + 1.0, 4.0, 2.0, np.zeros((length + 2, 0)), np.zeros((length + 2, 0)), np.zeros(0)
-    )
+    values, steps = np.arange(length) - length + 1.0, np.zeros((2, 0))
+    past = History(values, 4.0, 2.0, np.zeros(0), steps, np.zeros((length + 2, 0)))
     lags = past.values[-5:].sum() + 1 + 2
     np.testing.assert_allclose(model(past), [lags, lags])

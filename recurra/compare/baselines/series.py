@@ -30,12 +30,13 @@ class PointForecaster(ABC):
 
     def __init__(self, options: dict[str, Any]):
         self.horizon, self.season = int(options.get("horizon", 12)), int(options.get("season", 1))
-        self.columns = tuple(options.get("known", ())), tuple(options.get("static", ()))
+        self.targets: tuple[str, ...] = ()
         self.context = int(options.get("context") or max(2 * self.season, self.horizon, 16))
         self.n_parameters_ = 0
 
     def fit(self, data: Any, y: Any = None) -> Self:
-        given = to_panel(data, *self.columns)
+        self.targets = tuple([y] if isinstance(y, str) else y or ())
+        given = to_panel(data, target=self.targets)
         series = {name: one[:, None] for name, one in zip(given.ids, given.y, strict=True)}  # (T, 1) each
         self.scalings_ = {name: Scaling.of([one]) for name, one in series.items()}
         self._fit_scaled([self.scalings_[name].apply(one) for name, one in series.items()])
@@ -51,7 +52,7 @@ class PointForecaster(ABC):
 
     def backtest(self, data: Any, h: int | None = None, windows: int = 10, step: int | None = None) -> Backtest:
         """From the last `windows` origins of every series, as `rc.Forecaster.backtest`."""
-        given, steps = to_panel(data, *self.columns), self.horizon if h is None else h
+        given, steps = to_panel(data, target=self.targets), self.horizon if h is None else h
         stride = steps if step is None else step
         origins = [
             (k, at)

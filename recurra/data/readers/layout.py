@@ -39,6 +39,7 @@ class LayoutOptions(TypedDict, total=False):
     target: str | Sequence[str] | None
     label: str | None
     static: str | Sequence[str]
+    observed: str | Sequence[str]
     ignore: str | Sequence[str]
     task: Task | None
     classes: Sequence[str] | None
@@ -71,7 +72,7 @@ class Layout:
     - `target`: the columns to predict; in forecasting they are predicted one step ahead, and are inputs too.
     - `label`: classes: one per sequence if it is constant in every sequence, otherwise one per step.
     - `static`: inputs that are constant within a sequence; in a wide table, columns that are no steps.
-    - `ignore`: columns to leave out.
+    - `observed`: inputs of a forecast that are known until it is made. `ignore`: columns to leave out.
     - `task`: overrides the task that follows from the roles.
     - `classes`, `vocabulary`, `categories`: known labels, tokens, and values of text columns, in order.
     - `missing`: "error"; "drop" the row; or "fill" with the last value of the sequence, at its start with the first.
@@ -98,6 +99,7 @@ class Layout:
     target: tuple[str, ...] | None = None
     label: str | None = None
     static: tuple[str, ...] = ()
+    observed: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     task: Task | None = None
     classes: tuple[str, ...] | None = None
@@ -119,7 +121,7 @@ class Layout:
         for name in given:
             if name not in known:
                 raise OptionError(name, "an unknown option of a table", nearest(name, known))
-        for name in ("time", "features", "target", "static", "ignore", "classes", "vocabulary"):
+        for name in ("time", "features", "target", "static", "observed", "ignore", "classes", "vocabulary"):
             if name in given:
                 given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
         if "categories" in given:

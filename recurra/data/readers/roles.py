@@ -38,7 +38,7 @@ from .table_facts import (
 MIN_SEQUENCES_PER_CLASS = 3  # whole numbers with fewer sequences per value are amounts, not classes
 MAX_CATEGORIES = 64  # text columns with more distinct values are no inputs unless asked for
 MIN_WIDE_STEPS = 3
-CATEGORICAL, IGNORED = "categorical input", "ignored"
+CATEGORICAL, OBSERVED, IGNORED = "categorical input", "observed input", "ignored"
 AHEAD = ("forecasting", "next_step", "language")
 
 
@@ -75,7 +75,7 @@ class Roles:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return self.named("input", CATEGORICAL, "static")
+        return self.named("input", CATEGORICAL, OBSERVED, "static")
 
 
 @dataclass
@@ -100,7 +100,7 @@ class _Draft:
         return next((name for name, (found, _) in self.found.items() if found == role), None)
 
     def has_inputs(self) -> bool:
-        return any(role in ("input", CATEGORICAL, "static") for role, _ in self.found.values())
+        return any(role in ("input", CATEGORICAL, OBSERVED, "static") for role, _ in self.found.values())
 
     def times(self) -> list[str]:
         return [name for name, (found, _) in self.found.items() if found == "time"]
@@ -141,6 +141,7 @@ def _assign_given(draft: _Draft) -> None:
         ("id", (given.id,)),
         ("time", given.time),
         ("static", given.static),
+        (OBSERVED, given.observed),
         (IGNORED, given.ignore),
         ("input", inputs),
     ):
@@ -399,7 +400,7 @@ def _assign_inputs(draft: _Draft, task: Task) -> None:
             draft.assign(name, "input", "the words")
             task = "transduction"  # one column of words; other texts are categories
         elif task == "forecasting" and draft.strict:
-            draft.assign(name, IGNORED, f"its future is unknown; if it is known in advance: --inputs {name}")
+            draft.assign(name, IGNORED, f"used with --observed {name}, or with --inputs {name} if known in advance")
         elif kind == "number":
             static = id is not None and is_constant_within(draft.table, name, id)
             draft.assign(name, "static" if static else "input", _why_input(draft, name, id, static))

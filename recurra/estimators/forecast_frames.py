@@ -1,0 +1,74 @@
+"""Dataframes and series of pandas and polars: dates in the index of the data, forecasts in its library."""
+
+from typing import Any
+
+import numpy as np
+
+from . import input_conversion
+
+INDEX_NAME = "ds"  # of dates in an index without a name
+
+
+def library_of(data: Any) -> str:
+    """ "pandas", "polars" or "arrow": the library of a dataframe, in which predictions are returned."""
+    found = type(data).__module__.split(".")[0]
+    return found if found in ("pandas", "polars") else "arrow"
+
+
+def with_dates_as_column(data: Any) -> tuple[Any, str]:
+    """The data with the dates of a pandas index as a column.
+
+    **Returns** the data, and "series" or "table" if it had such an index. Other series of pandas and polars become
+    arrays, other data stays.
+    """
+    if library_of(data) != "pandas" or not _is_dated(data.index):
+        return input_conversion.to_values(data), ""
+    index = (
+        data.index.to_timestamp() if hasattr(data.index, "to_timestamp") and not _has_dates(data.index) else data.index
+    )
+    index = index.tz_convert(None) if getattr(index, "tz", None) is not None else index
+    times, name = index.to_numpy().astype("datetime64[us]"), str(data.index.name or INDEX_NAME)
+    if not input_conversion.column_names(data):
+        return {name: times, str(data.name or "y"): data.to_numpy()}, "series"
+    frame = data.reset_index(drop=True)
+    frame.insert(0, name, times)
+    return frame, "table"
+
+
+def _has_dates(index: Any) -> bool:
+    return getattr(index.dtype, "kind", "") == "M"
+
+
+def _is_dated(index: Any) -> bool:
+    """Whether an index has dates or periods."""
+    return _has_dates(index) or type(index).__name__ == "PeriodIndex"
+
+
+def in_library(table: Any, library: str) -> Any:
+    """An Arrow table as a dataframe of the library."""
+    if library == "pandas":
+        return table.to_pandas()
+    if library == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return table
+
+
+def with_dates_as_index(frame: Any, indexed: str, id: str, time: str) -> Any:
+    """A dataframe of forecasts in the form of data with dates in its index.
+
+    Of a "series" the answer is a series, or a dataframe where there are several columns.
+    """
+    found = frame.set_index(time)
+    found = found.drop(columns=id) if found[id].nunique() == 1 else found
+    return found.iloc[:, 0] if indexed == "series" and found.shape[1] == 1 else found
+
+
+def series_in_library(values: np.ndarray, library: str) -> Any:
+    """The forecast (h,) of one series without dates, as a series of the library."""
+    if library == "arrow":
+        return values
+    from importlib import import_module
+
+    return import_module(library).Series(values)
