@@ -394,14 +394,22 @@ class Cell(nn.Module):
             affine.drop_bias()
 
     def check_draws(self) -> None:
-        """Raise an OptionError unless the keyword-only arguments of `step` are `t` and what is declared as drawn."""
+        """Raise an OptionError unless the keyword-only arguments of `step` are `t` and what is declared as drawn.
+
+        One with a default may be left undeclared: an option of the cell may decide whether it draws.
+        """
         asked = {*self._asks_for()} - {TIME}
         expected = "t, or a name declared with self.mask or self.noise"
-        for name in sorted(asked - {*self.masks}):
+        for name in sorted(asked - {*self.masks} - {*self._asks_for(optional=True)}):
             raise OptionError(f"{type(self).__name__}.step", f"the keyword-only argument {name}", expected)
         for name in sorted({*self.masks} - asked):
             declared = type(self.masks[name]).__name__.lower()
             raise OptionError(declared, repr(name), f"a keyword-only argument of {type(self).__name__}.step")
+
+    def keyword_inputs(self) -> list[str]:
+        """The keyword-only arguments that `step` is given: `t` if it asks for it, and what is declared as drawn."""
+        absent = {*self._asks_for(optional=True)} - {*self.masks}
+        return [name for name in self._asks_for() if name == TIME or name not in absent]
 
     @classmethod
     def _check_step(cls) -> None:
@@ -416,10 +424,10 @@ class Cell(nn.Module):
             raise OptionError(f"{cls.__name__}.step", got, f"def step(self, {states}), an argument a state") from None
 
     @classmethod
-    def _asks_for(cls) -> tuple[str, ...]:
-        """Names of the keyword-only arguments of `step`."""
-        parameters = inspect.signature(cls.step).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    def _asks_for(cls, optional: bool = False) -> tuple[str, ...]:
+        """Names of the keyword-only arguments of `step`, all or those with a default."""
+        parameters = [p for p in inspect.signature(cls.step).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        return tuple(p.name for p in parameters if not optional or p.default is not p.empty)
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes into copies and files: not what the engine has derived from this cell."""

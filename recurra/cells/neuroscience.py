@@ -29,7 +29,7 @@ class Rates(Cell):
 
 @register("ctrnn")
 class CTRNN(Rates):
-    """Continuous-time rate network; `excitatory` obeys Dale's law, `density` fixes which connections exist."""
+    """Continuous-time rate network; options: Dale's law (`excitatory`), a share of connections (`density`), noise."""
 
     paper, year = (
         "Song, Yang & Wang, Training Excitatory-Inhibitory RNNs for Cognitive Tasks",
@@ -39,9 +39,16 @@ class CTRNN(Rates):
     def __init__(
         self, input_size: int, hidden_size: int, tau: float = 100.0, dt: float = 20.0,
         nonlinearity: str | Activation = "relu", excitatory: float | None = None, density: float = 1.0,
+        noise: float = 0.0,
     ):  # fmt: skip
         super().__init__(input_size, hidden_size, tau, dt, nonlinearity)
         self.a = self.affine("x", "h")
+        if not 0 <= noise < math.inf:
+            raise InputError("noise", noise, "a standard deviation of at least 0")
+        # τ dh = (-h + drive) dt + σ √(2τ) dξ, also in evaluation: without drive, h has standard deviation σ (dt → 0).
+        self.sigma = noise * math.sqrt(2 / self.alpha)  # the step multiplies it by α: √(2α) σ
+        if noise:
+            self.noise("xi", "h")
         if not 0 < density <= 1:
             raise InputError("density", density, "a share of the connections in (0, 1]")
         if excitatory is not None and not 0 <= excitatory <= 1:
@@ -61,9 +68,10 @@ class CTRNN(Rates):
         self.a.W.data.copy_(weights)
         self.a.derive("W", Signed(sign, self_connections=False))
 
-    def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, h: Tensor, *, xi: Tensor | None = None) -> tuple[Tensor, Tensor]:
         r = self.nonlinearity(h)
-        return self.leak(h, self.a(x, r))
+        drive = self.a(x, r)
+        return self.leak(h, drive if xi is None else drive + self.sigma * xi)
 
 
 @register("low_rank_rnn")

@@ -147,7 +147,7 @@ def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
     shapes = {"x": (batch, cell.input_size)}
     for state in cell.carried:
         shapes |= dict.fromkeys(_input_names(state), (batch, state.size))
-    extras = [name for name in cell._asks_for() if name != TIME]
+    extras = [name for name in cell.keyword_inputs() if name != TIME]
     shapes |= {name: (batch, cell.masks[name].size) for name in extras}
     given = {n: _stand_in(shape, like, n not in (TIME, *extras)) for n, shape in shapes.items()}
     recorder = Recorder([*given.values(), *weights.values()])
@@ -195,7 +195,7 @@ def _arguments(cell: Cell, given: dict[str, Tensor]) -> tuple[list[Any], dict[st
         if state.name != TIME:
             views = tuple(given[view] for view in _input_names(state))
             values.append(views if state.delays else views[0])
-    return values, {name: given[name] for name in cell._asks_for()}
+    return values, {name: given[name] for name in cell.keyword_inputs()}
 
 
 def output_and_states(cell: Cell, returned: Any) -> list[Tensor]:

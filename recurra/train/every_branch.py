@@ -25,7 +25,7 @@ def _either(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def _all_columns(a: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Tensor:
-    return a.sum(dim, keepdim=keepdim)
+    return a.sum(tuple(dim), keepdim=keepdim)
 
 
 CHOICES: dict[str, Callable[..., Tensor]] = {

@@ -159,6 +159,30 @@ def test_dales_law_holds_under_an_optimiser():
     assert torch.equal(W.diagonal(), torch.zeros(10))
 
 
+def test_a_noisy_rate_network_is_an_ornstein_uhlenbeck_process():
+    """Without weights, h ← (1 - α) h + √(2α) σ ξ: variance σ² · 2 / (2 - α), correlation (1 - α) a step apart."""
+    alpha, sigma = 0.25, 0.3
+    layer = rc.layer("ctrnn", 1, 50, tau=4.0, dt=1.0, nonlinearity="identity", noise=sigma).double()
+    for parameter in layer.parameters():
+        torch.nn.init.zeros_(parameter)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        h = layer(torch.zeros(4000, 10, 1, dtype=torch.float64))[0][100:]
+    variance = sigma**2 * 2 / (2 - alpha)
+    assert abs(h.var() / variance - 1) < 0.01  # 2e6 numbers, of which about one in eight is independent
+    assert abs((h[1:] * h[:-1]).mean() / variance - (1 - alpha)) < 0.01
+
+
+def test_noise_of_a_rate_network_is_the_same_on_every_engine():
+    layer, x = rc.layer("ctrnn", 3, 6, noise=0.2, excitatory=0.5).double(), torch.randn(7, 2, 3, dtype=torch.float64)
+    torch.manual_seed(1)
+    compiled = layer(x)[0]
+    torch.manual_seed(1)
+    with rc.set_backend("reference"):
+        assert_close(layer(x)[0], compiled, 1e-12)
+    assert not torch.equal(layer(x)[0], compiled)
+
+
 def test_a_low_rank_network_is_a_rate_network_with_the_product_of_its_factors():
     cell = Case("low_rank_rnn", {"rank": 2}).cell()
     twin = Case("ctrnn", {"nonlinearity": "tanh"}).cell()

@@ -180,6 +180,7 @@ def test_a_name_like_none_is_answered_with_the_list():
         ("ctrnn", {"dt": 200.0}, "dt"),
         ("ctrnn", {"excitatory": 1.5}, "excitatory"),
         ("ctrnn", {"density": 0.0}, "density"),
+        ("ctrnn", {"noise": -1.0}, "noise"),
         ("low_rank_rnn", {"rank": 0}, "rank"),
         ("al_rnn", {"rectified": 5}, "rectified"),
         ("block_gru", {"blocks": 3}, "blocks"),

@@ -16,6 +16,7 @@ NAMES = [
     "adding",
     "anbn",
     "anbncn",
+    "cognitive_battery",
     "context_decision",
     "continual_reber",
     "copy_memory",
@@ -109,6 +110,7 @@ def test_as_a_set_of_sequences(name):
         ("delayed_match", 20_000, 0.014),
         ("parametric_working_memory", 20_000, 0.014),
         ("ready_set_go", 20_000, 0.003),
+        ("cognitive_battery", 4_000, 0.017),  # 4 standard errors
     ],
 )
 def test_the_trivial_answer_scores_the_baseline(name, count, tolerance):
@@ -372,3 +374,47 @@ def test_padding_is_ignored_by_scores():
 def test_impossible_tasks_are_refused(make, error):
     with pytest.raises(error):
         make()
+
+
+def _directions(ring: torch.Tensor) -> torch.Tensor:
+    """(T, B): where a ring of units is active, by its largest unit."""
+    return ring.argmax(-1)
+
+
+@pytest.mark.parametrize("rule", ["go", "anti", "delay_go", "rt_anti", "dm2", "context_dm1", "multisensory_dm"])
+def test_rules_of_the_battery_by_their_definitions(rule):
+    """What is right follows from the inputs alone, without noise: at the last step, or before the delay."""
+    ring = 32
+    task = tasks.cognitive_battery(rules=(rule,), ring=ring, noise=0.0)
+    batch = task.draw(200, generator(0))
+    fixation, rings, answer = batch.inputs[..., 0], batch.inputs[..., 1 : 1 + 2 * ring], batch.targets
+    first, second = rings[..., :ring], rings[..., ring:]
+    weights = {"dm2": (0, 1), "context_dm1": (1, 0)}.get(rule, (1, 1))
+    shown = (weights[0] * first + weights[1] * second).amax(0)  # (B, ring), whenever it was shown
+    right = (shown.argmax(-1) + (ring // 2 if "anti" in rule else 0)) % ring
+    off = (_directions(answer[-1, :, 1:]) - right + ring // 2) % ring - ring // 2
+    assert off.abs().max() <= 1  # a direction between two units may be nearer to either
+    assert (answer[-1, :, 0] < 0.5).all()
+    assert (answer[: task.period, :, 0] > 0.5).all()
+    moved = (answer[..., 0] < 0.5).int().argmax(0)  # the step of the answer
+    comes = (rings.amax(-1) > 0).int().argmax(0)
+    assert torch.equal(moved, comes if rule.startswith("rt") else comes + 2 * task.period)
+    assert (fixation[-1] == (1 if rule.startswith("rt") else 0)).all()
+    assert bool((rings[-1].amax(-1) > 0).all()) != rule.startswith("delay")
+    assert task.score(answer, batch) == 1.0
+    assert task.score(answer.roll(ring // 4, -1), batch) == 0.0
+
+
+@pytest.mark.parametrize("rule", ["dms", "dnms"])
+def test_matching_rules_answer_the_second_stimulus_or_keep_fixation(rule):
+    ring = 32
+    task = tasks.cognitive_battery(rules=(rule,), ring=ring, noise=0.0)
+    batch = task.draw(200, generator(0))
+    both = batch.inputs[..., 1 : 1 + ring] + batch.inputs[..., 1 + ring : 1 + 2 * ring]
+    first = both[: 2 * task.period].amax(0)
+    equal = (first - both[-1]).abs().amax(-1) < 1e-6
+    assert 0.3 < equal.double().mean() < 0.7
+    kept = batch.targets[-1, :, 0] > 0.5
+    assert torch.equal(kept, ~equal if rule == "dms" else equal)
+    assert torch.equal(_directions(batch.targets[-1, :, 1:])[~kept], _directions(both[-1])[~kept])
+    assert task.score(batch.targets, batch) == 1.0

@@ -12,6 +12,7 @@ from .cognition import FlipFlop as flip_flop
 from .cognition import ParametricWorkingMemory as parametric_working_memory
 from .cognition import PerceptualDecision as perceptual_decision
 from .cognition import ReadySetGo as ready_set_go
+from .cognitive_battery import CognitiveBattery as cognitive_battery
 from .counting import AnBn as anbn
 from .counting import AnBnCn as anbncn
 from .counting import SpikeDistance as spike_distance
@@ -37,6 +38,7 @@ __all__ = [
     "adding",
     "anbn",
     "anbncn",
+    "cognitive_battery",
     "context_decision",
     "continual_reber",
     "copy_memory",
