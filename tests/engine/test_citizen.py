@@ -343,7 +343,7 @@ assert torch.get_num_threads() == 2
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("engine", ["compiled", "replayed", "reference"])
 def test_a_forked_child_runs_forward_and_backward_on_one_thread(engine: str):
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, engine], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, engine], check=True, timeout=300)
 
 
 FEWER_THREADS = """

@@ -14,6 +14,7 @@ from engine.strange_cells import RowNormalised, TwoChainedProducts
 
 import recurra as rc
 from recurra.engine.cpu import compiler
+from recurra.engine.cpu.backward_call import BackwardCall
 from recurra.engine.cpu.kernel import Kernel, free_cores
 
 pytestmark = pytest.mark.skipif(compiler.find_compiler() is None, reason="needs a C++ compiler")
@@ -46,6 +47,35 @@ def test_the_bits_do_not_depend_on_the_threads_that_find_a_core(cell_class: type
     for limit in (1, 2, 3):
         for a, b in zip(run(limit), expected, strict=True):
             assert torch.equal(a, b), limit
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize(("name", "options"), [("min_gru", {}), ("indrnn", {}), ("focused_rnn", {})])
+def test_columns_that_do_not_depend_on_each_other_are_shared_without_waiting(name: str, options: dict, ragged: bool):
+    """Batches with fewer sequences than threads: each thread runs some units through all steps."""
+    layer = rc.layer(name, 40, 140, dtype=torch.float64, **options)
+    lengths = torch.tensor([150, 60]) if ragged else None
+    x = torch.randn(150, 2, 40, dtype=torch.float64, requires_grad=True)
+    start = torch.randn(1, 2, 140, dtype=torch.float64, requires_grad=True)
+
+    def run() -> list[torch.Tensor]:
+        y, final = layer(x, start, lengths=lengths)
+        loss = y.square().sum() + final.sin().sum()
+        return [y.detach(), *torch.autograd.grad(loss, [x, start, *layer.parameters()])]
+
+    with rc.set_backend("reference"):
+        expected = run()
+    found = {}
+    for limit in (5, 1, 3):
+        with threads(5, limit):
+            found[limit] = run()
+    (executor,) = [e for r, e in layer.cell_list[0].__dict__["_cache"].executors.items() if r[0].train]
+    assert executor.backward_kernel.schedule.has_independent_columns
+    assert any(isinstance(call, BackwardCall) and call.launch.split.by_column for call in executor.calls.values())
+    for values in found.values():
+        for a, b, c in zip(values, expected, found[5], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+            assert torch.equal(a, c)
 
 
 class Wide(rc.Cell):

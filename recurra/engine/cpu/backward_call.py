@@ -10,9 +10,10 @@ from ..ir.buffers import D_X, BufferRef, Role, X
 from ..plan.program import Plan
 from . import allocator
 from .arena import Arena, Place
-from .call import Ran
+from .call import Ran, run_loop
 from .call_template import WEIGHTS, ZEROS, Copy, LoopCall, addresses
-from .launch_plan import LaunchPlan
+from .kernel import Kernel
+from .launch_plan import LaunchPlan, plan_rows
 from .layout import Layout
 from .weight_grads import MatrixGradientCall, MatrixGradients
 
@@ -23,7 +24,7 @@ class BackwardResult(NamedTuple):
     """What a backward call leaves."""
 
     block: Tensor  # the memory of its arena
-    dx: Tensor  # (rows, inputs): the columns that the loop itself stored
+    dx: Tensor  # (rows, inputs): complete, or only what the loop itself stored
     pieces: list[Tensor]  # of the weights' gradients, for `WeightGradients`
 
 
@@ -60,7 +61,7 @@ class CpuLoopMemory:
 
 
 class BackwardCall:
-    """Runs the backward kernel of a plan over one layout, then the sums over all steps."""
+    """Runs the backward kernel of a plan over one layout, then the sums over all steps and the gradient of x."""
 
     def __init__(
         self,
@@ -71,10 +72,12 @@ class BackwardCall:
         sums: MatrixGradients,
         missing: Sequence[BufferRef],
         weights: Mapping[str, Tensor],
+        of_x: Kernel | None,
     ):
-        """`kept`: the arena of what the forward call kept. `missing`: cotangents that are None, and read as zeros."""
-        self.launch, self.dtype = launch, launch.kernel.dtype
-        self.dx = (layout.total, launch.widths[D_X]) if D_X in launch.widths else (0,)
+        """`kept`: the arena of what the forward call kept. `missing`: cotangents that are None, and read as zeros.
+        `of_x`: makes the gradient of x."""
+        self.launch, self.dtype, self.gives_dx = launch, launch.kernel.dtype, of_x is not None
+        self.dx = (layout.total, plan.forward.buffers[X].width) if D_X in launch.widths or self.gives_dx else (0,)
         # Addresses of a call: the packed weights, x, masks, initial states, results of the forward call (y, named
         # values, the kept arena), the cotangents that are not None, the call's own arena, dx.
         initial = [BufferRef.initial(state.name) for state in plan.states]
@@ -95,6 +98,11 @@ class BackwardCall:
         count = arena_at + 2
         self.loop = LoopCall(launch.kernel, packed, layout, launch.binding, count, relocations, before=carries)
         self.sums = MatrixGradientCall(sums, layout, where, early, count)
+        if of_x is not None:
+            self.last = plan_rows(of_x, layout.total)
+            relocations = [*WEIGHTS, *addresses(self.last.binding, where)]
+            packed = of_x.pack(weights, self.last.split)
+            self.of_x = LoopCall(of_x, packed, self.last.layout, self.last.binding, count, relocations)
         shapes = [(launch.arena.numbers,), self.dx, *self.sums.shapes, (self.sums.scratch_numbers,)]
         self.allocate = allocator.Allocation(shapes, self.dtype)
 
@@ -129,10 +137,12 @@ class BackwardCall:
         # Python work comes before the loop: after it, what Python reads is no longer in the cache.
         scratch = [*map(torch.zeros_like, self.loop.scratch)]
         packed = self.launch.kernel.pack(weights, self.launch.split)
-        given = *packed.addresses, *map(_ADDRESS, given)
-        first, then = self.loop.pack(*given, *map(_ADDRESS, scratch)), self.sums.pack(*given, *map(_ADDRESS, results))
+        places = *packed.addresses, *map(_ADDRESS, given)
+        first, then = self.loop.pack(*places, *map(_ADDRESS, scratch)), self.sums.pack(*places, *map(_ADDRESS, results))
         self.loop.run(first)
         if len(results) > 1:
             self.sums.run(then)
+        if self.gives_dx:
+            run_loop(self.of_x, self.last.kernel.pack(weights, self.last.split), given)
         totals = self.launch.kernel.totals(scratch[0] if self.launch.kernel.sums_stride else None)
         return BackwardResult(block, dx, [*results[:-1], totals])

@@ -17,7 +17,7 @@ from . import allocator
 from .arena import Arena, Place
 from .call_template import WEIGHTS, Copy, LoopCall, addresses
 from .launch_plan import LaunchPlan
-from .layout import Layout, dense
+from .layout import Layout
 from .packing import Packed
 
 _ADDRESS, _EMPTY_LIKE = Tensor.data_ptr, torch.empty_like
@@ -69,9 +69,9 @@ class ForwardCall:
         else:
             copies = self._gather_finals(plan, layout, where, early, finals)
         count = finals + len(plan.states)
-        self.loop, self.ahead = self._loop(launch, layout, count, where, early, weights, copies), None
+        self.loop, self.ahead = self._loop(launch, count, where, early, weights, copies), None
         if launch.ahead is not None:
-            self.ahead = self._loop(launch.ahead, dense(1, layout.total), count, where, {}, weights)
+            self.ahead = self._loop(launch.ahead, count, where, {}, weights)
         self.packs = [(each.kernel.pack, each.split) for each in (launch, launch.ahead) if each is not None]
 
     def _write_finals(self, plan: Plan, layout: Layout, where: dict[BufferRef, Place], finals: int) -> list[Copy]:
@@ -104,7 +104,6 @@ class ForwardCall:
     def _loop(
         self,
         launch: LaunchPlan,
-        layout: Layout,
         count: int,
         where: Mapping[BufferRef, Place],
         early: Mapping[BufferRef, int],
@@ -113,7 +112,7 @@ class ForwardCall:
     ) -> LoopCall:
         relocations = [*WEIGHTS, *addresses(launch.binding, where, early)]
         packed = launch.kernel.pack(weights, launch.split)
-        return LoopCall(launch.kernel, packed, layout, launch.binding, count, relocations, after=copies)
+        return LoopCall(launch.kernel, packed, launch.layout, launch.binding, count, relocations, after=copies)
 
     @property
     def reads_in_place(self) -> bool:
@@ -157,8 +156,8 @@ class ForwardCall:
         finals = (*map(_EMPTY_LIKE, states),)
         tensors = inputs + outputs + finals
         if self.ahead is not None:
-            _run(self.ahead, packed[1], tensors)
-        _run(self.loop, packed[0], tensors)
+            run_loop(self.ahead, packed[1], tensors)
+        run_loop(self.loop, packed[0], tensors)
         return outputs, finals
 
 
@@ -168,7 +167,7 @@ def has_only_finals(plan: Plan, layout: Layout) -> bool:
     return one_step and plan.backward is None and not any(state.delays for state in plan.states)
 
 
-def _run(loop: LoopCall, packed: Packed, tensors: tuple[Tensor, ...]) -> None:
+def run_loop(loop: LoopCall, packed: Packed, tensors: tuple[Tensor, ...]) -> None:
     if loop.scratch:
         tensors += (*map(torch.zeros_like, loop.scratch),)  # alive until the loop is done
     loop.run(loop.pack(*packed.addresses, *map(_ADDRESS, tensors)))

@@ -93,7 +93,8 @@ def _step(schedule: Schedule, tables: Tables) -> str:
         for _ in level:
             lines += _tiles(schedule.groups[index], index)
             index += 1
-        lines.append("  if (threads > 1) barrier(c, me, threads);")
+        if not schedule.has_independent_columns:
+            lines.append("  if (threads > 1) barrier(c, me, threads);")
     return "\n".join([*lines, "}"])
 
 

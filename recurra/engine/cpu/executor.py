@@ -12,6 +12,7 @@ from torch import Tensor
 from ..backend import warn_once
 from ..ir.buffers import BufferRef, X
 from ..plan.epilogue import Cotangents, WeightGradients
+from ..plan.input_gradient import input_gradient
 from ..plan.input_projection import SplitProgram, split_input_projection
 from ..plan.program import Plan, Product, Program
 from ..plan.rows import spread_final
@@ -20,7 +21,7 @@ from .arena import Arena, padded_size
 from .backward_call import BackwardCall, CpuLoopMemory
 from .call import ForwardCall, Ran, by_slot, has_only_finals
 from .compiler import BuildError
-from .kernel import Kernel, threads_here
+from .kernel import WORTH_THREADS, Kernel, threads_here
 from .launch_plan import LaunchPlan, plan_backward, plan_forward
 from .layout import Layout
 from .ragged_rows import Rows, rows_of
@@ -83,6 +84,23 @@ class CpuExecutor:
     def backward_kernel(self) -> Kernel:
         assert self.plan.backward is not None
         return self._kernel(self.plan.backward, backward=True)
+
+    @functools.cached_property
+    def input_gradient_kernel(self) -> Kernel | None:
+        """Makes the gradient of x; None if torch does, since x is read in parts or the code does not compile."""
+        program = input_gradient(self.plan)
+        if program is None:
+            return None
+        try:
+            return self._kernel(program, backward=False)
+        except BuildError as error:
+            warn_once(f"torch multiplies the gradient of x. {error}")
+            return None
+
+    def _worth_own_gradient(self, layout: Layout) -> bool:
+        """Whether the gradient of x is asked for, and so large that preparing a kernel's call takes no time beside."""
+        sizes = (p.matrix.wide * p.matrix.deep for p in self.plan.products if p.operand.buffer == X)
+        return self.plan.needs_x and sum(sizes) * layout.total >= WORTH_THREADS
 
     @property
     def runs(self) -> list[list[Product]]:
@@ -251,7 +269,7 @@ class CpuExecutor:
         if not plan.needs_x and not wants_states:
             return None, [], done.pieces
         left = Cotangents(plan, CpuLoopMemory(launch, done, layout), given)
-        dx = left.of_x() if plan.needs_x else None
+        dx = None if not plan.needs_x else done.dx if call.gives_dx else left.of_x()
         dstates = [left.of_initial(s, d) for s, d in zip(plan.states, dfinals, strict=True) if wants_states]
         return dx, dstates, done.pieces
 
@@ -262,6 +280,7 @@ class CpuExecutor:
         if found is None:
             missing = [*itertools.compress(self.plan.cotangents(), is_missing)]
             launch = plan_backward(self.plan, self.backward_kernel, layout, missing)
-            found = BackwardCall(self.plan, launch, self._kept(layout), layout, self.summed, missing, weights)
+            of_x = self.input_gradient_kernel if self._worth_own_gradient(layout) else None
+            found = BackwardCall(self.plan, launch, self._kept(layout), layout, self.summed, missing, weights, of_x)
             self._remember(key, found)
         return found

@@ -87,6 +87,7 @@ FIXED = (
     "free_threads",
     "maps",
     "literals",
+    "by_column",
 )
 
 
@@ -145,16 +146,25 @@ class Kernel:
         threads, alone = threads_here(), rows == 1 and self.deep
         if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False, alone)
+        if rows < threads and self.schedule.has_independent_columns:
+            return Split(min(threads, self._vectors), False, alone, by_column=True)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
         if few and self.multiplications * rows < WORTH_BARRIERS:
             return Split(min(threads, rows), False, alone)
         return Split(threads, few, alone)
+
+    @property
+    def _vectors(self) -> int:
+        """Vectors of the widest group."""
+        return max(-(-group.width // self.vector) for group in self.tables.groups)
 
     def _parts(self, split: Split, rows: int) -> int:
         """Parts of the batch: more than threads, so that faster threads run more of them, but with enough rows each to
         amortise reading the weights."""
         if split.by_unit or split.threads == 1:
             return 1
+        if split.by_column:
+            return split.threads
         blocks = BLOCKS_PER_PART if self.weight_bytes > CACHE // 2 else -(-WORTH_STEALING // (self.work * self.rows))
         fewest = self.rows * blocks
         each = -(-rows // (PARTS * split.threads * fewest)) * fewest
@@ -176,7 +186,8 @@ class Kernel:
             tile = tile if group.lanes else self.tile
             if split.in_place:
                 tile = self.tile if self.exceeds_cache(split) else SINGLE_ROW_TILES * self.tile
-            found.append(min(tile, -(-vectors // split.threads) if split.by_unit else vectors))
+            shared = split.by_unit or split.by_column
+            found.append(min(tile, -(-vectors // split.threads) if shared else vectors))
         return found
 
     # ------------------------------------------------------------------------------------------ the call
@@ -198,8 +209,10 @@ class Kernel:
         """Build the fixed part of calls with this layout and split."""
         split = packed.split
         parts = self._parts(split, layout.rows)
-        bounds = layout.bounds(parts)
+        bounds = layout.bounds(1 if split.by_column else parts)
         spans = layout.spans(bounds, self.backward)
+        if split.by_column:  # every part has all rows
+            spans = spans.repeat(parts, 1)
         active = layout.table(Layout.active_backward if self.backward else Layout.active_rows, reach=self.reach)
         shares = split.threads if split.by_unit else 1
         tiles = torch.tensor(packed.tiles, dtype=torch.int64)
@@ -227,6 +240,7 @@ class Kernel:
             "free_threads": self.free_threads,
             "maps": self.maps.address,
             "literals": self.literals.address,
+            "by_column": int(split.by_column),
         }
         numbers = struct.pack(f"{len(FIXED)}q", *(values[name] for name in FIXED))
         count = len(self.schedule.rowsums) * shares * layout.rows

@@ -8,16 +8,18 @@ import torch
 from ..ir.buffers import D_X, D_Y, BufferKind, BufferRef, Role, X, Y
 from ..plan.program import Plan
 from .arena import Arena
-from .kernel import Binding, Kernel
-from .layout import Layout, Table, dense
+from .kernel import CACHE, Binding, Kernel, threads_here
+from .layout import Layout, Table, chunked, dense
 from .packing import Split
 
+ROWS_PER_THREAD = 32  # of independent rows, at least: to read a weight for fewer takes longer than to multiply by it
 Shapes = dict[BufferRef, tuple[int, int]]  # buffer → (rows, width)
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
     kernel: Kernel
+    layout: Layout
     split: Split
     binding: Binding
     arena: Arena  # buffers that only this call uses
@@ -41,15 +43,30 @@ def plan_forward(
     _place_rest(kernel, layout, tables, shapes, (*results, *plan.kept), by_step, by_sequence)
     widths = {buffer: plan.forward.buffers[buffer].width for buffer in results}
     split, arena = kernel.split(layout, layout.rows), Arena(shapes, kernel.dtype)
-    first = None if ahead is None else _plan_ahead(ahead, dense(1, layout.total), split)
-    return LaunchPlan(kernel, split, Binding(kernel, tables), arena, widths, first)
+    first = None if ahead is None else plan_rows(ahead, layout.total, split)
+    return LaunchPlan(kernel, layout, split, Binding(kernel, tables), arena, widths, first)
 
 
-def _plan_ahead(kernel: Kernel, layout: Layout, loop_split: Split) -> LaunchPlan:
-    """Threads that share the units of the loop share them here too: each makes the products that it will read."""
+def plan_rows(kernel: Kernel, total: int, loop_split: Split | None = None) -> LaunchPlan:
+    """How a program over rows that do not depend on each other is called. Threads that share the units of the loop
+    share them here too: each makes the products that it will read."""
+    if loop_split is not None and loop_split.by_unit:
+        layout = dense(1, total)
+        split = Split(loop_split.threads, True)
+    else:
+        layout = chunked(total, _rows_in_cache(kernel, total))
+        split = kernel.split(layout, layout.rows)
     binding = Binding(kernel, dict.fromkeys(kernel.schedule.buffers, layout.table(Layout.by_step)))
-    split = Split(loop_split.threads, True) if loop_split.by_unit else kernel.split(layout, layout.rows)
-    return LaunchPlan(kernel, split, binding, Arena({}, kernel.dtype), {})
+    return LaunchPlan(kernel, layout, split, binding, Arena({}, kernel.dtype), {})
+
+
+def _rows_in_cache(kernel: Kernel, total: int) -> int:
+    """Rows that stay in the caches of all threads while tile after tile reads them. Weights that exceed the cache are
+    read once for all rows instead."""
+    if kernel.weight_bytes > CACHE:
+        return total
+    numbers = sum(kernel.schedule.buffers[buffer].width for buffer in kernel.tables.buffers)
+    return min(total, threads_here() * max(ROWS_PER_THREAD, CACHE // 2 // (numbers * kernel.dtype.itemsize)))
 
 
 def plan_backward(plan: Plan, kernel: Kernel, layout: Layout, missing: Sequence[BufferRef]) -> LaunchPlan:
@@ -72,7 +89,7 @@ def plan_backward(plan: Plan, kernel: Kernel, layout: Layout, missing: Sequence[
     tables |= dict.fromkeys(zeros, by_sequence)
     widths = {D_X: kernel.schedule.buffers[D_X].width} if D_X in kernel.schedule.buffers else {}
     split = kernel.split(layout, layout.rows)
-    return LaunchPlan(kernel, split, Binding(kernel, tables, zeros), Arena(shapes, kernel.dtype), widths)
+    return LaunchPlan(kernel, layout, split, Binding(kernel, tables, zeros), Arena(shapes, kernel.dtype), widths)
 
 
 def _mask_tables(plan: Plan, by_step: Table, by_sequence: Table) -> dict[BufferRef, Table]:

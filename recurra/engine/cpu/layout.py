@@ -153,4 +153,14 @@ def dense(steps: int, rows: int) -> Layout:
     return Layout(steps, rows)
 
 
+@functools.lru_cache(maxsize=64)
+@hide_from_modes
+def chunked(total: int, rows: int) -> Layout:
+    """`total` rows that do not depend on each other, as steps of `rows` rows and one with the rest."""
+    steps, rest = divmod(total, rows)
+    if not steps or not rest:
+        return dense(max(steps, 1), rows if steps else rest)
+    return Layout(steps + 1, rows, torch.tensor([rows] * steps + [rest]))
+
+
 caches.register("layouts", dense.cache_clear, lambda: dense.cache_info().currsize)

@@ -32,6 +32,7 @@ class Split(NamedTuple):
     threads: int
     by_unit: bool
     in_place: bool = False  # a single row, whose products read unpacked weights
+    by_column: bool = False  # threads share columns that do not depend on each other, each for all steps
 
 
 @dataclass(frozen=True)

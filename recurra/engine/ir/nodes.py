@@ -15,7 +15,19 @@ from .buffers import BufferRef
 from .index_map import Gather, IndexMap
 from .table import TABLE, Rule, attributes, evaluate
 
-__all__ = ["TABLE", "Builder", "Load", "Matrix", "Node", "Rule", "Vector", "is_whole", "slice_matrix", "subgraph"]
+__all__ = [
+    "TABLE",
+    "Builder",
+    "Load",
+    "Matrix",
+    "Node",
+    "Rule",
+    "Vector",
+    "flip_matrix",
+    "is_whole",
+    "slice_matrix",
+    "subgraph",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,6 +334,11 @@ class Builder:
                 parts.append(self.cut(part, first, last))
             at += part.width
         return self.concat(parts)
+
+
+def flip_matrix(matrix: Matrix) -> Matrix:
+    """The matrix that multiplies a cotangent of the product."""
+    return Matrix(matrix.weight, matrix.rows, matrix.cols, not matrix.flipped)
 
 
 def slice_matrix(matrix: Matrix, low: int, high: int) -> Matrix:

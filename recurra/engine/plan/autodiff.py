@@ -5,7 +5,7 @@ from typing import Any
 
 from ..ir.buffers import CLOCK, D_X, D_Y, BufferKind, BufferRef, BufferSpec, Role, X
 from ..ir.index_map import IndexMap
-from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, slice_matrix, subgraph
+from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, flip_matrix, slice_matrix, subgraph
 from ..ir.values import Unsupported
 from .program import Delta, Out, Plan, Product, Program
 
@@ -133,7 +133,7 @@ class BackwardPlanner:
         operand, matrix = node.args[0], node.attr
         self.deltas.setdefault(delta, []).append((operand, matrix))
         if operand.op != "load":
-            self._add_cotangent(operand, self.builder.product(delta, _flip(matrix)), operand.width)
+            self._add_cotangent(operand, self.builder.product(delta, flip_matrix(matrix)), operand.width)
 
     # ------------------------------------------------------------------------------------------ step to step
 
@@ -200,7 +200,7 @@ class BackwardPlanner:
             raise Unsupported("a product with a part of a state that is read in other parts too")
         place = self.delta_places[delta]
         earlier = self.builder.load(place.buffer, place.width, lag=operand.attr.lag, offset=place.offset)
-        return [self.builder.product(earlier, slice_matrix(_flip(matrix), low - first, high - first))]
+        return [self.builder.product(earlier, slice_matrix(flip_matrix(matrix), low - first, high - first))]
 
     # ------------------------------------------------------------------------------------------ kept values
 
@@ -291,10 +291,6 @@ def _swapped(node: Node) -> list[tuple[Node, IndexMap]]:
 
 def _is_head(node: Node) -> bool:
     return node.op == "load" and node.attr.buffer.role is Role.HEAD
-
-
-def _flip(matrix: Matrix) -> Matrix:
-    return Matrix(matrix.weight, matrix.rows, matrix.cols, not matrix.flipped)
 
 
 def _sum_overlapping(builder: Builder, parts: list[tuple[int, int, Node]]) -> list[tuple[int, int, Node]]:

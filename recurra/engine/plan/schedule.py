@@ -50,6 +50,12 @@ class Schedule:
     def groups(self) -> list[Group]:
         return [group for level in self.levels for group in level]
 
+    @property
+    def has_independent_columns(self) -> bool:
+        """Whether no column reads another one: threads can share the columns and run all steps without waiting."""
+        mixed = any(group.lanes or any(n.op == "gather" for n in group.body) for group in self.groups)
+        return len({group.width for group in self.groups}) == 1 and not mixed and not self.rowsums
+
     def multiplications(self) -> int:
         """Multiply-adds a row."""
         return sum(m.wide * m.deep for g in self.groups for lane in g.lanes for m in lane.attr)

@@ -30,7 +30,7 @@ struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   int64_t* sync;                     // words for synchronisation of threads, initially zero
   int64_t steps, threads, by_unit;   // by_unit: threads share the units; else the batch
   int64_t work_stealing;             // by_unit: idle threads take tiles of others
-  int64_t parts, steps_per_item;     // parts of the batch; steps of one work item
+  int64_t parts, steps_per_item;     // parts of the batch, or of the columns; steps of one work item
   const int64_t* bounds;             // first row of each part
   const int64_t* spans;              // first step of each part, and the one after its last
   const int64_t* active;             // rows at each step; negative indices: steps before
@@ -47,6 +47,7 @@ struct Call {  // arguments of `run`; the order of fields is that of kernel.py
   int64_t (*free_threads)(int64_t);  // of so many threads, those that find a core
   const IndexMap* maps;
   const real* const* literals;       // rows of constants
+  int64_t by_column;                 // parts are columns that do not depend on each other, not rows
 };
 
 INLINE real* at(const Call& c, int buffer, int64_t s, int offset) {
@@ -252,13 +253,14 @@ static void flush_sums(const Call& c, real* sums, int64_t me, int64_t threads) {
 
 static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums);
 
-// Steps `from` to `to` of a part of the batch.
+// Steps `from` to `to` of a part of the batch, or of all rows for a part of the columns.
 static void steps(const Call& c, int64_t part, int64_t from, int64_t to, int64_t me, int64_t threads) {
-  const int64_t low = c.bounds[part], high = c.bounds[part + 1];
+  const int64_t low = c.by_column ? 0 : c.bounds[part], high = c.by_column ? c.rows : c.bounds[part + 1];
   real* const sums = c.sums + part * 2 * c.sums_stride;
   for (int64_t s = from; s < to; ++s) {
     const int64_t end = high < c.active[s] ? high : c.active[s];
-    if (low < end || threads > 1) step(c, s, low, end, me, threads, sums);
+    if (c.by_column) step(c, s, low, end, part, c.parts, sums);
+    else if (low < end || threads > 1) step(c, s, low, end, me, threads, sums);
     if (s % 64 == 63 || s + 1 == c.spans[2 * part + 1]) {
       flush_sums(c, sums, me, threads);
       if (threads > 1) barrier(c, me, threads);
