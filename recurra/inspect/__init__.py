@@ -3,7 +3,8 @@
 `gradient_flow`, `jacobian_spectrum`, `weight_spectrum`, `lyapunov`, `memory_curve`, `gate_activity`, `influence` and
 `health` take `(model, data)` and return a result with the numbers, `.figure()` (plotly) and `.summary()`. `diagram`
 draws a cell or a model as SVG. `report` writes all of them to one self-contained HTML page. A measurement runs a copy
-of the model and leaves the model itself unchanged.
+of the model and leaves the model itself unchanged. `curves`, `heatmap`, `orbits` and `side_by_side` show given numbers
+and drawings in the same style.
 """
 
 from .diagram import Diagram, diagram
@@ -14,6 +15,7 @@ from .health import Finding, Health, Monitor, health
 from .influence import Influence, influence
 from .jacobians import JacobianSpectrum, jacobian_spectrum
 from .memory_curve import MemoryCurve, memory_curve
+from .plots import SideBySide, curves, heatmap, orbits, side_by_side
 from .report import report
 from .spectra import WeightSpectrum, weight_spectrum
 
@@ -28,15 +30,20 @@ __all__ = [
     "Lyapunov",
     "MemoryCurve",
     "Monitor",
+    "SideBySide",
     "WeightSpectrum",
+    "curves",
     "diagram",
     "gate_activity",
     "gradient_flow",
     "health",
+    "heatmap",
     "influence",
     "jacobian_spectrum",
     "lyapunov",
     "memory_curve",
+    "orbits",
     "report",
+    "side_by_side",
     "weight_spectrum",
 ]
