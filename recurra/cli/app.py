@@ -20,6 +20,7 @@ from recurra.cli import (
     inspect,
     online,
     predict,
+    pretrain,
     survey,
 )
 from recurra.cli.error_handling import (
@@ -63,7 +64,13 @@ def common_options(
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"compare": compare.compare_command, "fit": fit.fit, "online": online.online, "demo": demo.demo},
+    "Train": {
+        "compare": compare.compare_command,
+        "fit": fit.fit,
+        "pretrain": pretrain.pretrain,
+        "online": online.online,
+        "demo": demo.demo,
+    },
     "Use a model": {
         "predict": predict.predict,
         "evaluate": evaluate.evaluate,
@@ -84,7 +91,7 @@ def unwrap_paragraphs(text: str) -> str:
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         text = unwrap_paragraphs(command.__doc__ or "")
-        run = command if name == "fit" else first_process_only(command)
+        run = command if name in ("fit", "pretrain") else first_process_only(command)
         app.command(name, cls=PlainHelpCommand, rich_help_panel=panel, help=text)(with_import_option(run))
 
 

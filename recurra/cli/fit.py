@@ -1,15 +1,11 @@
 """`recurra fit DATA`: train a model and save it."""
 
-import json
-import logging
 import shlex
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from recurra.cli.error_handling import command_line
 from recurra.cli.options import (
     NETWORK,
     OUTPUT,
@@ -33,10 +29,6 @@ from recurra.cli.options import (
     Test,
     Time,
 )
-
-CHECKPOINT_SECONDS = 3.0  # between checkpoints; Ctrl-C saves one in any case
-RUN = "run"  # folder inside the model folder, during training
-ARGUMENTS, CHECKPOINTS = "arguments.json", "checkpoints"  # inside the run folder
 
 
 def fit(
@@ -73,6 +65,12 @@ def fit(
     ] = None,
     dropout: Annotated[
         float | None, typer.Option(min=0, max=1, help="Dropout probability.", rich_help_panel=NETWORK)
+    ] = None,
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Tagging: word vectors of [bold]recurra pretrain[/].", rich_help_panel=NETWORK
+        ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.", rich_help_panel=TRAINING)] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Batch size.", rich_help_panel=TRAINING)] = None,
@@ -149,29 +147,21 @@ def _fit(
 ) -> None:
     """Train in all processes; the first one writes the folder and prints."""
     from recurra.cli import printing
+    from recurra.cli.run_folder import open_run
     from recurra.cli.training_progress import TrainingProgress
     from recurra.problem import save_problem
-    from recurra.train.checkpoint import Checkpoints
-    from recurra.train.run_lock import run_lock
 
-    folder = Path(chosen.out) if chosen.out else Path(f"{_stem(source)}-{chosen.cell}")
-    run, progress = folder / RUN, TrainingProgress(printing.stderr_console())
-    with processes.all_or_none():
-        if processes.first:
-            _make_run_folder(folder, force)
-    with run_lock(run, processes):
-        with processes.all_or_none():
-            if processes.first:
-                arguments = {"source": source, "settings": chosen.model_dump(exclude={"out"})}
-                _check_arguments(run, arguments, force, accept_changes)
+    folder = Path(chosen.out) if chosen.out else Path(f"{stem(source)}-{chosen.cell}")
+    progress = TrainingProgress(printing.stderr_console())
+    arguments = {"source": source, "settings": chosen.model_dump(exclude={"out"})}
+    with open_run(folder, arguments, processes, force, accept_changes) as run:
         progress.console.print(f"\nTraining [bold]{chosen.cell}[/].")
-        checkpoints = Checkpoints(run / CHECKPOINTS, apart=CHECKPOINT_SECONDS, accept_changes=accept_changes)
-        _train(estimator, problem, folder, run, checkpoints, progress, processes.first)
+        run.train(lambda: estimator.fit(*problem.train), progress)
         if not processes.first:
             return
         metrics = problem.evaluate(estimator, problem.test) if problem.test else {}
         save_problem(problem, estimator, folder, metrics)
-        shutil.rmtree(run)
+        run.remove()
     _report(source, chosen.cell, problem, estimator, folder, metrics, progress, as_json)
 
 
@@ -195,79 +185,9 @@ def _report(
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
-def _train(estimator: Any, problem: Any, folder: Path, run: Path, checkpoints: Any, progress: Any, first: bool) -> None:
-    from recurra.errors import RecurraError
-    from recurra.train.fit_context import fit_context
-    from recurra.train.fit_errors import Interrupted
-
-    console = progress.console
-    logging.getLogger("recurra.train").addHandler(logging.NullHandler())  # interruptions are reported below
-    try:
-        with fit_context(checkpoints, [progress]):
-            estimator.fit(*problem.train)
-    except Interrupted as stopped:
-        console.print(f"\nInterrupted {progress.where}.", soft_wrap=True)
-        if stopped.checkpoint is not None:
-            console.print(f"The checkpoint is in {run}. The same command resumes:", soft_wrap=True, markup=False)
-            console.print(f"  {command_line()}", soft_wrap=True, markup=False)
-        raise
-    except RecurraError:
-        if first:
-            _remove_empty_run(folder, run)
-        raise
-
-
-def _stem(source: str) -> str:
+def stem(source: str) -> str:
+    """The name of a file without its suffixes."""
     return Path(source).name.split(".")[0] or "model"
-
-
-def _make_run_folder(folder: Path, force: bool) -> None:
-    """Create the run folder if needed; a folder with a model and no unfinished run needs --force."""
-    from recurra.errors import InputError
-
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {folder}", "a file", "a new or empty folder")
-    run = folder / RUN
-    if (folder / "config.json").exists() and not (run / ARGUMENTS).is_file() and not force:
-        raise InputError(
-            f"--out {folder}", "a folder that contains a model", "another folder, or --force to replace it"
-        )
-    run.mkdir(parents=True, exist_ok=True)
-
-
-def _check_arguments(run: Path, arguments: dict[str, Any], force: bool, accept_changes: bool) -> None:
-    """Write the arguments of a new run; those of an unfinished one must be the same. With `force` it starts over."""
-    from recurra.errors import InputError
-
-    note, written = run / ARGUMENTS, json.loads(json.dumps(arguments))
-    if force:
-        shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
-    elif note.is_file() and not accept_changes:
-        before = json.loads(note.read_text(encoding="utf-8"))
-        if before != written:
-            raise InputError(
-                f"--out {run.parent}",
-                f"an unfinished run with other settings ({_difference(before, written)})",
-                "the same settings, --accept-changes to resume with the new ones, or --force to start over",
-            )
-    note.write_text(json.dumps(written, indent=1), encoding="utf-8")
-
-
-def _remove_empty_run(folder: Path, run: Path) -> None:
-    """Remove the folders of a run that failed before its first checkpoint."""
-    if any(run.glob(f"{CHECKPOINTS}/*/checkpoint-*")):
-        return
-    shutil.rmtree(run)
-    if not any(folder.iterdir()):
-        folder.rmdir()
-
-
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    flat = [{"data": part["source"], **part["settings"]} for part in (before, now)]
-    changed = [name for name in flat[1] if flat[0].get(name) != flat[1][name]]
-    return (
-        ", ".join(f"{name} was {flat[0].get(name)}, now {flat[1][name]}" for name in changed) or "from another version"
-    )
 
 
 def _summary(folder, problem, cell, count, estimator, seconds, metrics) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line under `torchrun`: `fit` trains in all processes, other commands run in one, and one prints."""
+"""The command line under `torchrun`: training runs in all processes, other commands in one, and one prints."""
 
 import os
 import sys

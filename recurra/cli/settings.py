@@ -19,6 +19,7 @@ class FitSettings(ProblemSettings):
     num_layers: PositiveInt | None = None
     bidirectional: bool | None = None
     dropout: float | None = Field(default=None, ge=0, le=1)
+    embeddings: str | None = None
     epochs: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     lr: float | None = Field(default=None, gt=0)

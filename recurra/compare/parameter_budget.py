@@ -42,7 +42,7 @@ class NetworkFactory:
         made = self.prepared.set_params(**{**self.params, "cell": cell, "hidden_size": hidden_size, **settings})
         with randomness.preserve_rng():
             if hasattr(made, "tagger_"):
-                return Tagger(made.tagger_.vocabulary, **made._options())
+                return Tagger(made.tagger_.vocabulary, **made._options(made._elmo()))
             if hasattr(made, "model_") and hasattr(made.model_, "vocabulary"):
                 return made._build(made.model_.vocabulary)
             return made._build()

@@ -1,5 +1,6 @@
 """`rc.SequenceTagger`: `rc.models.Tagger` with the scikit-learn interface."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..argument_checks import is_real
 from ..cell import Cell
 from ..data.batching import Batches
-from ..errors import InputError
+from ..errors import InputError, OptionError
+from ..models.elmo import ELMo
 from ..models.tagging import Tagger, Vocabulary, accuracy, entity_scores
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
@@ -36,6 +38,8 @@ class SequenceTagger(BaseEstimator):
     - `hidden_size`, `num_layers`: of each direction.
     - `output`: "crf", "softmax" or "hmm".
     - `dropout`: of the network; `tagger_options` are further ones of `rc.models.Tagger`, such as `chars`.
+    - `embeddings`: word vectors beside the tagger's own: an `rc.ELMo`, or the folder of one that `recurra pretrain` or
+      `save` wrote. They are frozen, but for the weights of the sum of their layers, and are saved with the model.
     - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
     - `validation`: the share of sentences held out. Training stops after `patience` epochs without an improvement on
       them and keeps the best weights.
@@ -59,6 +63,7 @@ class SequenceTagger(BaseEstimator):
         dropout: float = 0.5,
         *,
         tagger_options: dict[str, Any] | None = None,
+        embeddings: ELMo | str | Path | None = None,
         epochs: int = 15,
         batch_size: int = 16,
         lr: float = 5e-3,
@@ -71,6 +76,7 @@ class SequenceTagger(BaseEstimator):
         verbose: bool = False,
     ):
         self.cell, self.hidden_size, self.num_layers, self.output = cell, hidden_size, num_layers, output
+        self.embeddings = embeddings
         self.dropout, self.tagger_options, self.epochs, self.batch_size = dropout, tagger_options, epochs, batch_size
         self.lr = lr
         self.optimizer, self.clip, self.validation, self.patience = optimizer, clip, validation, patience
@@ -87,14 +93,26 @@ class SequenceTagger(BaseEstimator):
         seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
-            self.tagger_ = Tagger.of(X, y, **self._options())
+            self.tagger_ = Tagger.of(X, y, **self._options(self._elmo()))
             self._train(self.tagger_.encode(X, y), seed)
         self.classes_ = np.array(self.tagger_.vocabulary.classes)
         return self
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, elmo: ELMo | None) -> dict[str, Any]:
         own = {"cell": self.cell, "output": self.output, "dropout": self.dropout, **(self.tagger_options or {})}
+        own |= {} if elmo is None else {"extra_inputs": elmo}
         return own | {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
+
+    def _elmo(self) -> ELMo | None:
+        """A copy of the given word vectors, of which only the mix is trained."""
+        if self.embeddings is None:
+            return None
+        if "extra_inputs" in (self.tagger_options or {}):
+            raise OptionError("embeddings", "extra_inputs in tagger_options, too", "one of the two")
+        if not isinstance(self.embeddings, ELMo | str | Path):
+            raise InputError("embeddings", type(self.embeddings).__name__, "an rc.ELMo or its folder")
+        given = self.embeddings
+        return (deepcopy(given) if isinstance(given, ELMo) else ELMo.load(given)).freeze()
 
     def _train(self, data: Any, seed: int) -> None:
         order = np.random.default_rng(seed).permutation(len(data)).tolist()
@@ -145,8 +163,11 @@ class SequenceTagger(BaseEstimator):
     def folder_contents(self) -> FolderContents:
         """What `save` writes."""
         check_is_fitted(self, "tagger_")
-        options = saved_options.options_to_json(self.get_params(deep=False))
+        given, elmo = self.embeddings, self.tagger_.extra_inputs
+        place = str(given) if isinstance(given, str | Path) else None  # the weights are in the folder itself
+        options = saved_options.options_to_json({**self.get_params(deep=False), "embeddings": place})
         fitted = {"vocabulary": self.tagger_.vocabulary.to_json(), "history_": self.history_}
+        fitted |= {"elmo": elmo.settings()} if isinstance(elmo, ELMo) else {}
         return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self.tagger_.state_dict())
 
     def export(self, path: str | Path) -> Path:
@@ -169,8 +190,9 @@ class SequenceTagger(BaseEstimator):
         fitted = stored.section("fitted")
         with stored.expecting("the vocabulary of a tagger"):
             vocabulary, self.history_ = Vocabulary(**fitted["vocabulary"]), fitted["history_"]
-        with stored.building():
-            self.tagger_ = Tagger(vocabulary, **self._options())
+            with stored.building():
+                elmo = ELMo.from_settings(fitted["elmo"]).freeze() if "elmo" in fitted else None
+                self.tagger_ = Tagger(vocabulary, **self._options(elmo))
         self.tagger_.load_state_dict(stored.tensors(like=self.tagger_.state_dict()))
         self.tagger_.eval()
         self.classes_ = np.array(vocabulary.classes)

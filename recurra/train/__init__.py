@@ -39,6 +39,7 @@ from recurra.train.online.snap import SnAp
 from recurra.train.online.ukf import UKF
 from recurra.train.online.uoro import UORO
 from recurra.train.original_lstm_rule import OriginalLSTMRule
+from recurra.train.pretrain import PretrainedELMo, pretrain_elmo
 from recurra.train.progress import learn, show_progress
 from recurra.train.rtrl import RTRL
 from recurra.train.run import Callback, FitResult, Run
@@ -89,6 +90,7 @@ __all__ = [
     "OriginalLSTMRule",
     "OutOfMemoryError",
     "Predictor",
+    "PretrainedELMo",
     "RankError",
     "Run",
     "RunInUseError",
@@ -108,6 +110,7 @@ __all__ = [
     "linear",
     "load_weights",
     "lstm_genome",
+    "pretrain_elmo",
     "rnn_genome",
     "show_progress",
 ]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from recurra.interop.allennlp import ElmoFileError, read_options
-from recurra.models import ELMo
+from recurra.models import ELMo, ScalarMix
 
 h5py = pytest.importorskip("h5py")
 
@@ -174,3 +174,15 @@ def test_a_file_that_cannot_be_written_does_not_replace_a_good_one(tmp_path):
     with pytest.raises(ElmoFileError, match="a path that can be written"):
         small().save_files(tmp_path / "no" / "options.json", tmp_path / "no" / "weights.hdf5")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blocked.hdf5", "options.json", "weights.hdf5"]
+
+
+def test_a_folder_has_the_mix_too(tmp_path):
+    model = ELMo(4, 6, 1, filters=((1, 3), (2, 5)), residual=False, mix=ScalarMix(2, scale=False, layer_norm=True))
+    with torch.no_grad():
+        model.mix.w.copy_(torch.tensor([0.3, -1.0]))
+    model.save(tmp_path)
+    again = ELMo.load(tmp_path)
+    assert again.settings() == model.settings()
+    sentences = [["a", "cat"], ["runs"]]
+    for one, other in zip(model.embed(sentences), again.embed(sentences), strict=True):
+        assert np.array_equal(one, other)

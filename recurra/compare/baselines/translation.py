@@ -31,5 +31,6 @@ class NearestSource:
         return self
 
     def predict(self, X: list[str]) -> list[str]:
-        similar = self.counts_.transform(X) @ self.sources_.T
+        sources: Any = self.sources_
+        similar = self.counts_.transform(X) @ sources.T
         return [self.targets_[k] for k in np.asarray(similar.argmax(axis=1)).ravel().tolist()]

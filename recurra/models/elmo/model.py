@@ -3,7 +3,8 @@
 (Peters et al., Deep Contextualized Word Representations, 2018)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from ...errors import InputError, ShapeError, UnknownNameError
 from ...interop.allennlp import ElmoOptions, read_options, read_weights, write_files
 from ...ragged import check_lengths, reverse
+from ...storage import FolderContents, read_folder, write_folder
 from ..language.sentences import check_sentences
 from ..language.stack import Stack
 from .characters import CharacterEncoder, add_sentence_marks, word_characters
@@ -22,6 +24,7 @@ from .weights import load_arrays, to_arrays
 if TYPE_CHECKING:
     import numpy as np
 
+KIND = "ELMo"  # in config.json
 Layers = Literal["mix", "top", "all"]
 #: the filters of the published models: (width, number of filters)
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -30,8 +33,9 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 class ELMo(nn.Module):
     """ELMo: contextual word vectors from characters, two stacks of projection LSTMs, and a learned sum of their layers.
 
-    `ELMo.from_files` loads the published models, `rc.models.Pretraining` trains one from text, and `embed` turns
-    sentences into arrays. An ELMo can be the `extra_inputs` of a `rc.models.Tagger`.
+    `ELMo.from_files` loads the published models, `rc.train.pretrain_elmo` trains one from text, and `embed` turns
+    sentences into arrays. An ELMo can be the `embeddings` of a `rc.SequenceTagger` and the `extra_inputs` of a
+    `rc.models.Tagger`.
 
     **Arguments**
 
@@ -213,6 +217,30 @@ class ELMo(nn.Module):
         return self
 
     # ------------------------------------------------------------------------------------------ files
+
+    def save(self, folder: str | Path) -> None:
+        """Write options and weights, the mix included, to a folder; `ELMo.load` reads it."""
+        write_folder(folder, FolderContents(KIND, {"options": self.settings()}, self.state_dict()))
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor arguments as plain JSON; those of the mix are under "mix"."""
+        mix = {"normalise": self.mix.normalise, "scale": self.mix.gamma is not None, "layer_norm": self.mix.layer_norm}
+        return {**asdict(self.options), "filters": [list(pair) for pair in self.options.filters], "mix": mix}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> "ELMo":
+        """An ELMo with these settings and new weights."""
+        options: dict[str, Any] = dict(settings)
+        return cls(**options | {"mix": ScalarMix(options["num_layers"] + 1, **options["mix"])})
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "ELMo":
+        """The ELMo that `save` or `recurra pretrain` wrote, in evaluation mode."""
+        stored = read_folder(folder, KIND)
+        with stored.expecting("the options of an ELMo"), stored.building():
+            model = cls.from_settings(stored.section("options"))
+        model.load_state_dict(stored.tensors(like=model.state_dict()))
+        return model.eval()
 
     @classmethod
     def from_files(cls, options: str | Path, weights: str | Path, **changes: Any) -> "ELMo":
