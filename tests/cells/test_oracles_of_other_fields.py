@@ -1,4 +1,6 @@
-"""snntorch's neurons and ncps' closed-form network as oracles; laws that cells of hydrology and signals must obey."""
+"""snntorch, norse and ncps as oracles; laws that cells of hydrology and signals must obey."""
+
+import math
 
 import pytest
 import snntorch
@@ -54,6 +56,36 @@ def test_alpha_is_snntorchs_below_the_threshold():
         _, *states = neuron(cell.current(x_t), *states)
     for value, expected in zip(run(cell, X)[1:], states, strict=True):
         assert_close(value, expected, 1e-6)  # its decay constants are single
+
+
+@pytest.fixture
+def norse():
+    """It needs torchvision, whose releases fit one release of torch each: with another torch it is absent."""
+    return pytest.importorskip("norse.torch.functional")
+
+
+@pytest.mark.filterwarnings("ignore:.*(torch.jit.script|PyTree type)")  # where norse makes its types
+def test_parametric_lif_is_norses_neuron(norse):
+    """norse's LIF without a synapse (its current decays within one step): one Euler step, then a reset to 0.
+
+    The slope is 1, because the surrogate of norse 1.1.0 does not use its parameter `alpha`.
+    """
+    tau = 4.0
+    cell = Case("parametric_lif", {"surrogate": "fast_sigmoid", "slope": 1.0}).cell()
+    put(cell, w=-math.log(tau - 1))
+    at_once, share = torch.tensor(1.0, dtype=torch.float64), torch.tensor(1 / tau, dtype=torch.float64)
+    parameters = norse.lif.LIFParameters(tau_syn_inv=at_once, tau_mem_inv=share)
+    zeros, x = torch.zeros(2, 4, dtype=torch.float64), (2 * X).requires_grad_()
+    state, expected = norse.lif.LIFFeedForwardState(v=zeros, i=zeros), []
+    for x_t in x:
+        spikes, state = norse.lif.lif_feed_forward_step(cell.current(x_t), state, parameters, dt=1.0)
+        expected.append(spikes)
+    ours, v = run(cell, x)
+    assert_close(ours, torch.stack(expected))
+    assert_close(v, state.v)
+    assert 0.05 < ours.mean() < 0.95
+    (theirs,), (found,) = (torch.autograd.grad(end.sum(), x) for end in (state.v, v))
+    assert_close(found, theirs)
 
 
 def test_refractory_neurons_are_silent_after_a_spike():
