@@ -19,14 +19,35 @@ def machine(size: int = 5, hidden: int = 4, scale: float = 1.0) -> RBM:
     made = RBM(3, size, hidden).double()
     for p in made.parameters():
         torch.nn.init.normal_(p, std=scale)
+    made.mean.copy_(torch.linspace(0.1, 0.7, size))
     return made
 
 
 def test_the_free_energy_sums_out_the_hidden_units() -> None:
     made, s, v = machine(), torch.randn(3, dtype=torch.float64), bits(5)
-    a, b, h = made.A(s), made.B(s), bits(4)
-    energy = -(v @ a)[:, None] - h @ b - v @ made.W.T @ h.T  # (frames, hidden states)
+    a, b, h = made.A(s), made.B(s), bits(4) - 0.5
+    energy = -(v @ a)[:, None] - h @ b - (v - made.mean) @ made.W.T @ h.T  # (frames, hidden states)
     assert_close(made.free_energy(s.expand(32, 3), v), -(-energy).logsumexp(1), 1e-12)
+
+
+def test_centred_units_are_the_units_0_and_1_with_other_biases() -> None:
+    made, s, v = machine(), torch.randn(3, dtype=torch.float64), bits(5)
+    a, b = made.A(s) - made.W.sum(0) / 2, made.B(s) - made.W @ made.mean
+    plain = -(v @ a) - torch.nn.functional.softplus(b + v @ made.W.T).sum(-1)
+    found = made.free_energy(s.expand(32, 3), v)
+    assert_close((-found).log_softmax(0), (-plain).log_softmax(0), 1e-12)
+
+
+def test_the_start_is_independent_bits() -> None:
+    made, frequencies = RBM(3, 4, 5).double(), torch.tensor([0.1, 0.5, 0.9, 0.3], dtype=torch.float64)
+    made.start_at(frequencies)
+    with torch.no_grad():
+        made.W.zero_()
+        made.A.weight.zero_()
+    p = (-made.free_energy(torch.zeros(16, 3, dtype=torch.float64), bits(4))).softmax(0)
+    assert_close((p[:, None] * bits(4)).sum(0).detach(), frequencies, 1e-12)
+    with pytest.raises(rc.ShapeError, match="frequencies"):
+        made.start_at(torch.zeros(3))
 
 
 def test_annealed_importance_sampling_finds_the_sum_over_all_frames() -> None:
@@ -47,7 +68,7 @@ def test_without_weights_the_estimate_is_exact() -> None:
     with torch.no_grad():
         made.W.zero_()
     s = torch.randn(4, 3, dtype=torch.float64)
-    expected = torch.nn.functional.softplus(made.A(s)).sum(-1) + torch.nn.functional.softplus(made.B(s)).sum(-1)
+    expected = torch.nn.functional.softplus(made.A(s)).sum(-1) + (2 * torch.cosh(made.B(s) / 2)).log().sum(-1)
     found = made.log_partition(s, chains=3, temperatures=2)
     assert_close(found.value, expected.detach(), 1e-12)
     assert_close(found.error, torch.zeros(4, dtype=torch.float64), 1e-12)

@@ -1,10 +1,12 @@
 """RNN-RBM: the next frame of many bits as a restricted Boltzmann machine (Boulanger-Lewandowski et al. 2012).
 
-    p(v | s) ∝ exp(-F(v)),  F(v) = -(A s + a)·v - Σ_j log(1 + exp((B s + b + W v)_j))
+    p(v | s) ∝ exp(-F(v)),  F(v) = -(A s + a)·v - Σ_j log(2 cosh(z_j / 2)),  z = B s + b + W (v - μ)
 
-with s the state of the recurrent layer. The sum over all frames is not computable: training follows the difference of
-free energies between data and samples (contrastive divergence), and annealed importance sampling estimates the
-likelihood, with its error (Salakhutdinov & Murray 2008).
+with s the state of the recurrent layer. Hidden units are -1/2 or 1/2, and frames count from their mean μ: with other
+biases this is the machine of units 0 and 1, and its gradient no longer mixes weights and biases (Cho et al. 2011;
+Montavon & Müller 2012). The sum over all frames is not computable: training follows the difference of free energies
+between data and samples (contrastive divergence), and annealed importance sampling estimates the likelihood, with its
+error (Salakhutdinov & Murray 2008).
 """
 
 import math
@@ -51,13 +53,25 @@ class RBM(nn.Module):
         self.output_size = positive_int("size", size)
         self.A = nn.Linear(positive_int("input_size", input_size), size)
         self.B = nn.Linear(input_size, positive_int("hidden", hidden))
-        self.W = nn.Parameter(0.01 * torch.randn(hidden, size))
+        self.W = nn.Parameter(0.1 * torch.randn(hidden, size))
+        self.register_buffer("mean", torch.full((size,), 0.5))
+
+    @torch.no_grad()
+    def start_at(self, frequencies: Tensor) -> None:
+        """Start from independent bits: how often each is 1, (size,), sets the biases a and the mean μ."""
+        if frequencies.shape != (self.output_size,):
+            raise ShapeError("frequencies", f"shape {tuple(frequencies.shape)}", f"{(self.output_size,)}")
+        self.mean.copy_(frequencies)
+        self.A.bias.copy_(torch.logit(frequencies, eps=1e-3))
+
+    def _hidden_logits(self, b: Tensor, frames: Tensor) -> Tensor:
+        return b + F.linear(frames - self.mean, self.W)
 
     def free_energy(self, s: Tensor, frames: Tensor) -> Tensor:
         """F(v): states (…, d) and frames (…, size) → (…)."""
         if frames.shape != (*s.shape[:-1], self.output_size):
             raise ShapeError("frames", f"shape {tuple(frames.shape)}", f"{(*s.shape[:-1], self.output_size)}")
-        return -(self.A(s) * frames).sum(-1) - F.softplus(self.B(s) + F.linear(frames, self.W)).sum(-1)
+        return -(self.A(s) * frames).sum(-1) - _log_sum(self._hidden_logits(self.B(s), frames)).sum(-1)
 
     @torch.no_grad()
     def sample(self, s: Tensor, frames: Tensor, steps: int = 25, generator: torch.Generator | None = None) -> Tensor:
@@ -68,7 +82,7 @@ class RBM(nn.Module):
         return frames
 
     def _gibbs(self, v: Tensor, a: Tensor, b: Tensor, beta: float, generator: torch.Generator | None) -> Tensor:
-        h = _draw(beta * (b + F.linear(v, self.W)), generator)
+        h = _draw(beta * self._hidden_logits(b, v), generator) - 0.5
         return _draw(a + beta * F.linear(h, self.W.T), generator)
 
     @torch.no_grad()
@@ -84,8 +98,8 @@ class RBM(nn.Module):
         log_weight = torch.zeros(v.shape[:-1], dtype=v.dtype, device=v.device)
         betas = torch.linspace(0, 1, positive_int("temperatures", temperatures) + 1, dtype=v.dtype).tolist()
         for before, beta in pairwise(betas):
-            total = b + F.linear(v, self.W)
-            log_weight += (F.softplus(beta * total) - F.softplus(before * total)).sum(-1)
+            z = self._hidden_logits(b, v)
+            log_weight += (_log_sum(beta * z) - _log_sum(before * z)).sum(-1)
             v = self._gibbs(v, a, b, beta, generator)
         start = F.softplus(a[0]).sum(-1) + b.shape[-1] * math.log(2.0)  # the machine with W = 0 and no hidden biases
         share = (log_weight - log_weight.logsumexp(0)).exp() * chains  # weights over their mean
@@ -95,6 +109,11 @@ class RBM(nn.Module):
         """log p(v | s): states (N, d) and frames (N, size) → (N,) and its error. Options of `log_partition`."""
         found = self.log_partition(s, **options)
         return Estimate(-self.free_energy(s, frames) - found.value, found.error)
+
+
+def _log_sum(z: Tensor) -> Tensor:
+    """log(exp(z / 2) + exp(-z / 2)): a hidden unit summed out."""
+    return F.softplus(z) - z / 2
 
 
 def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
