@@ -163,8 +163,8 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "4.2.3",
         "Other variants",
         "Kalman and evolutionary training, projections, learned slopes, dynamic cortex memory.",
-        "[rc.train.DEKF(rc.train.Predictor(rc.LSTM(3, 4), 2)), rc.train.Evolino, rc.train.evolve_cells, "
-        "rc.ProjectionLSTM(3, 4), rc.SlopeLSTM(3, 4), rc.DynamicCortexMemory(3, 4)]",
+        "[rc.train.DEKF(rc.train.Predictor(rc.LSTM(3, 4), 2)), rc.train.Evolino, rc.train.Evoke, "
+        "rc.train.evolve_cells, rc.ProjectionLSTM(3, 4), rc.SlopeLSTM(3, 4), rc.DynamicCortexMemory(3, 4)]",
         "E22 E23 E35",
     ),
     ("4.3", "Gated recurrent units", "A simpler cell: no separate memory.", "rc.GRU(3, 4)", "E23 E26"),

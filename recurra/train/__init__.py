@@ -3,12 +3,13 @@
 from recurra.train.bptt import BPTT, leaks
 from recurra.train.by_hand import HandGradients, gradients_by_hand
 from recurra.train.checkpoint import Checkpoints, load_weights
+from recurra.train.computed_readouts import KernelReadout, LeastSquares, SupportVectors
 from recurra.train.cost import CostError
 from recurra.train.dekf import DEKF
 from recurra.train.errata import Errata, errata
 from recurra.train.erratum import Erratum
 from recurra.train.evaluate import evaluate
-from recurra.train.evolino import Evolino, EvolinoCell
+from recurra.train.evolino import Evoke, Evolino, EvolinoCell
 from recurra.train.evolve_cells import Evolution, Language, Trial, evolve_cells
 from recurra.train.fit import fit
 from recurra.train.fit_errors import (
@@ -67,6 +68,7 @@ __all__ = [
     "EProp",
     "Errata",
     "Erratum",
+    "Evoke",
     "Evolino",
     "EvolinoCell",
     "Evolution",
@@ -76,9 +78,11 @@ __all__ = [
     "HandGradients",
     "Interrupted",
     "JsonLines",
+    "KernelReadout",
     "KeyboardInterrupted",
     "Language",
     "Learner",
+    "LeastSquares",
     "Lines",
     "LogWarning",
     "MeanLoss",
@@ -95,6 +99,7 @@ __all__ = [
     "Run",
     "RunInUseError",
     "SnAp",
+    "SupportVectors",
     "TeacherForcing",
     "Trial",
     "constant",

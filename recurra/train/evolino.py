@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn, sigmoid, tanh
 from torch.func import vmap
 
@@ -17,7 +16,7 @@ from recurra.cell import TIME, Cell, positive_int
 from recurra.engine.operations import MEANING
 from recurra.engine.trace import trace
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
-from recurra.readout import Readout
+from recurra.train.computed_readouts import ComputedReadout, Fitted, LeastSquares, SupportVectors
 from recurra.train.learner import Learner, Predictor, positive
 from recurra.train.searches import CMA, Search, SubPopulations
 from recurra.train.step_function import StepFunction
@@ -56,8 +55,9 @@ class Evolino(Learner):
     - `search`: "esp", enforced sub-populations with one population per memory cell, or "cma" over all weights
       (needs the extra `evo`).
     - `population`, `trials`, `mutation`, `burst`, `spread`: settings of the search.
-    - `ridge`: regularisation of the readout.
-    - `scale`: factor on the inputs.
+    - `ridge`: regularisation of the least-squares readout.
+    - `scale`: factor on the inputs, and on the outputs that are fed back; small ones keep the cells nearly linear.
+    - `readout`: how the head is computed; by default least squares. `rc.train.SupportVectors` is another.
     - `seed`: of the search.
 
     **Returns** from `step(x, target)`, both (T, B, ·), the smallest error so far. `generate(x, n)` runs freely after
@@ -91,13 +91,18 @@ class Evolino(Learner):
         ridge: float = 0.0,
         scale: float = 1.0,
         seed: int = 0,
+        readout: ComputedReadout | None = None,
     ):
         super().__init__(model, loss)
-        if not isinstance(model, Predictor) or not isinstance(model.head, Readout) or model.head.softmax:
+        if not isinstance(model, Predictor):
             raise InputError("model", type(model).__name__, "rc.train.Predictor(layer, outputs), with a linear head")
+        if readout is not None and ridge:
+            raise OptionError("ridge", ridge, "no ridge: it belongs to the least-squares readout")
+        self.readout = LeastSquares(ridge) if readout is None else readout
+        self.readout.check_head(model.head)
         self.step_fn = StepFunction(model)
         self.washout, self.horizon = positive_int("washout", washout), positive_int("horizon", horizon)
-        self.closed_loop, self.ridge, self.scale = closed_loop, ridge, positive("scale", scale)
+        self.closed_loop, self.scale = closed_loop, positive("scale", scale)
         searches: dict[str, Callable[..., Search]] = {"esp": SubPopulations, "cma": CMA}
         if search not in searches:
             raise UnknownNameError("search", search, searches)
@@ -115,7 +120,7 @@ class Evolino(Learner):
         winner = int(errors.argmin())
         if float(errors[winner]) < self.best:
             self.best = float(errors[winner])
-            self._set_weights(genomes[winner], readouts[winner])
+            self._set_weights(genomes[winner], readouts, winner)
         self.steps += 1
         return self.best
 
@@ -130,16 +135,16 @@ class Evolino(Learner):
             )
 
     @torch.no_grad()
-    def evaluate(self, genomes: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Errors (N,) of networks with flat weights (N, P), and their readouts (N, q, H + 1)."""
+    def evaluate(self, genomes: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Fitted]:
+        """Errors (N,) of networks with flat weights (N, P), and their readouts."""
         fitted = len(x) - self.horizon
         states, state = self._run(genomes, x if not self.closed_loop else x[:fitted])  # (N, T', B, H)
         kept = states[:, self.washout : fitted].flatten(1, 2)
-        readouts = fit_readout(kept, target[self.washout : fitted].flatten(0, 1), self.ridge)
+        readouts = self.readout.fit(kept, target[self.washout : fitted].flatten(0, 1))
         if self.closed_loop:
             outputs = self._free_run(genomes, readouts, states[:, -1], state, self.horizon)
         else:
-            outputs = read(states[:, fitted:].flatten(1, 2), readouts).unflatten(1, (self.horizon, -1))
+            outputs = readouts(states[:, fitted:].flatten(1, 2)).unflatten(1, (self.horizon, -1))
         expected = target[fitted:]  # (horizon, B, q)
         if self.closed_loop:
             expected = target[fitted - 1 : fitted - 1 + self.horizon]
@@ -171,11 +176,11 @@ class Evolino(Learner):
             states.append(h)
         return torch.stack(states, 1), state
 
-    def _free_run(self, genomes: Tensor, readouts: Tensor, h: Tensor, state: Tensor, steps: int) -> Tensor:
+    def _free_run(self, genomes: Tensor, readouts: Fitted, h: Tensor, state: Tensor, steps: int) -> Tensor:
         """Outputs (N, steps, B, q) where each output is the next input."""
         step, outputs = self._step(genomes), []
         for _ in range(steps):
-            y = read(h, readouts)
+            y = readouts(h)
             outputs.append(y)
             h, state = step(state, y.clamp(-1e3, 1e3))
         return torch.stack(outputs, 1)
@@ -185,29 +190,25 @@ class Evolino(Learner):
         """Read x (T, B, D), then run freely on the outputs: (steps, B, q), with the current readout."""
         genome = self.step_fn.flat()[0][None]
         states, state = self._run(genome, x)
-        return self._free_run(genome, self._readout()[None], states[:, -1], state, steps)[0]
+        return self._free_run(genome, self.readout.of(self._head), states[:, -1], state, steps)[0]
 
-    def _readout(self) -> Tensor:
-        head: Any = self.model.head
-        bias = head.V.new_zeros(len(head.V)) if head.b is None else head.b
-        return torch.cat([head.V, bias[:, None]], 1).detach()
+    @property
+    def _head(self) -> nn.Module:
+        return self.model.head  # pyrefly: ignore
 
     @torch.no_grad()
     def refit(self, x: Tensor, target: Tensor) -> None:
         """Refit the readout to all steps after the washout, without a held-out horizon."""
         genome = self.step_fn.flat()[0][None]
         states = self._run(genome, x)[0][:, self.washout :].flatten(1, 2)
-        self._set_weights(genome[0], fit_readout(states, target[self.washout :].flatten(0, 1), self.ridge)[0])
+        self.readout.fit(states, target[self.washout :].flatten(0, 1)).copy_to(self._head, 0)
 
     @torch.no_grad()
-    def _set_weights(self, genome: Tensor, readout: Tensor) -> None:
-        head: Any = self.model.head
+    def _set_weights(self, genome: Tensor, readouts: Fitted, network: int) -> None:
         parts = genome.split([p.numel() for p in self.step_fn.recurrent.values()])
         for parameter, part in zip(self.step_fn.recurrent.values(), parts, strict=True):
             parameter.copy_(part.view(parameter.shape))
-        head.V.copy_(readout[:, :-1])
-        if head.b is not None:
-            head.b.copy_(readout[:, -1])
+        readouts.copy_to(self._head, network)
 
     def extra_state(self) -> dict[str, Any]:
         return {"search": self.search.state_dict(), "best": self.best}
@@ -217,18 +218,29 @@ class Evolino(Learner):
         self.best = float(state["best"])
 
 
-def fit_readout(states: Tensor, target: Tensor, ridge: float = 0.0) -> Tensor:
-    """D Φ⁺ for each network: states (N, S, H), targets (S, q) → (N, q, H + 1), the last column a bias."""
-    phi = F.pad(states, (0, 1), value=1.0)
-    U, singular, Vh = torch.linalg.svd(phi, full_matrices=False)  # normal equations would square the condition number
-    tiny = singular[..., :1] * max(phi.shape[-2:]) * torch.finfo(phi.dtype).eps
-    inverse = torch.where(singular > tiny, singular / (singular.square() + ridge), 0.0)
-    return (Vh.mT @ (inverse[..., None] * (U.mT @ target))).mT
+class Evoke(Evolino):
+    """Evolution of recurrent weights with a readout of support vectors (Schmidhuber et al. 2007).
 
+    **Arguments**
 
-def read(states: Tensor, readouts: Tensor) -> Tensor:
-    """(N, S, H), (N, q, H + 1) → (N, S, q)."""
-    return states @ readouts[..., :-1].mT + readouts[:, None, :, -1]
+    - `model`: a `rc.train.Predictor` whose head is a `rc.train.KernelReadout`.
+    - `C`, `epsilon`: of `rc.train.SupportVectors`.
+    - `**options`: of `rc.train.Evolino`.
+
+    **Returns** from `step` and `generate` what `Evolino` returns.
+
+    **Example**
+
+    >>> wave = torch.sin(0.3 * torch.arange(60.0))[:, None, None]  # (T, 1, 1)
+    >>> layer = rc.Recurrent(rc.train.EvolinoCell, 1, 4)
+    >>> model = rc.train.Predictor(layer, rc.train.KernelReadout(layer, 1))
+    >>> learner = rc.train.Evoke(model, washout=10, horizon=10, population=4, trials=1)
+    >>> learner.step(wave[:-1], wave[1:]) < 1.0
+    True
+    """
+
+    def __init__(self, model: Predictor, C: float = 100.0, epsilon: float = 1e-3, **options: Any):
+        super().__init__(model, readout=SupportVectors(C, epsilon), **options)
 
 
 def batched_step(step_fn: StepFunction, genomes: Tensor) -> Callable | None:

@@ -11,7 +11,8 @@ from torch import Tensor
 import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.train import Evolino, EvolinoCell, Predictor
-from recurra.train.evolino import batched_step, fit_readout, read
+from recurra.train.computed_readouts import AffineReadouts, LeastSquares
+from recurra.train.evolino import batched_step
 from recurra.train.searches import SubPopulations, chromosomes
 from recurra.train.step_function import StepFunction
 
@@ -47,7 +48,7 @@ def test_the_cell_is_the_paper_s() -> None:
 
 def test_the_readout_is_least_squares() -> None:
     states, target = torch.randn(3, 40, 5, dtype=torch.float64), torch.randn(40, 2, dtype=torch.float64)
-    readouts = fit_readout(states, target)
+    readouts = LeastSquares().fit(states, target).weights
     for network, readout in zip(states, readouts, strict=True):
         phi = torch.cat([network, torch.ones(40, 1, dtype=torch.float64)], 1)
         assert_close(readout.T, torch.linalg.lstsq(phi, target).solution, 1e-10)
@@ -55,7 +56,7 @@ def test_the_readout_is_least_squares() -> None:
             torch.cat([phi, 0.5 * torch.eye(6, dtype=torch.float64)]),
             torch.cat([target, torch.zeros(6, 2, dtype=torch.float64)]),
         ).solution
-        assert_close(fit_readout(network[None], target, 0.25)[0].T, ridge, 1e-10)
+        assert_close(LeastSquares(0.25).fit(network[None], target).weights[0].T, ridge, 1e-10)
 
 
 def test_networks_side_by_side_are_the_networks_themselves() -> None:
@@ -66,7 +67,7 @@ def test_networks_side_by_side_are_the_networks_themselves() -> None:
         x = sines(30)[:-1]
         states = learner._run(genomes, x)[0]
         for k in (0, 3):
-            learner._set_weights(genomes[k], learner._readout())
+            learner._set_weights(genomes[k], learner.readout.of(model.head), 0)
             assert_close(states[k], model.layer(x)[0].detach(), 1e-12)
 
 
@@ -77,7 +78,7 @@ def test_cells_that_do_not_fit_side_by_side_still_run() -> None:
     genomes = learner.search.ask()
     assert batched_step(StepFunction(model.layer), genomes) is None
     states = learner._run(genomes, sines(3)[:-1])[0]
-    learner._set_weights(genomes[1], learner._readout())
+    learner._set_weights(genomes[1], learner.readout.of(model.head), 0)
     assert_close(states[1], model.layer(sines(3)[:-1])[0].detach(), 1e-12)
 
 
@@ -190,7 +191,7 @@ def test_bad_input() -> None:
 def test_read_is_the_affine_readout() -> None:
     states, readouts = torch.randn(2, 4, 3), torch.randn(2, 5, 4)
     expected = torch.stack([s @ r[:, :-1].T + r[:, -1] for s, r in zip(states, readouts, strict=True)])
-    torch.testing.assert_close(read(states, readouts), expected)
+    torch.testing.assert_close(AffineReadouts(readouts)(states), expected)
 
 
 @pytest.mark.slow
