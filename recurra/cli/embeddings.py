@@ -26,7 +26,7 @@ def embed_file(model: SavedModel, source: str, pool: str) -> tuple[list[str], np
     data = model.read(source)
     match model.task:
         case "forecast":
-            return data.names, _embed_series(model.estimator, data, pool)
+            return _embed_series(model.estimator, data, pool)
         case "tag":
             return data.names, _embed_sentences(model.estimator.tagger_, data.X, pool)
         case "language":
@@ -68,12 +68,12 @@ def record_outputs(layer: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
         handle.remove()
 
 
-def _embed_series(estimator: Any, data: LoadedData, pool: str) -> np.ndarray:
+def _embed_series(estimator: Any, data: LoadedData, pool: str) -> tuple[list[str], np.ndarray]:
+    """The names of the series, one for each target, and their vectors without the forecast step."""
     with record_outputs(estimator.network_.recurrent) as recorded:
         estimator.predict(1, data.X, placeholder_future(estimator, data.X))
-    return torch.cat(
-        [POOLS[pool](_zero_padding(y, n - 1), n - 1) for y, n in recorded]
-    ).numpy()  # without the forecast step
+    vectors = [POOLS[pool](_zero_padding(y, n - 1), n - 1) for y, n in recorded]
+    return estimator.series_names(data.X), torch.cat(vectors).numpy()
 
 
 def placeholder_future(estimator: Any, table: Any) -> Any:

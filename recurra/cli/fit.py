@@ -211,4 +211,5 @@ def _next_steps(problem: Any, folder: Path, source: str) -> list[str]:
     if problem.task == "language":
         first = shlex.join(problem.train[0].split(maxsplit=1)[:1])  # a word in the vocabulary
         return [f"recurra generate {name} {first}", f"recurra inspect {name} {data}"]
-    return [f"recurra predict {name} {data} -o predictions.csv", f"recurra inspect {name} {data}"]
+    future = " --future FILE" if problem.options.get("known") else ""
+    return [f"recurra predict {name} {data}{future} -o predictions.csv", f"recurra inspect {name} {data}"]

@@ -13,7 +13,7 @@ from .html_table import html_table
 from .stores import Columns, Rows, Spans, Store, window
 
 if TYPE_CHECKING:
-    from .readers.roles import Roles
+    from .readers.column_roles import Roles
 
 Task = Literal["classification", "regression", "tagging", "transduction", "forecasting", "next_step", "language"]
 

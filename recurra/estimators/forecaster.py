@@ -225,6 +225,10 @@ class Forecaster(BaseEstimator):
             raise ShapeError("data", f"{len(given.targets)} values per step", f"{len(self.past_.targets)}, as in fit")
         return given
 
+    def series_names(self, data: Any) -> list[str]:
+        """The names of the series in data; of several targets, one for each target of each series."""
+        return self._panel(data).ids
+
     def _covariates(self) -> Covariates:
         return Covariates(tuple(self.known), tuple(self.static), tuple(self.observed))
 

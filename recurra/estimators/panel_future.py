@@ -40,9 +40,14 @@ def _next_rows(
     expected = times_after(of.times[k], steps, of.unit)
     first = int(np.searchsorted(times, expected[0]))
     if not np.array_equal(times[first : first + steps], expected):
-        found, wanted, last = (format_times(np.asarray(t), of.unit) for t in (times[0], expected[0], of.times[k][-1]))
+        found, wanted, last = (_written(t, of.unit) for t in (times[0], expected[0], of.times[k][-1]))
         raise InputError("future", f"rows of {name!r} from {found} on", f"{steps} rows from {wanted} on, after {last}")
     return rows[first : first + steps]
+
+
+def _written(time: np.integer, unit: str) -> str:
+    """A time for a message: the date alone at midnight."""
+    return str(format_times(np.asarray(time), unit)).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
 
 
 def format_times(times: np.ndarray, unit: str) -> np.ndarray:

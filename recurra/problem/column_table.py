@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from recurra.data.readers.roles import ColumnRole
+from recurra.data.readers.column_roles import ColumnRole
 
 TITLES = ("column", "type", "role", "why")
 HINT = "Change a role with --id, --time, --target, --inputs, --observed, --static, --ignore."

@@ -6,6 +6,7 @@ from typing import Any
 
 from recurra.argument_checks import path_of
 from recurra.data.data_errors import FormatError
+from recurra.data.readers.column_roles import Roles
 from recurra.data.readers.dispatch import TABLES, format_of, open_table
 from recurra.data.readers.open_files import existing, head, text_encoding
 from recurra.data.readers.tables import prepare
@@ -129,9 +130,15 @@ def _infer(hints: Hints) -> Problem:
     if len(roles.named("target")) > 1:
         raise InputError("target", ", ".join(roles.named("target")), "one column; only a forecast has several targets")
     hints.refuse_forecast_options({value: key for key, value in DATA_TASKS.items()}.get(roles.task, roles.task))
-    if roles.task == "tagging" and hints.task != "classify_steps":
+    if roles.task == "tagging" and hints.task != "classify_steps" and (hints.task == "tag" or _has_words(roles)):
         return text.tagging_problem(hints, roles)
     return sequences.from_table(hints, roles)
+
+
+def _has_words(roles: Roles) -> bool:
+    """Whether the steps to label are words, not numbers."""
+    kinds = {column.name: column.type for column in roles.columns}
+    return roles.form == "nested" or not roles.inputs or kinds[roles.inputs[0]].startswith("text")
 
 
 def detect_format(path: Path) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from recurra.data.html_table import html_table
-from recurra.data.readers.roles import ColumnRole
+from recurra.data.readers.column_roles import ColumnRole
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem.column_table import TITLES, column_rows
 from recurra.problem.edit_distance import edit_distance

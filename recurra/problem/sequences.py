@@ -9,11 +9,11 @@ import torch
 from recurra.data.data_errors import FormatError
 from recurra.data.open_quotes import SYMBOLS as OPEN_QUOTES_SYMBOLS
 from recurra.data.precision import double_precision
+from recurra.data.readers.column_roles import ColumnRole, Roles
 from recurra.data.readers.dispatch import TABLES, open_table, read
 from recurra.data.readers.labels import Encoder
 from recurra.data.readers.layout import NO_COLUMN, Layout
 from recurra.data.readers.open_files import existing, lines, text_encoding
-from recurra.data.readers.roles import ColumnRole, Roles
 from recurra.data.sequences import SequenceSet
 from recurra.errors import InputError
 from recurra.problem import holdout

@@ -1,5 +1,6 @@
 """Forecasting problems: series as a table `unique_id, ds, y`, their step, season, horizon and held-out end."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ import torch
 
 from recurra.data.data_errors import FormatError
 from recurra.data.precision import double_precision
+from recurra.data.readers.column_roles import OBSERVED, ColumnRole, Roles
 from recurra.data.readers.dispatch import TABLES, format_of, read
 from recurra.data.readers.frequency import DAY, FrequencyDetector
 from recurra.data.readers.layout import NO_COLUMN
 from recurra.data.readers.open_files import existing, text_encoding
-from recurra.data.readers.roles import OBSERVED, ColumnRole, Roles
 from recurra.data.readers.table_facts import is_constant_within
 from recurra.data.readers.table_scan import is_dated
 from recurra.data.readers.table_sources import OpenTable
@@ -59,7 +60,8 @@ def from_table(hints: Hints, opened: OpenTable, roles: Roles) -> Problem:
     schema = {"task": "forecast", "format": hints.format, "form": "long", "id": id, "time": list(time)}
     schema |= {"target": targets[0] if len(targets) == 1 else targets, "unit": unit, **hints.cleaning}
     covariates = {"known": [c for c in inputs if c not in static], "static": static, "observed": observed}
-    return _problem(hints, schema | covariates, roles.reason, roles.columns)
+    shown = tuple(replace(c, role="static") if c.name in static else c for c in roles.columns)
+    return _problem(hints, schema | covariates, roles.reason, shown)
 
 
 def from_file(hints: Hints) -> Problem | None:

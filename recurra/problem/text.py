@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from recurra.data.data_errors import EmptyFileError, FormatError, MissingColumnError
+from recurra.data.readers.column_roles import Roles
 from recurra.data.readers.conll import CONLLU
 from recurra.data.readers.dispatch import TABLES, format_of, open_table, read
 from recurra.data.readers.layout import Layout
 from recurra.data.readers.open_files import existing, text_blocks
-from recurra.data.readers.roles import Roles
 from recurra.errors import InputError
 from recurra.models.tagging.schemes import looks_chunked
 from recurra.problem import holdout

@@ -16,6 +16,7 @@ class Reading:
     time: str = ""
     target: str = ""
     inputs: str = ""
+    observed: str = ""
     static: str = ""
     ignored: str = ""
     sequences: int = 0
@@ -37,6 +38,12 @@ def labels(inputs: str = "x", sequences: int = 12, steps: str = "4 to 5", **more
 
 def wide(inputs: str = "t0 … t5", **more: Any) -> Reading:
     return Reading("classify", **{"target": "label", "sequences": 20, "steps": "6", **more}, inputs=inputs)
+
+
+def step_labels(id: str, time: str, target: str, inputs: str, **more: Any) -> Reading:
+    """A label for every step."""
+    about = {"sequences": 12, "steps": "4 to 5", **more}
+    return Reading("classify_steps", id=id, time=time, target=target, inputs=inputs, **about)
 
 
 def refused(*error: str, **options: Any) -> Reading:
@@ -96,6 +103,19 @@ READINGS: dict[str, Reading] = {
     "shops_weather.csv": series(
         "date", "sold", "60, daily", id="shop", sequences=2, inputs="weather", options={"inputs": "weather"}
     ),
+    "two_targets.csv": series(
+        "date", "sold, returned", "60, daily", id="shop", sequences=2, options={"target": "sold,returned"}
+    ),
+    "shops_visitors.csv": series(
+        "date",
+        "sold",
+        "60, daily",
+        id="shop",
+        sequences=2,
+        observed="visitors",
+        static="kind",
+        options={"target": "sold", "observed": "visitors", "static": "kind"},
+    ),
     "long_format.csv": series("ds", "y", "60, daily", id="unique_id", sequences=2),
     "monash.tsf": series("ds", "y", "48, monthly", id="unique_id", sequences=2),
     # sequences with a label or a number each
@@ -108,7 +128,12 @@ READINGS: dict[str, Reading] = {
     "text_input.csv": labels("colour, x"),
     "free_text.csv": labels(ignored="note"),
     "leading_zeros.csv": labels(),
-    "label_per_row.csv": refused("'label'", "changes from row to row", "id="),
+    "label_per_row.csv": step_labels("id", "", "label", "x"),
+    "steps_of_persons.csv": step_labels(
+        "person", "second", "activity", "speed, device", options={"target": "activity"}
+    ),
+    "labels_over_time.csv": step_labels("", "date", "label", "x", sequences=1, steps="54"),
+    "label_without_id.csv": refused("'label'", "changes from row to row", "id=", 'task="classify_steps"'),
     "persons.csv": labels("speed", id="person", time="second", target="activity"),
     "interleaved.csv": refused("line 14", "'id'", "not contiguous", "sort=True"),
     "one_in_a_thousand.csv": refused("line 778", "'x'", "'oops' in sequence 's194'", "a number"),

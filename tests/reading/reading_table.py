@@ -30,8 +30,8 @@ compare both, fit a model and predict. `python tests/reading/reading_table.py` w
 
 def columns_of(problem: rc.Problem) -> dict[str, str]:
     """Role → its columns, with commas; steps of a wide table as `t0 … t5`."""
-    roles = {"input": "inputs", "categorical input": "inputs"}
-    found = {role: [] for role in ("id", "time", "target", "inputs", "static", "ignored")}
+    roles = {"input": "inputs", "categorical input": "inputs", "observed input": "observed"}
+    found = {role: [] for role in ("id", "time", "target", "inputs", "observed", "static", "ignored")}
     for name, _, role, _ in column_rows(problem.columns):
         found[roles.get(role, role)].append(name)
     return {role: ", ".join(names) for role, names in found.items()}
@@ -46,6 +46,8 @@ def sequences_and_steps(problem: rc.Problem) -> tuple[int, str]:
         assert len(held) == len(series_lengths(problem.train[0]))
         return len(held), f"{number}, {frequency.removeprefix(' each').removeprefix(', ')}"
     lengths = [len(x) for part in (problem.train, problem.test) if part for x in part[0]]
+    if "of the steps" in summary["sequences"]:
+        return 1, str(sum(lengths))  # one sequence, whose end is held out
     shown = str(lengths[0]) if len(set(lengths)) == 1 else f"{min(lengths)} to {max(lengths)}"
     return len(lengths), shown
 

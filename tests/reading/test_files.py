@@ -17,9 +17,17 @@ FILES = Path(__file__).parent / "files"
 READ = [name for name, expected in READINGS.items() if not expected.error]
 REFUSED = [name for name, expected in READINGS.items() if expected.error]
 #: `rc.data.read` predicts every column one step ahead, or tags the steps
-READ_ANYWAY = ("wide_no_target.csv", "label_per_row.csv")
+READ_ANYWAY = ("wide_no_target.csv", "label_without_id.csv")
 #: files whose models are fitted in every run; those of all files in the slow runs
-FITTED = ("sensors.csv", "text_input.csv", "wide_static.csv", "archive_multi.arff", "shops_weather.csv", "amounts.csv")
+FITTED = (
+    "sensors.csv",
+    "text_input.csv",
+    "wide_static.csv",
+    "archive_multi.arff",
+    "shops_visitors.csv",
+    "amounts.csv",
+    "steps_of_persons.csv",
+)
 SMALL = {"hidden_size": 2, "epochs": 1}
 
 
@@ -40,7 +48,7 @@ def test_roles_and_counts(name):
         return
     found = columns_of(problem)
     if problem.columns:
-        for role in ("id", "time", "target", "inputs", "static", "ignored"):
+        for role in ("id", "time", "target", "inputs", "observed", "static", "ignored"):
             assert found[role] == getattr(expected, role), role
     assert sequences_and_steps(problem) == (expected.sequences, expected.steps)
     if expected.first is not None:
@@ -93,7 +101,9 @@ def test_fit_and_predict_from_the_same_file(name):
     if problem.task == "forecast":
         ahead = again.X if problem.options["known"] else None
         if ahead is None:
-            assert model.predict(data=again.X)["y"].null_count == 0
+            found = model.predict(data=again.X)
+            assert sum(found[name].null_count for name in found.column_names) == 0
+            assert len(found.column_names) == 2 + expected.target.count(",") + bool(expected.time)
     elif problem.task != "language":
         assert len(model.predict(again.X)) == expected.sequences
 

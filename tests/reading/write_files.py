@@ -124,6 +124,9 @@ def panels() -> dict[str, str]:
         "shops_price.csv": "shop,date,price,sold\n" + lines((s, d, p, v) for s, d, v, p in shops),
         "shops_weather.csv": "shop,date,weather,sold\n"
         + lines((s, d, ("sun", "rain")[k % 3 == 0], v) for k, (s, d, v, _) in enumerate(shops)),
+        "two_targets.csv": "shop,date,sold,returned\n" + lines((s, d, v, round(v / 10, 3)) for s, d, v, _ in shops),
+        "shops_visitors.csv": "shop,kind,date,visitors,sold\n"
+        + lines((s, f"{s}ern", d, int(10 * v) % 7, v) for s, d, v, _ in shops),
         "long_format.csv": "unique_id,ds,y\n" + lines((s, d, v) for s, d, v, _ in shops),
         "monash.tsf": "# made up\n@relation demo\n@attribute series_name string\n@attribute start_timestamp date\n"
         "@frequency monthly\n@horizon 6\n@missing false\n@equallength true\n@data\n"
@@ -156,6 +159,11 @@ def sequences() -> dict[str, str]:
         + lines((k, f"note {n} on this", x, c) for n, (k, _, x, _, c) in enumerate(rows)),
         "leading_zeros.csv": "id,x,label\n" + lines((f"{k:03d}", x, c) for k, _, x, _, c in rows),
         "label_per_row.csv": "id,x,label\n" + lines((k, x, "ab"[t % 2]) for k, t, x, _, _ in rows),
+        "steps_of_persons.csv": "person,second,speed,device,activity\n"
+        + lines((f"p{k}", t, x, ("wrist", "hip")[k % 2], ("walk", "run")[(k + t) % 2]) for k, t, x, _, _ in rows),
+        "labels_over_time.csv": "date,x,label\n"
+        + lines((d, x, "ab"[x > 0]) for d, (_, _, x, _, _) in zip(days(len(rows), "%Y-%m-%d"), rows, strict=True)),
+        "label_without_id.csv": "x,label\n" + lines((x, "ab"[t % 2]) for _, t, x, _, _ in rows),
         "persons.csv": "person,second,speed,activity\n" + lines((f"p{k}", t, x, c) for k, t, x, _, c in rows),
         "interleaved.csv": "id,t,x,label\n"
         + lines((k, t, x, c) for k, t, x, _, c in sorted(rows, key=lambda row: (row[1], row[0]))),

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from ...numerals import is_number
 from ..data_errors import FormatError, TimestampError
 from .column_kinds import NOTE, is_text, kind_of
+from .column_roles import first_named
 from .dates import AmbiguousDate, find_date_format, is_date
 from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout
 from .numbers_in_text import find_notation
-from .roles import first_named
 from .table_scan import index_in, strings
 from .table_sources import OpenTable, Source, TableSource
 

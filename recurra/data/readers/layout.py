@@ -9,7 +9,7 @@ from ..sequences import Task
 from .dates import DateOrder
 
 if TYPE_CHECKING:
-    from .roles import Roles
+    from .column_roles import Roles
 
 Missing = Literal["error", "drop", "fill"]
 Fill = Literal["none", "forward", "interpolate"]

@@ -61,6 +61,13 @@ def counts_rows(table: pa.Table, column: str, id: str | None = None) -> bool:
     return is_contiguous(table, id) and bool(np.all(np.diff(numbers)[codes[1:] == codes[:-1]] == 1))
 
 
+def start_together(table: pa.Table, column: str, id: str) -> bool:
+    """Whether a column has the same value in the first row of each contiguous run of an id."""
+    codes, values = codes_of(table, id), table.column(column).to_numpy()
+    first = np.concatenate([[True], codes[1:] != codes[:-1]])
+    return bool((values[first] == values[0]).all())
+
+
 def is_row_number(name: str) -> bool:
     """Whether a column is named like the index that a program writes."""
     return name.strip().lower() in ROW_NUMBER_NAMES or UNNAMED.fullmatch(name.strip()) is not None

@@ -15,12 +15,13 @@ from ..sequences import SequenceSet, Task
 from ..stores import Flat, Store
 from .column_conversion import combine_times, convert_columns, sample_of
 from .column_kinds import kind_of
+from .column_roles import Roles
 from .indicators import Categories, indicator_names, numbers
 from .labels import Encoder, classes_of
 from .layout import Layout
 from .nested import from_nested
 from .regroup import regroup
-from .roles import Roles, infer_roles
+from .roles import infer_roles
 from .sort_and_fill import sort_and_fill
 from .table_scan import TableScan, strings, timestamps
 from .table_sources import OpenTable, Source, TableSource

@@ -11,10 +11,10 @@ import torch
 from ..data_errors import FormatError, MissingValueError
 from ..sequences import SequenceSet
 from .column_kinds import kind_of
+from .column_roles import Roles
 from .indicators import indicator_names, numbers
 from .labels import Encoder, classes_of
 from .layout import Layout
-from .roles import Roles
 from .table_scan import Place, strings
 from .table_sources import Source
 

@@ -1,0 +1,109 @@
+"""Which column of a table identifies sequences, and which orders their steps."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from .column_kinds import can_combine
+from .column_roles import IGNORED, RoleDraft, first_named
+from .layout import ID_HINTS, ID_NAMES, TARGET_HINTS, TIME_HINTS, TIME_PARTS
+from .table_facts import (
+    count_distinct,
+    counts_rows,
+    is_constant_within,
+    is_contiguous,
+    is_unique_within,
+    start_together,
+)
+
+
+def find_time(draft: RoleDraft) -> None:
+    if draft.given.time:
+        return
+    free = draft.free("time", "number", "clock")
+    for parts in TIME_PARTS:
+        names = [name for part in parts if (name := first_named((part,), free)) is not None]
+        if len(names) == len(parts) and can_combine([draft.kinds[name] for name in names]):
+            for name in names:
+                draft.assign(name, "time", f"{' and '.join(names)} together are the date")
+            return
+    named = first_named(TIME_HINTS, draft.free("time", "number"))
+    if named:
+        draft.assign(named, "time", "by its name")
+        return
+    dates = draft.free("time")
+    if dates:
+        draft.assign(dates[0], "time", "the first column of dates")
+
+
+def find_id(draft: RoleDraft) -> None:
+    if draft.given.id is not None:
+        return
+    rows = draft.table.num_rows
+    named = first_named(ID_HINTS, draft.free("text", "number")) or _first_ending(draft.free("text", "number"), "_id")
+    if named:
+        if count_distinct(draft.table, named) < rows or (named.strip().lower() in ID_NAMES and draft.times()):
+            draft.assign(named, "id", "by its name")
+        elif draft.times() or counts_rows(draft.table, named):
+            draft.assign(named, IGNORED, "a different value in every row")
+        else:
+            draft.assign(named, "id", "by its name; one row per value")
+        return
+    times = draft.times()
+    if times and not is_unique_within(draft.table, times, None):
+        for name in [*_possible_ids(draft, "text"), *_possible_ids(draft, "number")]:
+            if is_unique_within(draft.table, times, name) and count_distinct(draft.table, name) < rows:
+                draft.assign(name, "id", f"{times[0]!r} repeats, but not within one {name!r}")
+                return
+    _find_run_id(draft)
+
+
+def _possible_ids(draft: RoleDraft, kind: str) -> list[str]:
+    names = [name for name in draft.free(kind) if name.lower() not in TARGET_HINTS]
+    if kind == "text":
+        return names
+    return [name for name in names if pa.types.is_integer(draft.table.schema.field(name).type)]
+
+
+def _find_run_id(draft: RoleDraft) -> None:
+    """An id without a usual name: a column in contiguous runs, within which the label is constant."""
+    table, target = draft.table, draft.one("target")
+    labels = [target] if target else [n for n in draft.free("text") if n.lower() in TARGET_HINTS] or draft.free("text")
+    candidates = [*_possible_ids(draft, "text"), *_possible_ids(draft, "number")]
+    runs = {name: count_distinct(table, name) for name in candidates if is_contiguous(table, name)}
+    pairs = [
+        (id, label)
+        for label in labels
+        for id in runs
+        if id != label and runs[id] > count_distinct(table, label) >= 2 and is_constant_within(table, label, id)
+    ]
+    if pairs:
+        best, label = max(pairs, key=lambda pair: runs[pair[0]])
+        draft.assign(best, "id", f"contiguous rows, within which {label!r} is constant")
+        counters = [name for name in draft.free("number") if counts_rows(table, name, best)]
+        if counters and not draft.times():
+            draft.assign(counters[0], "time", f"counts the rows of each {best!r}")
+        return
+    if not draft.times() and (counted := _restarting_counter(draft, list(runs))):
+        id, counter = counted
+        draft.assign(id, "id", f"contiguous rows, which {counter!r} counts")
+        draft.assign(counter, "time", f"counts the rows of each {id!r}")
+        return
+    texts = _possible_ids(draft, "text")
+    if not draft.times() and len(texts) == 1 and len(draft.free("number")) == 1 and is_contiguous(table, texts[0]):
+        draft.assign(texts[0], "id", "contiguous rows of equal text beside one column of numbers")
+
+
+def _restarting_counter(draft: RoleDraft, candidates: list[str]) -> tuple[str, str] | None:
+    """A column in contiguous runs, and one that counts the rows of each run, starting again in each."""
+    table = draft.table
+    for id in candidates:
+        for name in draft.free("number") if count_distinct(table, id) >= 2 else ():
+            restarts = name != id and counts_rows(table, name, id) and not counts_rows(table, name)
+            if restarts and start_together(table, name, id):
+                return id, name
+    return None
+
+
+def _first_ending(columns: Iterable[str], end: str) -> str | None:
+    return next((column for column in columns if column.lower().endswith(end)), None)
