@@ -20,7 +20,7 @@ except ImportError:  # Windows
     fcntl = None
 
 POLL = 0.1  # seconds between two attempts where no system call waits for the lock
-LOCKED_BYTE = 1 << 30  # Windows locks bytes, and nobody may read them: one behind the text of the file
+LOCKED_BYTE = 1 << 30  # Windows locks bytes, which no process may read then: one behind the text of the file
 #: errors of a file system without locks
 UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 

@@ -21,7 +21,7 @@ with owned_lock(Path(sys.argv[1])):
     print("held", flush=True)
     if sys.argv[2:] and os.fork() == 0:
         print(os.getpid(), flush=True)
-    time.sleep(60)
+    time.sleep(900)
 """
 
 

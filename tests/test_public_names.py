@@ -72,7 +72,7 @@ assert layer.cell_class.__name__ == "LSTM" and "recurra.cells" in sys.modules
 
 def fresh(program: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=120)
+    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=600)
 
 
 # ---------------------------------------------------------------------------------------------------- lazy names

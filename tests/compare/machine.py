@@ -1,7 +1,13 @@
-"""A machine of a shared comparison, as a process: `machine.py queue URL FOLDER` or `machine.py compare JSON`."""
+"""A machine of a shared comparison, as a process: `machine.py queue URL FOLDER` or `machine.py compare JSON`.
+
+A machine that is only slow must not count as lost. So a silent machine is lost once the file `lost` is in the parent
+folder: the test puts it there after a kill.
+"""
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 from recurra.compare import compare, shared_run
@@ -9,7 +15,14 @@ from recurra.compare.plan import WorkItem
 from recurra.compare.run_folder import RunFolder
 
 ITEMS = [WorkItem(f"cell{k}", seed) for seed in range(2) for k in range(7)]
-shared_run.HEARTBEAT_SECONDS, shared_run.TIMEOUT_SECONDS = 1.0, 6.0
+LOST = Path("..", "lost")
+shared_run.HEARTBEAT_SECONDS, shared_run.TIMEOUT_SECONDS = 1.0, 3600.0
+
+
+def shorten_the_timeout() -> None:
+    while not LOST.exists():
+        time.sleep(0.1)
+    shared_run.TIMEOUT_SECONDS = 6.0
 
 
 def claim_all(url: str, folder: Path) -> list[str]:
@@ -30,6 +43,7 @@ def claim_all(url: str, folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
+    threading.Thread(target=shorten_the_timeout, daemon=True).start()
     if sys.argv[1] == "queue":
         print(json.dumps(claim_all(sys.argv[2], Path(sys.argv[3]))))
     else:

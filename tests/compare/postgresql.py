@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 
 def programs() -> Path | None:
@@ -43,7 +44,7 @@ def server(folder: Path) -> Iterator[str]:
     options = ["-D", data, "-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
     process = subprocess.Popen([*prefix, str(place / "postgres"), *options], cwd="/", stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while not (folder / ".s.PGSQL.5432").exists():
             assert process.poll() is None, "the server ended"
             assert time.monotonic() < until, "the server does not answer"
@@ -51,4 +52,4 @@ def server(folder: Path) -> Iterator[str]:
         yield f"postgresql://recurra@/postgres?host={folder}"
     finally:
         process.terminate()  # runuser passes it on
-        process.wait(30)
+        process.wait(PATIENCE)

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from compare.data import turns
 from typer.testing import CliRunner
+from waiting import wait_until
 
 from recurra.cli.app import app
 from recurra.compare.baselines import BASELINES
@@ -31,7 +31,7 @@ def start(*arguments: object, where: Path) -> subprocess.Popen:
 
 def test_json_on_stdout_and_progress_on_stderr(tmp_path):
     process = start(turns(tmp_path / "turns.csv"), *FEW, "--json", where=tmp_path)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     found = json.loads(output)
     assert {row["name"] for row in found["rows"]} == {*BASELINES["classify"], "rnn"}
@@ -90,13 +90,9 @@ def test_an_invalid_settings_file_is_named(tmp_path, text, error, said):
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
 def test_a_signal_gives_its_exit_code_and_how_to_resume(tmp_path, signum):
     process = start("japanese_vowels", "--cells", "gru", "--seeds", 1, "--jobs", 1, "--no-report", where=tmp_path)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("runs/*/fits/.cell_gru_0.lock")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: list(tmp_path.glob("runs/*/fits/.cell_gru_0.lock")), process)
     process.send_signal(signum)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 128 + signum
     assert "The same command resumes" in errors
     assert "recurra compare japanese_vowels --cells gru" in errors
@@ -119,7 +115,7 @@ def test_a_custom_cell(tmp_path):
     file = turns(tmp_path / "turns.csv")
     few = [*FEW, "--json", "--import", "mycells", "--cells", "half_rnn,rnn"]
     process = start(file, *few, where=tmp_path)
-    output, errors = process.communicate(timeout=240)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     rows = {row["name"]: row for row in json.loads(output)["rows"]}
     assert "mean" in rows["half_rnn"]

@@ -14,6 +14,7 @@ import pytest
 from compare import data
 from compare.machine import ITEMS
 from compare.postgresql import server
+from waiting import PATIENCE, wait_until
 
 from recurra.compare.shared_run import open_storage
 
@@ -47,7 +48,7 @@ def start(folder: Path, *arguments: str, **more: str) -> subprocess.Popen:
     )
 
 
-def finish(machine: subprocess.Popen, seconds: float = 120):
+def finish(machine: subprocess.Popen, seconds: float = 900):
     out, _ = machine.communicate(timeout=seconds)
     assert machine.returncode == 0
     return json.loads(out.splitlines()[-1])
@@ -83,8 +84,7 @@ def test_a_killed_machine_loses_nothing(postgresql, tmp_path):
     file = data.turns(tmp_path / "turns.csv")
     run = {"data": str(file), "cells": "lstm,gru", "seeds": 2, "epochs": 25, "hidden_size": 8, "jobs": 1}
     run |= {"storage": postgresql, "folder": "run", "report": False}
-    machines = [start(tmp_path / name, "compare", json.dumps(run)) for name in "ab"]
-    lost, other = machines
+    lost = start(tmp_path / "a", "compare", json.dumps(run))
 
     def of_lost() -> list:
         return [t for t in trials(postgresql) if f"{tmp_path / 'a' / 'run'}:" in t.user_attrs.get("owner", "")]
@@ -95,14 +95,17 @@ def test_a_killed_machine_loses_nothing(postgresql, tmp_path):
         time.sleep(1.0)
         return {t.number for t in of_lost() if not t.state.is_finished() and "row" not in t.user_attrs}
 
-    until = time.monotonic() + 90
-    while not any("row" in t.user_attrs for t in of_lost()) or not (interrupted := stop_in_the_middle()):
+    wait_until(lambda: any("row" in t.user_attrs for t in of_lost()), lost)
+    other = start(tmp_path / "b", "compare", json.dumps(run))
+    until = time.monotonic() + PATIENCE
+    while not (interrupted := stop_in_the_middle()):
         assert time.monotonic() < until, "the first machine has no work"
         assert lost.poll() is None
         os.killpg(lost.pid, signal.SIGCONT)
         time.sleep(0.1)
     os.killpg(lost.pid, signal.SIGKILL)
     lost.communicate()
+    (tmp_path / "lost").touch()
     board = finish(other)
     ended = trials(postgresql)
     rows = [t.user_attrs["row"] for t in ended if "row" in t.user_attrs]

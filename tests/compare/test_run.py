@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from compare.data import turns, waves
+from waiting import wait_until
 
 import recurra as rc
 from recurra.compare import RunFolderError, compare
@@ -31,7 +31,7 @@ def start(arguments: dict, folder: Path) -> subprocess.Popen:
 
 
 def outcome(process: subprocess.Popen) -> dict:
-    output, errors = process.communicate(timeout=240)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     return json.loads(output)
 
@@ -39,6 +39,11 @@ def outcome(process: subprocess.Popen) -> dict:
 def lasting(board: dict) -> list[dict]:
     """The rows without timings."""
     return [{key: value for key, value in row.items() if key != "seconds"} for row in board["rows"]]
+
+
+def modified(folder: Path) -> dict[Path, int]:
+    """When each result of a run was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("rows/*.json")}
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +94,10 @@ def test_the_report_has_every_row(small):
 
 def test_the_same_call_reuses_all_results(small):
     file, board = small
-    started = time.monotonic()
+    written = modified(board.folder)
     again = compare(str(file), **SMALL, folder=board.folder)
     assert lasting(again.to_json()) == lasting(board.to_json())
-    assert time.monotonic() - started < 10
+    assert modified(board.folder) == written
 
 
 def test_other_settings_need_another_folder(small):
@@ -123,19 +128,16 @@ def uninterrupted(tmp_path_factory):
 def test_an_interrupted_run_resumes_to_the_same_result(uninterrupted, tmp_path, signum):
     arguments, folder = {**VOWELS, "checkpoint_after": 0.01}, tmp_path / "run"
     process = start(arguments, folder)
-    deadline = time.monotonic() + 120
-    while not list(folder.glob("fits/cell_gru_0/checkpoints/*/checkpoint-00000[3-9]")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    numbers = lambda: [int(path.name[-6:]) for path in folder.glob("fits/cell_*/checkpoints/*/checkpoint-*")]  # noqa: E731
+    wait_until(lambda: max(numbers(), default=0) >= 3, process)
     process.send_signal(signum)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == (-9 if signum == signal.SIGKILL else 128 + signum)
     assert not (folder / "leaderboard.json").exists()
-    finished = {path: path.stat().st_mtime_ns for path in folder.glob("rows/*.json")}
+    finished = modified(folder)
     assert finished
     assert lasting(outcome(start(arguments, folder))) == lasting(uninterrupted)
-    assert all(path.stat().st_mtime_ns == at for path, at in finished.items())
+    assert finished.items() <= modified(folder).items()
 
 
 @pytest.mark.slow
@@ -156,11 +158,7 @@ def test_two_machines_share_one_run(tmp_path, scheme):
 def test_a_restarted_machine_resumes_its_claims(tmp_path):
     arguments = {**VOWELS, "storage": f"sqlite:///{tmp_path / 'shared.db'}", "jobs": 1, "checkpoint_after": 0.01}
     process = start(arguments, tmp_path / "one")
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "one").glob("fits/cell_gru_0/checkpoints")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: list((tmp_path / "one").glob("fits/cell_*/checkpoints")), process)
     process.kill()
     process.communicate()
     board = outcome(start(arguments, tmp_path / "one"))
@@ -188,7 +186,7 @@ def test_time_budget(tmp_path):
     board = compare(asked, cells="gru,rnn", budget="time", seconds=2, seeds=1, jobs=1, folder=tmp_path / "run")
     cells = [one for one in board.entries if not one.baseline]
     assert {one.hidden_size for one in cells} == {32}
-    assert all(0.1 < one.seconds < 4 for one in cells)
+    assert all(0.1 < one.seconds < 10 for one in cells)
     assert {"naive", "seasonal naive", "linear AR", "ESN"} <= {one.name for one in board.entries}
 
 

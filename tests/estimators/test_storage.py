@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 import recurra as rc
 from recurra.errors import OptionError, RecurraError, UnknownNameError
@@ -164,17 +165,22 @@ def test_killed_writers_and_readers_beside_them_see_one_model(kind, tmp_path, re
     known = [load(source).folder_contents() for source in sources]
     load(sources[0]).save(target)
     command, seen = [sys.executable, "-c", ALTERNATING_WRITER, kind, *sources, str(target)], []
-    for attempt in range(2):
+
+    def both_were_read() -> bool:
+        seen.append(model_number(load(target).folder_contents(), known))
+        return set(seen) == {0, 1}
+
+    for _ in range(2):
         writers = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=repository_root) for _ in range(2)]
         for writer in writers:
             assert writer.stdout.readline() == b"ready\n"
-        for _ in range(12 + attempt):
-            seen.append(model_number(load(target).folder_contents(), known))
+        for _ in range(12):
+            both_were_read()
+        wait_until(both_were_read)
         for writer in writers:
             writer.kill()
             writer.communicate()
-        seen.append(model_number(load(target).folder_contents(), known))
-    assert set(seen) == {0, 1}
+        both_were_read()  # the one that was killed in a save, too
 
 
 def model_number(found: FolderContents, known: list[FolderContents]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from train.worker import train
+from waiting import PATIENCE
 
 from recurra.tensor_files import load_tensors, load_tree, read_json
 from recurra.train import checkpoint
@@ -85,10 +86,10 @@ def start_pair(folder: Path, options: dict[str, Any]) -> list[Forked]:
     return [Forked(folder, options, **rank, **shared) for rank in ranks]
 
 
-def wait_for(happened, process: Process, seconds: float = 60) -> None:
+def wait_for(happened, process: Process, seconds: float = PATIENCE) -> None:
     until = time.monotonic() + seconds
     while not happened():
-        if process.poll() is not None:
+        if process.poll() is not None and not happened():
             raise AssertionError(f"the process ended early with {process.returncode}: {process.communicate()[1]}")
         if time.monotonic() > until:
             process.kill()
@@ -96,7 +97,7 @@ def wait_for(happened, process: Process, seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-def finish(process: Process, seconds: float = 60) -> tuple[int, str, str]:
+def finish(process: Process, seconds: float = PATIENCE) -> tuple[int, str, str]:
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -113,11 +114,14 @@ def steps_logged(folder: Path) -> int:
 
 
 def kill_after(folder: Path, options: dict[str, Any], steps: int, start=start) -> bool:
-    """Start or go on, and kill -9 once `steps` more steps are in the log; False if the run was over before."""
+    """Start or go on, and kill -9 once `steps` more steps are in the log; False if the run was over before.
+
+    The process goes one step further at most, so the kill does not come too late.
+    """
     newest = checkpoint.saved(folder)
     resumed_at = read_json(newest[-1] / "progress.json")["step"] if newest else 0
     before = (folder / "log.jsonl").stat().st_mtime_ns if (folder / "log.jsonl").exists() else 0
-    process = start(folder, options)
+    process = start(folder, options | {"halt": steps + 1})
 
     def far_enough() -> bool:
         log = folder / "log.jsonl"

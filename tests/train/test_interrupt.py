@@ -20,18 +20,16 @@ CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 def hit(folder, phase: str, signum: int, start) -> runs.Process:
     """A run that is sent a signal as soon as it is in the phase."""
     marker = folder.parent / "marker"
-    process = start(folder, {"phase": phase, "marker": str(marker), "pause": 0.1, "every": 1000})
+    process = start(folder, {"phase": phase, "marker": str(marker), "every": 1000})
     runs.wait_for(marker.exists, process)
-    time.sleep(0.05)
     process.send_signal(signum)
+    marker.with_suffix(".go").touch()
     return process
 
 
 def check_saved_and_resumable(tmp_path, phase: str, signum: signal.Signals, start) -> None:
     process = hit(tmp_path / "run", phase, signum, start)
-    since = time.monotonic()
-    code, _, err = runs.finish(process, 30)
-    assert time.monotonic() - since < 30
+    code, _, err = runs.finish(process)
     assert code == CODES[signum]
     assert f"{signum.name} after step" in err
     assert "the same call resumes there" in err
@@ -110,18 +108,17 @@ def test_a_thread_can_train_without_handlers():
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path):
-    class Endless(nn.Module):
+    class Interrupting(nn.Module):
         def __init__(self):
             super().__init__()
             self.weight = nn.Parameter(torch.ones(()))
 
         def forward(self, x, state=None):
-            for delay in (0.0, 1.2):
-                threading.Timer(0.1 + delay, os.kill, (os.getpid(), signal.SIGINT)).start()
-            time.sleep(60)
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(1.1)  # a launcher repeats the signal at once
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the second signal is kept for later")
 
-    since = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as caught:
-        fit(Endless(), Streams(torch.randn(41, 3), 2, 5))
+        fit(Interrupting(), Streams(torch.randn(41, 3), 2, 5))
     assert not isinstance(caught.value, KeyboardInterrupted)
-    assert time.monotonic() - since < 10

@@ -7,25 +7,26 @@ import time
 import pytest
 from train import runs
 from train.worker import train
+from waiting import wait_until
 
 from recurra.train import RunInUseError, checkpoint
 
-SLOW = {"case": "streams", "pause": 0.5, "every": 1}
+SLOW = {"case": "streams", "halt": 2, "every": 1}  # holds the folder until it is killed
+QUICK = {"case": "streams", "every": 1}
 
 
 def test_the_second_run_is_refused_and_the_folder_of_a_killed_one_is_free(tmp_path):
     first = runs.Forked(tmp_path / "run", SLOW)
     try:
-        runs.wait_for(lambda: len(checkpoint.saved(tmp_path / "run")) == 2, first)
+        runs.wait_for(lambda: bool(checkpoint.saved(tmp_path / "run")), first)
         with pytest.raises(RunInUseError, match=rf"run: in use by process {first.process.pid} on .*; wait until"):
-            train(tmp_path / "run", SLOW)
+            train(tmp_path / "run", QUICK)
     finally:
         first.kill()
         assert runs.finish(first)[0] == -signal.SIGKILL
     assert json.loads((tmp_path / "run" / ".lock").read_text())["pid"] == first.process.pid
-    quick = SLOW | {"pause": 0.0}
-    train(tmp_path / "run", quick)
-    train(tmp_path / "whole", quick)
+    train(tmp_path / "run", QUICK)
+    train(tmp_path / "whole", QUICK)
     runs.assert_same(runs.final_state(tmp_path / "whole"), runs.final_state(tmp_path / "run"))
     assert not (tmp_path / "run" / ".lock").exists()
 
@@ -33,21 +34,18 @@ def test_the_second_run_is_refused_and_the_folder_of_a_killed_one_is_free(tmp_pa
 @pytest.mark.slow
 def test_runs_that_race_and_are_killed_leave_one_run(tmp_path):
     """Three processes at a time start in one folder and are killed; the one run goes on, to the last bit."""
-    options = SLOW | {"pause": 0.01}
-    train(tmp_path / "whole", options | {"pause": 0.0})
-    refused = 0
+    train(tmp_path / "whole", QUICK)
     for wave in range(5):
         before = checkpoint.saved(tmp_path / "run")
-        racing = [runs.Forked(tmp_path / "run", options) for _ in range(3)]
-        deadline = time.monotonic() + 60
-        while checkpoint.saved(tmp_path / "run") == before and time.monotonic() < deadline:
-            time.sleep(0.005)
+        racing = [runs.Forked(tmp_path / "run", QUICK | {"halt": 4}) for _ in range(3)]
+        wait_until(lambda racing=racing: sum(process.poll() is not None for process in racing) == 2)
+        wait_until(lambda before=before: checkpoint.saved(tmp_path / "run") != before)
         time.sleep(0.02 * wave)
         for process in racing:
             process.kill()
-        refused += sum("RunInUseError" in runs.finish(process)[2] for process in racing)
-    assert refused > 0, "no process met another"
-    train(tmp_path / "run", options | {"pause": 0.0})
+        errors = [runs.finish(process)[2] for process in racing]
+        assert sum("RunInUseError" in error for error in errors) == 2, errors
+    train(tmp_path / "run", QUICK)
     runs.assert_same(runs.final_state(tmp_path / "whole"), runs.final_state(tmp_path / "run"))
 
 
@@ -55,7 +53,7 @@ def test_a_pair_of_processes_is_refused_together(tmp_path):
     first = runs.Forked(tmp_path, SLOW)
     try:
         runs.wait_for(lambda: bool(checkpoint.saved(tmp_path)), first)
-        results = [runs.finish(process) for process in runs.start_pair(tmp_path, SLOW)]
+        results = [runs.finish(process) for process in runs.start_pair(tmp_path, QUICK)]
     finally:
         first.kill()
         runs.finish(first)

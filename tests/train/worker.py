@@ -2,8 +2,9 @@
 
     python worker.py FOLDER '{"case": "streams", "pause": 0.01}'
 
-`pause` seconds pass in every step and every validation batch, so that a test can hit the phase it wants; `marker` is a
-file that appears when the phase `phase` has begun. `die`, `spoil` and `poison` are what goes wrong, see `mishap`.
+`pause` seconds pass in every step and every validation batch. When the phase `phase` begins, the file `marker` appears
+(with the rank at its end) and the run waits for the file `marker.go`, so that a test acts in that phase, however slow
+the machine is. `die`, `halt`, `spoil` and `poison` are what goes wrong, see `mishap`.
 """
 
 import errno
@@ -30,6 +31,16 @@ torch.set_num_threads(1)
 State = tuple[Tensor, Tensor]
 
 
+def wait_at(marker: str) -> None:
+    """Say that the phase has begun and wait for the test, once."""
+    own = Path(marker + os.environ.get("RANK", ""))
+    if own.exists():
+        return
+    own.touch()
+    while not Path(f"{marker}.go").exists():
+        time.sleep(0.005)
+
+
 class Net(nn.Module):
     """A recurrent layer with dropout and a head; it may be slow, and say when it has begun."""
 
@@ -40,7 +51,7 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         if self.marker and self.phase == ("training" if self.training else "evaluation"):
-            Path(self.marker).touch()
+            wait_at(self.marker)
         time.sleep(self.pause)
         y, state = self.rnn(x, state, lengths=lengths)
         if self.training:  # every generator that is saved takes part
@@ -69,13 +80,12 @@ class Plain(Net):
 
 
 class SlowStart(Streams):
-    """Data that takes its time before the first batch."""
+    """Data that waits for the test before the first batch."""
 
     marker = ""
 
     def epoch(self, epoch: int, start: int = 0):
-        Path(self.marker).touch()
-        time.sleep(2)
+        wait_at(self.marker)
         yield from super().epoch(epoch, start)
 
 
@@ -106,14 +116,20 @@ def parquet(folder: str) -> tuple[Batches, Batches]:
 
 
 def mishap(folder: str, options: dict[str, Any]):
-    """Process 1 is killed after step `die`; after step 2, process `spoil` cannot write and `poison` puts out nan."""
-    rank = int(os.environ.get("RANK", 0))
+    """Process 1 is killed after step `die`; after step 2, process `spoil` cannot write and `poison` puts out nan.
+
+    After `halt` steps of this process it goes no further: a test that kills it never comes too late.
+    """
+    rank, begun = int(os.environ.get("RANK", 0)), []
 
     def callback(event: str, run: Run) -> None:
+        if event == "step" and "halt" in options:
+            begun.append(run.progress.step)
+            while len(begun) >= options["halt"]:
+                time.sleep(60)
         if event != "step" or run.progress.step != options.get("die", 2):
             return
         if "die" in options and rank == 1:
-            (Path(folder) / "died").write_text(str(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
         if options.get("spoil") == rank:
             checkpoint.save_tree = fail
@@ -155,7 +171,7 @@ def train(folder: str | Path, options: dict[str, Any]) -> FitResult:
         schedule=cosine(warmup=3),
         patience=10,
         checkpoints=Checkpoints(folder, every=options.get("every", 3)),
-        callbacks=[mishap(str(folder), options)] if {"die", "spoil", "poison"} & options.keys() else [],
+        callbacks=[mishap(str(folder), options)] if {"die", "halt", "spoil", "poison"} & options.keys() else [],
     )
     if options.get("plain"):  # the processes meet again after fit; the best weights are back in place
         assert math.isclose(evaluate(model, held_out)["loss"], result.best_loss, abs_tol=1e-12)
