@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 from . import init
 from .argument_checks import positive_int, probability
-from .draws import Mask, Noise
+from .draws import Draw, Mask, Noise
 from .errors import InputError, OptionError, UnknownNameError
 from .extensions import implementation
 
 TIME = "t"
 RESERVED = "x", TIME  # arguments of `step` besides states and masks
 CACHE = "_cache"  # the attribute of a cell that holds its engine cache
+OF_ENGINE = {CACHE, "found_dropouts"}  # attributes that the engine sets
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,7 @@ class Cell(nn.Module):
     memory: ClassVar[str | None] = None
 
     step: Callable[..., Any]
+    found_dropouts: Mapping[str, Draw] = {}  # set by the engine, see engine/dropouts.py
 
     def __init__(
         self,
@@ -227,7 +229,8 @@ class Cell(nn.Module):
         if TIME in self._asks_for():
             self.carried += (State(TIME, 1),)
         self.output_size = output_size or self.carried[0].size
-        self.masks: dict[str, Mask | Noise] = {}  # all that is drawn before a call, by name
+        self.masks: dict[str, Mask | Noise] = {}  # declared, by name
+        self.found_dropouts = {}
         self.starts: dict[str, float | str] = {}
         self.modifiers = nn.ModuleList()
 
@@ -353,13 +356,17 @@ class Cell(nn.Module):
             return getattr(self, start).to(like.dtype).expand(state.shape(batch))
         return like.new_full(state.shape(batch), start)
 
+    def drawn_inputs(self) -> dict[str, Draw]:
+        """What is declared as drawn, and the dropout calls found in `step` when it was last traced, by name."""
+        return {**self.masks, **self.found_dropouts}
+
     def draw_masks(self, steps: int, batch: int, like: Tensor) -> dict[str, Tensor]:
         """The masks and noise of one call, by name, in `like`'s dtype and on its device."""
-        return {name: mask.draw(steps, batch, like, self.training) for name, mask in self.masks.items()}
+        return {name: mask.draw(steps, batch, like, self.training) for name, mask in self.drawn_inputs().items()}
 
     def mean_masks(self, batch: int, like: Tensor) -> dict[str, Tensor]:
         """The masks and noise of one step at their mean, (B, size) each: the cell as a deterministic system."""
-        return {name: like.new_full((batch, mask.size), mask.mean) for name, mask in self.masks.items()}
+        return {name: like.new_full((batch, mask.size), mask.mean) for name, mask in self.drawn_inputs().items()}
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor that `step` may read, by dotted name; a derived weight replaces what it is derived from."""

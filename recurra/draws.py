@@ -1,4 +1,4 @@
-"""What a cell draws before a call: dropout masks, and noise. Each is one tensor for all steps, made by one call."""
+"""What a cell draws before a call: dropout masks and noise. Each is one tensor for all steps, made by one call."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,10 +21,7 @@ class Mask:
         ones = like.new_ones(())
         if not training or self.rate == 0.0:
             return ones.expand(shape)
-        if self.rate == 1.0:  # everything is dropped, and 1 / (1 - rate) is infinite
-            return torch.zeros_like(ones).expand(shape)
-        kept = torch.full(shape, 1.0 - self.rate, dtype=like.dtype, device=like.device).bernoulli()
-        return kept / (1.0 - self.rate)
+        return _dropout_mask(shape, self.rate, like)
 
     def is_random(self, training: bool) -> bool:
         """Whether the mask drops anything in this mode."""
@@ -33,6 +30,29 @@ class Mask:
     @property
     def mean(self) -> float:
         """The mean of every number."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class StepDropout:
+    """The mask of a dropout call inside a step, found by tracing it: drawn for every step while the call is active."""
+
+    size: int
+    rate: float
+    scaled: bool = True  # False: 0 or 1, for alpha dropout
+    each: ClassVar[str] = "step"
+
+    def draw(self, steps: int, batch: int, like: Tensor, training: bool) -> Tensor:
+        """(T, B, size)."""
+        return _dropout_mask((steps, batch, self.size), self.rate, like, self.scaled)
+
+    def is_random(self, training: bool) -> bool:
+        """True: inactive calls are not found."""
+        return True
+
+    @property
+    def mean(self) -> float:
+        """The value at which the call is the identity, or nearly so: alpha dropout shifts and scales."""
         return 1.0
 
 
@@ -57,6 +77,17 @@ class Noise:
     def mean(self) -> float:
         """The mean of every number."""
         return 0.5 if self.distribution == "uniform" else 0.0
+
+
+Draw = Mask | Noise | StepDropout
+
+
+def _dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor, scaled: bool = True) -> Tensor:
+    """0 with probability `rate`, else 1, or 1 / (1 - rate) if scaled."""
+    if rate == 1.0:  # everything is dropped, and 1 / (1 - rate) is infinite
+        return like.new_zeros(()).expand(shape)
+    kept = torch.full(shape, 1.0 - rate, dtype=like.dtype, device=like.device).bernoulli()
+    return kept / (1.0 - rate) if scaled else kept
 
 
 def _drawn_dtype(like: Tensor) -> torch.dtype:

@@ -21,6 +21,7 @@ from .cells import find
 from .dilation import dilations_of, initial_state, scan_dilated
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, choose, scan
+from .engine.found_draws import draw_ahead, find_draws
 from .engine.parallel_directions import concat_features, run_both, run_parallel
 from .engine.reference import valid_steps
 from .errors import InputError, OptionError, ShapeError
@@ -327,14 +328,14 @@ class Recurrent(nn.Module):
         def sequences_for(cell: Cell, number: int, back: bool, below: Tensor) -> Sequences:
             sequence = reverse(below, lengths) if back else below
             starts = reverse_resets(resets, lengths) if back and resets is not None else resets
-            masks = cell.draw_masks(below.shape[0], below.shape[1], below)
+            masks = draw_ahead(cell, below.shape[0], below.shape[1], below)
             return Sequences(sequence, states[number], masks, lengths, starts)
 
         def run_dense_pair(numbers: list[int], below: Tensor) -> list[Scanned] | None:
             special = lengths is not None or resets is not None or keep_trace or self.checkpoint
             special = special or any(self._dilations[k] > 1 for k in numbers)
             pair = [cells[k] for k in numbers]
-            if len(pair) < 2 or special or any(cell.masks for cell in pair):
+            if len(pair) < 2 or special or any(find_draws(cell) for cell in pair):
                 return None
             return run_both(pair, below, [states[k] for k in numbers])
 

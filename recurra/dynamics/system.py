@@ -15,6 +15,7 @@ from torch import Tensor
 from ..cell import Cell
 from ..cells.activations import Activation, activation
 from ..dilation import refuse_dilation
+from ..engine.found_draws import mean_draws
 from ..engine.reference import advance
 from ..errors import InputError, OptionError, ShapeError
 from ..layers import Recurrent
@@ -88,7 +89,7 @@ class DynamicalSystem:
         def step(h: Tensor, x: Tensor) -> Tensor:
             rows, inputs = h.reshape(-1, sum(sizes)), x.expand(*h.shape[:-1], -1).reshape(-1, cell.input_size)
             states = [s.view(-1, *shape) for s, shape in zip(rows.split(sizes, dim=-1), shapes, strict=True)]
-            new = advance(cell, inputs, states, cell.mean_masks(len(rows), rows))[1]
+            new = advance(cell, inputs, states, mean_draws(cell, len(rows), rows))[1]
             return torch.cat([s.reshape(len(rows), -1) for s in new], dim=-1).view(h.shape)
 
         return cls(step)

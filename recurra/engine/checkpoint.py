@@ -26,15 +26,14 @@ def scan_in_pieces(cell: Cell, given: Sequences) -> Scanned:
     run = functools.partial(_piece, cell, given, backend())  # it may run again in a thread of autograd
     state, outputs = given.state, []
     for first in range(0, steps, piece):
-        y, *state = checkpoint(
-            run, first, min(first + piece, steps), *state, use_reentrant=False, preserve_rng_state=False
-        )  # pyrefly: ignore
+        # The state of the generators is put back for the second run: on the plain loop a step may draw by itself.
+        y, *state = checkpoint(run, first, min(first + piece, steps), *state, use_reentrant=False)  # pyrefly: ignore
         outputs.append(y)
     return Scanned(torch.cat(outputs), tuple(state))
 
 
 def _piece(cell: Cell, given: Sequences, chosen: str, first: int, last: int, *state: Tensor) -> tuple[Tensor, ...]:
-    each_step = {name for name, mask in cell.masks.items() if mask.each == "step"}
+    each_step = {name for name, mask in cell.drawn_inputs().items() if mask.each == "step"}
     masks = {name: m[first:last] if name in each_step else m for name, m in given.masks.items()}
     lengths = None if given.lengths is None else (given.lengths - first).clamp(0, last - first)
     resets = None if given.resets is None else given.resets[first:last]

@@ -170,7 +170,9 @@ def _prepare(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> 
     x, states, executor, weights = given.x, given.state, choice.executor, cache.weights
     if choice.backend != "compiled" or executor is None or weights is None or x.dtype != executor.dtype:
         return None
-    if cell.masks or any(s.delays or s.name == TIME for s in cell.carried) or needs_dispatcher(weights.values()):
+    if cell.drawn_inputs() or any(s.delays or s.name == TIME for s in cell.carried):
+        return None
+    if needs_dispatcher(weights.values()):
         return None
     if x.shape[-1] != cell.input_size or not (states is None or _fit(states, cell, x)):
         return None

@@ -16,11 +16,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..cell import CACHE, Cell
+from ..cell import CACHE, OF_ENGINE, Cell
 
 _DEPTH = 4  # containers in containers
 _ITEMS = 1024  # objects that are compared below one name
-_OF_EVERY_MODULE = {*vars(nn.Module()), CACHE} - {"training", "_modules"}
+_OF_EVERY_MODULE = {*vars(nn.Module()), *OF_ENGINE} - {"training", "_modules"}
 _MISSING = object()
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 _BY_ID = (Tensor, nn.Module, *_CODE)

@@ -100,7 +100,8 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
         return Refusal(str(reason))
     with clean_context():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
-        text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}{cell.carried}{cell.masks}"
+        text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}"
+        text += f"{cell.carried}{cell.drawn_inputs()}"
         indices = {name: tensor.tolist() for name, tensor in constant_buffers(cell, step.weights).items()}
         key = _key(f"{text}{indices}", request)
         made = _alive.get(key)

@@ -10,6 +10,7 @@ from ..errors import InputError, ShapeError
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
 from .dispatch import Choice, Sequences, choose
+from .found_draws import draw_ahead
 from .gpu.describe import describe
 from .gpu.runner import GpuExecutor
 from .ir.buffers import Role, X
@@ -65,7 +66,7 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     steps, batch = x.shape[:2]
     given = x.new_empty(steps, batch, cell.input_size).requires_grad_(x.requires_grad)
     with keep_random_state():
-        masks = cell.draw_masks(steps, batch, given)
+        masks = draw_ahead(cell, steps, batch, given)
     choice = choose(cell, Sequences(given, cell.initial_state(batch, given), masks))
     lines = [f"  backend: {choice.backend} ({choice.why})"]
     if choice.executor is not None:

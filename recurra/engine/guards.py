@@ -22,8 +22,10 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
-from ..cell import CACHE, Affine, Cell
+from ..cell import OF_ENGINE, Affine, Cell
+from . import dropouts
 from .graph_constants import guard_graph
 
 LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "recurra", "triton"}
@@ -57,6 +59,7 @@ class Guards:
         self.readers, self.contents = found.readers, [read() for read in found.readers]
         self.form = found.form, self.lengths, self.contents
         self.overflow = found.count > MAX_VALUES
+        self.may_drop = found.drops or bool(found.names & {"*", *dropouts.NAMES})  # the step may call dropout
         self.follows_code = found.names > set(ENGINE_READS)  # the user's: what it reads is not known beforehand
 
     def is_current(self) -> bool:
@@ -119,6 +122,7 @@ class _Collector:
         self.form: list[Any] = []  # what a graph depends on: equal for equal numbers, whichever objects hold them
         self.seen: dict[Any, Any] = {}  # an id is unique only while its object lives
         self.count = 0
+        self.drops = any(isinstance(module, _DropoutNd) for module in cell.modules())
         for module in cell.modules():
             self.module(module)
         self.names_were_known = len(self.names) == before
@@ -195,6 +199,7 @@ class _Collector:
 
     def function(self, value: types.FunctionType) -> None:
         if self.is_library(value):
+            self.drops |= value in dropouts.FUNCTIONS
             self.form.append(value)
             return
         self.form.append(value.__code__)
@@ -223,6 +228,7 @@ class _Collector:
         self.names.add("*")
 
     def leaf(self, value: Any) -> None:
+        self.drops |= isinstance(value, types.BuiltinFunctionType) and value in dropouts.FUNCTIONS
         self.form.append(value)
 
     def method(self, value: types.MethodType) -> None:
@@ -296,7 +302,7 @@ class _Collector:
         self.sized.append(place)
         if is_library:
             self.class_attribute(kind, "step" if isinstance(module, Cell) else "forward")
-        known = {*_OF_EVERY_MODULE, CACHE, *(_SIZES if is_library and isinstance(module, Cell) else ())}
+        known = {*_OF_EVERY_MODULE, *OF_ENGINE, *(_SIZES if is_library and isinstance(module, Cell) else ())}
         if is_library and isinstance(module, (Affine, nn.Sequential)):  # tensors, or modules, alone
             known |= place.keys() - {"forward"}
         for name in [name for name in place if name not in known]:

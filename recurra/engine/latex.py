@@ -96,7 +96,7 @@ class StepPrinter:
         base, _, delay = name.partition("[")
         if base in self.cell.states:
             return symbol(base, f"t-{delay.rstrip(']') or 1}")
-        return symbol(name, "t" if self.cell.masks[name].each == "step" else "")
+        return symbol(name, "t" if self.cell.drawn_inputs()[name].each == "step" else "")
 
 
 def weight_symbol(cell: Cell, name: str) -> str:

@@ -53,6 +53,14 @@ class Recorder(TorchDispatchMode):
             node.meta |= {"val": example, DIFFERENTIABLE: example.requires_grad}
             self.assign(example, node)
 
+    def add_input(self, example: Tensor, after: int) -> None:
+        """One more placeholder, the `after`-th one: what a function turns out to read while it runs."""
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        with self.graph.inserting_after(placeholders[after - 1]):
+            node = self.graph.placeholder(f"drawn_{after}")
+        node.meta |= {"val": example, DIFFERENTIABLE: False}
+        self.assign(example, node)
+
     def record(self, function: Callable[[], Sequence[Tensor]]) -> fx.Graph:
         """The graph of a function of the examples; `node.meta["val"]` is the value of a node."""
         with self:

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from ..cell import TIME, Cell, State
+from .dropouts import GivenDropouts
 from .trace import bind_weights, output_and_states
 from .traced_step import BoundStep, step_function
 
@@ -36,7 +38,7 @@ def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences, one step at a time."""
     step = step_function(cell) if cell.modifiers or keep_trace else None  # before bind_weights changes the cell
     # Derived weights are computed once per call. torch.compile finds by itself that they are loop-invariant.
-    with nullcontext() if torch.compiler.is_compiling() else bind_weights(cell, cell.derived()):
+    with nullcontext() if is_compiling() else bind_weights(cell, cell.derived()):
         return _loop(cell, given, keep_trace, BoundStep(step, cell.weights()) if step else None)
 
 
@@ -82,7 +84,10 @@ def advance(
     if step is not None:
         results, named = step(x, views, extras)
     else:
-        results = output_and_states(cell, cell.step(x, *views, **extras))
+        dropouts = [extras.pop(name) for name in cell.found_dropouts if name in extras]
+        with GivenDropouts(dropouts) if dropouts and not is_compiling() else nullcontext():
+            returned = cell.step(x, *views, **extras)
+        results = output_and_states(cell, returned)
     y, new = results[0], list(results[1:])
     carried = tuple(
         value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))
@@ -107,7 +112,8 @@ def _zero_padding(given: Sequences) -> Tensor:
 
 def _unbind_masks(cell: Cell, masks: Mapping[str, Tensor], steps: int) -> dict[str, Sequence[Tensor]]:
     """The mask of every step, by name."""
-    return {n: m.unbind(0) if cell.masks[n].each == "step" else (m,) * steps for n, m in masks.items()}
+    drawn = cell.drawn_inputs()
+    return {n: m.unbind(0) if drawn[n].each == "step" else (m,) * steps for n, m in masks.items()}
 
 
 def _where(where: Tensor, yes: Sequence[Tensor], no: Sequence[Tensor]) -> tuple[Tensor, ...]:

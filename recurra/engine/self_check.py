@@ -96,7 +96,7 @@ def _small(cell: Cell, executor: Executor, given: Sequences, steps: int) -> Sequ
     """The first steps of the first rows."""
     steps = min(steps, given.x.shape[0])
     rows = _rows(executor, steps, *given.x.shape[:2])
-    each_step = {name for name, mask in cell.masks.items() if mask.each == "step"}
+    each_step = {name for name, mask in cell.drawn_inputs().items() if mask.each == "step"}
     return Sequences(
         given.x[:steps, :rows],
         tuple(state[:rows] for state in given.state),

@@ -76,7 +76,8 @@ def split_at_resets(cell: Cell, given: Sequences) -> Cut:
     assert given.resets is not None
     pieces = Pieces.at_resets(given.resets.to(given.x.device, torch.bool), given.lengths)
     fresh = cell.initial_state(given.x.shape[1], given.x)
-    each = {n: cell.masks[n].each for n in given.masks}
+    drawn = cell.drawn_inputs()
+    each = {n: drawn[n].each for n in given.masks}
     masks = {n: pieces.cut(m) if each[n] == "step" else m[pieces.sequence] for n, m in given.masks.items()}
     states = tuple(pieces.initial(s, f) for s, f in zip(given.state, fresh, strict=True))
     return Cut(Sequences(pieces.cut(given.x), states, masks, pieces.lengths), pieces)

@@ -22,6 +22,7 @@ from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
 from ..cell import Cell
+from .dropouts import DropoutCall, active_call
 from .effects import Effects
 from .record import Recorder
 from .user_code import Untraceable, is_called_by_user, is_user_code, location
@@ -51,6 +52,7 @@ class StepWatch:
         self.arguments: set[int] = set()
         self.applied: dict[FrameType, tuple[type, tuple]] = {}
         self.compared: set[str] = set()  # lines that compare what may be the batch size
+        self.draw: Callable[[DropoutCall], Tensor | None] = lambda call: None  # its mask, if it has one
         self.plain_size = ""  # the line that reads a size as a plain number, whose comparisons are not noticed
         self.interrupting = _interrupting_code()
         self.interruption: FrameType | None = None  # a running function that Python called between two instructions
@@ -220,11 +222,10 @@ class _FunctionMode(TorchFunctionMode):
             self.watch.check_field(name, func)
         else:
             self.watch.check(name, func)
-        if not self.hidden:
-            result = func(*args, **(kwargs or {}))
-        else:
-            with DisableTorchFunction():
-                result = func(*args, **(kwargs or {}))
+        with DisableTorchFunction() if self.hidden else nullcontext():
+            call = active_call(func, args, kwargs or {})
+            mask = None if call is None else self.watch.draw(call)
+            result = func(*args, **(kwargs or {})) if call is None or mask is None else call(mask)
         return self.watch.sizes(name, func, result) if name in _SIZES else result
 
 

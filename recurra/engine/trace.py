@@ -10,10 +10,11 @@ x. Any other difference is an error: the step branched on a shape, and a graph w
 A step that does what a graph cannot hold raises `Untraceable`, which names the line.
 """
 
+import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,9 +23,11 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from ..cell import TIME, Cell
 from ..cells.surrogates import checked_spike
+from ..draws import StepDropout
 from ..errors import TraceError
 from .cell_cache import cache_of
 from .custom_vjp import custom_vjp_of
+from .dropouts import DropoutCall
 from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
 from .record import Recorder
 from .step_watch import StepWatch
@@ -61,6 +64,7 @@ class Step:
     weights: tuple[str, ...]  # dotted names, as in Cell.weights()
     outputs: tuple[str, ...]  # OUTPUT, then the states in order
     named: tuple[str, ...]  # local variables of `step`, in the order of assignment
+    dropouts: Mapping[str, StepDropout] = field(default_factory=dict)  # those inputs that are masks of dropout calls
 
     def node(self, name: str) -> fx.Node:
         """The node of an input, weight or named value."""
@@ -122,6 +126,7 @@ def trace_equations(cell: Cell) -> Step:
         for line in sorted(two.compared & three.compared):  # in one of them, another size may happen to be 2 or 3
             raise Untraceable(f"branches on the batch size: it may differ for 2 sequences and for more ({line})")
         _merge_batch_sizes(step.graph, other.graph)
+        cell.found_dropouts = step.dropouts
         if two.plain_size or three.plain_size:
             for batch in (5, 64):
                 _compare_operations(step.graph, _trace_at(cell, batch)[0].graph, batch, two.plain_size)
@@ -151,8 +156,20 @@ def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
     shapes |= {name: (batch, cell.masks[name].size) for name in extras}
     given = {n: _stand_in(shape, like, n not in (TIME, *extras)) for n, shape in shapes.items()}
     recorder = Recorder([*given.values(), *weights.values()])
+    dropouts: dict[str, StepDropout] = {}
+
+    def draw(call: DropoutCall) -> Tensor | None:
+        drawn = call.drawn(batch) if cache_of(cell).guards.may_drop else None
+        if drawn is None:
+            return None
+        name = _unused_name("dropout", {*given, *cell.masks})
+        dropouts[name], given[name] = drawn, _stand_in((batch, drawn.size), like, False)
+        recorder.add_input(given[name], len(given) - 1)
+        return given[name]
+
     with bind_weights(cell, weights):
         watch = StepWatch(cell, recorder, batch)
+        watch.draw = draw
 
         def one_step() -> list[Tensor]:
             args, kwargs = _arguments(cell, given)
@@ -171,7 +188,12 @@ def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
             raise recorder.failure from error  # what the step did with the first error
     _simplify(graph)
     outputs = (OUTPUT, *(state.name for state in cell.carried if state.name != TIME))
-    return Step(graph, tuple(given), _prune(graph, len(given), tuple(weights)), outputs, tuple(watch.names)), watch
+    read = _prune(graph, len(given), tuple(weights))
+    return Step(graph, tuple(given), read, outputs, tuple(watch.names), dropouts), watch
+
+
+def _unused_name(stem: str, used: set[str]) -> str:
+    return next(name for number in itertools.count(1) if (name := f"{stem}_{number}") not in used)
 
 
 def _hide_saved_tensors() -> AbstractContextManager:

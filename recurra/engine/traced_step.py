@@ -121,7 +121,9 @@ def trace_in_clean_context(cell: Cell) -> Step:
                 id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
                 for tensor in (*cell.parameters(), *cell.buffers())
             }
-            return trace(_copy_with(cell, plain))
+            step = trace(_copy_with(cell, plain))
+            cell.found_dropouts = step.dropouts
+            return step
     except Untraceable as error:
         if error.effects:  # the step changes the cell at every call: it need not be traced again for that
             _CHANGED[cell] = error, _settings(cell, error.effects)

@@ -67,7 +67,7 @@ class _GraphBuilder:
         self.nodes: list[DiagramNode] = []
         self.drawn: dict[fx.Node, DiagramNode] = {}
         for name in step.inputs:
-            if name != TIME and name not in cell.masks:
+            if name != TIME and name not in cell.drawn_inputs():
                 self._add(step.node(name), DiagramNode("input", self.symbols[step.node(name)], state=_base(name)))
         outputs = list(zip(step.outputs, results, strict=False))
         for name, node in outputs[1:]:

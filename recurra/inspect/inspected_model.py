@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..cell import Cell
 from ..engine.dispatch import Sequences, scan
+from ..engine.found_draws import draw_ahead
 from ..errors import InputError
 from ..interop.torch import accelerate
 from ..layers import Recurrent
@@ -26,7 +27,7 @@ class CellModel(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         state = self.cell.initial_state(x.shape[1], x)
-        return scan(self.cell, Sequences(x, state, self.cell.draw_masks(len(x), x.shape[1], x), lengths)).y
+        return scan(self.cell, Sequences(x, state, draw_ahead(self.cell, len(x), x.shape[1], x), lengths)).y
 
 
 class ReservoirStack(nn.Module):

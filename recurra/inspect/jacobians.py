@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..cell import Cell
 from ..dynamics.system import DynamicalSystem
+from ..engine.found_draws import mean_draws
 from ..engine.reference import advance
 from ..engine.trace import bind_weights
 from ..engine.traced_step import bind_step
@@ -186,7 +187,7 @@ def system_of(cell: Cell) -> DynamicalSystem:
     def step(h: Tensor, x: Tensor) -> Tensor:
         rows, inputs = h.reshape(-1, sum(sizes)), x.reshape(-1, cell.input_size)
         states = [s.view(-1, *shape) for s, shape in zip(rows.split(sizes, dim=-1), shapes, strict=True)]
-        new = advance(cell, inputs, states, cell.mean_masks(len(rows), rows), graph)[1]
+        new = advance(cell, inputs, states, mean_draws(cell, len(rows), rows), graph)[1]
         return torch.cat([s.reshape(len(rows), -1) for s in new], dim=-1).view(h.shape)
 
     return DynamicalSystem(step, driven=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..cell import TIME, Cell
 from ..engine import reference
 from ..engine.backend import set_backend
+from ..engine.found_draws import mean_draws
 from ..engine.traced_step import BoundStep, bind_step
 from ..errors import InputError
 from ..layers import Recurrent
@@ -80,7 +81,7 @@ class StepRecorder:
             if self.current is not None:
                 self.current.x.append(x)
                 self.current.before.append(tuple(state))
-                masks = cell.mean_masks(len(x), x)  # as in `DynamicalSystem.of`: without noise
+                masks = mean_draws(cell, len(x), x)  # as in `DynamicalSystem.of`: without noise
                 graph = self._graph(cell) if self.named_values else graph
             y, carried, named = outer[0](cell, x, state, masks, graph)
             if self.current is not None:

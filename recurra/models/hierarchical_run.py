@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..engine import reference
 from ..engine.dispatch import Sequences, scan
+from ..engine.found_draws import draw_ahead
 
 if TYPE_CHECKING:
     from .hierarchical import HierarchicalRNN, Levels
@@ -32,7 +33,7 @@ class HierarchicalRun:
         self.traces: list[list[tuple[range, dict[str, Tensor]]]] = [[] for _ in model.levels]
         count = range(len(model.levels))
         ticks = [model.ticks(level, before, len(x)) for level in count]
-        self.masks = [model.cell(level).draw_masks(len(ticks[level]), x.shape[1], x) for level in count]
+        self.masks = [draw_ahead(model.cell(level), len(ticks[level]), x.shape[1], x) for level in count]
         self.ticked = [0] * len(ticks)
 
     def run_one_way(self) -> list[Tensor]:
@@ -87,7 +88,7 @@ class HierarchicalRun:
         """One scan of the engine over the ticks; returns their outputs and updates the level's state and output."""
         cell, count = self.model.cell(level), self.ticked[level]
         masks = {
-            name: mask[count : count + len(ticks)] if cell.masks[name].each == "step" else mask
+            name: mask[count : count + len(ticks)] if cell.drawn_inputs()[name].each == "step" else mask
             for name, mask in self.masks[level].items()
         }
         self.ticked[level] += len(ticks)

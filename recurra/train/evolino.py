@@ -252,7 +252,8 @@ def batched_step(step_fn: StepFunction, genomes: Tensor) -> Callable | None:
     step = trace(cell)
     calls = [node for node in step.graph.nodes if node.op == "call_function"]
     simple = all(n.target is aten.linear.default or _elementwise(n) for n in calls)
-    plain = all(s.delays is None and s.name != TIME for s in cell.carried) and not cell.derived() and not cell.masks
+    plain = all(s.delays is None and s.name != TIME for s in cell.carried)
+    plain = plain and not cell.derived() and not cell.drawn_inputs()
     if len(step_fn.cells) != 1 or not (simple and plain) or set(step.weights) - set(dict(cell.named_parameters())):
         return None
     graph = fx.Graph()

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from recurra.cell import Cell
 from recurra.dilation import refuse_dilation
 from recurra.draws import Noise
+from recurra.engine.found_draws import find_draws
 from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
 from recurra.engine.traced_step import bind_step
@@ -186,8 +187,9 @@ def _advance(
 
 def _check_masks(cell: Cell) -> None:
     """Refuse random numbers: a step is computed more than once here, and each time would draw others."""
-    random = [name for name, mask in cell.masks.items() if mask.is_random(cell.training)]
-    noise = [name for name in random if isinstance(cell.masks[name], Noise)]
+    drawn = find_draws(cell)
+    random = [name for name, mask in drawn.items() if mask.is_random(cell.training)]
+    noise = [name for name in random if isinstance(drawn[name], Noise)]
     if noise:
         raise OptionError("model", f"a cell with noise ({', '.join(noise)})", "one without; BPTT takes noise")
     if random:

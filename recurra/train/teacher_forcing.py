@@ -15,6 +15,7 @@ from recurra.argument_checks import positive_int, probability
 from recurra.cell import Cell
 from recurra.dilation import refuse_dilation
 from recurra.engine.dispatch import scan
+from recurra.engine.found_draws import find_draws
 from recurra.engine.reference import Sequences
 from recurra.errors import InputError, OptionError, ShapeError
 from recurra.layers import Recurrent
@@ -129,7 +130,8 @@ def _forcible_cell(layer: Recurrent) -> Cell:
         raise InputError("layer", type(layer).__name__, "an rc.Recurrent of one cell and one direction")
     refuse_dilation("layer", layer)
     cell = layer.cell_list[0]
-    if len(cell.carried) != 1 or cell.carried[0].shape(1) != (1, cell.hidden_size) or cell.masks or cell.modifiers:
+    is_single = len(cell.carried) == 1 and cell.carried[0].shape(1) == (1, cell.hidden_size)
+    if not is_single or find_draws(cell) or cell.modifiers:
         expected = "a cell of one state (B, H), without masks, noise and modifiers"
         raise OptionError("layer", f"a layer of {type(cell).__name__}", expected)
     return cell

@@ -8,6 +8,7 @@ from torch import Tensor
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
 from recurra.engine.dispatch import Scanned, Sequences, choose, scan
+from recurra.engine.found_draws import draw_ahead
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def sequences(cell: Cell, steps: int, batch: int, dtype: torch.dtype, **more: Te
         else (0.5 * torch.randn(spec.shape(batch), dtype=dtype)).requires_grad_()
         for spec in cell.carried
     )
-    masks = {name: mask.detach().clone() for name, mask in cell.draw_masks(steps, batch, x).items()}
+    masks = {name: mask.detach().clone() for name, mask in draw_ahead(cell, steps, batch, x).items()}
     return Sequences(x, state, masks, **more)
 
 

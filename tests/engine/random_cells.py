@@ -15,7 +15,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.random_words import ANY, BINARY, KINKS, OF_WEIGHTS, RARE, SMALL, SPELLINGS, TO_ONE, UNARY
+from engine.random_words import (
+    ANY,
+    BINARY,
+    KINKS,
+    OF_PAIRS,
+    OF_WEIGHTS,
+    RARE,
+    SMALL,
+    SPELLINGS,
+    STRUCTURAL,
+    TO_ONE,
+    UNARY,
+)  # fmt: skip
 
 from recurra.cell import Cell
 
@@ -86,6 +98,8 @@ class _Writer:
         self.masks: list[tuple[str, str]] = []
         self.count = 0
         self.rare = self.rng.random() < 0.08
+        self.moves = random.Random(f"moves {self.seed}")  # apart: half of the cells have none of what follows from it
+        self.structural = self.moves.random() < 0.5
         self.kinks = False
 
     # ------------------------------------------------------------------------------------------ the whole
@@ -101,7 +115,11 @@ class _Writer:
             self._affine(self.values[0], "H")
         for _ in range(rng.randint(2, 4 + 2 * len(self.states))):
             self.statement()
+            if self.structural and self.moves.random() < 0.4:
+                self.moves.choice([self.moved, self.moved, self.moved_pair, self.parts, self.dropped])()
         returned = self._returned(widths)
+        if self.structural:
+            returned = self._more_states(widths, delays, returned)
         output = None
         if rng.random() < 0.3:
             value = self.pick()
@@ -149,6 +167,17 @@ class _Writer:
                 value = self.of(width) if self.rng.random() < 0.7 else self.product(width)
                 found.append(self.small(value).name)
         return found
+
+    def _more_states(self, widths: dict, delays: dict, returned: list[str]) -> list[str]:
+        """A state may become parts of states, as in a shift register; and one may be there that no step reads."""
+        if self.moves.random() < 0.3 and widths["h"] == "H" and "h" not in delays and self._untouched("h"):
+            returned[0] = self.parts().name
+        if self.moves.random() < 0.3:
+            width = self.moves.choice(["H", "1", "D"])
+            self.states.append("unread")
+            widths["unread"] = width
+            returned.append(self.small(self.of(width)).name)
+        return returned
 
     def _source(self, widths, delays, output, asks, returned) -> str:
         sizes = {s: w for s, w in widths.items() if w != "H"}
@@ -363,6 +392,35 @@ class _Writer:
         parts = [self.of(width) for width in widths]
         names = ", ".join(part.name for part in parts)
         return self.emit(f"torch.cat([{names}], {self.rng.choice(['-1', '1', 'dim=1'])})", "2 * H", ANY)
+
+    # ------------------------------------------------------------------------------------------ structure
+
+    def moved(self) -> _Value:
+        """Numbers of a row in another order, added up, or dropped."""
+        value, template = self.small(self.pick()), self.moves.choice(STRUCTURAL)
+        return self.emit(template.format(value.name), value.width, ANY)
+
+    def moved_pair(self) -> _Value:
+        template, width = self.moves.choice(OF_PAIRS)
+        return self.emit(template.format(self.small(self.of("2 * H")).name), width, ANY)
+
+    def dropped(self) -> _Value:
+        """Through a module."""
+        value = self.pick()
+        kind = self.moves.choice(["nn.Dropout(0.3)", "nn.Dropout(0.5)", "nn.AlphaDropout(0.2)", "nn.Dropout(1.0)"])
+        return self.emit(f"{self.own('drop', kind)}({value.name})", value.width, ANY)
+
+    def parts(self) -> _Value:
+        """Parts of a state, or of what is as wide, put together."""
+        whole, moves = self.small(self.of("H")), self.moves
+        given = "h" if "h" in {v.name for v in self.values if v.width == "H"} and self._untouched("h") else whole.name
+        template = moves.choice(
+            ["torch.cat([{0}[:, 1:], {0}[:, :1]], -1)", "torch.cat([{0}[:, 2:], {1}[:, :2]], 1)",
+             "torch.cat([{1}[:, :1], {0}[:, :-1]], 1)", "torch.cat([{0}[:, :2], {1}[:, 2:3], {0}[:, 3:]], -1)",
+             "torch.cat([{0}[:, -2:], 0.5 * {0}[:, :-2]], -1)", "torch.cat([{0}[:, :1]] * 2 + [{1}[:, 2:]], 1)",
+             "torch.stack(({0} + {1}).unbind(1)[::-1], 1)"]
+        )  # fmt: skip
+        return self.emit(template.format(given, whole.name), "H", ANY)
 
     # ------------------------------------------------------------------------------------------ products
 

@@ -87,7 +87,8 @@ UNARY: list[tuple[str, bool, bool]] = [
     ("{0} / torch.sqrt({0}.var(-1, keepdim=True, unbiased=False) + 0.2)", ANY, ANY),
 ]  # fmt: skip
 KINKS = ("sign", "floor", "remainder", ">", "<", "amax", "norm(p", "relu", "clamp", "hard", "abs", "threshold",
-         "maximum", "minimum", "torch.max", "torch.min", "elu", "shrink", "amin")  # fmt: skip
+         "maximum", "minimum", "torch.max", "torch.min", "elu", "shrink", "amin", "sort", ".max(", ".min(", "topk",
+         "round", "fmod", "argmax")  # fmt: skip
 BINARY: list[tuple[str, bool]] = [
     ("{0} + {1}", ANY),
     ("{0} + {1}", ANY),
@@ -167,6 +168,58 @@ SPELLINGS = [  # of `F.linear({0}, {1})`
     "torch.bmm({1}.expand(x.shape[0], -1, -1), {0}.unsqueeze(2)).squeeze(2)",
     "torch.bmm({0}.unsqueeze(1), {1}.t().expand(x.shape[0], -1, -1)).view(-1, {1}.shape[0])",
 ]  # fmt: skip
+# What moves, orders, adds up and drops the numbers of a row, as wide as it was; half of the cells have some of these.
+STRUCTURAL = [
+    "{0}.flip(-1)",
+    "torch.roll({0}, (1,), (1,))",
+    "torch.cat([{0}[:, ::2], {0}[:, 1::2]], -1)",
+    "torch.cat([{0}[:, 1::2], {0}[:, ::2]], 1)",
+    "{0}[:, torch.arange({0}.shape[1] - 1, -1, -1)]",
+    "{0}.index_select(1, torch.arange({0}.shape[1]) * 2 % {0}.shape[1])",
+    "0.3 * {0}.cumsum(-1)",
+    "{0}.sort(-1).values",
+    "{0}.sort(-1, descending=True)[0]",
+    "{0} * {0}.max(-1, keepdim=True).values",
+    "{0} - {0}.min(1, keepdim=True)[0]",
+    "{0} + 0.1 * {0}.topk(1, -1)[0]",
+    "{0} * (0.1 * {0}.argmax(-1, keepdim=True))",
+    "{0} * (1 + 0.1 * tanh({0})).prod(-1, keepdim=True)",
+    "torch.stack([{0}, tanh({0})], -1).flatten(1)[:, : {0}.shape[1]]",
+    "torch.stack([{0}, -{0}], 1).amax(1)",
+    "({0}[:, :, None] * tanh({0})[:, None, :]).mean(1)",
+    "torch.einsum('bi,bj->bi', {0}, 0.3 * tanh({0}))",
+    "F.pad({0}, (1, 0))[:, :-1]",
+    "{0} + {0}.repeat_interleave(2, 1)[:, 1 : {0}.shape[1] + 1]",
+    "torch.where(torch.arange({0}.shape[1]) % 2 == 0, {0}, 0.5 * {0})",
+    "{0} * torch.tensor([0.5, 2.0]).to({0}.dtype)[torch.arange({0}.shape[1]) % 2]",
+    "torch.round(3 * {0}) / 3",
+    "torch.fmod({0}, 0.6)",
+    "torch.atan({0})",
+    "torch.atan2({0}, 1.2 + {0} ** 2)",
+    "torch.hypot({0}, 0.5 + {0} ** 2)",
+    "torch.logaddexp({0}, -{0})",
+    "F.softshrink({0}, 0.1)",
+    "torch.nan_to_num({0})",
+    "torch.asinh({0})",
+    "F.dropout({0}, 0.3, self.training)",
+    "F.dropout({0}, 0.6, self.training)",
+    "F.dropout({0}.clone(), 0.2, self.training, True)",
+    "F.alpha_dropout({0}, 0.3, self.training)",
+]  # fmt: skip
+# The same for two rows of H side by side, (B, 2 * H); the results are of the width that is named.
+OF_PAIRS: list[tuple[str, str]] = [
+    ("{0}.view(-1, 2, self.H).transpose(1, 2).flatten(1)", "2 * H"),
+    ("{0}.view(-1, self.H, 2).sum(-1)", "H"),
+    ("{0}.view(-1, 2, self.H).amax(1)", "H"),
+    ("{0}.view(-1, 2, self.H).flip(1).flatten(1)", "2 * H"),
+    ("{0}.view(-1, 2, self.H).softmax(1).flatten(1)", "2 * H"),
+    ("F.dropout({0}.view(-1, 2, self.H), 0.3, self.training).sum(1)", "H"),
+    ("F.dropout1d({0}.view(-1, 2, self.H), 0.5, self.training).flatten(1)", "2 * H"),
+    ("torch.bmm({0}.view(-1, 1, 2 * self.H), {0}.view(-1, 2 * self.H, 1)).view(-1, 1)", "1"),
+    ("{0}.unfold(1, 2, 2).prod(-1)", "H"),
+    ("torch.cat({0}.chunk(2, -1)[::-1], -1)", "2 * H"),
+    ("{0}.view(-1, 2, self.H).cumsum(1)[:, 1]", "H"),
+]
 # What the compiled engines may leave to the plain loop: here they have to say so.
 RARE = [
     "{0} - {0}.max(-1, keepdim=True).values",

@@ -140,11 +140,6 @@ class Uniform(Plain):
         return tanh(self.a(x, h)) * torch.rand(1, self.hidden_size, dtype=x.dtype)
 
 
-class Dropout(Plain):
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        return F.dropout(tanh(self.a(x, h)), 0.5, self.training)
-
-
 class DroppedWeight(Plain):
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         return tanh(F.linear(h, F.dropout(self.a.W, 0.5)) + x @ self.a.U.T)
@@ -242,7 +237,7 @@ CASES = {
     RunningMeanInPlace: "writes into a weight", Previous: "changes self.previous", Appends: "changes self.items",
     AppendsDeep: "changes self.nested", WritesToArray: "changes self.numbers", AppendsToGlobal: "changes LOG",
     CountsGlobally: "changes COUNT", CountsOnTheClass: "changes CountsOnTheClass.total", _enclosed(): "changes calls",
-    Prints: "calls print", Logs: "writes to a log", Noise: "self.noise", Uniform: "self.noise", Dropout: "self.noise",
+    Prints: "calls print", Logs: "writes to a log", Noise: "self.noise", Uniform: "self.noise",
     DroppedWeight: "self.noise", Bernoulli: "self.noise", DrawsInPython: "random number generator",
     DrawsInNumPy: "random number generator", ToList: "tolist", ToNumPy: "numpy", ToArray: "reads the numbers",
     Item: "reads", Float: "reads", CaughtFloat: "reads", LargeBatch: "batch size", ExactBatch: "batch size",

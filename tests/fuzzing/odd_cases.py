@@ -7,16 +7,21 @@ import copy
 import random
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from fuzzing.odd_cells import OddCell, odd_cell
 from torch import Tensor
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.draws import StepDropout
+from recurra.engine.found_draws import find_draws
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 
@@ -93,15 +98,30 @@ def _by_hand(odd: OddCell, case: OddCase) -> dict[str, Any]:
     def call(x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         ys, steps = [], [x] if case.look != "stream" else x.split(1)
         for part in steps:  # a streamed step is a call, with masks of its own
+            drawn = find_draws(cell)
             masks = cell.draw_masks(part.shape[0], part.shape[1], part)
             for t, x_t in enumerate(part.unbind(0)):
-                masks_t = {n: m[t] if cell.masks[n].each == "step" else m for n, m in masks.items()}
-                h = cell.step(x_t, h, **masks_t)
+                masks_t = {n: m[t] if drawn[n].each == "step" else m for n, m in masks.items()}
+                with _dropouts([masks_t.pop(n) for n, one in drawn.items() if isinstance(one, StepDropout)]):
+                    h = cell.step(x_t, h, **masks_t)
                 h, *_ = h if isinstance(h, tuple) else (h,)
                 ys.append(h)
         return torch.stack(ys), h
 
     return _two_calls(odd, case, cell, space, xs, call)
+
+
+@contextmanager
+def _dropouts(masks: list[Tensor]) -> Iterator[None]:
+    """Dropout is the product with these masks, in turn; without any, torch's own, as for a step that is not traced."""
+    own, given = F.dropout, iter(masks)
+    F.dropout = lambda v, p=0.5, training=True, inplace=False: v * next(given) if training else v
+    try:
+        if not masks:
+            F.dropout = own
+        yield
+    finally:
+        F.dropout = own
 
 
 def _two_calls(odd: OddCell, case: OddCase, cell: Cell, space: dict, xs: list[Tensor], call: Any) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class RowProgram:
         if load.buffer == X:
             return self.input_row[k] + load.offset
         if load.buffer.role is Role.MASK:
-            mask = self.structure.cells[k].masks[load.buffer.name]
+            mask = self.structure.cells[k].drawn_inputs()[load.buffer.name]
             return self._constants([mask.mean] * node.width)
         if load.buffer.name == TIME:
             return address(STATE, self.structure.state_at[k, TIME])

@@ -430,7 +430,7 @@ class _Reader:
         """A mask drawn once per sequence as a value of this step. Products batch their operands over all steps."""
         if node.op != "load" or node.attr.buffer.role is not Role.MASK:
             return node
-        mask = self.cell.masks[node.attr.buffer.name]
+        mask = self.cell.drawn_inputs()[node.attr.buffer.name]
         return self.builder.make("stop", node) if mask.each == "sequence" else node
 
     def aligned(self, values: Sequence[Value]) -> list[list[Node]]:

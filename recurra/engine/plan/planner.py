@@ -45,7 +45,7 @@ class _Planner:
     def __init__(self, cell: Cell, step: LoweredStep, named: bool):
         self.cell, self.step, self.builder = cell, step, step.builder
         self.states = {state.name: state for state in cell.carried}
-        self.masks = {name: mask.each for name, mask in cell.masks.items()}
+        self.masks = {name: mask.each for name, mask in cell.drawn_inputs().items()}
         self.new = {name: step.outputs[name] for name in self.states if name != TIME}
         if TIME in self.states:
             self.new[TIME] = (self.builder.load(CLOCK, 1, lag=1) + 1.0,)
@@ -108,7 +108,7 @@ class _Planner:
         buffers = {X: BufferSpec(self.cell.input_size, BufferKind.PER_STEP)}
         for name, each in self.masks.items():
             kind = BufferKind.PER_STEP if each == "step" else BufferKind.PER_SEQUENCE
-            buffers[BufferRef.mask(name)] = BufferSpec(self.cell.masks[name].size, kind)
+            buffers[BufferRef.mask(name)] = BufferSpec(self.cell.drawn_inputs()[name].size, kind)
         for state in self.states.values():
             buffers[BufferRef.state(state.name)] = BufferSpec(state.size, BufferKind.STATE)
         return buffers

@@ -9,6 +9,7 @@ import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine.backend import set_backend
 from recurra.engine.dispatch import Sequences, choose, scan
+from recurra.engine.found_draws import draw_ahead
 
 Named = dict[str, Tensor]
 
@@ -51,7 +52,7 @@ def drawn(cell: Cell, steps: int, batch: int, lengths: Tensor | None = None) -> 
         fresh if spec.name == TIME else 1 + fresh.abs() if spec.name == "n" else 0.3 * torch.randn_like(fresh)
         for spec, fresh in zip(cell.carried, cell.initial_state(batch, x), strict=True)
     )
-    return Sequences(x, states, cell.draw_masks(steps, batch, x), lengths)
+    return Sequences(x, states, draw_ahead(cell, steps, batch, x), lengths)
 
 
 def results(cell: Cell, given: Sequences, backend: str) -> tuple[str, Named]:

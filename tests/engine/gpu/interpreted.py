@@ -18,6 +18,7 @@ from torch import Tensor
 import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
+from recurra.engine.found_draws import draw_ahead
 from recurra.engine.gpu import select
 from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.gpu.stepwise import graphs
@@ -59,7 +60,7 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
         for spec, fresh in zip(cell.carried, cell.initial_state(batch, x), strict=True)
     ]
     lengths = torch.tensor([steps, 2, 1]).repeat(batch)[:batch] if ragged else None
-    masks = cell.draw_masks(steps, batch, x)
+    masks = draw_ahead(cell, steps, batch, x)
     expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths), keep_trace=True)
     made = GpuExecutor(planned(cell), torch.float32)
     hoisted = made.prologue(cell.weights())
