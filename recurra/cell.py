@@ -164,8 +164,9 @@ class Cell(nn.Module):
     delays is a tuple with one tensor per delay. It returns the new states in order, each (B, size), and optionally
     the output before them; without it, the first state is the output. Keyword-only arguments are filled by name: `t`,
     the time index since the sequence began, (B, 1), a mask declared with `self.mask`, or random numbers declared with
-    `self.noise`. The step must not branch on values of tensors or on the batch size. Its local variables appear by name
-    in traces and in `equations()`.
+    `self.noise`. The step may call torch's dropout functions and modules, whose masks are drawn for every step before
+    the layer runs. It must not branch on values of tensors or on the batch size. Its local variables appear by name in
+    traces and in `equations()`.
 
     **Parameters** are made by `self.affine(...)` for `W h + U x + b`, `self.vector()` for one number per unit, or as
     any `nn.Parameter`. `self.start(...)` sets the state before the first step, which is 0 otherwise.
