@@ -9,10 +9,11 @@ from recurra.data.data_errors import FormatError
 from recurra.data.readers.column_roles import Roles
 from recurra.data.readers.dispatch import TABLES, format_of, open_table
 from recurra.data.readers.open_files import existing, head, text_encoding
-from recurra.data.readers.tables import prepare
+from recurra.data.readers.tables import prepare, used_columns
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem import holdout, pairs, sequences, series, text
 from recurra.problem.hints import DATA_TASKS, Hints
+from recurra.problem.memory_check import check_fits_in_memory
 from recurra.problem.problem import TASKS, Problem
 
 BUILTIN_DATASETS = ("japanese_vowels", "open_quotes")
@@ -124,7 +125,8 @@ def _infer(hints: Hints) -> Problem:
         if problem.task != "forecast":
             hints.refuse_forecast_options(problem.task)
         return problem
-    opened, roles, _ = prepare(open_table(hints.path, hints.format, hints.layout), hints.layout, strict=True)
+    opened, roles, layout = prepare(open_table(hints.path, hints.format, hints.layout), hints.layout, strict=True)
+    check_fits_in_memory(hints.path, opened.source.rows, len(used_columns(layout)))
     if roles.task in ("forecasting", "next_step"):
         return series.from_table(hints, opened, roles)
     if len(roles.named("target")) > 1:
