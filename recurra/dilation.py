@@ -90,7 +90,7 @@ def _unfold(y: Tensor, steps: int, dilation: int) -> Tensor:
 
 def _fold_mask(cell: Cell, name: str, mask: Tensor, dilation: int) -> Tensor:
     """A mask of each step folds like x; the lanes of a sequence share its mask."""
-    if cell.masks[name].each == "step":
+    if cell.drawn_inputs()[name].each == "step":
         return _fold(mask, dilation)
     return mask.repeat(dilation, *[1] * (mask.dim() - 1))
 

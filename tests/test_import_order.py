@@ -23,10 +23,10 @@ ROOMS = (
 )
 # `engine/` in its own order.
 ENGINE = (
-    "backend", "graph_constants", "literals", "operations", "user_code", "custom_vjp", "record", "effects",
-    "step_watch", "torch_modes", "caches", "guards", "cell_cache", "trace", "traced_step", "graph_rewriter",
-    "latex", "reference", "split_at_resets", "restarts", "ir", "plan", "cpu", "forward_mode", "gpu", "executors",
-    "torch_op", "self_check", "dispatch", "checkpoint", "parallel_directions", "explain",
+    "backend", "graph_constants", "literals", "operations", "user_code", "custom_vjp", "record", "dropouts",
+    "effects", "step_watch", "torch_modes", "caches", "guards", "cell_cache", "trace", "traced_step", "found_draws",
+    "graph_rewriter", "latex", "reference", "split_at_resets", "restarts", "ir", "plan", "cpu", "forward_mode", "gpu",
+    "executors", "torch_op", "self_check", "dispatch", "checkpoint", "parallel_directions", "explain",
 )
 # fmt: on
 
