@@ -33,7 +33,7 @@ def is_gated(kind: type[Cell]) -> bool:
 def is_scan(kind: type[Cell]) -> bool:
     """Whether a parallel scan could compute all steps: each unit's states are affine in themselves alone."""
     from recurra.engine.ir.values import Unsupported
-    from recurra.engine.plan.affine import why_not_scanned
+    from recurra.engine.plan import affine
     from recurra.engine.plan.planner import plan
     from recurra.engine.trace import trace
 
@@ -42,7 +42,7 @@ def is_scan(kind: type[Cell]) -> bool:
         planned = plan(cell, trace(cell), train=False, needs_x=False)
     except Unsupported:
         return False
-    return not any(why_not_scanned(planned).values())
+    return affine.is_scan(planned)
 
 
 def _nodes(kind: type[Cell]) -> Iterator[Any]:

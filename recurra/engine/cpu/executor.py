@@ -11,9 +11,10 @@ from torch import Tensor
 
 from ..backend import warn_once
 from ..ir.buffers import BufferRef, X
+from ..plan.affine import is_scan
 from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.input_gradient import input_gradient
-from ..plan.input_projection import SplitProgram, split_input_projection
+from ..plan.input_projection import SplitProgram, split_gates, split_input_projection
 from ..plan.program import Plan, Product, Program
 from ..plan.rows import spread_final
 from ..torch_modes import hide_from_modes
@@ -54,7 +55,8 @@ class CpuExecutor:
 
     @functools.cached_property
     def hoisted(self) -> SplitProgram:
-        return split_input_projection(self.plan.forward)
+        """The products with x ahead of the loop; all that reads no state, if every state is affine in itself."""
+        return (split_gates if is_scan(self.plan) else split_input_projection)(self.plan.forward)
 
     @functools.cached_property
     def hoisted_kernels(self) -> tuple[Kernel | None, Kernel]:

@@ -75,6 +75,11 @@ def why_not_scanned(plan: Plan) -> dict[str, str]:
     return reasons
 
 
+def is_scan(plan: Plan) -> bool:
+    """Whether all states are affine and elementwise in themselves."""
+    return not any(why_not_scanned(plan).values())
+
+
 def describe_scans(plan: Plan) -> list[str]:
     """Lines for `rc.explain`: which states a scan over time can compute, and why others need the loop."""
     reasons = why_not_scanned(plan)

@@ -1,19 +1,22 @@
-"""Moves the products with x out of the loop, into a program that makes those of all steps before it.
+"""Moves work out of the loop, into a program over the rows of all steps that runs before it.
 
-This pays where the weights exceed the cache, since a step then reads fewer of them. Elsewhere x is multiplied together
-with the recurrent state, which saves the memory between the two programs.
+Of most cells that is the products with x. This pays where the weights exceed the cache, since a step then reads fewer
+of them, and where rows are few. Elsewhere x is multiplied together with the recurrent state, which saves the memory
+between the two programs. Of a cell whose states are affine in themselves it is all that reads no state: the gates of
+every step. What remains in the loop is the scan.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..ir.buffers import BufferKind, BufferRef, BufferSpec, X
-from ..ir.nodes import Node, subgraph
+from ..ir.buffers import BufferKind, BufferRef, BufferSpec, Role, X
+from ..ir.nodes import TABLE, Node, subgraph
 from .program import Out, Program
 
 
 @dataclass(frozen=True)
 class SplitProgram:
-    """A program in two: the products with x, each into a buffer of its own, and the loop that reads them."""
+    """A program in two: one over rows that do not depend on each other, and the loop that reads what it stores."""
 
     ahead: Program
     loop: Program
@@ -21,7 +24,8 @@ class SplitProgram:
     @property
     def numbers(self) -> int:
         """Weights that leave the loop."""
-        return sum(out.node.attr.wide * out.node.attr.deep for out in self.ahead.outs)
+        nodes = subgraph([out.node for out in self.ahead.outs])
+        return sum(node.attr.wide * node.attr.deep for node in nodes if node.op == "product")
 
     @property
     def width(self) -> int:
@@ -30,18 +34,71 @@ class SplitProgram:
 
 
 def split_input_projection(program: Program) -> SplitProgram:
-    roots = [o.node for o in program.outs] + [n for _, n in program.sums]
-    builder, found = program.builder, [node for node in subgraph(roots) if _reads_x(node)]
-    products = {node: BufferRef.input_product(i) for i, node in enumerate(found)}
-    made = builder.substitute(roots, lambda n: builder.load(products[n], n.width) if n in products else None)
-    between = {buffer: BufferSpec(node.width, BufferKind.PER_STEP) for node, buffer in products.items()}
-    outs = [Out(o.buffer, o.offset, made[o.node]) for o in program.outs]
+    """The products with x, and the rest."""
+    return _split(program, [node for node in subgraph(_roots(program)) if _reads_x(node)])
+
+
+def split_gates(program: Program) -> SplitProgram:
+    """All costly values that read no state, and the rest."""
+    free = _free_of_states(program)
+    nodes = subgraph(_roots(program), stop=lambda node: node in free)
+    read = [node for node in nodes if node in free and not node.is_leaf]
+    values, sources = read, [*dict.fromkeys(source for node in read for source in _costly_sources(node))]
+    stored = {out.node for out in program.outs}
+
+    def new_numbers(nodes: Iterable[Node]) -> int:
+        return sum(node.width for node in nodes if node not in stored)
+
+    chosen = values if new_numbers(values) < new_numbers(sources) else sources
+    return _split(program, [node for node in chosen if node.width > 1 or node.op == "product"])
+
+
+def _split(program: Program, found: list[Node]) -> SplitProgram:
+    """The program with some of its nodes computed ahead: in buffers where it stores them anyway, or in new ones."""
+    builder, roots = program.builder, _roots(program)
+    ahead = [out for out in program.outs if out.node in found and out.buffer.role is not Role.STATE]
+    places = {out.node: builder.load(out.buffer, out.node.width, offset=out.offset) for out in ahead}
+    between: dict[BufferRef, BufferSpec] = {}
+    for node in found:
+        if node not in places:
+            buffer = BufferRef.input_product(len(between))
+            between[buffer] = BufferSpec(node.width, BufferKind.PER_STEP)
+            places[node] = builder.load(buffer, node.width)
+            ahead.append(Out(buffer, 0, node))
+    made = builder.substitute(roots, places.get)
+    moved = set(ahead)
+    outs = [Out(o.buffer, o.offset, made[o.node]) for o in program.outs if o not in moved]
     sums = [(vector, made[node]) for vector, node in program.sums]
-    return SplitProgram(
-        Program(builder, [Out(buffer, 0, node) for node, buffer in products.items()], [], program.buffers | between),
-        Program(builder, outs, sums, program.buffers | between),
-    )
+    buffers = program.buffers | between
+    return SplitProgram(Program(builder, ahead, [], buffers), Program(builder, outs, sums, buffers))
+
+
+def _roots(program: Program) -> list[Node]:
+    return [o.node for o in program.outs] + [n for _, n in program.sums]
 
 
 def _reads_x(node: Node) -> bool:
     return node.op == "product" and node.args[0].op == "load" and node.args[0].attr.buffer == X
+
+
+def _free_of_states(program: Program) -> set[Node]:
+    """Nodes that read nothing but numbers of the same row: no earlier step, and no number of a whole sequence."""
+    free: set[Node] = set()
+    for node in subgraph(_roots(program)):
+        same_row = node.op != "load" or _is_of_the_row(node, program)
+        if same_row and all(arg in free for arg in node.args):
+            free.add(node)
+    return free
+
+
+def _is_of_the_row(node: Node, program: Program) -> bool:
+    at = node.attr
+    return not (at.lag or at.start) and program.buffers[at.buffer].kind is BufferKind.PER_STEP
+
+
+def _costly_sources(node: Node) -> list[Node]:
+    """What a cheap value is made of, down to products and costly operations."""
+    if node.is_leaf:
+        return []
+    cheap = node.op == "expand" or (node.is_elementwise and not TABLE[node.op].costly)
+    return [source for arg in node.args for source in _costly_sources(arg)] if cheap else [node]
