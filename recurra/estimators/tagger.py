@@ -18,11 +18,13 @@ from ..models.tagging import Tagger, Vocabulary, accuracy, entity_scores
 from ..storage import FolderContents, read_folder, write_folder
 from ..train import randomness
 from ..train.fit import fit as train
+from ..train.schedule import cosine
 from . import input_conversion, saved_options
 from .inspection import split_pair
 from .training_options import check_training_options, draw_seed, to_int
 
 Sentences = list[list[str]]
+OF_THE_CORPUS = ("least", "word_length", "forms")  # options of `Tagger.of`, which the vocabulary keeps
 
 
 class SequenceTagger(BaseEstimator):
@@ -40,7 +42,8 @@ class SequenceTagger(BaseEstimator):
     - `dropout`: of the network; `tagger_options` are further ones of `rc.models.Tagger`, such as `chars`.
     - `embeddings`: word vectors beside the tagger's own: an `rc.ELMo`, or the folder of one that `recurra pretrain` or
       `save` wrote. They are frozen, but for the weights of the sum of their layers, and are saved with the model.
-    - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
+    - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`; the learning rate falls to zero
+      along a cosine.
     - `validation`: the share of sentences held out. Training stops after `patience` epochs without an improvement on
       them and keeps the best weights.
     - `random_state`: the seed. `verbose`: show the progress.
@@ -49,7 +52,7 @@ class SequenceTagger(BaseEstimator):
 
         >>> import recurra as rc
         >>> X, y = [["Ada", "lives", "in", "Paris"]] * 4, [["B-PER", "O", "O", "B-LOC"]] * 4
-        >>> model = rc.SequenceTagger("gru", hidden_size=8, epochs=20, dropout=0.0, random_state=0).fit(X, y)
+        >>> model = rc.SequenceTagger("gru", hidden_size=8, epochs=20, lr=0.02, dropout=0.0, random_state=0).fit(X, y)
         >>> model.predict([["Ada", "in", "Paris"]])
         [['B-PER', 'O', 'B-LOC']]
     """
@@ -64,9 +67,9 @@ class SequenceTagger(BaseEstimator):
         *,
         tagger_options: dict[str, Any] | None = None,
         embeddings: ELMo | str | Path | None = None,
-        epochs: int = 15,
+        epochs: int = 12,
         batch_size: int = 16,
-        lr: float = 5e-3,
+        lr: float = 2e-3,
         optimizer: str = "adam",
         clip: float | None = 5.0,
         validation: float = 0.0,
@@ -93,13 +96,15 @@ class SequenceTagger(BaseEstimator):
         seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
-            self.tagger_ = Tagger.of(X, y, **self._options(self._elmo()))
+            self.tagger_ = Tagger.of(X, y, **(self.tagger_options or {}) | self._options(self._elmo()))
             self._train(self.tagger_.encode(X, y), seed)
         self.classes_ = np.array(self.tagger_.vocabulary.classes)
         return self
 
     def _options(self, elmo: ELMo | None) -> dict[str, Any]:
-        own = {"cell": self.cell, "output": self.output, "dropout": self.dropout, **(self.tagger_options or {})}
+        """Arguments of the tagger beside its vocabulary."""
+        given = {name: value for name, value in (self.tagger_options or {}).items() if name not in OF_THE_CORPUS}
+        own = {"cell": self.cell, "output": self.output, "dropout": self.dropout, **given}
         own |= {} if elmo is None else {"extra_inputs": elmo}
         return own | {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
 
@@ -125,6 +130,7 @@ class SequenceTagger(BaseEstimator):
             loss=self.tagger_.objective(),
             optimizer=self.optimizer,
             lr=self.lr,
+            schedule=cosine(),
             epochs=to_int(self.epochs),
             clip=self.clip,
             patience=to_int(self.patience) if held else None,

@@ -63,11 +63,13 @@ class TaggerModule(nn.Module):
         features = self.tagger.features
         parts = [features.word(x[..., 0]), *(table(x[..., 1 + k]) for k, table in enumerate(features.column))]
         if features.spelling is not None:
-            letters = x[..., 1 + features.columns :]
+            letters = x[..., features.first_letter :]
             unknown = torch.full_like(letters, UNKNOWN)  # padding has no letters
             letters = torch.where(inside[..., None], letters, unknown)
             spelled = _spelling_vectors(features.spelling, letters.flatten(0, 1)).unflatten(0, (x.shape[0], x.shape[1]))
             parts.append(spelled * inside[..., None])
+        if features.form is not None:
+            parts.append(features.form(x[..., 1 + features.columns : features.first_letter]))
         return torch.cat(parts, dim=-1)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:

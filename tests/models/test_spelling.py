@@ -4,7 +4,7 @@ import torch
 
 import recurra as rc
 from recurra.models import SpellingFeatures, Tagger
-from recurra.models.tagging.spelling import QUESTIONS, answers
+from recurra.models.tagging.word_form import QUESTIONS, affix_rows, answers
 
 #: word → the questions that are answered yes
 WORDS = {
@@ -69,3 +69,18 @@ def test_an_unseen_word_is_tagged_by_its_spelling() -> None:
     batches = rc.data.Batches(tagger.encode(sentences, tags), 10)
     rc.train.fit(tagger, batches, loss=tagger.objective(), epochs=12, lr=0.05, progress=False)
     assert tagger.tag([["Zoe", "jumps"], ["jumps", "Zoe"]]) == [["N", "V"], ["V", "N"]]
+
+
+def test_a_tagger_reads_the_form_of_its_words() -> None:
+    """Affixes that the corpus does not have are zero, also after training; without forms the rows are shorter."""
+    sentences, tags = [["Ada", "runs"], ["Bob", "sings"]] * 4, [["N", "V"]] * 8
+    torch.manual_seed(0)
+    tagger = Tagger.of(sentences, tags, hidden_size=4, word_size=4, affix_size=8)
+    plain = Tagger.of(sentences, tags, hidden_size=4, word_size=4, forms=False)
+    assert tagger.vocabulary.width == plain.vocabulary.width + 20
+    assert tagger.features.output_size == plain.features.output_size + 12 + 8
+    assert plain.features.form is None
+    rc.train.fit(tagger, tagger.encode(sentences, tags), loss=tagger.objective(), epochs=1, progress=False)
+    seen = {row for sentence in sentences for word in sentence for row in affix_rows(word)}
+    table = tagger.features.form.affixes.weight.detach()
+    assert {k for k in range(len(table)) if table[k].any()} == seen - {0}

@@ -18,6 +18,7 @@ from recurra.models.tagging.features import CharCNN, CharRNN
 from recurra.models.tagging.pretrained_vectors import VectorsError
 from recurra.models.tagging.schemes import SchemeError, violation
 from recurra.models.tagging.tagger_vocabulary import LabelError
+from recurra.models.tagging.word_form import affix_rows, answers
 
 SENTENCES = [["The", "old", "man", "walked", "home"], ["Rain", "fell"], ["He", "saw", "the", "red", "house", "again"]]
 TAGS = [["B-NP", "I-NP", "I-NP", "B-VP", "B-NP"], ["B-NP", "B-VP"], ["B-NP", "B-VP", "B-NP", "I-NP", "I-NP", "O"]]
@@ -37,7 +38,7 @@ def batch(tagger: Tagger, columns=None) -> rc.data.Batch:
 
 
 def test_the_network_by_hand():
-    """[word; column; spelling] → bidirectional LSTM → linear, one sentence at a time."""
+    """[word; column; spelling; form] → bidirectional LSTM → linear, one sentence at a time."""
     tagger = Tagger.of(SENTENCES, TAGS, {"pos": POS}, **SMALL).double().eval()
     given = batch(tagger, {"pos": POS})
     scores = tagger(given.inputs, given.lengths)
@@ -48,10 +49,12 @@ def test_the_network_by_hand():
         for t, word in enumerate(sentence):
             x = given.inputs[t, b]
             assert tagger.vocabulary.words[x[0] - 2] == word.lower()
-            assert "".join(tagger.vocabulary.characters[k - 2] for k in x[2:] if k) == word
-            letters = f.spelling.embedding(x[2 : 2 + len(word)])
+            assert "".join(tagger.vocabulary.characters[k - 2] for k in x[22:] if k) == word
+            letters = f.spelling.embedding(x[22 : 22 + len(word)])
             spelled = f.spelling.convolution(letters.T[None])[0].amax(dim=1)
-            rows.append(torch.cat([f.word.weight[x[0]], f.column[0].weight[x[1]], spelled]))
+            asked = torch.tensor(answers(word, t == 0), dtype=torch.float64)
+            affixes = sum(f.form.affixes.weight[row] for row in affix_rows(word))
+            rows.append(torch.cat([f.word.weight[x[0]], f.column[0].weight[x[1]], spelled, asked, affixes]))
         hidden = torch_lstm(torch.stack(rows))[0]
         torch.testing.assert_close(scores[: len(sentence), b], tagger.readout(hidden), rtol=1e-10, atol=1e-10)
 
@@ -113,7 +116,7 @@ def test_crf_and_hmm_keep_to_the_scheme():
 
 
 def test_rare_words_are_unknown_half_of_the_time():
-    tagger = Tagger.of(SENTENCES, TAGS, **(SMALL | {"chars": None, "dropout": 0.0}))
+    tagger = Tagger.of(SENTENCES, TAGS, **(SMALL | {"chars": None, "dropout": 0.0, "forms": False}))
     given = batch(tagger)
     once = sum(1 for s in SENTENCES for w in s if w.lower() != "the")
     unknown = tagger.features.word.weight[1]
@@ -174,7 +177,8 @@ def test_extra_inputs_by_hand():
     tagger = small(extra_inputs=Lengths(), extra_at="output", output="softmax").double().eval()
     given = batch(tagger)
     scores = tagger(given.inputs, given.lengths)
-    hidden = tagger.layers[0](tagger.features(given.inputs[..., :21], given.mask), lengths=given.lengths)[0]
+    own = given.inputs[..., : tagger.vocabulary.width]
+    hidden = tagger.layers[0](tagger.features(own, given.mask), lengths=given.lengths)[0]
     sizes = torch.tensor([[len(w), len(w) ** 2] for w in SENTENCES[0]], dtype=torch.float64)
     expected = tagger.readout(torch.cat([hidden[:5, 0], sizes], dim=-1))
     torch.testing.assert_close(scores[:5, 0], expected)

@@ -1,4 +1,4 @@
-"""The input features of a tagger: word embedding, further columns, and spelling."""
+"""The input features of a tagger: word embedding, further columns, spelling, and form."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -69,21 +69,30 @@ class CharRNN(nn.Module):
 
 
 class WordFeatures(nn.Module):
-    """[word; columns; spelling] of every word of a batch, (T, B, width) → (T, B, output_size).
+    """[word; columns; spelling; form] of every word of a batch, (T, B, width) → (T, B, output_size).
 
     In training, words that occur once are replaced by the unknown word with probability 0.5, so that it is trained.
     """
 
-    def __init__(self, vocabulary: Vocabulary, word_size: int, column_size: int, spelling: CharCNN | CharRNN | None):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        word_size: int,
+        column_size: int,
+        spelling: CharCNN | CharRNN | None,
+        form: nn.Module | None = None,
+    ):
         super().__init__()
         self.columns = len(vocabulary.columns)
+        self.first_letter = vocabulary.width - vocabulary.word_length
         self.word = embedding(len(vocabulary.words), word_size)
         tables = [embedding(len(values), min(column_size, len(values))) for values in vocabulary.columns.values()]
         self.column = nn.ModuleList(tables)
-        self.spelling = spelling
+        self.spelling, self.form = spelling, form
         self.first_rare = RESERVED + len(vocabulary.words) - vocabulary.once
         sizes = [word_size, *(table.embedding_dim for table in tables)]
-        self.output_size = sum(sizes) + (spelling.output_size if spelling is not None else 0)
+        more: list[Any] = [part for part in (spelling, form) if part is not None]
+        self.output_size = sum(sizes) + sum(part.output_size for part in more)
 
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:
         words = x[..., 0]
@@ -92,7 +101,9 @@ class WordFeatures(nn.Module):
             words = words.masked_fill(dropped, UNKNOWN)
         parts = [self.word(words), *(table(x[..., 1 + k]) for k, table in enumerate(self.column))]
         if self.spelling is not None:
-            parts.append(self._encode_spelling(x[..., 1 + self.columns :], inside))
+            parts.append(self._encode_spelling(x[..., self.first_letter :], inside))
+        if self.form is not None:
+            parts.append(self.form(x[..., 1 + self.columns : self.first_letter]))
         return torch.cat(parts, dim=-1)
 
     def _encode_spelling(self, letters: Tensor, inside: Tensor) -> Tensor:

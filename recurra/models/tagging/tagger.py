@@ -23,6 +23,7 @@ from ...storage import FolderContents, cell_name, read_folder, write_folder
 from .features import CharCNN, CharRNN, TokenVectors, WordFeatures
 from .pretrained_vectors import TextVectors
 from .schemes import violation
+from .spelling import SpellingFeatures
 from .tag_outputs import OUTPUTS, HMMOutput, make_output
 from .tagger_vocabulary import RESERVED, Columns, Sentences, Vocabulary, check_sentences
 
@@ -42,6 +43,8 @@ class Tagger(nn.Module):
     - `word_size`, `column_size`: sizes of the embeddings of words and of further columns, such as parts of speech.
     - `chars`: `"cnn"`, `"rnn"` or None: the network over the characters of a word, with embeddings of `char_size` and
       outputs of `char_features`.
+    - `affix_size`: of the vectors of prefixes and suffixes, which are read with twelve questions about a word's form
+      (Huang, Xu & Yu 2015); 0 leaves the affixes out. `Tagger.of(…, forms=False)` leaves the form out altogether.
     - `cell`, `hidden_size`, `num_layers`: of the bidirectional layers; `hidden_size` is per direction.
     - `output`: `"softmax"`, `"crf"` or `"hmm"`.
     - `dropout`: on the features and on every layer's output.
@@ -74,6 +77,7 @@ class Tagger(nn.Module):
         char_size: int = 25,
         char_features: int = 50,
         column_size: int = 20,
+        affix_size: int = 64,
         cell: str | type[Cell] = "lstm",
         hidden_size: int = 128,
         num_layers: int = 1,
@@ -91,6 +95,7 @@ class Tagger(nn.Module):
             "char_size": char_size,
             "char_features": char_features,
             "column_size": column_size,
+            "affix_size": affix_size,
             "cell": cell,
             "hidden_size": hidden_size,
             "num_layers": num_layers,
@@ -110,7 +115,8 @@ class Tagger(nn.Module):
             raise InputError("dropout", dropout, "a share from 0 to below 1")
         self.vocabulary, self.dropout, self.max_length = vocabulary, dropout, positive_int("max_length", max_length)
         spelling = _make_spelling(chars, len(vocabulary.characters), char_size, char_features)
-        self.features = WordFeatures(vocabulary, self.options["word_size"], column_size, spelling)
+        form = SpellingFeatures(affix_size) if vocabulary.forms else None
+        self.features = WordFeatures(vocabulary, self.options["word_size"], column_size, spelling, form)
         if vectors is not None:
             self._copy_pretrained(vectors)
         self.extra_inputs = extra_inputs if extra_inputs is None else _check_extra_inputs(extra_inputs)
@@ -142,14 +148,17 @@ class Tagger(nn.Module):
         *,
         least: int = 1,
         word_length: int = 20,
+        forms: bool = True,
         **options: Any,
     ) -> "Tagger":
         """An untrained tagger for the words, columns and tags of a corpus.
 
         Words that occur fewer than `least` times are unknown. Of a word longer than `word_length`, only its first and
-        last characters are read. `options` are those of the constructor.
+        last characters are read. `forms`: read the form of words. `options` are those of the constructor.
         """
-        tagger = cls(Vocabulary.of(sentences, tags, columns, least, word_length), **options)
+        tagger = cls(Vocabulary.of(sentences, tags, columns, least, word_length, forms), **options)
+        if isinstance(tagger.features.form, SpellingFeatures):
+            tagger.features.form.clear_unseen({word for sentence in sentences for word in sentence})
         if isinstance(tagger.output, HMMOutput):
             tagger.output.markov.count([tagger.vocabulary.tag_numbers(row) for row in tags])
         return tagger

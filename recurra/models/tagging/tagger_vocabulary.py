@@ -1,6 +1,6 @@
 """The vocabulary of a tagger: words, characters, further columns and tags as numbers; and checks of sentences.
 
-A word becomes a row of numbers: the word, its columns, its characters. 0 is padding, 1 is unknown.
+A word becomes a row of numbers: the word, its columns, its form, its characters. 0 is padding, 1 is unknown.
 """
 
 import re
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from ...errors import InputError, UnknownNameError, nearest
 from .schemes import detect, looks_chunked
+from .word_form import WIDTH as FORM_WIDTH
+from .word_form import word_form
 
 Sentences = Sequence[Sequence[str]]
 Columns = Mapping[str, Sentences]
@@ -43,6 +45,7 @@ class Vocabulary:
     scheme: str | None = None
     once: int = 0  # number of words, the last ones, that occur once
     word_length: int = 20  # characters read of a word; of a longer one, the first and the last
+    forms: bool = False  # whether the form of a word is read, see `word_form`
     _numbers: list[dict[str, int]] = field(init=False, repr=False, compare=False)  # of words, characters, columns
     _tags: dict[str, int] = field(init=False, repr=False, compare=False)
     _spelled: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # cache: word → characters
@@ -65,6 +68,7 @@ class Vocabulary:
         columns: Columns | None = None,
         least: int = 1,
         word_length: int = 20,
+        forms: bool = True,
     ) -> "Vocabulary":
         """The vocabulary of a corpus; words that occur fewer than `least` times are left out."""
         columns = columns or {}
@@ -82,6 +86,7 @@ class Vocabulary:
             detect(tags) if looks_chunked(classes) else None,
             sum(counts[word] == 1 for word in words),
             word_length,
+            forms,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +98,7 @@ class Vocabulary:
     @property
     def width(self) -> int:
         """The number of integers that encode a word."""
-        return 1 + len(self.columns) + self.word_length
+        return 1 + len(self.columns) + self.word_length + (FORM_WIDTH if self.forms else 0)
 
     def rows(self, sentence: Sequence[str], columns: Sequence[Sequence[str]] = ()) -> Tensor:
         """A sentence as (T, width) int64."""
@@ -101,7 +106,12 @@ class Vocabulary:
         named = [[numbers.get(v, UNKNOWN) for v in values] for numbers, values in zip(others, columns, strict=True)]
         return torch.tensor(
             [
-                [words.get(normalize_word(word), UNKNOWN), *(values[t] for values in named), *self._letters(word)]
+                [
+                    words.get(normalize_word(word), UNKNOWN),
+                    *(values[t] for values in named),
+                    *(word_form(word, t == 0) if self.forms else ()),
+                    *self._letters(word),
+                ]
                 for t, word in enumerate(sentence)
             ],
             dtype=torch.int64,
