@@ -1,10 +1,16 @@
 """Calibration of intervals: conformalised quantile regression (Romano, Patterson & Candès 2019).
 
-On windows held out from training, every interval is widened until it covers its share of the values, separately for
-each step ahead. Intervals are never narrowed: a calm stretch does not predict the next.
+On windows held out from training, every interval is widened or narrowed until it covers its share of the values,
+separately for each step ahead.
 """
 
 import numpy as np
+
+
+def error_quantiles(errors: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
+    """(steps, Q): the quantiles of errors (n, steps), further out by the share of one window, for the next to come."""
+    asked = 0.5 + (np.asarray(levels) - 0.5) * (1 + 1 / len(errors))
+    return np.quantile(errors, np.clip(asked, 0.0, 1.0), axis=0).T
 
 
 def interval_corrections(actual: np.ndarray, quantiles: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
@@ -19,14 +25,16 @@ def interval_corrections(actual: np.ndarray, quantiles: np.ndarray, levels: tupl
             continue
         outside = np.maximum(quantiles[:, :, low] - actual, actual - quantiles[:, :, high])  # (n, steps)
         share = min(1.0, (1 - 2 * level) * (1 + 1 / len(actual)))
-        widen = np.maximum(0.0, np.quantile(outside, share, axis=0, method="higher"))
-        found[:, low], found[:, high] = -widen, widen
+        widen = np.quantile(outside, share, axis=0, method="higher")
+        half = (quantiles[:, :, high] - quantiles[:, :, low]).min(axis=0) / 2
+        found[:, low], found[:, high] = -np.maximum(widen, -half), np.maximum(widen, -half)
     return found
 
 
 def apply_corrections(quantiles: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Corrected quantiles (n, steps, Q), in order, of the first steps of `shifts` (horizon, Q)."""
-    return np.sort(quantiles + shifts[: quantiles.shape[1]], axis=-1)
+    """Corrected quantiles (n, steps, Q), in order; steps beyond the calibrated ones take the last correction."""
+    steps = np.minimum(np.arange(quantiles.shape[1]), len(shifts) - 1)
+    return np.sort(quantiles + shifts[steps], axis=-1)
 
 
 def interpolate_levels(quantiles: np.ndarray, levels: tuple[float, ...], asked: np.ndarray) -> np.ndarray:

@@ -1,15 +1,17 @@
-"""Exports a forecaster to ONNX: the computation of `windows.py` and `linear.py` in torch operations."""
+"""Exports a forecaster to ONNX: `windows.py`, `linear.py` and `base_forecast.py` in torch operations."""
 
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from .linear import LOG_RANGE
 from .onnx_file import tensor, write
+from .scaling import Scaling
 from .windows import MIN_SPREAD
 
 if TYPE_CHECKING:
@@ -38,6 +40,14 @@ def export(model: "Forecaster", path: str | Path) -> Path:
     return write(ForecastModule(model).eval(), path, example, facts, ["quantiles"])
 
 
+class View(NamedTuple):
+    """The window of values, or of their logarithms."""
+
+    relative: Tensor  # (T + h, B): minus the level, in spreads, zero outside
+    level: Tensor  # (B,)
+    spread: Tensor  # (B,)
+
+
 class ForecastModule(nn.Module):
     """Values (T, B) and lengths (B,) → calibrated quantiles (B, horizon, Q), all in the units of the data.
 
@@ -52,20 +62,30 @@ class ForecastModule(nn.Module):
     known_scale: Tensor
     weights: Tensor
     shifts: Tensor
+    mix: Tensor
+    unit: Tensor
+    log_mean: Tensor
+    log_scale: Tensor
 
     def __init__(self, model: "Forecaster"):
         super().__init__()
         windows, ids = model.windows_, model.past_.ids
         self.network, self.season = deepcopy(model.network_).eval(), windows.season
-        self.linear_season = model.linear_.seasons[0]
-        self.context, self.horizon = windows.context, int(model.horizon)
+        self.seasons, self.context, self.horizon = windows.seasons, windows.context, int(model.horizon)
+        self.members = [(member.log, member.linear.seasons[0]) for member in model.base_.members]
+        shares = [model.base_.series.get(name, model.base_.usual) for name in ids]
+        logs = [windows.logs.get(name, Scaling.none(1)) for name in ids]
         constants = {
             "mean": np.concatenate([windows.series[name].mean for name in ids]),
             "scale": np.concatenate([windows.series[name].scale for name in ids]),
             "static": windows.static.apply(model.past_.static),
             "known_mean": windows.known.mean,
             "known_scale": windows.known.scale,
-            "weights": model.linear_.weights,
+            "weights": np.stack([member.linear.weights for member in model.base_.members]),
+            "mix": np.stack([share.weights for share in shares]),
+            "unit": np.array([share.unit for share in shares]),
+            "log_mean": np.concatenate([one.mean for one in logs]),
+            "log_scale": np.concatenate([one.scale for one in logs]),
             "shifts": model.shifts_,
         }
         for name, value in constants.items():
@@ -80,30 +100,29 @@ class ForecastModule(nn.Module):
         count = lengths.clamp(max=self.context)  # (B,) values in the window, which starts at `first`
         first, last = lengths - count, lengths - 1
         place = torch.arange(past.shape[0] + self.horizon, device=past.device)[:, None]  # (T + h, 1)
-        values = z.gather(0, torch.minimum(first + place, last))
         inside = place < count
-        level = z.gather(0, last[None])[0]
-        spread = _deviation(values, inside, count).clamp(min=MIN_SPREAD)
-        relative = torch.where(inside, (values - level) / spread, torch.zeros_like(values))  # (T + h, B)
+        at = torch.minimum(first + place, last)
+        view = _view(z.gather(0, at), z.gather(0, last[None])[0], inside, count)
+        relative, level, spread = view
         static = list(self.static[series].t()) if self.static.shape[1] else []  # S times (B,)
         covariates = self._covariates(known, first, count, place)  # (T + h, B, 2F) or none
-        constants = torch.stack([torch.ones_like(level), level / spread, *static])
-        base = self._linear(relative, count, constants, covariates)
+        base = self._base(past, at, view, inside, count, series, static, covariates)
         ahead = (place - count).clamp(min=0, max=self.horizon - 1)  # (T + h, B)
         columns = torch.stack(
             [
                 torch.where(inside, relative, base.gather(0, ahead)),
                 inside.to(z.dtype),
-                torch.where(inside, 0.0, self._naive(relative, count, self.season).gather(0, ahead)),
-                level.expand_as(values),
-                (level / spread).expand_as(values),
-                *(row.expand_as(values) for row in static),
+                *(torch.where(inside, 0.0, self._naive(relative, count, s).gather(0, ahead)) for s in self.seasons),
+                level.expand_as(relative),
+                (level / spread).expand_as(relative),
+                *(row.expand_as(relative) for row in static),
             ],
             dim=-1,
         )
         columns = columns if covariates is None else torch.cat([columns, covariates], dim=-1)
         found = self.network(columns, count + self.horizon)  # (B, h, Q)
         found = (found.sort(dim=-1).values + self.shifts).sort(dim=-1).values
+        found = base.t()[:, :, None] + self.unit[series][:, None, None] * found
         return mean[:, None, None] + scale[:, None, None] * (level[:, None, None] + spread[:, None, None] * found)
 
     def _naive(self, relative: Tensor, count: Tensor, season: int) -> Tensor:
@@ -112,17 +131,56 @@ class ForecastModule(nn.Module):
         period = _period(count, season)
         return relative.gather(0, count - period + ahead % period)
 
-    def _linear(self, relative: Tensor, count: Tensor, constants: Tensor, covariates: Tensor | None) -> Tensor:
-        """(h, B): the linear forecast."""
+    def _base(
+        self,
+        past: Tensor,
+        at: Tensor,
+        view: View,
+        inside: Tensor,
+        count: Tensor,
+        series: Tensor,
+        static: list[Tensor],
+        covariates: Tensor | None,
+    ) -> Tensor:
+        """(h, B): the mixed forecast."""
+        log_mean, log_scale = self.log_mean[series], self.log_scale[series]
+        mean, scale, total = self.mean[series], self.scale[series], torch.zeros(self.horizon, 1, dtype=past.dtype)
+        of_logs = view
+        if any(log for log, _ in self.members):
+            floor = (log_mean - LOG_RANGE * log_scale).exp()
+            logs = (torch.maximum(past, floor).log() - log_mean) / log_scale
+            of_logs = _view(logs.gather(0, at), logs.gather(0, at[-1:])[0], inside, count)
+        for k, (log, season) in enumerate(self.members):
+            own = of_logs if log else view
+            found = self._linear(self.weights[k], season, own, count, static, covariates)
+            if log:
+                value = (own.level + own.spread * found).clamp(-LOG_RANGE, LOG_RANGE)
+                value = ((log_mean + log_scale * value).exp() - mean) / scale
+                found = (value - view.level) / view.spread
+            weight = self.mix[series, k]
+            total = total + torch.where(weight > 0, weight * found, 0.0)
+        return total
+
+    def _linear(
+        self,
+        weights: Tensor,
+        season: int,
+        view: View,
+        count: Tensor,
+        static: list[Tensor],
+        covariates: Tensor | None,
+    ) -> Tensor:
+        """(h, B): a linear forecast."""
+        constants = torch.stack([torch.ones_like(view.level), view.level / view.spread, *static])
         at = count - self.context + torch.arange(self.context, device=count.device)[:, None]  # (C, B)
-        lags = relative.gather(0, at.clamp(min=0)) * (at >= 0)
+        lags = view.relative.gather(0, at.clamp(min=0)) * (at >= 0)
         row = torch.cat([lags, constants])  # (C + 2 + S, B)
-        found = self._naive(relative, count, self.linear_season) + self.weights[:, : row.shape[0]] @ row
+        found = self._naive(view.relative, count, season) + weights[:, : row.shape[0]] @ row
         if covariates is None:
             return found
         ahead = count + torch.arange(self.horizon, device=count.device)[:, None]  # (h, B)
         to_come = covariates[ahead, torch.arange(count.shape[0], device=count.device)]  # (h, B, 2F)
-        return found + (to_come * self.weights[:, None, row.shape[0] :]).sum(dim=-1)
+        return found + (to_come * weights[:, None, row.shape[0] :]).sum(dim=-1)
 
     def _covariates(self, known: Tensor | None, first: Tensor, count: Tensor, place: Tensor) -> Tensor | None:
         """(T + h, B, 2F): scaled covariates, and those at the step that the naive forecast repeats."""
@@ -134,6 +192,11 @@ class ForecastModule(nn.Module):
         scaled = (known - self.known_mean) / self.known_scale
         now = torch.minimum(first + place, first + count + self.horizon - 1)
         return torch.cat([scaled[now, lanes], scaled[first + before, lanes]], dim=-1)
+
+
+def _view(values: Tensor, level: Tensor, inside: Tensor, count: Tensor) -> View:
+    spread = _deviation(values, inside, count).clamp(min=MIN_SPREAD)
+    return View(torch.where(inside, (values - level) / spread, 0.0), level, spread)
 
 
 def _period(count: Tensor, season: int) -> Tensor:

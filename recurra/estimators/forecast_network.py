@@ -10,14 +10,15 @@ from .embedded_columns import EmbeddedColumns
 
 
 class ForecastNetwork(nn.Module):
-    """Recurrent layers over the window; at the steps ahead, quantiles of the deviation from the linear forecast.
+    """Recurrent layers over the window; at the steps ahead, quantiles of the errors of the base forecast.
 
     `columns` has for every input column its number of categories, or 0 for numbers; codes are embedded. The buffer
-    `departures` (horizon, Q) has the quantiles of the errors of the linear forecast, where
-    training starts.
+    `departures` (horizon, Q) has the quantiles of the errors on past windows, where training starts. `share` is how
+    much of what the network adds to them is used, from 0 to 1: validation decides.
     """
 
     departures: Tensor
+    share: Tensor
 
     def __init__(self, cell: type[Cell] | str, columns: tuple[int, ...], quantiles: int, horizon: int, layers: dict):
         super().__init__()
@@ -27,9 +28,10 @@ class ForecastNetwork(nn.Module):
         nn.init.zeros_(self.readout.V)
         self.horizon = horizon
         self.register_buffer("departures", torch.zeros(horizon, quantiles))
+        self.register_buffer("share", torch.ones(()), persistent=False)
 
     def forward(self, x: Tensor, lengths: Tensor, steps: int | None = None) -> Tensor:
-        """Windows (T, B, columns) and lengths (B,) → quantiles (B, steps, Q), relative to the last known value.
+        """Windows (T, B, columns) and lengths (B,) → quantiles (B, steps, Q) of the errors of the base forecast.
 
         `steps` is at most the horizon.
         """
@@ -39,7 +41,7 @@ class ForecastNetwork(nn.Module):
         at = lengths - steps + ahead[:, None]  # (steps, B)
         lanes = torch.arange(x.shape[1], device=x.device)
         usual = self.departures[:steps, None]  # (steps, 1, Q)
-        return (self.readout(y[at, lanes]) + usual + x[at, lanes, :1]).transpose(0, 1)
+        return (self.share * self.readout(y[at, lanes]) + usual).transpose(0, 1)
 
 
 class QuantileLoss:

@@ -40,22 +40,33 @@ def _check_beyond(model: "Forecaster", steps: int) -> None:
 
 
 @torch.no_grad()
-def network_quantiles(model: "Forecaster", pasts: list[History]) -> np.ndarray:
-    """(n, steps, Q): sorted quantiles of the network, before calibration."""
+def network_errors(model: "Forecaster", pasts: list[History], base: np.ndarray) -> np.ndarray:
+    """(n, steps, Q): quantiles of the errors of base forecasts (n, steps), before calibration, in `error_units`."""
+    usual = model.network_.departures.double().numpy()[: base.shape[1]]
+    if not float(model.network_.share):
+        return np.broadcast_to(usual, (len(pasts), *usual.shape))
     found = []
     for first in range(0, len(pasts), PREDICT_BATCH):
-        some = pasts[first : first + PREDICT_BATCH]
-        windows = (model.windows_.inputs(past, model.linear_(past)) for past in some)
+        some = slice(first, first + PREDICT_BATCH)
+        windows = (model.windows_.inputs(past, one) for past, one in zip(pasts[some], base[some], strict=True))
         inputs = [torch.tensor(window, dtype=model.network_.departures.dtype) for window in windows]
-        lengths, steps = torch.tensor([len(x) for x in inputs]), len(some[0].covariates)
-        found.append(model.network_(torch.nn.utils.rnn.pad_sequence(inputs), lengths, steps).double().numpy())
-    return np.sort(np.concatenate(found), axis=-1)
+        lengths = torch.tensor([len(x) for x in inputs])
+        padded = torch.nn.utils.rnn.pad_sequence(inputs)
+        found.append(model.network_(padded, lengths, base.shape[1]).double().numpy())
+    return np.concatenate(found)
+
+
+def error_units(model: "Forecaster", pasts: list[History]) -> np.ndarray:
+    """(n,): the usual size of the errors of each series, in spreads of the window."""
+    return np.array([model.base_.shares(past).unit for past in pasts])
 
 
 def _scaled_quantiles(model: "Forecaster", pasts: list[History]) -> np.ndarray:
     """(n, steps, Q): calibrated quantiles in the units of the scaled series."""
     level, spread = (np.array([getattr(p, name) for p in pasts])[:, None, None] for name in ("level", "spread"))
-    return level + spread * apply_corrections(network_quantiles(model, pasts), model.shifts_)
+    base, unit = np.stack([model.base_(past) for past in pasts]), error_units(model, pasts)[:, None, None]
+    errors = apply_corrections(np.sort(network_errors(model, pasts, base), axis=-1), model.shifts_)
+    return level + spread * (base[:, :, None] + unit * errors)
 
 
 def _beyond(model: "Forecaster", group: list[Window], steps: int) -> np.ndarray:

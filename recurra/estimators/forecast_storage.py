@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from recurra.estimators import saved_options
+from recurra.estimators.base_forecast import BaseForecast, Member, Shares
 from recurra.estimators.covariates import Covariates
 from recurra.estimators.linear import LinearForecasts
 from recurra.estimators.panel import Panel
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from recurra.estimators.forecaster import Forecaster
 
 KIND = "Forecaster"
+LISTS = "known", "static", "observed", "quantiles", "season"  # options that are tuples
+FORMER_OPTIONS = ("stretches",)
 
 
 def contents_of(model: "Forecaster") -> FolderContents:
@@ -34,9 +37,10 @@ def contents_of(model: "Forecaster") -> FolderContents:
         "form": past.form,
         "columns": list(past.columns),
         "context": model.windows_.context,
-        "linear_season": model.linear_.seasons,
+        "members": [{"log": member.log, "seasons": member.linear.seasons} for member in model.base_.members],
         "categories": {name: list(values) for name, values in past.covariates.categories.items()},
         "calibrated_": model.calibrated_,
+        "share_": model.share_,
         "history_": model.history_,
     }
     options = saved_options.options_to_json(model.get_params(deep=False))
@@ -46,10 +50,9 @@ def contents_of(model: "Forecaster") -> FolderContents:
 def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
     """The forecaster that was saved in a folder."""
     stored = read_folder(folder, KIND)
-    options = saved_options.options_from_json(stored.section("options"), cls().get_params(deep=False), folder)
-    sequences: dict[str, Any] = {
-        name: tuple(options[name]) for name in ("known", "static", "observed", "quantiles") if name in options
-    }
+    saved = {name: value for name, value in stored.section("options").items() if name not in FORMER_OPTIONS}
+    options = saved_options.options_from_json(saved, cls().get_params(deep=False), folder)
+    sequences: dict[str, Any] = {name: tuple(options[name]) for name in LISTS if isinstance(options.get(name), list)}
     model = cls(**(options | sequences))
     with stored.expecting("the config.json of a forecaster"):
         _allocate(model, stored)
@@ -68,11 +71,12 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
         "static.mean": windows.static.mean,
         "static.scale": windows.static.scale,
         "shifts": model.shifts_,
-        "linear": model.linear_.weights,
+        "linear": np.concatenate([member.linear.weights for member in model.base_.members]),
         "past.y": np.concatenate(past.y),
         "past.known": np.concatenate(past.known),
         "past.static": past.static,
     }
+    values |= _base_tensors(model)
     if model.observed:
         observed = [windows.observed[name] for name in past.ids]
         values["observed.mean"] = np.stack([s.mean for s in observed])
@@ -84,6 +88,22 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
         values["past.times"] = np.concatenate(past.times)
     weights = {f"network.{name}": tensor for name, tensor in model.network_.state_dict().items()}
     return weights | {name: torch.tensor(np.ascontiguousarray(value)) for name, value in values.items()}
+
+
+def _base_tensors(model: "Forecaster") -> dict[str, np.ndarray]:
+    """The shares of members by series, the last row for other series; none if there is one member for all."""
+    base, ids, windows = model.base_, model.past_.ids, model.windows_
+    if not base.series:
+        return {}
+    shares = [*(base.series.get(name, base.usual) for name in ids), base.usual]
+    none = Scaling(np.zeros(1), np.zeros(1))
+    logs = [windows.logs.get(name, none) for name in ids]
+    return {
+        "base.weights": np.stack([one.weights for one in shares]),
+        "base.units": np.array([one.unit for one in shares]),
+        "log.mean": np.concatenate([one.mean for one in logs]),
+        "log.scale": np.concatenate([one.scale for one in logs]),
+    }
 
 
 def _allocate(model: "Forecaster", stored: StoredModel) -> None:
@@ -106,21 +126,57 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
         raise ValueError("columns of the table")
     form = {"times": times, "unit": fitted["unit"], "form": fitted["form"], "columns": names}
     model.past_ = Panel(ids, y, known, static, **form, observed=observed, covariates=covariates)
-    context, horizon, seasons = int(fitted["context"]), int(model.horizon), fitted["linear_season"]
-    seasons = [int(season) for season in (seasons if isinstance(seasons, list) else [seasons])]
-    model.windows_ = Windows.of(model.past_, context, int(model.season))
-    shape = len(names[2:]) * horizon, model.windows_.linear_width
-    if len(seasons) != len(names) - 2 or weights["linear"].shape != shape:
-        raise ValueError("context, horizon or linear_season")
-    if any(not 0 < season <= 1 << 24 for season in seasons):
-        raise ValueError("linear_season")
-    model.linear_ = LinearForecasts.from_weights(np.zeros(shape), seasons, context)
-    model.calibrated_ = bool(fitted["calibrated_"])
+    context, horizon = int(fitted["context"]), int(model.horizon)
+    model.windows_ = Windows.of(model.past_, context, model.seasons)
+    model.base_ = _empty_base(model, fitted, weights)
+    model.calibrated_, model.share_ = bool(fitted["calibrated_"]), float(fitted.get("share_", 1.0))
+    if not 0 <= model.share_ <= 1:
+        raise ValueError("share_")
     model.history_ = list(fitted["history_"])
     model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
     model.ranks_ = _empty_ranks(weights, horizon * len(model.past_.targets))
     with stored.building():
         model.network_ = model._build()
+        model.network_.share.fill_(model.share_)
+
+
+def _empty_base(model: "Forecaster", fitted: dict[str, Any], weights: dict[str, Any]) -> BaseForecast:
+    """The base forecast with zeros as weights. Older folders have one linear forecast."""
+    members: Any = fitted.get("members")
+    if members is None:
+        seasons = fitted["linear_season"]
+        members = [{"log": False, "seasons": seasons if isinstance(seasons, list) else [seasons]}]
+    targets, context = len(model.past_.targets), model.windows_.context
+    shape = targets * int(model.horizon), model.windows_.linear_width
+    if not members or weights["linear"].shape != (len(members) * shape[0], shape[1]):
+        raise ValueError("members, context or horizon")
+    found = []
+    for member in members:
+        seasons = [int(season) for season in member["seasons"]]
+        if len(seasons) != targets or any(not 0 < season <= 1 << 24 for season in seasons):
+            raise ValueError("seasons of a member")
+        found.append(Member(bool(member["log"]), LinearForecasts.from_weights(np.zeros(shape), seasons, context)))
+    if "base.weights" not in weights:
+        return BaseForecast.of_one(found[0].linear)
+    usual = Shares(np.zeros(len(found)))
+    return BaseForecast(tuple(found), usual, dict.fromkeys(model.past_.ids, usual))
+
+
+def _fill_base(model: "Forecaster", values: dict[str, np.ndarray]) -> None:
+    """The stored weights, shares and scalings of logarithms."""
+    base, ids, context = model.base_, model.past_.ids, model.windows_.context
+    parts = np.split(values["linear"], len(base.members))
+    members = tuple(
+        replace(member, linear=LinearForecasts.from_weights(part, member.linear.seasons, context))
+        for member, part in zip(base.members, parts, strict=True)
+    )
+    if "base.weights" not in values:
+        model.base_ = replace(base, members=members)
+        return
+    shares = [Shares(mix, float(unit)) for mix, unit in zip(values["base.weights"], values["base.units"], strict=True)]
+    model.base_ = BaseForecast(members, shares[-1], dict(zip(ids, shares, strict=False)))
+    each = zip(ids, values["log.mean"], values["log.scale"], strict=True)
+    model.windows_.logs = {name: Scaling(np.array([mean]), np.array([scale])) for name, mean, scale in each if scale}
 
 
 def _covariates(model: "Forecaster", categories: dict[str, list[str]]) -> Covariates:
@@ -151,7 +207,6 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
     past.static, model.shifts_ = values["past.static"], values["shifts"]
     model.ranks_ = equal_ranks(int(model.horizon) * len(past.targets)) if model.ranks_ is None else values["ranks"]
-    model.linear_ = LinearForecasts.from_weights(values["linear"], model.linear_.seasons, model.windows_.context)
     if past.times is not None:
         past.times = np.split(values["past.times"], cuts)
     each = zip(past.ids, values["series.mean"], values["series.scale"], strict=True)
@@ -161,6 +216,7 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
         known=Scaling(values["known.mean"], values["known.scale"]),
         static=Scaling(values["static.mean"], values["static.scale"]),
     )
+    _fill_base(model, values)
     if model.observed:
         past.observed = np.split(values["past.observed"], cuts)
         each = zip(past.ids, values["observed.mean"], values["observed.scale"], strict=True)

@@ -1,7 +1,7 @@
-"""Training of the forecaster: stretches held out for early stopping and calibration, then all data."""
+"""Training of the forecaster, once: the base forecast on all windows, out of fold; the network on those before the
+held-out end of every series, which decides how long to train and how much the network may add."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,10 +11,12 @@ from ..data.sequences import SequenceSet
 from ..errors import ShapeError
 from ..train import randomness
 from ..train.fit import fit as train
-from .calibration import interval_corrections
+from .base_forecast import fit_base
+from .calibration import error_quantiles, interval_corrections
 from .forecast_network import QuantileLoss
-from .forecast_quantiles import PREDICT_BATCH, network_quantiles
-from .linear import MAX_WINDOWS, History, LinearForecasts
+from .forecast_quantiles import PREDICT_BATCH, error_units, network_errors
+from .linear import History
+from .metrics import pinball
 from .panel import Panel
 from .sampled_paths import equal_ranks, error_ranks
 from .training_options import to_int
@@ -24,121 +26,105 @@ if TYPE_CHECKING:
     from .forecaster import Forecaster
 
 TrainingHistory = list[dict[str, Any]]
+MAX_WINDOWS = 8000  # for the base forecast; of more, evenly spaced ones are used
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of the network, to choose from
+LEAST_GAIN = 0.01  # by which the network must lower the loss
+DEVIATIONS = 2.0  # of its mean, by which the gain must differ from zero
+
+
+class Learned(NamedTuple):
+    """Windows, what came after each (n, horizon), and their base forecasts, out of fold (n, horizon)."""
+
+    origins: list[Origin]
+    pasts: list[History]
+    actual: np.ndarray
+    base: np.ndarray
+    errors: np.ndarray  # (n, horizon): of the base forecast, in the usual size of those of the series
+
+    def at(self, rows: list[int]) -> "Learned":
+        return Learned(
+            [self.origins[k] for k in rows],
+            [self.pasts[k] for k in rows],
+            self.actual[rows],
+            self.base[rows],
+            self.errors[rows],
+        )
 
 
 def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
-    """Set the fitted attributes of a forecaster: windows, linear forecast, network, calibration, history."""
-    everything, _ = split_origins(model, given, 0)
+    """Set the fitted attributes of a forecaster: windows, base forecast, network, calibration, history."""
+    model.windows_ = Windows.of(given, model.context_size, model.seasons)
+    learned = _fit_base(model, given)
+    before, held = _split(model, given, learned)
     with randomness.preserve_rng():
-        epochs, history = _validate(model, given, seed)
-        model.windows_ = Windows.of(given, model.context_size, to_int(model.season))
-        trained = _learn(model, given, everything, [], epochs, seed)
-    model.history_ = history or trained
+        torch.manual_seed(seed)
+        model.network_ = model._build()
+        model.network_.departures.copy_(torch.tensor(error_quantiles(learned.errors, tuple(model.quantiles))))
+        model.history_ = _train(model, before, held, seed)
+    model.calibrated_ = bool(held.origins)
+    model.share_ = _choose_share(model, held)
+    model.network_.share.fill_(model.share_)
+    _calibrate(model, given, held if model.share_ else learned)
     model.past_ = given.cut(-model.windows_.context, None)
 
 
-def split_origins(model: "Forecaster", given: Panel, stretch: int) -> tuple[list[Origin], list[Origin]]:
-    """The training origins, and the origins held out in the nth stretch from the end.
-
-    All targets of the former are before the latter. Stretch 0 holds nothing out. Of several targets, the origins are
-    those of the first.
-    """
-    learned, held, horizon = [], [], to_int(model.horizon)
+def training_origins(model: "Forecaster", given: Panel) -> list[Origin]:
+    """All origins with enough past, those of the first target of every group; at most as many as are used."""
+    found, horizon = [], to_int(model.horizon)
     for k in range(0, len(given), len(given.targets)):
-        y = given.y[k]
-        tail = max(horizon, round(model.validation * len(y)))
-        stop = len(y) - max(0, stretch - 1) * tail
-        cut = stop - tail if stretch else stop
-        if stretch and cut - horizon < 2:
-            continue  # too short to hold a stretch out
-        learned += [Origin(k, t) for t in range(2, cut - horizon + 1)]
-        held += [Origin(k, t) for t in range(cut, stop - horizon + 1)]
-    if not learned and not stretch:
+        last = len(given.y[k]) - horizon
+        found += [Origin(k, at) for at in range(max(2, min(model.windows_.context, last // 2)), last + 1)]
+    if not found:
         longest = max(map(len, given.y))
         raise ShapeError("data", f"series of at most {longest} steps", f"{horizon + 2} steps or more")
-    return learned, held
-
-
-def _validate(model: "Forecaster", given: Panel, seed: int) -> tuple[int, TrainingHistory]:
-    """Forecast stretches of the past: the epochs to train, the history, and the corrections of the intervals."""
-    epochs, history, held_out = to_int(model.epochs), [], []
-    horizon, levels = to_int(model.horizon), tuple(model.quantiles)
-    for stretch in range(1, 1 + to_int(model.stretches)) if model.validation else ():
-        learned, held = split_origins(model, given, stretch)
-        if not held:
-            break
-        held = _all_targets(given, held, max(200, model.max_windows // 4))
-        model.windows_ = _windows_before(model, given, held)
-        found = _learn(model, given, learned, [] if history else held, epochs, seed)
-        if not history:
-            history, epochs = found, 1 + min(range(len(found)), key=lambda k: found[k]["valid_loss"])
-        pasts = _histories(model, given, held)
-        held_out.append((model.windows_.targets_of(given, held, pasts, horizon), network_quantiles(model, pasts)))
-    model.calibrated_ = bool(held_out)
-    model.shifts_ = np.zeros((horizon, len(levels)))
-    model.ranks_ = equal_ranks(len(given.targets) * horizon)
-    if held_out:
-        actual, quantiles = (np.concatenate(each) for each in zip(*held_out, strict=True))
-        model.shifts_ = interval_corrections(actual, quantiles, levels)
-        together = len(given.targets) * horizon  # the targets of a group hang together as their steps do
-        model.ranks_ = error_ranks(actual.reshape(-1, together), quantiles.reshape(-1, together, len(levels)), levels)
-    return epochs, history
-
-
-def _all_targets(given: Panel, origins: list[Origin], most: int) -> list[Origin]:
-    """At most `most` origins, evenly spaced, for all targets of their groups."""
     count = len(given.targets)
-    chosen = thin_evenly(origins, max(1, most // count))
+    chosen = thin_evenly(found, max(1, MAX_WINDOWS // count))
     return [Origin(origin.series + k, origin.at) for origin in chosen for k in range(count)]
 
 
-def _windows_before(model: "Forecaster", given: Panel, held: list[Origin]) -> Windows:
-    """Windows scaled by what is before the first held-out origin of every series."""
-    first = {origin.series: origin.at for origin in reversed(held)}
-    seen = [y[: first.get(k)] for k, y in enumerate(given.y)]
-    return Windows.of(replace(given, y=seen), model.context_size, to_int(model.season))
+def _fit_base(model: "Forecaster", given: Panel) -> Learned:
+    windows, horizon = model.windows_, to_int(model.horizon)
+    origins = training_origins(model, given)
+    pasts = [windows.history(given, origin, horizon) for origin in origins]
+    actual = windows.targets_of(given, origins, pasts, horizon)
+    model.base_, base = fit_base(pasts, actual, windows.seasons, windows.context, windows.targets)
+    return Learned(origins, pasts, actual, base, (actual - base) / error_units(model, pasts)[:, None])
 
 
-def _learn(
-    model: "Forecaster", given: Panel, learned: list[Origin], held: list[Origin], epochs: int, seed: int
-) -> TrainingHistory:
-    """Fit the linear forecast and train the network; held-out windows stop the training early."""
-    horizon, learned = to_int(model.horizon), _all_targets(given, learned, MAX_WINDOWS)
-    pasts = _histories(model, given, learned)
-    actual = model.windows_.targets_of(given, learned, pasts, horizon)
-    season, context, targets = model.windows_.season, model.windows_.context, model.windows_.targets
-    model.linear_, base = LinearForecasts.of(pasts, actual, season, context, targets)
-    torch.manual_seed(seed)
-    model.network_ = model._build()
-    deviations = np.quantile(actual - base, model.quantiles, axis=0).T  # (horizon, Q)
-    model.network_.departures.copy_(torch.tensor(deviations))
-    some = thin_evenly(list(range(len(pasts))), model.max_windows)
-    training_set = _to_sequence_set([model.windows_.inputs(pasts[k], base[k]) for k in some], actual[some])
-    if not held:
-        return _train(model, training_set, None, epochs, seed)
-    validation_windows = _histories(model, given, held)
-    inputs = [model.windows_.inputs(past, model.linear_(past)) for past in validation_windows]
-    targets = model.windows_.targets_of(given, held, validation_windows, horizon)
-    return _train(model, training_set, _to_sequence_set(inputs, targets), epochs, seed)
+def _split(model: "Forecaster", given: Panel, learned: Learned) -> tuple[Learned, Learned]:
+    """The windows to train on, and those held out. All steps of the former are before the origins of the latter.
+
+    Nothing is held out if `validation` is 0 or all series are too short.
+    """
+    horizon = to_int(model.horizon)
+    cuts = [len(y) - max(horizon, round(model.validation * len(y))) for y in given.y]
+    if not model.validation or max(cuts) - horizon < 2:
+        every = thin_evenly(list(range(len(learned.origins))), model.max_windows)
+        return learned.at(every), learned.at([])
+    before = [k for k, o in enumerate(learned.origins) if o.at + horizon <= cuts[o.series]]
+    held = [k for k, o in enumerate(learned.origins) if o.at >= cuts[o.series]]
+    if not before or not held:
+        return learned.at(thin_evenly(list(range(len(learned.origins))), model.max_windows)), learned.at([])
+    return learned.at(thin_evenly(before, model.max_windows)), learned.at(_groups(held, len(given.targets), model))
 
 
-def _histories(model: "Forecaster", given: Panel, origins: list[Origin]) -> list[History]:
-    return [model.windows_.history(given, origin, to_int(model.horizon)) for origin in origins]
+def _groups(rows: list[int], targets: int, model: "Forecaster") -> list[int]:
+    """At most a quarter as many rows as training windows, evenly spaced, with all targets of a group together."""
+    first = thin_evenly(rows[::targets], max(1, max(200, model.max_windows // 4) // targets))
+    return [k + target for k in first for target in range(targets)]
 
 
-def _train(
-    model: "Forecaster", training_set: SequenceSet, validation_set: SequenceSet | None, epochs: int, seed: int
-) -> TrainingHistory:
+def _train(model: "Forecaster", before: Learned, held: Learned, seed: int) -> TrainingHistory:
     result = train(
         model.network_,
-        Batches(training_set, to_int(model.batch_size), seed=seed),
-        Batches(validation_set, PREDICT_BATCH, shuffle=False) if validation_set else None,
+        Batches(_to_sequence_set(model, before), to_int(model.batch_size), seed=seed),
+        Batches(_to_sequence_set(model, held), PREDICT_BATCH, shuffle=False) if held.origins else None,
         loss=QuantileLoss(tuple(model.quantiles)),
         optimizer=model.optimizer,
         lr=model.lr,
-        epochs=epochs,
+        epochs=to_int(model.epochs),
         clip=model.clip,
-        patience=to_int(model.patience) if validation_set else None,
+        patience=to_int(model.patience) if held.origins else None,
         device=model.device,
         progress=model.verbose,
     )
@@ -146,7 +132,61 @@ def _train(
     return result.history
 
 
-def _to_sequence_set(inputs: list[np.ndarray], actual: np.ndarray) -> SequenceSet:
-    """Windows in the dtype of a new network."""
-    windows = [torch.tensor(x, dtype=torch.get_default_dtype()) for x in inputs]
-    return SequenceSet.from_arrays(windows, actual, "regression")
+def _to_sequence_set(model: "Forecaster", windows: Learned) -> SequenceSet:
+    """Windows in the dtype of a new network, and the errors of their base forecasts."""
+    each = zip(windows.pasts, windows.base, strict=True)
+    inputs = [torch.tensor(model.windows_.inputs(*pair), dtype=torch.get_default_dtype()) for pair in each]
+    return SequenceSet.from_arrays(inputs, windows.errors, "regression")
+
+
+def _choose_share(model: "Forecaster", held: Learned) -> float:
+    """How much of the network to use: what is best on the held-out windows, and none unless the gain is clear there, in
+    all quantiles together and in the median.
+
+    Without held-out windows, all of it if none were asked for, else none.
+    """
+    if not held.origins:
+        return 0.0 if model.validation else 1.0
+    levels = tuple(model.quantiles)
+    usual, middle = model.network_.departures.double().numpy(), levels.index(0.5)
+    added = network_errors(model, held.pasts, held.base) - usual
+    blocks = _independent_blocks(held.origins, to_int(model.horizon))
+    plain = pinball(held.errors, np.broadcast_to(usual, added.shape), levels).mean(axis=1)  # (n, Q)
+    best, chosen = float(plain.mean()), 0.0
+    for share in SHARES:
+        losses = pinball(held.errors, usual + share * added, levels).mean(axis=1)
+        pairs = ((plain.mean(axis=1), losses.mean(axis=1)), (plain[:, middle], losses[:, middle]))
+        if losses.mean() < best and all(_is_clear(before, after, blocks) for before, after in pairs):
+            best, chosen = float(losses.mean()), share
+    return chosen
+
+
+def _is_clear(before: np.ndarray, after: np.ndarray, blocks: int) -> bool:
+    """Whether losses (n,) fall by enough, compared with how much the gain varies between independent windows."""
+    gain = before - after
+    return bool(gain.mean() > max(LEAST_GAIN * before.mean(), DEVIATIONS * gain.std() / np.sqrt(blocks)))
+
+
+def _independent_blocks(origins: list[Origin], horizon: int) -> int:
+    """How many windows do not overlap."""
+    places: dict[int, list[int]] = {}
+    for origin in origins:
+        places.setdefault(origin.series, []).append(origin.at)
+    return sum(1 + (max(at) - min(at)) // horizon for at in places.values())
+
+
+def _calibrate(model: "Forecaster", given: Panel, windows: Learned) -> None:
+    """Correct the quantiles by windows that the network was not trained on, and keep how errors hang together."""
+    levels, horizon = tuple(model.quantiles), to_int(model.horizon)
+    together = len(given.targets) * horizon  # the targets of a group hang together as their steps do
+    model.shifts_ = np.zeros((horizon, len(levels)))
+    model.ranks_ = equal_ranks(together)
+    if not windows.origins:
+        return
+    found = np.sort(network_errors(model, windows.pasts, windows.base), axis=-1)
+    if model.share_:
+        model.shifts_ = interval_corrections(windows.errors, found, levels)
+    if len(windows.errors) > len(given.targets):
+        model.ranks_ = error_ranks(
+            windows.errors.reshape(-1, together), found.reshape(-1, together, len(levels)), levels
+        )

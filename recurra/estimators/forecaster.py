@@ -16,16 +16,18 @@ from ..inspect.sample import Sample
 from ..storage import FolderContents, write_folder
 from . import forecast_storage
 from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
+from .base_forecast import BaseForecast
 from .calibration import interpolate_levels
 from .covariates import Covariates
 from .forecast_answers import POINT, answer, as_array
 from .forecast_network import ForecastNetwork
 from .forecast_quantiles import forecast_quantiles
+from .forecast_summary import describe
 from .forecast_training import train_forecaster
 from .inspection import EveryStepForecast, forecast_windows
-from .linear import LinearForecasts
 from .panel import Panel, to_panel
 from .panel_future import known_future
+from .seasons import seasons
 from .training_options import check_training_options, draw_seed, to_int
 from .windows import Origin, Windows, last_origins
 
@@ -39,29 +41,31 @@ class Forecaster(BaseEstimator):
     """Forecasts with calibrated intervals for one series or many, by any cell.
 
     The data is one series (T,), several (n, T), several with many targets (n, T, targets), a list of series, or a long
-    table `unique_id, ds, y` and covariates. A linear forecast
-    (ridge regression, shrunk towards the last value or season) comes first; the network reads the last `context` steps
-    and learns quantiles of the deviation from it at each of the `horizon` steps ahead. The last `validation` share of
-    every series decides how many epochs to train. It and the stretches before it (`stretches` in all) are forecast from
-    their past to calibrate the intervals. Then the model is trained on all data.
+    table `unique_id, ds, y` and covariates. A base forecast comes first: linear regressions of the values and of their
+    logarithms on the last `context` steps and naive forecasts of every season, mixed series by series by their errors
+    on windows they were not fitted to. The network reads the same steps and learns quantiles of the base forecast's
+    errors at each of the `horizon` steps ahead. The last `validation` share of every series decides how many epochs to
+    train and how much the network may add (`share_`): nothing, if it is not clearly better there. Intervals are
+    calibrated, step by step ahead, on windows that the forecasts were not fitted to.
 
-    Fitted attributes: `linear_`, `network_`, `history_`, and `calibrated_`, which is False if the series are too short
-    to hold any stretch out. Many of scikit-learn's checks do not apply, see `rc.estimators.inapplicable_checks`.
+    Fitted attributes: `base_`, `network_`, `share_`, `history_`, and `calibrated_`, which is False if the series are
+    too short to hold their end out; `summary()` says all this in words. Many of scikit-learn's checks do not apply, see
+    `rc.estimators.inapplicable_checks`.
 
     **Arguments**
 
     - `cell`: a registered name such as "gru", or a cell class; `cell_options` are its own arguments.
     - `horizon`: steps to forecast.
-    - `season`: steps of one season; 1 for none.
-    - `context`: steps the network reads; by default four seasons or two horizons, at least 16.
+    - `season`: steps of one season, or of several, such as (24, 168) for hours with a day and a week; 1 for none.
+    - `context`: steps that forecasts read; by default four of the shortest season, two of the longest or two horizons,
+      at least 16.
     - `hidden_size`, `num_layers`: of `rc.Recurrent`.
     - `known`: columns of a table whose future is known (prices, holidays). `static`: columns that are constant in each
       series. `observed`: columns that are known until the forecast is made (past covariates: visitors, weather).
       Columns of text are embedded.
     - `quantiles`: the levels to learn, with 0.5 among them.
     - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
-    - `validation`: the share of every series to hold out; 0 trains for all epochs and does not calibrate.
-    - `stretches`: how many stretches of that length to calibrate on.
+    - `validation`: the share of every series to hold out; 0 trains for all epochs and uses all of the network.
     - `patience`: epochs without an improvement after which training stops.
     - `max_windows`: the most training windows; of more, evenly spaced ones are used.
     - `random_state`: the seed. `verbose`: show the progress.
@@ -77,9 +81,10 @@ class Forecaster(BaseEstimator):
     """
 
     windows_: Windows
-    linear_: LinearForecasts
+    base_: BaseForecast
     network_: ForecastNetwork
     calibrated_: bool
+    share_: float
     shifts_: np.ndarray  # (horizon, Q): corrections of the quantiles
     ranks_: np.ndarray  # (m, targets · horizon): of held-out errors, see sampled_paths.py
     history_: list[dict[str, Any]]
@@ -89,7 +94,7 @@ class Forecaster(BaseEstimator):
         self,
         cell: type[Cell] | str = "gru",
         horizon: int = 12,
-        season: int = 1,
+        season: int | tuple[int, ...] = 1,
         context: int | None = None,
         hidden_size: int = 32,
         num_layers: int = 1,
@@ -105,7 +110,6 @@ class Forecaster(BaseEstimator):
         optimizer: str = "adam",
         clip: float | None = 1.0,
         validation: float = 0.2,
-        stretches: int = 2,
         patience: int = 8,
         max_windows: int = 2000,
         device: str = "auto",
@@ -117,13 +121,7 @@ class Forecaster(BaseEstimator):
         self.known, self.static, self.observed = known, static, observed
         self.quantiles, self.cell_options, self.epochs, self.batch_size = quantiles, cell_options, epochs, batch_size
         self.lr, self.optimizer, self.clip, self.validation, self.patience = lr, optimizer, clip, validation, patience
-        self.stretches, self.max_windows, self.device, self.random_state, self.verbose = (
-            stretches,
-            max_windows,
-            device,
-            random_state,
-            verbose,
-        )
+        self.max_windows, self.device, self.random_state, self.verbose = max_windows, device, random_state, verbose
 
     # ------------------------------------------------------------------------------------------ fit
 
@@ -138,8 +136,9 @@ class Forecaster(BaseEstimator):
         return self
 
     def _check_options(self) -> None:
-        for name in ("horizon", "season", "max_windows", "stretches"):
+        for name in ("horizon", "max_windows"):
             positive_int(name, to_int(getattr(self, name)))
+        seasons(self.season)
         check_training_options(self)
         levels = list(self.quantiles)
         if 0.5 not in levels or levels != sorted(set(levels)) or levels[0] <= 0 or levels[-1] >= 1 or len(levels) < 2:
@@ -152,7 +151,12 @@ class Forecaster(BaseEstimator):
         """Steps the network reads."""
         if self.context:
             return positive_int("context", to_int(self.context))
-        return max(4 * to_int(self.season), 2 * to_int(self.horizon), 16)
+        return max(4 * self.seasons[0], 2 * self.seasons[-1], 2 * to_int(self.horizon), 16)
+
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """The lengths of the seasons, the shortest first; (1,) for none."""
+        return seasons(self.season)
 
     def _build(self) -> ForecastNetwork:
         """An untrained network for the columns of this forecaster."""
@@ -161,6 +165,18 @@ class Forecaster(BaseEstimator):
         return ForecastNetwork(
             self.cell, self.windows_.column_sizes, len(self.quantiles), to_int(self.horizon), options
         )
+
+    def summary(self) -> str:
+        """What the forecasts consist of, in words: the shares of the members, and of the network.
+
+        **Example**
+
+            >>> y = np.sin(np.arange(80) / 3) + np.random.default_rng(0).normal(size=80)
+            >>> print(rc.Forecaster("gru", horizon=4, hidden_size=4, epochs=1, random_state=0).fit(y).summary()[:17])
+            The base forecast
+        """
+        check_is_fitted(self, "network_")
+        return describe(self)
 
     # ------------------------------------------------------------------------------------------ predict
 
@@ -258,12 +274,12 @@ class Forecaster(BaseEstimator):
         levels = tuple(self.quantiles)
         shown = shown_intervals(levels)
         names = [given.ids[o.series] for o in origins]
-        return compare_with_naive(pasts, actual, found, levels, self.season, shown, names)
+        return compare_with_naive(pasts, actual, found, levels, self.seasons[0], shown, names)
 
     def score(self, data: Any, y: Any = None) -> float:
         """Skill on the last `horizon` steps of `data`: 1 is perfect, 0 equals the (seasonal) naive forecast."""
         scores = self.backtest(data, windows=1).scores
-        return 1 - scores["model"]["MAE"] / scores["seasonal naive" if self.season > 1 else "naive"]["MAE"]
+        return 1 - scores["model"]["MAE"] / scores["seasonal naive" if self.seasons[0] > 1 else "naive"]["MAE"]
 
     # ------------------------------------------------------------------------------------------ save and load
 

@@ -71,6 +71,6 @@ def forecast_windows(estimator: Any, data: Any, count: int) -> Sample:
     origins = [Origin(k, max(2, len(y) - estimator.horizon)) for k, y in enumerate(given.y[:count])]
     pasts = [estimator.windows_.history(given, origin, estimator.horizon) for origin in origins]
     inputs = [
-        torch.tensor(estimator.windows_.inputs(past, estimator.linear_(past)), dtype=torch.float32) for past in pasts
+        torch.tensor(estimator.windows_.inputs(past, estimator.base_(past)), dtype=torch.float32) for past in pasts
     ]
     return Sample(torch.nn.utils.rnn.pad_sequence(inputs), torch.tensor([len(x) for x in inputs]))

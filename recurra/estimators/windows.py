@@ -1,10 +1,11 @@
 """Windows of the forecaster: the past and the steps ahead as one input sequence, for training and prediction.
 
-The columns of a step: the value minus the last known one (ahead: the linear forecast); whether the value is known; the
-naive forecast, for steps ahead; the last known value, in two units; static features of the series; covariates, and the
-covariates at the step that the naive forecast repeats; what is observed until the origin, minus its last value, and
-that last value. All are scaled; values are also divided by their spread in the window, so that a series with growing
-amplitude stays in the range of the training data. Text is a column of codes, which the network embeds.
+The columns of a step: the value minus the last known one (ahead: the base forecast); whether the value is known; the
+naive forecast of every season, for steps ahead; the last known value, in two units; static features of the series;
+covariates, and the covariates at the step that the naive forecast repeats; what is observed until the origin, minus its
+last value, and that last value. All are scaled; values are also divided by their spread in the window, so that a
+series with growing amplitude stays in the range of the training data. Text is a column of codes, which the
+network embeds.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from .covariates import Covariates, numbers_scaled, one_hot, one_hot_width
-from .linear import History
+from .linear import History, Units
 from .metrics import naive
 from .panel import NO_COVARIATES, Panel
 from .scaling import Scaling
@@ -39,6 +40,8 @@ class Window(NamedTuple):
     static: np.ndarray  # (S,)
     observed: np.ndarray  # (L, P): all targets, if there are several, and the observed covariates
     target: int  # the number of the target
+    name: str = ""  # of the series
+    units: Units = Units()
 
 
 @dataclass
@@ -46,16 +49,22 @@ class Windows:
     """Cuts windows of the last `context` steps before an origin, scaled series by series."""
 
     context: int
-    season: int
+    seasons: tuple[int, ...]  # the shortest first
     series: dict[str, Scaling]  # (1,) each, by the name of the series
     known: Scaling
     static: Scaling
     observed: dict[str, Scaling] = field(default_factory=dict)  # by the name of the series
     covariates: Covariates = NO_COVARIATES
     targets: int = 1
+    logs: dict[str, Scaling] = field(default_factory=dict)  # of the logarithms of positive series
+
+    @property
+    def season(self) -> int:
+        """The shortest season; 1 if there is none."""
+        return self.seasons[0]
 
     @classmethod
-    def of(cls, given: Panel, context: int, season: int) -> "Windows":
+    def of(cls, given: Panel, context: int, seasons: tuple[int, ...]) -> "Windows":
         """Windows scaled by the steps of `given.y`, which may be fewer than those of the covariates."""
         about = given.covariates
         each = {name: Scaling.of([y[:, None]]) for name, y in zip(given.ids, given.y, strict=True)}
@@ -65,11 +74,23 @@ class Windows:
         }
         known = numbers_scaled(given.known, about.sizes("known"))
         static = numbers_scaled([given.static], about.sizes("static"))
-        return cls(context, season, each, known, static, observed, about, len(given.targets))
+        logs = {
+            name: Scaling.of([np.log(y[:, None])]) for name, y in zip(given.ids, given.y, strict=True) if y.min() > 0
+        }
+        return cls(context, seasons, each, known, static, observed, about, len(given.targets), logs)
 
     def scaling(self, given: Panel, k: int) -> Scaling:
         """The scaling of a series from `fit`, or for an unknown series that of its own past."""
         return self.series.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
+
+    def units(self, given: Panel, k: int) -> Units:
+        """Mean and scale of a series and of its logarithms, as in `scaling`."""
+        own, name = self.scaling(given, k), given.ids[k]
+        log = self.logs.get(name)
+        if log is None and name not in self.series and self.logs and given.y[k].min() > 0:
+            log = Scaling.of([np.log(given.y[k][:, None])])
+        mean, scale = float(own.mean[0]), float(own.scale[0])
+        return Units(mean, scale) if log is None else Units(mean, scale, float(log.mean[0]), float(log.scale[0]))
 
     # ------------------------------------------------------------------------------------------ cutting
 
@@ -78,7 +99,8 @@ class Windows:
         known = self.known.apply(given.known[k][first : origin.at + steps])
         values = self._values(given, k, first, origin.at)
         target, observed = k % self.targets, self._observed(given, k, first, origin.at)
-        return Window(values, known, self.static.apply(given.static[k]), observed, target)
+        static, units = self.static.apply(given.static[k]), self.units(given, k)
+        return Window(values, known, static, observed, target, given.ids[k], units)
 
     def _values(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
         return self.scaling(given, k).apply(given.y[k][first:at, None])[:, 0]
@@ -96,8 +118,15 @@ class Windows:
         return self.history_of(self.window(given, origin, steps))
 
     def history_of(self, window: Window) -> History:
-        """What the linear forecast and the network read of a window."""
-        values, known, static, observed, target = window
+        """What the linear forecasts and the network read of a window."""
+        found = self._relative_to_end(window)
+        if not window.units.log_scale:
+            return found
+        log = self._relative_to_end(window._replace(values=window.units.to_log(window.values)))
+        return found._replace(log=log)
+
+    def _relative_to_end(self, window: Window) -> History:
+        values, known, static, observed, target, name, units = window
         level, spread = float(values[-1]), max(float(values.std()), MIN_SPREAD)
         at_source = known[naive_source(len(values), len(known) - len(values), self.season)]
         relative, last = self._relative(observed, spread)
@@ -108,7 +137,8 @@ class Windows:
         every = np.tile(np.concatenate([static, number]), (len(known), 1))
         held = relative[np.minimum(np.arange(len(known)), len(values) - 1)]
         inputs = np.column_stack([every, known, at_source, held, np.tile(last, (len(known), 1))])
-        return History((values - level) / spread, level, spread, np.concatenate(constants), ahead, inputs, target)
+        relative_values, every_constant = (values - level) / spread, np.concatenate(constants)
+        return History(relative_values, level, spread, every_constant, ahead, inputs, target, name, units)
 
     def _observed_sizes(self) -> tuple[int, ...]:
         return (0,) * (self.targets if self.targets > 1 else 0) + self.covariates.sizes("observed")
@@ -152,7 +182,7 @@ class Windows:
             self._observed_sizes(),
         )
         number = (self.targets,) if self.targets > 1 else ()
-        return (0,) * 5 + static + number + known + known + observed + (0,) * observed.count(0)
+        return (0,) * (4 + len(self.seasons)) + static + number + known + known + observed + (0,) * observed.count(0)
 
     # ------------------------------------------------------------------------------------------ training pairs
 
@@ -165,13 +195,13 @@ class Windows:
         return found
 
     def inputs(self, past: History, base: np.ndarray) -> np.ndarray:
-        """(L + steps, columns): the input of the network; `base` (steps,) is the linear forecast."""
+        """(L + steps, columns): the input of the network; `base` (steps,) is the base forecast."""
         length, steps = len(past.values), len(base)
         values = np.concatenate([past.values, base])
         seen = np.concatenate([np.ones(length), np.zeros(steps)])
-        repeated = np.concatenate([np.zeros(length), naive(past.values, steps, self.season)])
+        repeated = [np.concatenate([np.zeros(length), naive(past.values, steps, s)]) for s in self.seasons]
         levels = np.tile([past.level, past.level / past.spread], (length + steps, 1))
-        return np.column_stack([values, seen, repeated, levels, past.inputs])
+        return np.column_stack([values, seen, *repeated, levels, past.inputs])
 
 
 def last_origins(given: Panel, steps: int, apart: int, windows: int) -> list[Origin]:

@@ -57,7 +57,7 @@ def padded(series: list[np.ndarray]) -> np.ndarray:
 
 def test_a_forecaster_of_one_series_as_a_file(tmp_path):
     y = 500 + 30 * np.sin(np.arange(90) / 2) + RANDOM.normal(size=90)
-    model = rc.Forecaster("gru", horizon=5, season=12, context=30, **QUICK).fit(y)
+    model = rc.Forecaster("gru", horizon=5, season=(4, 12), context=30, validation=0, **QUICK).fit(y)
     path = model.export(tmp_path / "model.onnx")
     pasts = [y, y[:70], y[:30], y[5:19], y[:7]]  # longer than the context, as long, shorter, shorter than a season
     found = forecasts(path, {"past": padded(pasts), "lengths": np.array([len(p) for p in pasts])})

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from recurra.estimators.linear import History, LinearForecast, fit_linear
+from recurra.estimators.linear import History, LinearForecast
+from recurra.estimators.linear_fit import LinearFit
 from recurra.estimators.panel import to_panel
 from recurra.estimators.windows import Origin, Windows
 
 
 def windows_of(y: np.ndarray, steps: int, context: int, season: int = 1) -> tuple[list[History], np.ndarray]:
     given = to_panel(y)
-    cut = Windows.of(given, context, season)
+    cut = Windows.of(given, context, (season,))
     origins = [Origin(0, at) for at in range(context, len(y) - steps + 1)]
     pasts = [cut.history(given, origin, steps) for origin in origins]
     return pasts, cut.targets_of(given, origins, pasts, steps)
@@ -27,7 +28,7 @@ def autoregression(steps: int) -> np.ndarray:
 def test_it_is_as_good_as_the_equation_it_came_from():
     y = autoregression(1500)
     pasts, actual = windows_of(y, steps=3, context=8)
-    model, unseen = fit_linear(pasts, actual, season=1, context=8)
+    model, unseen = LinearFit(pasts, actual, (1,), 8).fit()
     best = np.zeros((len(pasts), 3))
     scale, mean = y.std(), y.mean()
     for row, at in zip(best, range(8, len(y) - 2), strict=True):
@@ -49,8 +50,8 @@ def test_no_window_is_forecast_by_a_regression_that_saw_it():
     pasts, actual = windows_of(random.normal(size=60), steps=2, context=20)
     changed = actual.copy()
     changed[:5] += 0.01  # too little to change how strong the penalty is
-    _, before = fit_linear(pasts, actual, season=1, context=20)
-    _, after = fit_linear(pasts, changed, season=1, context=20)
+    _, before = LinearFit(pasts, actual, (1,), 20).fit()
+    _, after = LinearFit(pasts, changed, (1,), 20).fit()
     np.testing.assert_array_equal(before[:5], after[:5])
     assert (before[10:] != after[10:]).any()
 
@@ -59,7 +60,7 @@ def test_a_pure_season_is_left_as_it_is():
     random = np.random.default_rng(0)
     y = np.tile(random.normal(size=6), 20)
     pasts, actual = windows_of(y, steps=6, context=12, season=6)
-    model, unseen = fit_linear(pasts, actual, season=6, context=12)
+    model, unseen = LinearFit(pasts, actual, (6,), 12).fit()
     assert model.season == 6
     np.testing.assert_allclose(unseen, actual, atol=1e-9)
     np.testing.assert_allclose(model(pasts[0]), (y[12:18] - y[11]) / np.std(y[:12]), atol=1e-9)

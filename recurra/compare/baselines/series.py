@@ -15,6 +15,7 @@ from recurra.estimators.backtest import Backtest, compare_with_naive
 from recurra.estimators.metrics import naive
 from recurra.estimators.panel import to_panel
 from recurra.estimators.scaling import Scaling
+from recurra.estimators.seasons import seasons
 from recurra.reservoir import EchoStateNetwork
 
 MAX_WINDOWS = 5000  # training windows
@@ -29,7 +30,7 @@ class PointForecaster(ABC):
     """A point forecast from the past of a series; subclasses define it."""
 
     def __init__(self, options: dict[str, Any]):
-        self.horizon, self.season = int(options.get("horizon", 12)), int(options.get("season", 1))
+        self.horizon, self.season = int(options.get("horizon", 12)), seasons(options.get("season", 1))[0]
         self.targets: tuple[str, ...] = ()
         self.context = int(options.get("context") or max(2 * self.season, self.horizon, 16))
         self.n_parameters_ = 0

@@ -1,0 +1,204 @@
+"""The base forecast: linear and naive forecasts, mixed series by series, from which the network departs.
+
+Members are linear forecasts of the values and of their logarithms, with all lags and with a quarter of them, whose
+errors are weighted in several units; and naive forecasts of every season. In the mix of a series a member has the
+weight e^-6 of its out-of-fold error e there: a series that follows last week takes it, one with a trend its level.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .linear import History, LinearForecast, LinearForecasts
+from .linear_fit import LinearFit
+from .metrics import naive
+
+SHARPNESS = 6  # how fast the weight of a member falls with its error
+LEAST_WEIGHT = 0.01  # smaller weights are zero
+LEAST_UNIT = 1e-4  # of errors, in spreads of the window
+PRIOR_WINDOWS = 4  # the errors of all series count as so many windows of each
+SHORT = 4  # the share of lags that members with few lags read, as a divisor
+
+
+@dataclass(frozen=True)
+class Member:
+    """A forecast of the values, or of their logarithms."""
+
+    log: bool
+    linear: LinearForecasts
+
+    def __call__(self, past: History) -> np.ndarray:
+        """(steps,): forecasts minus the level, in spreads."""
+        if not self.log:
+            return self.linear(past)
+        if past.log is None:
+            return np.zeros(len(past.covariates))
+        return past.from_log(self.linear(past.log))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The weights (members,) of a series, and the size of its errors in spreads of the window."""
+
+    weights: np.ndarray
+    unit: float = 1.0
+
+
+@dataclass(frozen=True)
+class BaseForecast:
+    """Members and their shares by the name of the series; `usual` are those of a series that `fit` did not have."""
+
+    members: tuple[Member, ...]
+    usual: Shares
+    series: Mapping[str, Shares] = field(default_factory=dict)
+
+    @classmethod
+    def of_one(cls, linear: LinearForecasts) -> "BaseForecast":
+        """One linear forecast, the same for all series."""
+        return cls((Member(False, linear),), Shares(np.ones(1)))
+
+    def shares(self, past: History) -> Shares:
+        found = self.series.get(past.name, self.usual)
+        if past.log is not None or not any(member.log for member in self.members):
+            return found
+        weights = np.where([member.log for member in self.members], 0.0, found.weights)
+        return (
+            Shares(weights / weights.sum(), found.unit) if weights.sum() else Shares(_first(self.members), found.unit)
+        )
+
+    def __call__(self, past: History) -> np.ndarray:
+        """(steps,): the mixed forecast, minus the level, in spreads."""
+        found = np.zeros(len(past.covariates))
+        for member, weight in zip(self.members, self.shares(past).weights, strict=True):
+            if weight:
+                found += weight * member(past)
+        return found
+
+
+def _first(members: tuple[Member, ...]) -> np.ndarray:
+    """All weight on the first member that is not of logarithms."""
+    at = next(k for k, member in enumerate(members) if not member.log)
+    return np.eye(len(members))[at]
+
+
+# ---------------------------------------------------------------------------------------------------- fitting
+
+
+def fit_base(
+    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int, targets: int
+) -> tuple[BaseForecast, np.ndarray]:
+    """Fit on windows in the order of time and the values after them (n, horizon).
+
+    **Returns** the forecast, and for every window the out-of-fold forecast (n, horizon).
+    """
+    found = [
+        *_linear_members(pasts, actual, seasons, context, targets),
+        *_naive_members(pasts, actual, seasons, context),
+    ]
+    members = tuple(member for member, _ in found)
+    unseen = np.stack([one for _, one in found])  # (members, n, horizon)
+    spread = np.array([past.spread for past in pasts])
+    errors = np.abs(actual - unseen).mean(axis=2) * spread  # (members, n)
+    names = np.array([past.name for past in pasts])
+    rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+    by_series = np.stack([errors[:, at].mean(axis=1) for at in rows.values()])  # (series, members)
+    relative = by_series / np.maximum(by_series.min(axis=1, keepdims=True), 1e-12)
+    weights = _weights(relative)
+    usual = _weights(np.exp(np.log(np.maximum(np.minimum(relative, 1e6), 1.0)).mean(axis=0))[None])[0]
+    base = np.zeros_like(actual)
+    for at, mix in zip(rows.values(), weights, strict=True):
+        base[at] = np.einsum("m,mnk->nk", mix, np.where(mix[:, None, None] > 0, unseen[:, at], 0.0))
+    size = np.abs(actual - base).mean(axis=1)
+    units = {name: max(_shrunk(size[at], size), LEAST_UNIT) for name, at in rows.items()}
+    shares = {name: Shares(mix, units[name]) for name, mix in zip(rows, weights, strict=True)}
+    return BaseForecast(members, Shares(usual, max(float(size.mean()), LEAST_UNIT)), shares), base
+
+
+def _weights(errors: np.ndarray) -> np.ndarray:
+    """(series, members): weights that add up to 1, from errors relative to the smallest of each series."""
+    found = np.maximum(errors, 1e-12) ** -float(SHARPNESS)
+    found = found / found.sum(axis=1, keepdims=True)
+    found = np.where(found < LEAST_WEIGHT, 0.0, found)
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def _shrunk(own: np.ndarray, every: np.ndarray) -> float:
+    """The mean error of a series, with those of all series as a few windows more."""
+    return float((own.sum() + PRIOR_WINDOWS * every.mean()) / (len(own) + PRIOR_WINDOWS))
+
+
+def _naive_members(
+    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int
+) -> list[tuple[Member, np.ndarray]]:
+    horizon, found = actual.shape[1], []
+    columns = context + 2 + len(pasts[0].constants) + pasts[0].covariates.shape[1]
+    targets = 1 + max(past.target for past in pasts)
+    for season in sorted({1, *seasons}):
+        one = LinearForecast(np.zeros((horizon, columns)), season, context)
+        unseen = np.stack([naive(past.values, horizon, season) for past in pasts])
+        found.append((Member(False, LinearForecasts((one,) * targets)), unseen))
+    return found
+
+
+def _linear_members(
+    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int, targets: int
+) -> list[tuple[Member, np.ndarray]]:
+    """Linear forecasts of values and logarithms, by lags and by the unit of errors."""
+    found = []
+    for log in (False, True):
+        usable = np.array([not log or past.log is not None for past in pasts])
+        if {past.target for past, use in zip(pasts, usable, strict=True) if use} != set(range(targets)):
+            continue
+        some = [past for past, use in zip(pasts, usable, strict=True) if use]
+        views = [past.log for past in some] if log else some
+        values = np.stack([p.to_log(a) for p, a in zip(some, actual[usable], strict=True)]) if log else actual
+        for importance in _importances(some, log, seasons):
+            for linear, unseen in _fit_targets(views, values, seasons, context, targets, importance):
+                every = np.full_like(actual, np.inf)
+                every[usable] = np.stack([p.from_log(u) for p, u in zip(some, unseen, strict=True)]) if log else unseen
+                found.append((Member(log, linear), every))
+    return found
+
+
+def _importances(pasts: list[History], log: bool, seasons: tuple[int, ...]) -> list[np.ndarray]:
+    """Weights (n,) of errors in spreads: in units of the naive forecast's error on each series; and equal ones, or for
+    logarithms relative errors."""
+    views = [past.log for past in pasts] if log else pasts
+    spread = np.array([view.spread for view in views if view is not None])
+    usual: dict[str, list[float]] = {}
+    for past, view in zip(pasts, views, strict=True):
+        assert view is not None
+        usual.setdefault(past.name, []).append(view.spread * _naive_error(view.values, seasons))
+    error = np.array([np.mean(usual[past.name]) for past in pasts])
+    scaled = spread / np.maximum(error, 1e-3)
+    plain = spread * np.array([past.units.log_scale for past in pasts]) if log else np.ones_like(spread)
+    return [plain, scaled] if np.ptp(scaled) > 1e-9 or log else [plain]
+
+
+def _naive_error(values: np.ndarray, seasons: tuple[int, ...]) -> float:
+    """The smallest mean absolute error of the naive forecasts inside a window."""
+    errors = [np.abs(values[s:] - values[:-s]).mean() for s in seasons if s < len(values)]
+    return float(min(errors, default=1.0))
+
+
+def _fit_targets(
+    pasts: list,
+    actual: np.ndarray,
+    seasons: tuple[int, ...],
+    context: int,
+    targets: int,
+    importance: np.ndarray,
+) -> list[tuple[LinearForecasts, np.ndarray]]:
+    """With few lags and with all, a forecast for every target, and the out-of-fold forecasts of all windows."""
+    of = np.array([past.target for past in pasts])
+    rows = [np.flatnonzero(of == target) for target in range(targets)]
+    fits = [LinearFit([pasts[k] for k in at], actual[at], seasons, context, importance[at]) for at in rows]
+    found = []
+    for lags in sorted({context, max(1, context // SHORT)}):
+        each, unseen = [], np.zeros_like(actual)
+        for at, fit in zip(rows, fits, strict=True):
+            one, unseen[at] = fit.fit(lags)
+            each.append(one)
+        found.append((LinearForecasts(tuple(each)), unseen))
+    return found
