@@ -68,6 +68,17 @@ def test_a_text_is_learned(language):
     assert language.generate("to be", 20, temperature=0).startswith("to be")
 
 
+def test_options_of_the_corpus_come_back(tmp_path):
+    """They are arguments of `Tagger.of`; a loaded tagger has them in its vocabulary."""
+    options = {"least": 2, "word_length": 6, "forms": False, "word_size": 4}
+    model = rc.SequenceTagger("gru", 4, epochs=1, tagger_options=options, random_state=0).fit(SENTENCES, TAGS)
+    model.save(tmp_path)
+    back = rc.SequenceTagger.load(tmp_path)
+    assert back.tagger_.vocabulary.width == 7
+    assert back.tagger_.vocabulary == model.tagger_.vocabulary
+    np.testing.assert_array_equal(back.predict_proba(SENTENCES)[0], model.predict_proba(SENTENCES)[0])
+
+
 def test_a_language_model_comes_back(language, tmp_path):
     language.save(tmp_path)
     back = rc.LanguageModelEstimator.load(tmp_path)

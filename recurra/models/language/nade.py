@@ -8,6 +8,7 @@ a_i changes only after a bit that is 1. A frame with n such bits has n + 1 diffe
 n + 1 products instead of one per bit.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,9 +17,8 @@ from torch import Tensor, nn
 
 from ...argument_checks import positive_int
 from ...cell import Cell
-from ...errors import InputError, ShapeError
-from ...layers import Recurrent
-from .generate import make_generator
+from ...errors import ShapeError
+from .frames import FrameModel
 
 
 class NADE(nn.Module):
@@ -79,7 +79,7 @@ class NADE(nn.Module):
         return torch.stack(bits, -1)
 
 
-class RNNNADE(nn.Module):
+class RNNNADE(FrameModel):
     """A model of sequences of bits, such as chords: RNN-NADE (Boulanger-Lewandowski, Bengio & Vincent 2012).
 
     A recurrent layer reads the frames so far; the bits of the next frame depend on its state and on each other.
@@ -114,34 +114,9 @@ class RNNNADE(nn.Module):
         dropout: float = 0.0,
         **options: Any,
     ):
-        super().__init__()
-        self.layers = Recurrent(cell, positive_int("size", size), hidden_size, num_layers, **options)
-        self.density = NADE(self.layers.output_size, size, nade_size)
-        self.dropout = nn.Dropout(dropout)
+        make_density = partial(NADE, size=size, hidden=nade_size)
+        super().__init__(size, hidden_size, num_layers, make_density, cell, dropout, options)
 
-    def forward(
-        self, frames: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, Any]:
-        """(T, B, size) → states (T, B, d) for `density`, and the state of the layers."""
-        s, state = self.layers(frames, state, lengths=lengths, resets=resets)
-        return self.dropout(s), state
-
-    @torch.no_grad()
     def generate(self, length: int, start: Tensor | None = None, *, seed: int | None = None) -> Tensor:
         """Sample `length` frames, (length, size), after `start` (T, size) or a frame of zeros."""
-        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-            raise InputError("length", length, "a positive whole number of frames")
-        weight = self.density.W
-        random = make_generator(seed, weight.device)
-        prefix = weight.new_zeros(1, self.density.output_size) if start is None else start
-        training, sampled = self.training, []
-        self.eval()
-        try:
-            s, state = self(prefix[:, None])
-            for _ in range(length):
-                frame = self.density.sample(s[-1], random)  # (1, size)
-                sampled.append(frame)
-                s, state = self(frame[None], state)
-        finally:
-            self.train(training)
-        return torch.cat(sampled)
+        return self.sample_frames(length, start, seed, lambda s, frame, random: self.density.sample(s, random))

@@ -10,6 +10,7 @@ error (Salakhutdinov & Murray 2008).
 """
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,9 +20,8 @@ from torch import Tensor, nn
 
 from ...argument_checks import positive_int
 from ...cell import Cell
-from ...errors import InputError, ShapeError
-from ...layers import Recurrent
-from .generate import make_generator
+from ...errors import ShapeError
+from .frames import FrameModel
 
 
 class Estimate(NamedTuple):
@@ -121,7 +121,7 @@ def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     return (torch.rand(p.shape, generator=generator, dtype=p.dtype, device=p.device) < p).to(p.dtype)
 
 
-class RNNRBM(nn.Module):
+class RNNRBM(FrameModel):
     """A model of sequences of bits, such as chords: RNN-RBM (Boulanger-Lewandowski, Bengio & Vincent 2012).
 
     A recurrent layer reads the frames so far; its state sets the biases of a restricted Boltzmann machine for the next.
@@ -157,37 +157,12 @@ class RNNRBM(nn.Module):
         dropout: float = 0.0,
         **options: Any,
     ):
-        super().__init__()
-        self.layers = Recurrent(cell, positive_int("size", size), hidden_size, num_layers, **options)
-        self.density = RBM(self.layers.output_size, size, rbm_size)
-        self.dropout = nn.Dropout(dropout)
+        make_density = partial(RBM, size=size, hidden=rbm_size)
+        super().__init__(size, hidden_size, num_layers, make_density, cell, dropout, options)
 
-    def forward(
-        self, frames: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, Any]:
-        """(T, B, size) → states (T, B, d) for `density`, and the state of the layers."""
-        s, state = self.layers(frames, state, lengths=lengths, resets=resets)
-        return self.dropout(s), state
-
-    @torch.no_grad()
     def generate(self, length: int, start: Tensor | None = None, *, steps: int = 25, seed: int | None = None) -> Tensor:
         """Sample `length` frames, (length, size), after `start` (T, size) or a frame of zeros."""
-        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-            raise InputError("length", length, "a positive whole number of frames")
-        weight = self.density.W
-        random = make_generator(seed, weight.device)
-        frame = weight.new_zeros(1, self.density.output_size) if start is None else start
-        training, sampled = self.training, []
-        self.eval()
-        try:
-            s, state = self(frame[:, None])
-            for _ in range(length):
-                frame = self.density.sample(s[-1], frame[-1:], steps, random)  # (1, size)
-                sampled.append(frame)
-                s, state = self(frame[None], state)
-        finally:
-            self.train(training)
-        return torch.cat(sampled)
+        return self.sample_frames(length, start, seed, lambda s, v, random: self.density.sample(s, v, steps, random))
 
 
 class ContrastiveDivergence:
