@@ -26,6 +26,7 @@ _PLACES = {
     "estimators": "Forecaster LanguageModelEstimator OnlineClassifier OnlineForecaster SequenceClassifier"
     " SequenceRegressor SequenceTagger SequenceToSequence StepClassifier"
     " StepRegressor load",
+    "gated_output": "GatedOutput",
     "guide": "survey",
     "inspect": "diagram report",
     "interop.onnx": "export",

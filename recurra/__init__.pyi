@@ -48,6 +48,7 @@ from .estimators import SequenceToSequence as SequenceToSequence
 from .estimators import StepClassifier as StepClassifier
 from .estimators import StepRegressor as StepRegressor
 from .estimators import load as load
+from .gated_output import GatedOutput as GatedOutput
 from .guide import survey as survey
 from .inspect import diagram as diagram
 from .inspect import report as report

@@ -132,6 +132,7 @@ OPTIONS: dict[str, list[Options]] = {
     "multiplicative_rnn": [{"factors": 3}],
     "mogrifier_lstm": [{"rounds": 0}, {"rounds": 2}],
     "elstm": [{"longest": 5}],
+    "multiplicative_lstm": [{"standard": True}],
     "unicornn": [{"dt": 0.4, "alpha": 0.0}],
     "tau_gru": [{"delay": 1}, {"delay": 2}],
     "rhn": [{"transitions": 1}, {"transitions": 2, "coupled": False}],

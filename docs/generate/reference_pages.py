@@ -8,7 +8,8 @@ from typing import Any
 import recurra as rc
 
 GROUPS = {
-    "Cells and layers": "Cell Recurrent layer register registry Trace Readout explain set_backend clear_caches diagram",
+    "Cells and layers": "Cell Recurrent layer register registry Trace Readout GatedOutput explain set_backend "
+    "clear_caches diagram",
     "Modifiers": "Modifier Zoneout LayerNorm VariationalDropout RecurrentDropout WeightDrop",
     "Estimators": "SequenceClassifier SequenceRegressor Forecaster SequenceTagger LanguageModelEstimator "
     "EchoStateNetwork",

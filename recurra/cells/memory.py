@@ -164,6 +164,7 @@ class ELSTM(Memory):
         f = sigmoid(self.f(x, h))
         g = tanh(self.g(x, h))
         o = sigmoid(self.o(x, h))
+        # The paper adds one b to the memory; the authors' program has biases in the gates instead (1 for forgetting).
         s = torch.where(t.clamp(max=len(self.k) - 1.0) == self.k, self.S, 0.0).sum(-1, keepdim=True)
         c = f * c + s * i * g + self.b
         return o * tanh(c), c

@@ -74,12 +74,13 @@ class MultiplicativeRNN(Cell):
 
 @register("multiplicative_lstm")
 class MultiplicativeLSTM(Memory):
-    """LSTM whose gates read m = (U x) (W h) in the place of h."""
+    """LSTM whose gates read m = (U x) (W h) in the place of h; `standard` squashes where an LSTM does."""
 
     paper, year = "Krause, Lu, Murray & Renals, Multiplicative LSTM for Sequence Modelling", 2016
 
-    def __init__(self, input_size: int, hidden_size: int):
+    def __init__(self, input_size: int, hidden_size: int, standard: bool = False):
         super().__init__(input_size, hidden_size)
+        self.standard = standard
         self.p, self.q = self.affine("x", bias=False), self.affine("h", bias=False)
         self.i, self.f, self.g, self.o = (self.affine("x", hidden_size) for _ in range(4))
         init.constant_(self.f.b, 1.0)
@@ -88,10 +89,12 @@ class MultiplicativeLSTM(Memory):
         m = self.p(x) * self.q(h)
         i = sigmoid(self.i(x, m))
         f = sigmoid(self.f(x, m))
-        g = tanh(self.g(x, m))
+        g = self.g(x, m)
         o = sigmoid(self.o(x, m))
-        c = f * c + i * g
-        return o * tanh(c), c
+        # The paper's LSTM has a linear candidate and its output gate inside the tanh. Most programs that name the paper
+        # (torchrecurrent, the sentiment neuron) compute the other form.
+        c = f * c + i * (tanh(g) if self.standard else g)
+        return o * tanh(c) if self.standard else tanh(o * c), c
 
 
 @register("mogrifier_lstm")

@@ -44,13 +44,14 @@ def multiplicative_rnn(w: Weights, x: Array, h: Array, factors: int | None = Non
     return outputs, (h,)
 
 
-def multiplicative_lstm(w: Weights, x: Array, h: Array, c: Array) -> Result:
+def multiplicative_lstm(w: Weights, x: Array, h: Array, c: Array, standard: bool = False) -> Result:
     outputs = []
     for x_t in x:
         m = (w["p.U"] @ x_t) * (w["q.W"] @ h)
         i, f, o = (sig(w[f"{gate}.W"] @ m + w[f"{gate}.U"] @ x_t + w[f"{gate}.b"]) for gate in "ifo")
-        c = f * c + i * np.tanh(w["g.W"] @ m + w["g.U"] @ x_t + w["g.b"])
-        h = o * np.tanh(c)
+        g = w["g.W"] @ m + w["g.U"] @ x_t + w["g.b"]
+        c = f * c + i * (np.tanh(g) if standard else g)
+        h = o * np.tanh(c) if standard else np.tanh(o * c)
         outputs.append(h)
     return outputs, (h, c)
 
