@@ -25,6 +25,7 @@ from recurra.train.fit_errors import (
     RunInUseError,
 )
 from recurra.train.genome import Genome, lstm_genome, rnn_genome
+from recurra.train.genome_of_cell import genome_of
 from recurra.train.learner import Learner, Predictor
 from recurra.train.nesterov import Nesterov
 from recurra.train.objective import MeanLoss, Objective
@@ -109,6 +110,7 @@ __all__ = [
     "evolve_cells",
     "exponential",
     "fit",
+    "genome_of",
     "gradients_by_hand",
     "leaks",
     "learn",

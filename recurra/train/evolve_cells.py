@@ -20,6 +20,7 @@ from recurra.errors import InputError
 from recurra.layers import Recurrent
 from recurra.train.bptt import BPTT
 from recurra.train.genome import Genome, lstm_genome, rnn_genome
+from recurra.train.genome_of_cell import genome_of
 from recurra.train.learner import Predictor
 from recurra.train.mutations import mutate
 from recurra.train.nsga import fronts, select
@@ -105,14 +106,16 @@ class Evolution:
     """NSGA-II over cell graphs.
 
     `generation()` makes `population` children and keeps the better half of parents and children. The first population
-    is `start` (the LSTM, the original LSTM and the plain RNN), filled up with mutants.
+    is `start` (genomes or names of cells; the LSTM, the original LSTM and the plain RNN), filled up with mutants.
     """
 
     languages: Sequence[Language] = field(default_factory=languages)
     population: int = 8
     trial: Trial = field(default_factory=Trial)
     seed: int = 0
-    start: Sequence[Genome] = field(default_factory=lambda: [lstm_genome(), lstm_genome(forget=False), rnn_genome()])
+    start: Sequence[Genome | str] = field(
+        default_factory=lambda: [lstm_genome(), lstm_genome(forget=False), rnn_genome()]
+    )
     evaluate: Callable[[Genome, Language, Trial, int], tuple[float, float]] = try_cell
 
     def __post_init__(self):
@@ -121,6 +124,7 @@ class Evolution:
             raise InputError("languages", "none", "at least one")
         if not self.start:
             raise InputError("start", "no genome", "at least one to begin with")
+        self.founding = [genome_of(entry) if isinstance(entry, str) else entry for entry in self.start]
         self.rng = random.Random(self.seed)
         self.members: list[Individual] = []
         self.founders: list[Individual] = []
@@ -128,9 +132,9 @@ class Evolution:
         self.generations = 0
 
     def begin(self) -> None:
-        genomes = list(self.start)[: self.population]
+        genomes = self.founding[: self.population]
         while len(genomes) < self.population:
-            genomes.append(mutate(self.rng.choice(list(self.start)), self.rng))
+            genomes.append(mutate(self.rng.choice(self.founding), self.rng))
         self.founders = [Individual(g, self.measure(g)) for g in genomes]
         self.members = _best_first(self.founders, self.population)
 
@@ -201,7 +205,7 @@ def evolve_cells(generations: int = 10, **settings: Any) -> Evolution:
 
     - `generations`: how many, after the first population.
     - `settings`: of `Evolution`: `languages`, `population`, `trial` (a `Trial`: how each cell is trained), `seed`,
-      `start` (genomes), `evaluate`.
+      `start` (genomes, or names of cells that `rc.train.genome_of` can read), `evaluate`.
 
     **Returns** the `Evolution`: `front` has the best cells; `front[0].genome.cell_class()` works in `rc.Recurrent`.
 

@@ -26,6 +26,9 @@ OPERATIONS: dict[str, tuple[int, int, Callable[[str, list[str]], str]]] = {
     "relu": (1, 1, lambda name, inputs: f"torch.relu({inputs[0]})"),
     "add": (2, 4, lambda name, inputs: " + ".join(inputs)),
     "multiply": (2, 4, lambda name, inputs: " * ".join(inputs)),
+    "subtract": (2, 2, lambda name, inputs: " - ".join(inputs)),
+    "complement": (1, 1, lambda name, inputs: f"1 - {inputs[0]}"),
+    "scale": (1, 1, lambda name, inputs: f"self.{name} * {inputs[0]}"),
 }
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # names become Python source: nothing else is allowed
@@ -118,7 +121,9 @@ class Genome:
     def weights(self, input_size: int, hidden_size: int) -> int:
         """The number of weights of a cell of this size."""
         affine = [node.inputs for node in self.nodes.values() if node.operation == "affine"]
-        return sum(hidden_size * (sum(input_size if i == "x" else hidden_size for i in ins) + 1) for ins in affine)
+        vectors = sum(node.operation == "scale" for node in self.nodes.values())
+        deep = sum(sum(input_size if i == "x" else hidden_size for i in ins) + 1 for ins in affine)
+        return hidden_size * (deep + vectors)
 
     # ------------------------------------------------------------------------------------------ as data
 
@@ -165,6 +170,8 @@ class GraphCell(Cell):
                 affine = Affine(widths, hidden_size, True)
                 nn.init.constant_(affine.b, node.bias)
                 self.add_module(name, affine)
+            elif node.operation == "scale":
+                setattr(self, name, self.vector(fill=1.0))
 
 
 def _check_name(name: str, taken: Iterable[str]) -> None:

@@ -10,9 +10,10 @@ from helpers import assert_close, run
 import recurra as rc
 from recurra.cell import REGISTRY
 from recurra.engine.trace import trace
-from recurra.train import Evolution, Genome, Language, Trial, evolve_cells, lstm_genome, rnn_genome
+from recurra.train import Evolution, Genome, Language, Trial, evolve_cells, genome_of, lstm_genome, rnn_genome
 from recurra.train.evolve_cells import languages, try_cell, width
 from recurra.train.genome import Node
+from recurra.train.genome_of_cell import read_genome
 from recurra.train.mutations import MUTATIONS, Draft, _Impossible, mutate
 from recurra.train.nsga import crowding, dominates, fronts, select
 
@@ -186,3 +187,53 @@ def test_the_first_tournament_prefers_the_better() -> None:
     assert drawn.count(best) / 2000 == pytest.approx(15 / 64, abs=0.04)  # four standard deviations
     assert drawn.count(worst) / 2000 == pytest.approx(1 / 64, abs=0.012)
     assert [m.objectives for m in evolution.members] == sorted(m.objectives for m in evolution.members)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rnn",
+        "gru",
+        "mgu",
+        "vanilla_lstm",
+        "mut1",
+        "nas",
+        "nested_lstm",
+        "intersection_rnn",
+        "cfn",
+        "t_rnn",
+        "rhn",
+        "star",
+    ],
+)
+def test_a_cell_as_a_genome_computes_what_the_cell_does(name: str) -> None:
+    cell = rc.registry()[name](3, 4).double()
+    genome, origin = read_genome(type(cell))
+    twin = genome.cell_class()(3, 4).double()
+    with torch.no_grad():
+        for node, weights in origin.items():
+            if genome.nodes[node].operation == "scale":
+                getattr(twin, node).copy_(cell.get_parameter(weights["scale"]))
+                continue
+            affine = getattr(twin, node)
+            affine.b.copy_(cell.get_parameter(weights["bias"])) if "bias" in weights else affine.b.zero_()
+            for matrix, source in affine.operands.items():
+                getattr(affine, matrix).copy_(cell.get_parameter(weights[source]))
+    x = torch.randn(6, 2, 3, dtype=torch.float64)
+    ours, theirs = (rc.Recurrent(type(c), 3, 4).double() for c in (cell, twin))
+    ours.cells[0].load_state_dict(cell.state_dict()), theirs.cells[0].load_state_dict(twin.state_dict())
+    assert_close(theirs(x)[0], ours(x)[0], 1e-12)
+
+
+def test_a_cell_with_other_operations_is_no_genome() -> None:
+    with pytest.raises(rc.OptionError, match=r"LIF.*gt"):
+        genome_of("lif")
+
+
+def test_evolution_starts_from_names() -> None:
+    evolution = Evolution(population=3, start=["gru", "mgu"], evaluate=lambda *_: (0.5, 0.5))
+    evolution.generation()
+    assert [m.genome for m in evolution.founders][:2] == [genome_of("gru"), genome_of("mgu")]
+    for _ in range(5):
+        evolution.generation()
+    assert rc.Recurrent(evolution.best().genome.cell_class(), 3, 4)(torch.randn(5, 2, 3))[0].shape == (5, 2, 4)

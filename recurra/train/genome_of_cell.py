@@ -1,0 +1,165 @@
+"""A registered cell as a genome, read from its traced step: where evolution may start."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from recurra.cell import TIME, Cell
+from recurra.cells import find
+from recurra.engine.trace import trace
+from recurra.errors import OptionError
+from recurra.train.genome import RESERVED, Genome, Node
+
+aten = torch.ops.aten
+INPUTS, UNITS = 3, 4
+ACTIVATIONS = {aten.sigmoid.default: "sigmoid", aten.tanh.default: "tanh", aten.relu.default: "relu"}
+
+
+def genome_of(cell: str | type[Cell]) -> Genome:
+    """The genome of a cell: a start for `rc.train.evolve_cells`.
+
+    **Arguments**
+
+    - `cell`: a registered name or a class. Its step may hold products with weights, sums, differences, products, 1 - a,
+      learned vectors that scale, sigmoid, tanh and relu, on values of the hidden size; an `OptionError` names what it
+      has beside these.
+
+    **Returns** a `Genome` with the equations of the cell and the means of its first biases. Weights are initialised as
+    in all evolved cells, and every sum of products has a bias.
+
+    **Example**
+
+    >>> genome = rc.train.genome_of("gru")
+    >>> rc.Recurrent(genome.cell_class(), 3, 4)(torch.randn(5, 2, 3))[0].shape
+    torch.Size([5, 2, 4])
+    """
+    return read_genome(find(cell) if isinstance(cell, str) else cell)[0]
+
+
+@dataclass
+class Pending:
+    """A sum of products with weights, to which more may be added: input → weight."""
+
+    weights: dict[str, str] = field(default_factory=dict)
+    bias: str = ""
+    shift: float = 0.0
+
+
+Value = str | Pending  # a name that nodes may read, or a sum that is not a node yet
+
+
+def read_genome(kind: type[Cell]) -> tuple[Genome, dict[str, dict[str, str]]]:
+    """The genome, and for each of its nodes with weights: input, "bias" or "scale" → the cell's own weight."""
+    return Reader(kind).read()
+
+
+class Reader:
+    """Walks through the graph of a step."""
+
+    def __init__(self, kind: type[Cell]):
+        self.cell, self.kind = kind(INPUTS, UNITS), kind
+        states = self.cell.carried
+        if self.cell.masks or any(s.delays or s.size != UNITS or s.name == TIME for s in states):
+            raise self.refusal("delayed states, states of other sizes, the time or noise")
+        if self.cell.derived():
+            raise self.refusal("weights that are derived from others")
+        self.step = trace(self.cell)
+        self.nodes: dict[str, Node] = {}
+        self.origin: dict[str, dict[str, str]] = {}
+        self.values: dict[fx.Node, Any] = {}
+
+    def refusal(self, what: str) -> OptionError:
+        return OptionError("cell", f"{self.kind.__name__}, which has {what}", "a cell of the operations of genomes")
+
+    def read(self) -> tuple[Genome, dict[str, dict[str, str]]]:
+        states = self._name_states()
+        learned = dict(self.cell.named_parameters())
+        for node, name in zip(self.step.placeholders(), (*self.step.inputs, *self.step.weights), strict=True):
+            if name not in states and name not in learned:
+                raise self.refusal(f"{name}, a constant")
+            self.values[node] = states.get(name, ("weight", name))
+        for node in self.step.graph.nodes:
+            if node.op == "call_function":
+                self.values[node] = self._value(node)
+        output, *new = (self._node(self.values[node]) for node in self.step.results()[: len(self.step.outputs)])
+        memories = dict(zip([states[name] for name in self.step.outputs[1:]], new, strict=True))
+        memories.pop("h", None)
+        return Genome(self.nodes, output, memories), self.origin
+
+    def _name_states(self) -> dict[str, str]:
+        """x and the states under the names of a genome: h is the state that the cell puts out."""
+        output, *new = self.step.results()[: len(self.step.outputs)]
+        names = {"x": "x"}
+        for k, (state, node) in enumerate(zip(self.step.outputs[1:], new, strict=True)):
+            shown = node is output and "h" not in names.values()
+            names[state] = "h" if shown else state if state.islower() and state not in RESERVED else f"c{k}"
+        return names
+
+    def _value(self, node: fx.Node) -> Value:
+        target: Any = node.target
+        given: list[Any] = [self.values.get(a, a) if isinstance(a, fx.Node) else a for a in node.args]
+        if target is aten.linear.default and _is_weight(given[1]) and len(given) == 2:
+            return self._product(given[0], given[1][1])
+        if target in ACTIVATIONS:
+            return self._add_node(ACTIVATIONS[target], self._node(given[0]))
+        if target in (aten.add.Tensor, aten.add.Scalar):
+            return self._sum(*given)
+        if target is aten.mul.Tensor and not any(isinstance(g, (int, float)) for g in given):
+            return self._multiply(*given)
+        if target is aten.rsub.Scalar and given[1] == 1:
+            return self._add_node("complement", self._node(given[0]))
+        if target is aten.sub.Tensor and not any(_is_weight(g) for g in given):
+            if isinstance(given[1], (int, float)):
+                return self._sum(given[0], -given[1])
+            return self._add_node("subtract", self._node(given[0]), self._node(given[1]))
+        raise self.refusal(f"the operation {getattr(target, '__name__', target)}")
+
+    def _product(self, operand: Any, weight: str) -> Pending:
+        rows, columns = self.cell.get_parameter(weight).shape
+        name = operand if operand == "x" else self._node(operand)
+        if (rows, columns) != (UNITS, INPUTS if name == "x" else UNITS):
+            raise self.refusal(f"a matrix {weight} of another size")
+        return Pending({name: weight})
+
+    def _sum(self, a: Any, b: Any) -> Value:
+        a, b = (b, a) if isinstance(b, Pending) and not isinstance(a, Pending) else (a, b)
+        if isinstance(a, Pending):
+            if isinstance(b, (int, float)):
+                return Pending(a.weights, a.bias, a.shift + b)
+            if _is_weight(b) and not a.bias:
+                return Pending(a.weights, b[1], a.shift)
+            if isinstance(b, Pending) and not a.weights.keys() & b.weights.keys() and not (a.bias and b.bias):
+                return Pending(a.weights | b.weights, a.bias or b.bias, a.shift + b.shift)
+        return self._add_node("add", self._node(a), self._node(b))
+
+    def _multiply(self, a: Any, b: Any) -> str:
+        a, b = (b, a) if _is_weight(a) else (a, b)
+        if not _is_weight(b):
+            return self._add_node("multiply", self._node(a), self._node(b))
+        if self.cell.get_parameter(b[1]).shape != (UNITS,):
+            raise self.refusal(f"a vector {b[1]} of another size")
+        name = self._add_node("scale", self._node(a))
+        self.origin[name] = {"scale": b[1]}
+        return name
+
+    def _node(self, value: Any) -> str:
+        """The name of a value as something that nodes may read."""
+        if isinstance(value, str) and value != "x":
+            return value
+        if not isinstance(value, Pending):
+            raise self.refusal("x, a weight or a number where a value of the step is expected")
+        bias = self.cell.get_parameter(value.bias).detach() if value.bias else torch.zeros(1)
+        name = self._add_node("affine", *value.weights, bias=float(bias.mean()) + value.shift)
+        self.origin[name] = value.weights | ({"bias": value.bias} if value.bias else {})
+        return name
+
+    def _add_node(self, operation: str, *inputs: str, bias: float = 0.0) -> str:
+        name = f"n{len(self.nodes)}"
+        self.nodes[name] = Node(operation, inputs, bias)
+        return name
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, tuple) and value[0] == "weight"
