@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-COLOURS = ("#1b6ca8", "#3fa796", "#f2a65a", "#c8553d")
+COLOURS = ("#1b6ca8", "#3fa796", "#f2a65a", "#c8553d", "#8d6fb3")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1000, 380, 52, 54, 86
 
 
@@ -21,7 +21,7 @@ def bar_chart(title: str, unit: str, groups: Sequence[str], series: Mapping[str,
     for i, group in enumerate(groups):
         parts += _group(i, group, series, scale, across)
     for k, name in enumerate(series):
-        x = LEFT + k * 230
+        x = LEFT + k * min(230, (WIDTH - LEFT) // len(series))
         parts.append(f'<rect x="{x}" y="30" width="12" height="12" fill="{COLOURS[k % len(COLOURS)]}"/>')
         parts.append(f'<text x="{x + 18}" y="40">{escape(name)}</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'

@@ -6,18 +6,27 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from generate import gallery  # noqa: E402
+
 project = "recurra"
 copyright = "the authors of recurra, Apache-2.0"
-extensions = ["myst_parser", "generate.math_renderer", "generate.pages"]
-exclude_patterns = ["_build", "generate", "adr", "reading.md"]  # the last two are copied, with links that stay here
-source_suffix = {".md": "markdown"}
+extensions = ["myst_parser", "sphinx_gallery.gen_gallery", "generate.math_renderer", "generate.pages"]
+exclude_patterns = [
+    "_build",
+    "generate",
+    "gallery",
+    "adr",
+    "reading.md",
+]  # the last two are copied, with links that stay here
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+sphinx_gallery_conf = gallery.SETTINGS
 nitpicky = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 4
 html_math_renderer = "recurra_mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "recurra"
-html_static_path = ["_static"]
+html_static_path = gallery.static_files()
 html_css_files = ["site.css"]
 html_js_files = ["sortable.js"]
 html_copy_source = False

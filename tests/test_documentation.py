@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated", "adr", "reading.md"} & set(p.parts)
 )
+GALLERY = ("generated/gallery/index", "generated/gallery/gradient_flow", "generated/gallery/diagrams")
 RUNNABLE = [p for p in PAGES if re.search(r"^```(python|pycon)$", p.read_text(encoding="utf-8"), re.MULTILINE)]
 
 
@@ -63,6 +64,14 @@ def test_every_page_is_reached_from_the_index():
         assert page.name == "index.md" or page.with_suffix("").resolve() in listed, name_of(page)
 
 
+def test_every_script_of_the_gallery_is_short_and_has_a_small_picture():
+    scripts = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+    assert len(scripts) >= 16
+    assert {s.stem for s in scripts} == {p.stem for p in (ROOT / "docs" / "gallery" / "thumbnails").glob("*.png")}
+    for script in scripts:
+        assert 15 <= len(script.read_text(encoding="utf-8").splitlines()) <= 65, script.name
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site. A warning, such as a link that leads nowhere, fails the build."""
@@ -89,7 +98,7 @@ def test_every_cell_has_a_page_and_no_page_loads_anything_from_outside(site: Pat
 def test_pages_fit_phones_and_desks_by_day_and_night(site: Path):
     browser = Browser()
     try:
-        for name in ("index", "tour", "howto/own_cell", "generated/cells/lstm", "generated/survey/index"):
+        for name in ("index", "tour", "howto/own_cell", "generated/cells/lstm", "generated/survey/index", *GALLERY):
             for width in (390, 1280):
                 page = browser.open(site / f"{name}.html", width, 900)
                 assert page.run("document.documentElement.scrollWidth") <= width, f"{name} is wider than {width}"
