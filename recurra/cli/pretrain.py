@@ -41,6 +41,12 @@ def pretrain(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors.", rich_help_panel=OUTPUT)] = False,
+    accept_changes: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changes", help="Resume with other settings or data than before.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train an ELMo on unlabelled text: vectors of words in their sentences, for a tagger.
@@ -54,6 +60,7 @@ def pretrain(
     """
     from recurra.cli.devices import check_device
     from recurra.cli.fit import stem
+    from recurra.cli.run_folder import open_run
     from recurra.train.distributed import Processes
 
     processes, folder = Processes(), out or Path(f"{stem(text)}-elmo")
@@ -63,7 +70,8 @@ def pretrain(
     with processes.all_or_none():
         check_device(device)
         sentences = _read(text, encoding)
-    _pretrain(text, sentences, settings, folder, force, json, processes)
+    run = open_run(folder, {"source": text, "settings": settings}, processes, force, accept_changes)
+    _pretrain(sentences, settings, folder, run, json)
 
 
 def _read(source: str, encoding: str | None) -> list[list[str]]:
@@ -88,27 +96,18 @@ def _read(source: str, encoding: str | None) -> list[list[str]]:
     return sentences
 
 
-def _pretrain(
-    source: str,
-    sentences: list[list[str]],
-    settings: dict[str, Any],
-    folder: Path,
-    force: bool,
-    as_json: bool,
-    processes: Any,
-) -> None:
-    """Train in all processes; the first one writes the folder and prints."""
+def _pretrain(sentences: list[list[str]], settings: dict[str, Any], folder: Path, opened: Any, as_json: bool) -> None:
+    """Train in all processes; the first one writes the folder and prints. `opened` is what `open_run` returns."""
     from recurra.cli import printing
-    from recurra.cli.run_folder import open_run
     from recurra.cli.training_progress import TrainingProgress
     from recurra.train.pretrain import pretrain_elmo
 
     options = {name: value for name, value in settings.items() if name != "encoding"}
     progress = TrainingProgress(printing.stderr_console())
-    with open_run(folder, {"source": source, "settings": settings}, processes, force) as run:
+    with opened as run:
         progress.console.print("\nTraining [bold]ELMo[/].")
         found = run.train(lambda: pretrain_elmo(sentences, **options, progress=False), progress)
-        if not processes.first:
+        if not run.processes.first:
             return
         found.elmo.save(folder)
         run.remove()

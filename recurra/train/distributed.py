@@ -91,7 +91,10 @@ class Processes:
         if self.size == 1:
             return
         for tensor in [*model.parameters(), *model.buffers()]:
-            self._collective(dist.broadcast, tensor.data, 0)
+            whole = not (tensor.is_floating_point() or tensor.is_complex())
+            message = tensor.data.long() if whole else tensor.data  # gloo does not send int16
+            self._collective(dist.broadcast, message, 0)
+            tensor.data.copy_(message)
         torch.manual_seed(torch.initial_seed() + self.rank)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], loss: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from cli.test_torchrun import RECURRA, finish, start, weights
 from problem import files
 
 import recurra as rc
@@ -48,8 +49,8 @@ def test_vectors_of_a_text_are_used_by_a_tagger(recurra, text):
 
     model = rc.load("with")
     elmo = model.tagger_.extra_inputs
-    for name, weights in elmo.state_dict().items():  # frozen, but for the mix
-        assert torch.equal(weights, pretrained[name]) != name.startswith("mix."), name
+    for name, tensor in elmo.state_dict().items():  # frozen, but for the mix
+        assert torch.equal(tensor, pretrained[name]) != name.startswith("mix."), name
     assert not torch.allclose(elmo.mix.s, torch.full((2,), 0.5), atol=1e-4)
 
     X = [line.split() for line in LINES]
@@ -60,6 +61,18 @@ def test_vectors_of_a_text_are_used_by_a_tagger(recurra, text):
     with torch.no_grad():
         again.tagger_.extra_inputs.ways[0].layers[0].cell_list[0].R.W.zero_()
     assert not any(np.allclose(a, b) for a, b in zip(again.predict_proba(X), before, strict=True))
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_vectors_of_one(recurra, text):
+    words = ["pretrain", str(text), "--epochs", "2", "--dropout", "0", *map(str, SMALL), "--json", "-o"]
+    pair = start(recurra.folder, RECURRA, *words, "pair")
+    alone = start(recurra.folder, RECURRA, *words, "alone", processes=1)
+    for code, _, err in (finish(pair, 240), finish(alone, 240)):
+        assert code == 0, err
+    for name, tensor in weights(recurra.folder / "alone").items():
+        # some forty steps of Adam in float32
+        torch.testing.assert_close(weights(recurra.folder / "pair")[name], tensor, rtol=1e-4, atol=1e-4)
 
 
 def test_words_of_conll_files_and_what_is_refused(recurra):
