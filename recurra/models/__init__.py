@@ -1,8 +1,9 @@
 """Networks built from layers: time-delay, hierarchical, NARX, bidirectional, encoder–decoder, taggers, language models,
-ELMo."""
+ELMo, ES-RNN."""
 
 from .brnn import BaldiBRNN
 from .elmo import ELMo, Pretraining, ScalarMix
+from .es_rnn import ESRNN, SmoothedWindows
 from .hierarchical import ClockworkRNN, HierarchicalRNN
 from .language import (
     NADE,
@@ -44,6 +45,7 @@ from .tdnn import PEDDINTI, TDNN, PNorm
 
 __all__ = [
     "CRF",
+    "ESRNN",
     "HMM",
     "NADE",
     "NARX",
@@ -74,6 +76,7 @@ __all__ = [
     "Pretraining",
     "ScalarMix",
     "SequenceDensity",
+    "SmoothedWindows",
     "SpellingFeatures",
     "Subwords",
     "Symbols",
