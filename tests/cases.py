@@ -155,12 +155,21 @@ OPTIONS: dict[str, list[Options]] = {
     "al_rnn": [{"rectified": 3}],
     "block_gru": [{"blocks": 2}],
     "clockwork": [{"periods": (1, 3)}, {"periods": (1, 1, 5)}],
+    "sru": [{"peepholes": True, "scale": 1.0}],
+    "qrnn": [{"window": 3, "pooling": "ifo"}, {"pooling": "f"}],
+    "hgrn": [{"floor": 0.3}],
+    "lru": [{"modes": 3}],
+    "s5": [{"modes": 3}],
+    "s4d": [{"modes": 2}],
+    "mamba": [{"state_size": 2, "window": 2, "rank": 2}],
 }
 SQUARE = (
     "mut1",
     "mut2",
     "residual_lstm",
     "intersection_rnn",
+    "sru",
+    "rg_lru",
 )  # where the sizes agree these read x bare, without a projection
 
 

@@ -21,6 +21,8 @@ FAMILIES = {
     "greff": "Greff's LSTM variants",
     "gru": "GRU",
     "descendants": "Later gated and linear cells",
+    "gated_linear": "Linear recurrences with gates",
+    "state_space": "State spaces",
 }
 
 

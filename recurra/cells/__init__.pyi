@@ -25,6 +25,10 @@ from .descendants import IndRNN as IndRNN
 from .descendants import Janet as Janet
 from .descendants import MinGRU as MinGRU
 from .descendants import MinLSTM as MinLSTM
+from .gated_linear import HGRN as HGRN
+from .gated_linear import QRNN as QRNN
+from .gated_linear import RGLRU as RGLRU
+from .gated_linear import SRU as SRU
 from .greff import LSTMCIFG as LSTMCIFG
 from .greff import LSTMNFG as LSTMNFG
 from .greff import LSTMNIAF as LSTMNIAF
@@ -98,6 +102,10 @@ from .spiking import Izhikevich as Izhikevich
 from .spiking import ParametricLIF as ParametricLIF
 from .spiking import RecurrentLIF as RecurrentLIF
 from .spiking import Synaptic as Synaptic
+from .state_space import LRU as LRU
+from .state_space import S4D as S4D
+from .state_space import S5 as S5
+from .state_space import Mamba as Mamba
 from .surrogates import spike as spike
 from .timescales import SCRN as SCRN
 from .timescales import Clockwork as Clockwork
@@ -122,10 +130,12 @@ __all__ = [
     "ELSTM",
     "GRU",
     "GRUD",
+    "HGRN",
     "IRNN",
     "LEM",
     "LIF",
     "LMU",
+    "LRU",
     "LSTM",
     "LSTMCIFG",
     "LSTMNFG",
@@ -146,15 +156,20 @@ __all__ = [
     "NBRC",
     "ODERNN",
     "PLRNN",
+    "QRNN",
     "RAN",
+    "RGLRU",
     "RHN",
     "RIN",
     "RNN",
+    "S4D",
+    "S5",
     "SCRN",
     "SGRN",
     "SGU",
     "SLSTM",
     "SRM",
+    "SRU",
     "STAR",
     "TGRU",
     "TLSTM",
@@ -187,6 +202,7 @@ __all__ = [
     "LiGRU",
     "LightRU",
     "LowRankRNN",
+    "Mamba",
     "MassConservingLSTM",
     "MemoryControllerLSTM",
     "MiRU1",

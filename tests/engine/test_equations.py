@@ -10,7 +10,7 @@ from torch import Tensor, tanh
 import recurra as rc
 from recurra.cell import TIME, Affine
 
-GREEK = ("alpha", "beta", "gamma", "zeta", "eta", "theta", "lambda", "nu", "rho", "tau", "phi")
+GREEK = ("alpha", "beta", "gamma", "zeta", "eta", "theta", "omega", "lambda", "nu", "rho", "tau", "phi")
 
 
 def sides(text: str) -> list[tuple[str, str]]:
