@@ -198,6 +198,8 @@ class Cell(nn.Module):
     candidate: ClassVar[str | None] = None
     memory: ClassVar[str | None] = None
 
+    parallel = "auto"  # "scan" if its layer asks for a scan over time
+
     step: Callable[..., Any]
     found_dropouts: Mapping[str, Draw] = {}  # set by the engine, see engine/dropouts.py
 

@@ -24,6 +24,7 @@ from .engine.dispatch import Scanned, Sequences, choose, scan
 from .engine.found_draws import draw_ahead, find_draws
 from .engine.parallel_directions import concat_features, run_both, run_parallel
 from .engine.reference import valid_steps
+from .engine.require_scan import require_scan
 from .errors import InputError, OptionError, ShapeError
 from .extensions import implementation
 from .init import Initialiser
@@ -65,6 +66,9 @@ class Recurrent(nn.Module):
     - `initial`: the state before the first step: `"zeros"`, `"learned"` (a parameter), or `"carried"` (the final state
       of the previous call, detached; `reset_state()` forgets it).
     - `checkpoint`: training stores √T states instead of T and recomputes the steps between them.
+    - `parallel`: `"auto"` lets the engine choose; `"scan"` computes on the CPU what reads no state for all steps at
+      once, then runs the scan `h = a ⊙ h + b` alone. A cell with another kind of state is refused by name of the state
+      and of the term that needs the loop. On a GPU both run the loop.
     - `modifiers`: regularisers, such as `rc.Zoneout(0.1)`, one or several. Each cell gets its own copies.
     - `init`: initialisers, such as `rc.init.chrono(100)`, one or several, applied after the cell's own.
     - `device`, `dtype`: of the parameters.
@@ -97,6 +101,7 @@ class Recurrent(nn.Module):
         dilation: int | Sequence[int] = 1,
         initial: str = "zeros",
         checkpoint: bool = False,
+        parallel: str = "auto",
         modifiers: Modifier | Sequence[Modifier] = (),
         init: Initialiser | Sequence[Initialiser] = (),
         device: torch.device | str | None = None,
@@ -119,6 +124,7 @@ class Recurrent(nn.Module):
         self.dilation = dilations_of(dilation, self.num_layers, self.cell_class)
         self.initial = one_of("initial", initial, ("zeros", "learned", "carried"))
         self.checkpoint = one_of("checkpoint", checkpoint, (False, True))
+        self.parallel = one_of("parallel", parallel, ("auto", "scan"))
         self.directions = 2 if bidirectional else 1
         self.modifiers = modifiers_of(modifiers)
         self.init = initialisers_of(init)
@@ -163,6 +169,9 @@ class Recurrent(nn.Module):
         modify(cell, *self.modifiers)
         for initialise in self.init:
             initialise(cell)
+        if self.parallel == "scan":
+            require_scan(cell)
+            cell.parallel = self.parallel
         return cell
 
     @property
@@ -431,7 +440,7 @@ class Recurrent(nn.Module):
 
     def extra_repr(self) -> str:
         extras = {"bidirectional": False, "dropout": 0.0, "depth": "stack", "initial": "zeros", "batch_first": False}
-        extras |= {"checkpoint": False, "dilation": (1,) * self.num_layers}
+        extras |= {"checkpoint": False, "parallel": "auto", "dilation": (1,) * self.num_layers}
         shown = [
             f"{name}={getattr(self, name)!r}" for name, default in extras.items() if getattr(self, name) != default
         ]

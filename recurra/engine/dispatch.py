@@ -89,7 +89,7 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (given.x, *(given.state or ()), *cache.tensors)))
     restarts = _restarts(cell, given, keep_trace)
-    executor = executor_for(cell, cache, _request(given, keep_trace, train, dtypes, restarts))
+    executor = executor_for(cell, cache, _request(cell, given, keep_trace, train, dtypes, restarts))
     if isinstance(executor, Refusal):
         return Choice("reference", executor.why)
     if executor.fault:
@@ -103,13 +103,16 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
     return Choice("reference", reason) if reason else Choice("compiled", executor.loops.way(batch, device), executor)
 
 
-def _request(given: Sequences, keep_trace: bool, train: bool, dtypes: set[torch.dtype], restarts: bool) -> Request:
+def _request(
+    cell: Cell, given: Sequences, keep_trace: bool, train: bool, dtypes: set[torch.dtype], restarts: bool
+) -> Request:
     (dtype,), device = dtypes, given.x.device.type
     if device == "cuda" and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
     elif device == "cpu" and dtype in NARROW:
         dtype = torch.float32
-    return Request(train, train and given.x.requires_grad, keep_trace, dtype, device, restarts)
+    needs_x, scan = train and given.x.requires_grad, cell.parallel == "scan"
+    return Request(train, needs_x, keep_trace, dtype, device, restarts, scan)
 
 
 def _weight_dtypes(cell: Cell, cache: CellCache) -> set[torch.dtype]:
@@ -308,7 +311,7 @@ def _choose_in_graph(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     if reason:
         return Choice("reference", reason)
     train = torch.is_grad_enabled() and any(t.requires_grad for t in (given.x, *(given.state or ()), *weights.values()))
-    request = _request(given, keep_trace, train, dtypes, _restarts(cell, given, keep_trace))
+    request = _request(cell, given, keep_trace, train, dtypes, _restarts(cell, given, keep_trace))
     key = _constant_key(id(cell), _attributes_match(cell), given.x.device.index, *request)
     if not key:
         return Choice("reference", "the cell has no compiled form")
@@ -328,6 +331,7 @@ def _constant_key(
     dtype: torch.dtype,
     device: str,
     restarts: bool,
+    scan: bool,
 ) -> str:
     """The key of the executor, which stays from now on; empty if there is none. The batch may be symbolic: nothing but
     its size limit depends on it, which `GpuExecutor.forward` checks."""
@@ -335,7 +339,7 @@ def _constant_key(
     cache = cache_of(cell)
     if not cache.guards.guard_graph() and cache.guards.follows_code:
         return ""  # torch.compile guards the plain loop itself
-    executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device, restarts))
+    executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device, restarts, scan))
     if isinstance(executor, Refusal) or executor.fault:
         return ""
     if not isinstance(executor, CpuExecutor) and executor.obstacle(1, torch.device(device, index or 0)):

@@ -44,6 +44,7 @@ class Request(NamedTuple):
     dtype: torch.dtype
     device: str
     restarts: bool = False  # a mask says where sequences start again
+    scan: bool = False  # what reads no state is computed ahead of the loop, whatever the sizes
 
 
 class Refusal(NamedTuple):
@@ -121,7 +122,7 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
 
 def _executor(planned: Any, request: Request, key: str) -> Executor:
     if request.device != "cuda":
-        return CpuExecutor(planned, request.dtype, key)
+        return CpuExecutor(planned, request.dtype, key, request.scan)
     if planned.gathers:
         raise Unsupported("numbers of a row read in another order on the GPU")
     if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
@@ -132,7 +133,8 @@ def _executor(planned: Any, request: Request, key: str) -> Executor:
 def _key(text: str, request: Request) -> str:
     """No dots: torch.compile takes the key for the name of an attribute."""
     flags = "train" if request.train else "infer"
-    flags += ("+x" if request.needs_x else "") + ("+named" if request.named else "")
+    asked = {"+x": request.needs_x, "+named": request.named, "+scan": request.scan}
+    flags += "".join(flag for flag, is_asked in asked.items() if is_asked)
     dtype = str(request.dtype).removeprefix("torch.")
     return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {flags} {dtype} {request.device}"
 

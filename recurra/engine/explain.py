@@ -9,6 +9,7 @@ from ..cell import Cell
 from ..errors import InputError, ShapeError
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
+from .cpu.layout import Layout, dense
 from .dispatch import Choice, Sequences, choose
 from .found_draws import draw_ahead
 from .gpu.describe import describe
@@ -74,11 +75,11 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     if isinstance(choice.executor, GpuExecutor):
         lines += describe(choice.executor, batch, x.device, source)
     elif choice.executor is not None:
-        lines += _planned(choice.executor, choice, source)
+        lines += _planned(choice.executor, choice, dense(steps, batch), source)
     return "\n".join(lines)
 
 
-def _planned(made: CpuExecutor, choice: Choice, source: bool) -> list[str]:
+def _planned(made: CpuExecutor, choice: Choice, layout: Layout, source: bool) -> list[str]:
     plan = made.plan
     derived = made.plan.derived_weights
     lines = [f"  dtype: {str(made.dtype).removeprefix('torch.')}"]
@@ -86,7 +87,10 @@ def _planned(made: CpuExecutor, choice: Choice, source: bool) -> list[str]:
         lines.append(f"  before the loop, by torch: {len(derived)} values computed from weights alone")
     if choice.backend != "compiled":
         return [*lines, "  each step: the planned operations, one by one, by torch"]
-    lines += ["  forward, at each step:", *_stages(made.forward_kernel)]
+    ahead, loop = made.forward_kernels(layout)
+    if ahead is not None:
+        lines += ["  forward, for all steps before the loop:", *_stages(ahead)]
+    lines += ["  forward, at each step:", *_stages(loop)]
     if made.trains:
         kept = [plan.forward.buffers[name].width for name in plan.kept]
         states = [s.name for s in plan.states]
@@ -97,7 +101,7 @@ def _planned(made: CpuExecutor, choice: Choice, source: bool) -> list[str]:
         lines += ["  backward, at each step from the last:", *_stages(made.backward_kernel)]
         lines += ["  after the loop:", *_after(made)]
     if source:
-        lines += ["", "  // forward", made.forward_kernel.rendered.body]
+        lines += ["", "  // forward", loop.rendered.body]
         lines += ["", "  // backward", made.backward_kernel.rendered.body] if made.trains else []
     return lines
 

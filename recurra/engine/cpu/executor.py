@@ -37,8 +37,9 @@ class CpuExecutor:
 
     fault = ""  # how it was seen to differ from the plain loop
 
-    def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
-        self.plan, self.dtype, self.key = plan, dtype, key
+    def __init__(self, plan: Plan, dtype: torch.dtype, key: str = "", scan: bool = False):
+        """`scan`: what reads no state is computed ahead of the loop, whatever the sizes."""
+        self.plan, self.dtype, self.key, self.scan = plan, dtype, key, scan
         self.checked: set[bool] = set()  # kinds of calls that agreed with the plain loop: dense (False), ragged (True)
         self.trains = plan.backward is not None
         self.has_delays = any(state.delays for state in plan.states)
@@ -77,6 +78,8 @@ class CpuExecutor:
         split = self.forward_kernel.split(layout, layout.rows)
         if layout.steps == 1:
             return False  # every weight is read once either way
+        if self.scan:
+            return bool(self.hoisted.ahead.outs)
         if not self.forward_kernel.exceeds_cache(split) and layout.rows > FEWEST_ROWS:
             return False
         readers = 1 if split.by_unit else split.threads
@@ -184,8 +187,12 @@ class CpuExecutor:
         while len(self.calls) > CALLS:
             self.calls.pop(next(iter(self.calls)))
 
+    def forward_kernels(self, layout: Layout) -> tuple[Kernel | None, Kernel]:
+        """What runs ahead of the loop, if anything, and the loop."""
+        return self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
+
     def _plan_forward(self, layout: Layout) -> LaunchPlan:
-        ahead, loop = self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
+        ahead, loop = self.forward_kernels(layout)
         whole = self.trains or has_only_finals(self.plan, layout)
         return plan_forward(
             self.plan, loop, layout, lambda state: whole or BufferRef.state(state) == self.plan.output, ahead

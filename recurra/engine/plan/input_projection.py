@@ -42,9 +42,9 @@ def split_gates(program: Program) -> SplitProgram:
     """All costly values that read no state, and the rest."""
     free = _free_of_states(program)
     nodes = subgraph(_roots(program), stop=lambda node: node in free)
-    read = [node for node in nodes if node in free and not node.is_leaf]
-    values, sources = read, [*dict.fromkeys(source for node in read for source in _costly_sources(node))]
+    values = [node for node in nodes if node in free and not node.is_leaf]
     stored = {out.node for out in program.outs}
+    sources = [*dict.fromkeys(source for node in values for source in _costly_sources(node, stored))]
 
     def new_numbers(nodes: Iterable[Node]) -> int:
         return sum(node.width for node in nodes if node not in stored)
@@ -96,9 +96,11 @@ def _is_of_the_row(node: Node, program: Program) -> bool:
     return not (at.lag or at.start) and program.buffers[at.buffer].kind is BufferKind.PER_STEP
 
 
-def _costly_sources(node: Node) -> list[Node]:
-    """What a cheap value is made of, down to products and costly operations."""
+def _costly_sources(node: Node, stored: set[Node]) -> list[Node]:
+    """What a cheap value is made of, down to products, costly operations and what is stored anyway."""
     if node.is_leaf:
         return []
     cheap = node.op == "expand" or (node.is_elementwise and not TABLE[node.op].costly)
-    return [source for arg in node.args for source in _costly_sources(arg)] if cheap else [node]
+    if node in stored or not cheap:
+        return [node]
+    return [source for arg in node.args for source in _costly_sources(arg, stored)]
