@@ -53,10 +53,10 @@ def test_the_bits_do_not_depend_on_the_threads_that_find_a_core(cell_class: type
 @pytest.mark.parametrize(("name", "options"), [("min_gru", {}), ("indrnn", {}), ("focused_rnn", {})])
 def test_columns_that_do_not_depend_on_each_other_are_shared_without_waiting(name: str, options: dict, ragged: bool):
     """Batches with fewer sequences than threads: each thread runs some units through all steps."""
-    layer = rc.layer(name, 40, 140, dtype=torch.float64, **options)
+    layer = rc.layer(name, 40, 300, dtype=torch.float64, **options)
     lengths = torch.tensor([150, 60]) if ragged else None
     x = torch.randn(150, 2, 40, dtype=torch.float64, requires_grad=True)
-    start = torch.randn(1, 2, 140, dtype=torch.float64, requires_grad=True)
+    start = torch.randn(1, 2, 300, dtype=torch.float64, requires_grad=True)
 
     def run() -> list[torch.Tensor]:
         y, final = layer(x, start, lengths=lengths)

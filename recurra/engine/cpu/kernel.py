@@ -33,6 +33,8 @@ WORTH_BARRIERS = 16_000
 # Parts of the batch per thread, work items per part, blocks of rows per part if the weights fill the cache, and
 # multiply-adds per step from which on a part, or work stealing, pays.
 PARTS, ITEMS_PER_PART, BLOCKS_PER_PART, WORTH_STEALING = 2, 16, 4, 300_000
+# Vectors of a step, of all rows, that a thread with some of the columns has at least: a step of fewer is all overhead.
+VECTORS_PER_SHARE = 8
 MOST_TILES = 1 << 24  # that work stealing can count
 # A single row reads unpacked weights if their depth is at least this; so many tiles are then merged into one.
 DEEP, SINGLE_ROW_TILES = 48, 2
@@ -147,7 +149,8 @@ class Kernel:
         if threads == 1 or self.work * layout.total < WORTH_THREADS:
             return Split(1, False, alone)
         if rows < threads and self.schedule.has_independent_columns:
-            return Split(min(threads, self._vectors), False, alone, by_column=True)
+            shares = min(threads, self._vectors * rows // VECTORS_PER_SHARE)
+            return Split(shares, False, alone, by_column=True) if shares > 1 else Split(1, False, alone)
         few = rows < threads or (rows < FEW_ROWS * threads and self.weight_bytes > CACHE)
         if few and self.multiplications * rows < WORTH_BARRIERS:
             return Split(min(threads, rows), False, alone)
