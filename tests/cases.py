@@ -155,6 +155,8 @@ OPTIONS: dict[str, list[Options]] = {
     "al_rnn": [{"rectified": 3}],
     "block_gru": [{"blocks": 2}],
     "clockwork": [{"periods": (1, 3)}, {"periods": (1, 1, 5)}],
+    "min_gru": [{"log_form": True}],
+    "min_lstm": [{"log_form": True}],
     "sru": [{"peepholes": True, "scale": 1.0}],
     "qrnn": [{"window": 3, "pooling": "ifo"}, {"pooling": "f"}],
     "hgrn": [{"floor": 0.3}],

@@ -36,13 +36,14 @@ class MinGRU(Cell):
     paper, year = "Feng et al., Were RNNs All We Needed?", 2024
     write, candidate = ("z",), "g"
 
-    def __init__(self, input_size: int, hidden_size: int):
+    def __init__(self, input_size: int, hidden_size: int, log_form: bool = False):
+        """`log_form`: a positive candidate, as the paper's form in logarithms has it."""
         super().__init__(input_size, hidden_size)
-        self.z, self.c = self.affine("x"), self.affine("x")
+        self.z, self.c, self.log_form = self.affine("x"), self.affine("x"), log_form
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         z = sigmoid(self.z(x))
-        g = self.c(x)
+        g = positive(self.c(x)) if self.log_form else self.c(x)
         return (1 - z) * h + z * g
 
 
@@ -53,15 +54,22 @@ class MinLSTM(Cell):
     paper, year = "Feng et al., Were RNNs All We Needed?", 2024
     keep, write, candidate = ("f",), ("i",), "g"
 
-    def __init__(self, input_size: int, hidden_size: int):
+    def __init__(self, input_size: int, hidden_size: int, log_form: bool = False):
+        """`log_form`: a positive candidate, as the paper's form in logarithms has it."""
         super().__init__(input_size, hidden_size)
         self.f, self.i, self.c = (self.affine("x") for _ in range(3))
+        self.log_form = log_form
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         f = sigmoid(self.f(x))
         i = sigmoid(self.i(x))
-        g = self.c(x)
+        g = positive(self.c(x)) if self.log_form else self.c(x)
         return f / (f + i) * h + i / (f + i) * g
+
+
+def positive(a: Tensor) -> Tensor:
+    """A growing function with positive values only, linear above 0."""
+    return torch.where(a >= 0, a + 0.5, sigmoid(a))
 
 
 @register("slstm")

@@ -278,6 +278,21 @@ def test_min_gru_is_a_cumulative_sum_in_log_space():
     compare(lambda x: run(cell, x)[0], parallel, X)
 
 
+def test_the_log_form_of_min_gru_is_the_papers_scan_in_logarithms():
+    """log h = a* + logcumsumexp([log h_0, log z + log g - a*]), with log g(a) = log(a + 0.5) or -softplus(-a)."""
+    cell, F = Case("min_gru", {"log_form": True}).cell(), torch.nn.functional
+    h_0 = torch.rand(2, 4, dtype=torch.float64) + 0.1
+
+    def in_logarithms(x: Tensor) -> Tensor:
+        net, a = cell.z(x.flatten(0, 1)).view(6, 2, 4), cell.c(x.flatten(0, 1)).view(6, 2, 4)
+        total = (-F.softplus(net)).cumsum(0)
+        log_g = torch.where(a >= 0, torch.log(F.relu(a) + 0.5), -F.softplus(-a))
+        terms = torch.cat([h_0.log()[None], -F.softplus(-net) + log_g - total])
+        return (total + terms.logcumsumexp(0)[1:]).exp()
+
+    compare(lambda x: run(cell, x, h_0)[0], in_logarithms, X)
+
+
 def test_min_lstm_is_min_gru_with_the_gate_its_two_gates_amount_to():
     """i / (f + i) is one gate z, and 1 - z = f / (f + i)."""
     cell = Case("min_lstm").cell()

@@ -15,21 +15,26 @@ def indrnn(w: Weights, x: Array, h: Array, longest: int | None = None, gamma: fl
     return outputs, (h,)
 
 
-def min_gru(w: Weights, x: Array, h: Array) -> Result:
+def candidate(w: Weights, x: Array, log_form: bool) -> Array:
+    a = w["c.U"] @ x + w["c.b"]
+    return np.where(a.real >= 0, a + 0.5, sig(a)) if log_form else a
+
+
+def min_gru(w: Weights, x: Array, h: Array, log_form: bool = False) -> Result:
     outputs = []
     for x_t in x:
         z = sig(w["z.U"] @ x_t + w["z.b"])
-        h = (1 - z) * h + z * (w["c.U"] @ x_t + w["c.b"])
+        h = (1 - z) * h + z * candidate(w, x_t, log_form)
         outputs.append(h)
     return outputs, (h,)
 
 
-def min_lstm(w: Weights, x: Array, h: Array) -> Result:
+def min_lstm(w: Weights, x: Array, h: Array, log_form: bool = False) -> Result:
     outputs = []
     for x_t in x:
         f, i = (sig(w[f"{gate}.U"] @ x_t + w[f"{gate}.b"]) for gate in "fi")
         keep, write = f / (f + i), i / (f + i)
-        h = keep * h + write * (w["c.U"] @ x_t + w["c.b"])
+        h = keep * h + write * candidate(w, x_t, log_form)
         outputs.append(h)
     return outputs, (h,)
 
