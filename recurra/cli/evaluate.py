@@ -25,7 +25,7 @@ def evaluate(
     """Evaluate a model on labelled data: all metrics, and the scores of every class.
 
     Use data the model was not trained on. A forecast is scored on the last steps of the file, as many as were held out
-    for training, next to naive forecasts, with the share of values inside its intervals by steps ahead.
+    when it was trained, next to naive forecasts, with the share of values inside its intervals by steps ahead.
     """
     from recurra.cli import model_folder, printing
     from recurra.cli.scores import backtest_file, coverage_rows, evaluate_file, forecast_scores

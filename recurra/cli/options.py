@@ -62,7 +62,7 @@ Static = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,C",
-        help="Columns that are constant within a sequence; in a file with one row per sequence, no steps.",
+        help="Columns that are constant within a sequence; in a file with one row per sequence: no steps.",
         rich_help_panel=COLUMNS,
     ),
 ]

@@ -31,8 +31,8 @@ def predict(
 ) -> None:
     """Predict with a model: a table on standard output or in a file.
 
-    One class or number per sequence; for series the next steps with an interval; one tag per word; for a text the most
-    likely next character of every line; for a source to translate its target.
+    One class or number per sequence, or per step; for series the next steps with an interval; one tag per word; for a
+    text the most likely next character of every line; for a source to translate its target.
     """
     from recurra.cli import model_folder, prediction_columns, printing, tables
 

@@ -89,4 +89,5 @@ def _beyond(model: "Forecaster", group: list[Window], steps: int) -> np.ndarray:
         ]
         return _scaled_quantiles(model, each).reshape(len(paths), len(group), ahead, -1)
 
-    return forecast_beyond(continue_paths, steps, tuple(model.quantiles), model.ranks_, len(group), windows.season)
+    levels, ranks, variances = tuple(model.quantiles), model.ranks_, model.variances_
+    return forecast_beyond(continue_paths, steps, levels, ranks, len(group), windows.season, variances)

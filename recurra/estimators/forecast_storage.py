@@ -15,6 +15,7 @@ from recurra.estimators.linear import LinearForecasts
 from recurra.estimators.panel import Panel
 from recurra.estimators.sampled_paths import MAX_RANKS, PATHS, equal_ranks
 from recurra.estimators.scaling import Scaling
+from recurra.estimators.wandering import MAX_LAGS
 from recurra.estimators.windows import Windows
 from recurra.storage import FolderContents, StoredModel, read_folder
 
@@ -82,8 +83,9 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
         values["observed.mean"] = np.stack([s.mean for s in observed])
         values["observed.scale"] = np.stack([s.scale for s in observed])
         values["past.observed"] = np.concatenate(past.observed)
-    if model.ranks_ is not None:
-        values["ranks"] = model.ranks_
+    for name in ("ranks", "variances"):
+        if getattr(model, f"{name}_") is not None:
+            values[name] = getattr(model, f"{name}_")
     if past.times is not None:
         values["past.times"] = np.concatenate(past.times)
     weights = {f"network.{name}": tensor for name, tensor in model.network_.state_dict().items()}
@@ -135,6 +137,7 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
     model.history_ = list(fitted["history_"])
     model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
     model.ranks_ = _empty_ranks(weights, horizon * len(model.past_.targets))
+    model.variances_ = _empty_variances(weights)
     with stored.building():
         model.network_ = model._build()
         model.network_.share.fill_(model.share_)
@@ -197,6 +200,16 @@ def _empty_ranks(weights: dict[str, Any], width: int) -> Any:
     return np.zeros((rows, steps))
 
 
+def _empty_variances(weights: dict[str, Any]) -> Any:
+    """Zeros for the variances of changes; None for older folders, which have none."""
+    if "variances" not in weights:
+        return None
+    (count,) = weights["variances"].shape
+    if not 0 < count <= MAX_LAGS:
+        raise ValueError("variances of changes")
+    return np.zeros(count)
+
+
 def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     """Replace the zeros by the stored numbers."""
     prefix = "network."
@@ -207,6 +220,7 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
     past.static, model.shifts_ = values["past.static"], values["shifts"]
     model.ranks_ = equal_ranks(int(model.horizon) * len(past.targets)) if model.ranks_ is None else values["ranks"]
+    model.variances_ = np.ones(1) if model.variances_ is None else values["variances"]
     if past.times is not None:
         past.times = np.split(values["past.times"], cuts)
     each = zip(past.ids, values["series.mean"], values["series.scale"], strict=True)

@@ -20,6 +20,7 @@ from .metrics import pinball
 from .panel import Panel
 from .sampled_paths import equal_ranks, error_ranks
 from .training_options import to_int
+from .wandering import wandering
 from .windows import Origin, Windows, thin_evenly
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     model.share_ = _choose_share(model, held)
     model.network_.share.fill_(model.share_)
     _calibrate(model, given, held if model.share_ else learned)
+    scaled = [model.windows_.scaling(given, k).apply(y[:, None])[:, 0] for k, y in enumerate(given.y)]
+    model.variances_ = wandering(scaled, model.windows_.season)
     model.past_ = given.cut(-model.windows_.context, None)
 
 

@@ -87,6 +87,7 @@ class Forecaster(BaseEstimator):
     share_: float
     shifts_: np.ndarray  # (horizon, Q): corrections of the quantiles
     ranks_: np.ndarray  # (m, targets · horizon): of held-out errors, see sampled_paths.py
+    variances_: np.ndarray  # (L,): of changes over 1, 2, … steps, see wandering.py
     history_: list[dict[str, Any]]
     past_: Panel  # the end of every series, which forecasts continue
 
@@ -184,8 +185,8 @@ class Forecaster(BaseEstimator):
         """The median of the next `h` steps, by default `horizon`.
 
         Beyond `horizon`, 200 paths drawn from the model's own quantiles are continued by its next forecasts, and the
-        answer is the quantiles of their mixture. Intervals widen with the paths; an error of the model itself, such as
-        a trend that it does not know, adds to them unseen, so train with the horizon you need where you can.
+        answer is the quantiles of their mixture. Intervals widen with the paths, and at least as the changes of the
+        series grew with the steps in training. A new trend is in none of them: train with the horizon you need.
         The forecast continues the series of `fit`, or those of `data`. `future` is a table of the columns `known` for
         the steps ahead. **Returns** (h,), (n, h), (n, h, targets), or a table `unique_id, ds, y`, in the form of the
         data: a dataframe or series of pandas or polars if the data was one, with dates in its index if they were there.

@@ -2,13 +2,15 @@
 
 Every path is a possible course of the series. Its steps within one forecast hang together as the errors on held-out
 windows did (the ranks of those errors are drawn row by row, as in the Schaake shuffle of Clark et al. 2004). The
-quantiles of a later step are those of the mixture of the forecasts from all paths.
+quantiles of a later step are those of the mixture of the forecasts from all paths, widened as in `wandering.py`.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 from scipy.special import ndtri
+
+from .wandering import widen_beyond
 
 PATHS = 200
 MAX_RANKS = 400  # held-out windows whose ranks are kept
@@ -31,7 +33,13 @@ def error_ranks(actual: np.ndarray, quantiles: np.ndarray, levels: tuple[float, 
 
 
 def forecast_beyond(
-    continue_paths: Continue, steps: int, levels: tuple[float, ...], ranks: np.ndarray, targets: int, season: int
+    continue_paths: Continue,
+    steps: int,
+    levels: tuple[float, ...],
+    ranks: np.ndarray,
+    targets: int,
+    season: int,
+    variances: np.ndarray,
 ) -> np.ndarray:
     """Quantiles (targets, steps, Q) at `levels`, also beyond the horizon.
 
@@ -40,7 +48,8 @@ def forecast_beyond(
     - `continue_paths`: from paths (n, targets, t) after the origin and a number of steps to the quantiles
       (n, targets, steps, Q) of the steps after them.
     - `ranks`: (m, targets · horizon), of `error_ranks`.
-    - `season`: no step beyond the horizon has a narrower interval than the step one season before.
+    - `season`, `variances`: of `widen_beyond`; no step beyond the horizon has a narrower interval than the step one
+      season before.
     """
     random, ranks = np.random.default_rng(0), ranks.reshape(len(ranks), targets, -1)
     paths, found, horizon = np.zeros((PATHS, targets, 0)), [], ranks.shape[2]
@@ -50,7 +59,8 @@ def forecast_beyond(
         found.append(np.stack([_mixture(ends[:, k], levels) for k in range(targets)]) if found else ends[0])
         drawn = _draw(np.broadcast_to(ends, (PATHS, *ends.shape[1:])), levels, ranks[..., :ahead], random)
         paths = np.concatenate([paths, drawn], axis=2)
-    return np.stack([_never_narrower(one, levels, horizon, season) for one in np.concatenate(found, axis=1)])
+    every = np.concatenate(found, axis=1)
+    return np.stack([widen_beyond(one, levels, horizon, season, variances) for one in every])
 
 
 def _draw(
@@ -78,13 +88,3 @@ def _quantile_at(quantiles: np.ndarray, levels: tuple[float, ...], asked: np.nda
     weight = (wanted - known[right - 1]) / (known[right] - known[right - 1])
     low, high = (np.take_along_axis(quantiles, at, axis=-1) for at in (right - 1, right))
     return low * (1 - weight) + high * weight
-
-
-def _never_narrower(quantiles: np.ndarray, levels: tuple[float, ...], horizon: int, season: int) -> np.ndarray:
-    """Quantiles (steps, Q) whose distances from the median do not shrink from one season to the next."""
-    middle = quantiles[:, [levels.index(0.5)]]
-    away, upper = quantiles - middle, np.asarray(levels) > 0.5
-    for step in range(max(horizon, season), len(away)):
-        before = away[step - season]
-        away[step] = np.where(upper, np.maximum(away[step], before), np.minimum(away[step], before))
-    return middle + away

@@ -9,8 +9,10 @@ from scipy.stats import norm
 import recurra as rc
 from recurra.estimators.backtest import Backtest
 from recurra.estimators.sampled_paths import equal_ranks, error_ranks, forecast_beyond
+from recurra.estimators.wandering import wandering, widen_beyond
 
 LEVELS = (0.025, 0.1, 0.3, 0.5, 0.7, 0.9, 0.975)
+STILL = np.ones(1)  # variances of changes that do not grow with the steps
 WIDE = {0.8: (0.1, 0.9), 0.95: (0.025, 0.975)}
 
 
@@ -34,7 +36,7 @@ def autoregression(weight: float, horizon: int) -> tuple[Callable, np.ndarray]:
 def test_exact_quantiles_stay_exact(weight):
     """Of a random walk and of autoregressions, whose distribution at any step is known."""
     continue_paths, ranks = autoregression(weight, 6)
-    found = forecast_beyond(continue_paths, 48, LEVELS, ranks, targets=1, season=1)[0]
+    found = forecast_beyond(continue_paths, 48, LEVELS, ranks, targets=1, season=1, variances=STILL)[0]
     ahead = np.arange(1, 49)
     deviation = np.sqrt(np.cumsum(weight ** (2 * np.arange(48.0))))
     expected = 3 * weight ** ahead[:, None] + deviation[:, None] * norm.ppf(LEVELS)
@@ -45,7 +47,7 @@ def test_exact_quantiles_stay_exact(weight):
 
 def test_without_held_out_errors_a_random_walk_still_widens():
     continue_paths, _ = autoregression(1.0, 6)
-    found = forecast_beyond(continue_paths, 48, LEVELS, equal_ranks(6), targets=1, season=1)[0]
+    found = forecast_beyond(continue_paths, 48, LEVELS, equal_ranks(6), targets=1, season=1, variances=STILL)[0]
     width, expected = found[:, -1] - found[:, 0], 2 * norm.ppf(0.975) * np.sqrt(np.arange(1, 49))
     assert (np.abs(width / expected - 1) < 0.2).all()
 
@@ -57,10 +59,43 @@ def test_intervals_keep_the_width_of_their_season():
         spread = np.where((paths.shape[2] + np.arange(ahead)) % 2, 10.0, 1.0)
         return np.broadcast_to(spread[:, None] * norm.ppf(LEVELS), (len(paths), 1, ahead, len(LEVELS)))
 
-    found = forecast_beyond(continue_paths, 20, LEVELS, equal_ranks(4), targets=1, season=2)[0]
+    found = forecast_beyond(continue_paths, 20, LEVELS, equal_ranks(4), targets=1, season=2, variances=STILL)[0]
     width = found[:, -1] - found[:, 0]
     np.testing.assert_allclose(width[::2], 2 * norm.ppf(0.975), rtol=0.05)
     np.testing.assert_allclose(width[1::2], 20 * norm.ppf(0.975), rtol=0.05)
+
+
+def after_a_walk(weight: float, steps: int) -> np.ndarray:
+    """(steps, Q): quantiles of a random walk from 8 on, which after 6 steps returns to 0 for all that a model knows."""
+    ahead, later = np.arange(1.0, 7), np.arange(1, steps - 5)
+    middle = np.concatenate([np.full(6, 8.0), 8 * weight**later])
+    variance = np.concatenate([ahead, 6 * weight ** (2 * later) + (1 - weight ** (2 * later)) / (1 - weight**2)])
+    return middle[:, None] + np.sqrt(variance)[:, None] * norm.ppf(LEVELS)
+
+
+def test_intervals_gain_what_series_wandered_and_a_model_did_not_see():
+    """The series were random walks, the model finds a return to the mean: intervals hold the walk all the same."""
+    random, steps, model = np.random.default_rng(0), 48, after_a_walk(0.95, 48)
+    walks = np.cumsum(random.normal(size=(40, 400)), axis=1)
+    found = widen_beyond(model, LEVELS, 6, 1, wandering(list(walks), 1))
+    np.testing.assert_array_equal(found[:6], model[:6])
+    ends = 8 + np.cumsum(random.normal(size=(4000, steps)), axis=1)
+    for promise, (low, high) in WIDE.items():
+        below, above = found[:, LEVELS.index(low)], found[:, LEVELS.index(high)]
+        assert ((below <= ends) & (ends <= above)).mean(axis=0).min() > promise - 0.03
+    alone = (model[:, 1] <= ends) & (ends <= model[:, -2])
+    assert alone.mean(axis=0)[-1] < 0.5  # for which the model promises 80 %
+
+
+def test_intervals_of_series_that_return_stay_as_they_are():
+    random, y = np.random.default_rng(0), np.zeros((40, 401))
+    for t in range(400):
+        y[:, t + 1] = 0.8 * y[:, t] + random.normal(size=40)
+    deviation = np.sqrt(np.cumsum(0.8 ** (2 * np.arange(48))))
+    exact = 3 * 0.8 ** np.arange(1, 49)[:, None] + deviation[:, None] * norm.ppf(LEVELS)
+    found = widen_beyond(exact, LEVELS, 6, 1, wandering(list(y), 1))
+    ratio = (found[:, -1] - found[:, 0]) / (exact[:, -1] - exact[:, 0])
+    assert 1 <= ratio.min() <= ratio.max() < 1.12
 
 
 @pytest.fixture(scope="module")
