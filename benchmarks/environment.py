@@ -40,12 +40,18 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit of this checkout; `-dirty` at its end means uncommitted changes."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    """The commit of this checkout; `-dirty` at its end means uncommitted changes, other than to results."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+        head = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{head}-dirty" if changed else head
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 
 def _version(package: str) -> str | None:
