@@ -6,6 +6,7 @@ counting needs no forgetting.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ import recurra as rc
 from benchmarks.proofs.common import Clock, Row, set_rate
 from recurra.data import tasks
 from recurra.data.batching import generator
+from recurra.data.tasks.counting import CountingTask
 from recurra.train import DEKF, Predictor
 
 
@@ -30,11 +32,13 @@ class Probabilities(nn.Module):
         return self.linear(h).sigmoid()
 
 
-def largest_n(model: Predictor, half: float, highest: int = 1000) -> int:
+def largest_n(
+    model: Predictor, half: float, highest: int = 1000, language: Callable[..., CountingTask] = tasks.anbn
+) -> int:
     """The largest n up to which every string asked is right: all to 40, then every 20th."""
     right = 0
     for n in [*range(1, 41), *range(60, highest + 1, 20)]:
-        task = tasks.anbn(low=n, high=n)
+        task = language(low=n, high=n)
         batch = task.draw(1, generator(0))
         with torch.no_grad():
             outputs = model(batch.inputs.double())[0]
@@ -62,20 +66,26 @@ def counting_dekf(seed: int, minutes: float) -> Row:
     return row | {"seconds": round(clock.seconds)}
 
 
-def counting_bptt(seeds: list[int], minutes: float, steps: int = 2000) -> list[Row]:
+def counting_bptt(
+    seeds: list[int],
+    minutes: float,
+    steps: int = 2000,
+    language: Callable[..., CountingTask] = tasks.anbn,
+    units: int = 2,
+) -> list[Row]:
     """BPTT and Adam on batches of 30 strings; all seeds beside each other, as one network with one more axis.
 
     The first steps equal those of `rc.train.BPTT`, seed for seed.
     """
-    clock, task = Clock(minutes), tasks.anbn(high=10)
-    together = Together([_network(seed) for seed in seeds], rate=0.2)
+    clock, task = Clock(minutes), language(high=10)
+    together = Together([_network(seed, task.input_size, units) for seed in seeds], rate=0.2)
     looks: list[list[int]] = []
     for number, batch in enumerate(task.batches(30, steps, seed=0).epoch(0)):
         together.set_rate(0.1 * (1 + math.cos(math.pi * number / steps)))
         together.step(batch.inputs.double(), task.legal(batch).double(), batch.mask)
         done = clock.over or number == steps - 1
         if number % 200 == 199 or done:
-            looks.append([largest_n(model, 0.0) for model in together.networks()])
+            looks.append([largest_n(model, 0.0, language=language) for model in together.networks()])
             print("bptt", number + 1, looks[-1], round(clock.seconds), flush=True)
         if done:
             break
@@ -86,9 +96,9 @@ def counting_bptt(seeds: list[int], minutes: float, steps: int = 2000) -> list[R
     ]
 
 
-def _network(seed: int) -> Predictor:
+def _network(seed: int, size: int = 3, units: int = 2) -> Predictor:
     torch.manual_seed(seed)
-    return Predictor(rc.layer("lstm_nfg", 3, 2, dtype=torch.float64), 3)
+    return Predictor(rc.layer("lstm_nfg", size, units, dtype=torch.float64), size)
 
 
 class Together:
