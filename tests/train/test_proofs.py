@@ -6,11 +6,14 @@ import pytest
 import torch
 
 import recurra as rc
+from benchmarks.lstm_1997 import illegal, off_by
+from benchmarks.proofs import tasks_1997
 from benchmarks.proofs.counting import Together, _network, largest_n
 from benchmarks.proofs.evolution import evolino
 from benchmarks.proofs.original_rule import original
 from benchmarks.proofs.reber import Judge, fewer_symbols, reber
 from recurra.data import tasks
+from recurra.data.batching import generator
 from recurra.engine.backend import set_backend
 from recurra.train import BPTT, Predictor
 
@@ -78,3 +81,38 @@ def test_how_far_a_counter_made_by_hand_counts(down: float, expected: int) -> No
 @pytest.mark.slow
 def test_three_sines_are_generated() -> None:
     assert evolino("sines", seed=0, minutes=1)["nrmse"] <= 0.1
+
+
+@pytest.mark.slow
+def test_three_sines_are_evolved_with_the_published_settings() -> None:
+    row = evolino("sines_published", seed=0, minutes=1)
+    assert row["nrmse"] <= 0.01  # five seeds: at most 2e-4
+    assert row["after one generation"] > 0.5  # evolution found it
+
+
+def test_the_tasks_of_1997_ask_for_what_was_shown() -> None:
+    random = generator(0)
+    free, kept = tasks_1997.noise_free(6, random), tasks_1997.distracted(6, random)
+    assert torch.equal(free.inputs[0, :, :2].argmax(-1), free.targets)
+    assert torch.equal(free.inputs[1:, 0], free.inputs[1:, 5])  # only the first symbol differs
+    assert torch.equal(kept.inputs[1, :, 52:].argmax(-1), kept.targets)
+    assert bool((kept.inputs[kept.lengths - 1, torch.arange(6), 51] == 1).all())  # e ends a sequence
+    assert int(kept.lengths.min()) >= 53
+    made = tasks_1997.multiplication(6, random)
+    values, marks = made.inputs.unbind(-1)
+    expected = [values[marks[:, k] > 0, k].prod() for k in range(6)]
+    torch.testing.assert_close(made.targets[:, 0], torch.stack(expected))
+    noisy = tasks_1997.two_sequences(6, random)
+    assert torch.equal((noisy.inputs[2, :, 0] > 0).long(), noisy.targets)
+    assert torch.equal((noisy.inputs != 0).any(-1).sum(0), noisy.lengths)
+
+
+def test_what_counts_as_wrong_in_1997() -> None:
+    batch = tasks_1997.reber(8, generator(1))
+    legal = tasks.embedded_reber().legal(batch).float()
+    assert not bool(illegal(legal, batch).any())
+    assert bool(illegal(-legal, batch).all())
+    answers = tasks_1997.adding(4, generator(2))
+    outputs = torch.zeros(100, 4, 1)
+    outputs[-1] = answers.targets + torch.tensor([[0.0], [0.03], [0.05], [-0.05]])
+    assert off_by(0.04)(outputs, answers).tolist() == [False, False, True, True]
