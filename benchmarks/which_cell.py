@@ -97,7 +97,6 @@ QUESTIONS: dict[str, Callable[[], Question]] = {
         tasks.copy_memory(lag=30, items=5), "repeat 5 symbols after 30 blanks", "accuracy", recalled, 1 / 8
     ),
     "parity": lambda: generated(tasks.parity(20), "is the number of ones so far odd, 20 bits"),
-    "reber": lambda: generated(tasks.embedded_reber(), "predict the next symbol of an embedded Reber string"),
     "mackey_glass": lambda: generated(
         tasks.mackey_glass(length=150, horizon=20, washout=150), "a chaotic series, 20 steps ahead"
     ),

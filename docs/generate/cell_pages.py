@@ -8,6 +8,7 @@ import torch
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.cli.cell_traits import is_scan
 from recurra.inspect.mathml import cell_mathml
 
 from . import sizes, speed_results
@@ -130,19 +131,31 @@ def _index(families: dict[str, list[tuple[str, type[Cell]]]]) -> str:
     listed = "\n".join(f"{title_of(family)} <family_{family}>" for family in families)
     return (
         f"# Cells\n\n{len(everything)} cells, each with its paper's equations and initialisation. Click on a column to "
-        f"sort by it.\n\n{_table(everything)}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+        "sort by it. *Scan*: a parallel scan over time could compute it; *loop*: step by step. Times: one CPU thread."
+        f"\n\n{_table(everything)}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
 
 
 def _table(cells: list[tuple[str, type[Cell]]]) -> str:
-    rows = []
-    for name, kind in cells:
-        cell = kind(sizes.INPUTS, sizes.UNITS)
-        per_unit = sum(p.numel() for p in cell.parameters()) / sizes.UNITS
-        summary = (inspect.getdoc(kind) or "").splitlines()[0].replace("|", "\\|")
-        rows.append(
-            f"| [{name}]({name}.md) | {summary} | {len(cell.states)} | {per_unit:.0f} | {getattr(kind, 'year', '')} |"
-        )
-    per_unit = f"parameters per unit (D {sizes.INPUTS}, H {sizes.UNITS})"
-    head = f"\n| cell | what it is | states | {per_unit} | year |\n|---|---|---|---|---|\n"
-    return f":::{{container}} sortable\n{head}{chr(10).join(rows)}\n:::"
+    per_unit = f"parameters a unit (D {sizes.INPUTS}, H {sizes.UNITS})"
+    heads = ("cell", "what it is", "states", per_unit, "products a step", "time", "training time, LSTM = 1", "year")
+    rows = [f"| {' | '.join(_columns(name, kind))} |" for name, kind in cells]
+    table = "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])
+    return f":::{{container}} sortable\n\n{table}\n:::"
+
+
+def _columns(name: str, kind: type[Cell]) -> list[str]:
+    cell = kind(sizes.INPUTS, sizes.UNITS)
+    per_unit = sum(p.numel() for p in cell.parameters()) / sizes.UNITS
+    summary = (inspect.getdoc(kind) or "").splitlines()[0].replace("|", "\\|")
+    products, speed = speed_results.products(name), speed_results.beside_lstm(name)
+    scan = "scan" if is_scan(kind) else "loop"
+    measured = "" if products is None else str(products), scan, "" if speed is None else f"{speed:.2f}"
+    return [
+        f"[{name}]({name}.md)",
+        summary,
+        str(len(cell.states)),
+        f"{per_unit:.0f}",
+        *measured,
+        str(getattr(kind, "year", "")),
+    ]

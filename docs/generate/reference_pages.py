@@ -60,11 +60,12 @@ def _path(title: str) -> str:
 
 
 def _page(title: str, about: str, prefix: str, things: dict[str, Any]) -> str:
-    parts = [f"# {title}", about] + [_entry(f"{prefix}.{name}", thing) for name, thing in sorted(things.items())]
+    parts = [f"# {title}", about] + [entry(f"{prefix}.{name}", thing) for name, thing in sorted(things.items())]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _entry(name: str, thing: Any) -> str:
+def entry(name: str, thing: Any) -> str:
+    """A heading, the signature, the docstring, and those of the methods."""
     text = f"## {name}\n\n{_signature(name, thing)}{_markdown(inspect.getdoc(thing))}"
     if isinstance(thing, type) and not issubclass(thing, Exception):
         text += "".join(

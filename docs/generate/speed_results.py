@@ -13,8 +13,65 @@ def _measured() -> dict[str, Any]:
     return json.loads((RESULTS / "speed.json").read_text(encoding="utf-8"))
 
 
+@functools.cache
+def _every_cell() -> dict[str, Any]:
+    return json.loads((RESULTS / "cell_speed.json").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _on_the_card() -> dict[str, Any]:
+    return json.loads((RESULTS / "h200.json").read_text(encoding="utf-8"))
+
+
+def beside_lstm(name: str) -> float | None:
+    """Training time as a multiple of the LSTM's, on one thread of a CPU."""
+    row = _every_cell()["cells"].get(name, {})
+    return row["milliseconds"] / row["lstm"] if "lstm" in row else None
+
+
+def products(name: str) -> int | None:
+    """Matrix products of a step."""
+    return _every_cell()["cells"].get(name, {}).get("products")
+
+
 def section(name: str) -> str:
-    """Speed against the plain loop and other libraries, where it was measured."""
+    """Speed beside the LSTM, on a card where it was measured, and against the plain loop and other libraries."""
+    parts = [part for part in (_cpu(name), _card(name), _others(name)) if part]
+    return "## Measured speed\n\n" + "\n\n".join(parts) if parts else ""
+
+
+def _cpu(name: str) -> str:
+    times, about = beside_lstm(name), _every_cell()
+    if times is None:
+        return ""
+    row = about["cells"][name]
+    engine = "compiled" if row["compiled"] else "as the plain loop of torch operations"
+    return (
+        f"On a CPU, training takes **{times:.2f} ×** the time of an LSTM: {row['milliseconds']:.2f} ms beside "
+        f"{row['lstm']:.2f} ms, {engine}. Processor time of one thread, (T, B, D, H) = {tuple(about['size'])}, "
+        f"float32, {about['processor']}, torch {about['torch']}, {about['when'][:10]}."
+    )
+
+
+def _card(name: str) -> str:
+    about = _on_the_card()
+    rows = [row for row in about["rows"] if row["cell"] == name and row["dtype"] == "bf16"]
+    if not rows:
+        return "On an H200 this cell has not been measured."
+    lines = [
+        f"| ({r['T']}, {r['B']}, {r['D']}, {r['H']}) | {r['forward_ms']:.2f} | {r['train_ms']:.2f} "
+        f"| {r['train / cuDNN LSTM fp16']:.2f} × |"
+        for r in rows
+        if r.get("train / cuDNN LSTM fp16")
+    ]
+    head = "| (T, B, D, H) | forward, ms | training, ms | training beside cuDNN's LSTM in fp16 |\n|---|---|---|---|\n"
+    where = (
+        f"On an {about['device'].removeprefix('NVIDIA ')} in bfloat16, torch {about['torch']}, {about['when'][:10]}:"
+    )
+    return f"{where}\n\n{head}" + "\n".join(lines)
+
+
+def _others(name: str) -> str:
     results = _measured()
     rows = [
         f"| {peer} | {times:.1f} × |"
@@ -27,6 +84,6 @@ def section(name: str) -> str:
     size = next(each["size"] for each in results["loops"] if each["cell"] == name)
     where = f"{results['processor']}, {results['threads']} threads, torch {results['torch']}"
     return (
-        f"## Measured speed\n\nTraining at (T, B, D, H) = {tuple(size)}, float32, {where}.\n\n"
+        f"Training beside other ways to run the same equations, (T, B, D, H) = {tuple(size)}, float32, {where}:\n\n"
         "| faster than | by |\n|---|---|\n" + "\n".join(rows)
     )
