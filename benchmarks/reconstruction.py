@@ -2,10 +2,12 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.reconstruction [updates]
 
-A clipped shallow PLRNN learns delay vectors (x_t, x_{t+lag}, x_{t+2 lag}) of the noisy x alone, then runs freely. Its
-largest Lyapunov exponent is measured, and its state-space divergence and power-spectrum distance from noiseless delay
-vectors of another orbit. The numbers go to results/reconstruction.json; results/reconstruction.md is their table.
-The settings follow a few short trials judged by the same measures, on orbits of other seeds; one seed is measured.
+A clipped shallow PLRNN learns the leading principal components of windows of the noisy x alone (the singular-spectrum
+embedding of Broomhead & King 1986), then runs freely. Its largest Lyapunov exponent is measured, and its state-space
+divergence and power-spectrum distance from another, noiseless orbit in the first three components. The numbers go to
+results/reconstruction.json; results/reconstruction.md is their table. The settings follow trials judged by the same
+measures on orbits of another seed: three to five delays as they are, five components and weaker forcing gave exponents
+of 1.08 to 1.21; this setting 0.93 to 0.97, with a divergence near 1 whether it trained for 10,000 or 30,000 updates.
 """
 
 import json
@@ -24,15 +26,15 @@ from recurra.dynamics import lorenz, power_spectrum_distance, state_space_diverg
 RESULTS = Path(__file__).resolve().parent / "results"
 SETTINGS: dict[str, Any] = {
     "dt": 0.02,
-    "lag": 8,  # steps, 0.16 units of time
-    "delays": 3,
+    "span": 25,  # steps of a window, half a unit of time
+    "components": 4,
     "noise": 0.05,  # of the standard deviation of x
-    "length": 20_000,
+    "length": 20_000,  # to learn from
+    "measured": 100_000,  # steps of the orbits that are compared
     "units": 100,
     "window": 100,
     "batch": 32,
-    # Falls over the first 70 % of the updates. Down to 0.05 in 40,000 updates is worse: exponent 1.262, D_stsp 1.458.
-    "strength": (0.3, 0.1),
+    "strength": (0.3, 0.1),  # falls over the first 70 % of the updates
     "rate": (3e-3, 1e-5),
     "clip": 1.0,
     "seed": 0,
@@ -40,19 +42,24 @@ SETTINGS: dict[str, Any] = {
 GOALS = {"exponent": "0.906 ± 10 %", "D_stsp": "≤ 0.5", "D_H": "none"}
 
 
-def delay_vectors(x: Tensor) -> Tensor:
-    """(T, delays) of a series (T,)."""
-    return x.unfold(0, (SETTINGS["delays"] - 1) * SETTINGS["lag"] + 1, 1)[:, :: SETTINGS["lag"]].contiguous()
+def windows_of(x: Tensor) -> Tensor:
+    """(T, span) of a series (T,)."""
+    return x.unfold(0, SETTINGS["span"], 1)
 
 
 def orbits() -> tuple[Tensor, Tensor, Tensor]:
-    """Noisy delay vectors to learn, then noiseless ones of two other orbits, in units of the learned x's deviation."""
+    """Noisy components to learn, (T, components), then noiseless ones of two other orbits in the same units."""
     random = torch.Generator().manual_seed(SETTINGS["seed"])
     starts = torch.randn(3, 3, generator=random, dtype=torch.float64) + torch.tensor([0.0, 0.0, 25.0])
-    orbit = lorenz(dt=SETTINGS["dt"] / 2).simulate(starts, 2 * (SETTINGS["length"] + 500))[1000::2, :, 0]  # (T, 3)
-    noisy = orbit[:, 0] + SETTINGS["noise"] * orbit[:, 0].std() * torch.randn(len(orbit), generator=random)
-    scale = noisy.std()
-    return delay_vectors(noisy / scale), delay_vectors(orbit[:, 1] / scale), delay_vectors(orbit[:, 2] / scale)
+    steps = SETTINGS["measured"] + 500
+    orbit = lorenz(dt=SETTINGS["dt"] / 2).simulate(starts, 2 * steps)[1000::2, :, 0]  # (T, 3)
+    x = orbit[: SETTINGS["length"], 0]
+    noisy = windows_of(x + SETTINGS["noise"] * x.std() * torch.randn(len(x), generator=random))
+    mean = noisy.mean(0)
+    axes = torch.linalg.svd(noisy - mean, full_matrices=False).Vh[: SETTINGS["components"]].mT
+    scale = ((noisy - mean) @ axes).std(0)
+    learned, true, other = ((w - mean) @ axes / scale for w in (noisy, *map(windows_of, orbit.T[1:])))
+    return learned, true, other
 
 
 def geometric(ends: tuple[float, float], share: float) -> float:
@@ -62,9 +69,7 @@ def geometric(ends: tuple[float, float], share: float) -> float:
 def train(observed: Tensor, updates: int) -> rc.Recurrent:
     """The trained layer; a progress line every tenth of the updates."""
     torch.manual_seed(SETTINGS["seed"])
-    layer = rc.ShallowPLRNN(1, SETTINGS["delays"], units=SETTINGS["units"], clipped=True)
-    with torch.no_grad():
-        layer.get_parameter("cells.0.inner.b").uniform_(-1.5, 1.5)  # a clipped unit with b = 0 is zero everywhere
+    layer = rc.ShallowPLRNN(1, SETTINGS["components"], units=SETTINGS["units"], clipped=True)
     learner = rc.train.TeacherForcing(layer, rate=SETTINGS["rate"][0], clip=SETTINGS["clip"])
     windows = observed.float().unfold(0, SETTINGS["window"], 1)  # (n, p, T)
     x = torch.zeros(SETTINGS["window"], SETTINGS["batch"], 1)
@@ -87,14 +92,14 @@ def measures(layer: rc.Recurrent, start: Tensor, true: Tensor, other: Tensor) ->
     starts = run[:: len(run) // 50][:50]
     return {
         "exponent": system.lyapunov(starts, 2000, transient=200, count=1, every=5).item(),
-        "D_stsp": state_space_divergence(true, run).item(),
-        "D_H": power_spectrum_distance(true, run).item(),
-        "D_stsp of two true orbits": state_space_divergence(true, other).item(),
-        "D_H of two true orbits": power_spectrum_distance(true, other).item(),
+        "D_stsp": state_space_divergence(true[:, :3], run[:, :3]).item(),
+        "D_H": power_spectrum_distance(true[:, :3], run[:, :3]).item(),
+        "D_stsp of two true orbits": state_space_divergence(true[:, :3], other[:, :3]).item(),
+        "D_H of two true orbits": power_spectrum_distance(true[:, :3], other[:, :3]).item(),
     }
 
 
-def main(updates: int = 20_000) -> None:
+def main(updates: int = 15_000) -> None:
     torch.set_num_threads(1)
     began = time.perf_counter()
     observed, true, other = orbits()

@@ -54,6 +54,8 @@ class ShallowPLRNN(PiecewiseLinear):
         self.inner, self.outer = self.affine("z", size=units), self.affine(units, bias=False)
         init.uniform_(self.inner.W, hidden_size**-0.5)
         init.uniform_(self.outer.W, units**-0.5)
+        if clipped:
+            init.uniform_(self.inner.b, 1.5)  # where b = 0, a clipped unit is zero everywhere, and nothing is learned
         self.clipped = clipped
 
     def step(self, x: Tensor, z: Tensor) -> Tensor:

@@ -313,3 +313,10 @@ def test_greffs_variants_start_alike(name: str) -> None:
         error = 4 / parameter.numel() ** 0.5
         assert abs(float(parameter.detach().mean()) / 0.1) < error, parameter_name
         assert abs(float(parameter.detach().std()) / 0.1 - 1) < error, parameter_name
+
+
+def test_a_clipped_plrnn_starts_where_all_its_weights_learn():
+    cell = rc.registry()["shallow_plrnn"](2, 3, units=50, clipped=True)
+    cell.step(torch.randn(40, 2), torch.randn(40, 3)).square().sum().backward()
+    assert all(bool(weight.grad.any()) for weight in cell.parameters())
+    assert 0.5 < float(cell.inner.b.std()) < 1.2
