@@ -208,7 +208,7 @@ class CFN(Recurrent):
     ) -> None: ...
 
 class CTRNN(Recurrent):
-    """Continuous-time rate network; options: Dale's law (`excitatory`), a share of connections (`density`), noise."""
+    """Continuous-time rate network; `excitatory` obeys Dale's law, `density` fixes which connections exist."""
 
     def __init__(
         self,
@@ -233,7 +233,6 @@ class CTRNN(Recurrent):
         nonlinearity: str | Callable[[torch.Tensor], torch.Tensor] = "relu",
         excitatory: float | None = None,
         density: float = 1.0,
-        noise: float = 0.0,
     ) -> None: ...
 
 class CfC(Recurrent):
@@ -1588,7 +1587,7 @@ class MogrifierLSTM(Recurrent):
     ) -> None: ...
 
 class MultiplicativeLSTM(Recurrent):
-    """LSTM whose gates read m = (U x) (W h) in the place of h; `standard` squashes where an LSTM does."""
+    """LSTM whose gates read m = (U x) (W h) in the place of h."""
 
     def __init__(
         self,
@@ -1608,7 +1607,6 @@ class MultiplicativeLSTM(Recurrent):
         init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        standard: bool = False,
     ) -> None: ...
 
 class MultiplicativeRNN(Recurrent):
