@@ -87,10 +87,12 @@ def _planned(made: CpuExecutor, choice: Choice, layout: Layout, source: bool) ->
         lines.append(f"  before the loop, by torch: {len(derived)} values computed from weights alone")
     if choice.backend != "compiled":
         return [*lines, "  each step: the planned operations, one by one, by torch"]
-    ahead, loop = made.forward_kernels(layout)
+    ahead, loop, last = made.forward_kernels(layout)
     if ahead is not None:
         lines += ["  forward, for all steps before the loop:", *_stages(ahead)]
     lines += ["  forward, at each step:", *_stages(loop)]
+    if last is not None:
+        lines += ["  forward, for all steps after the loop:", *_stages(last)]
     if made.trains:
         kept = [plan.forward.buffers[name].width for name in plan.kept]
         states = [s.name for s in plan.states]

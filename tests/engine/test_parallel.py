@@ -12,7 +12,7 @@ import recurra as rc
 from recurra.engine.cpu import compiler
 
 needs_compiler = pytest.mark.skipif(compiler.find_compiler() is None, reason="needs a C++ compiler")
-SCANS = ("min_gru", "min_lstm", "sru", "qrnn", "hgrn", "rg_lru", "lru", "s5", "t_gru", "focused_rnn")
+SCANS = ("min_gru", "min_lstm", "sru", "qrnn", "hgrn", "rg_lru", "lru", "s5", "s4d", "t_gru", "focused_rnn")
 SURROUNDINGS: dict[str, dict[str, Any]] = {
     "dense": {},
     "ragged": {"lengths": torch.tensor([40, 7, 23])},
@@ -94,6 +94,55 @@ def test_traces_and_streams():
     first, state = layer(x[:4])
     second, _ = layer(x[4:], state)
     torch.testing.assert_close(torch.cat([first, second]), y)
+
+
+class GateOfSeveralStages(rc.Cell):
+    """A gate through two layers, a sum over units, and a readout: each needs whole rows of the one before."""
+
+    states = ("c",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.p, self.q, self.g, self.r = self.affine("x"), self.affine(hidden_size), self.affine("x"), self.affine("c")
+
+    def step(self, x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        f = torch.sigmoid(self.q(torch.tanh(self.p(x))))
+        c = f * c + torch.softmax(self.g(x), -1)
+        return torch.tanh(self.r(c)), c
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gates_of_several_stages_and_a_readout(threads: int):
+    torch.manual_seed(0)
+    layer, before = (
+        rc.Recurrent(GateOfSeveralStages, 5, 40, dtype=torch.float64, parallel="scan"),
+        torch.get_num_threads(),
+    )
+    text = rc.explain(layer, torch.zeros(40, 3, 5, dtype=torch.float64))
+    assert "for all steps before the loop" in text
+    assert "for all steps after the loop" in text
+    torch.set_num_threads(threads)
+    try:
+        assert_same(layer)
+        assert_same(layer, **SURROUNDINGS["ragged"])
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_compiler
+def test_a_loss_of_the_final_state_alone():
+    """The cotangent of the output, with which the loop backward begins, is missing."""
+    layer, x = layer_of("lru"), torch.randn(20, 2, 5, dtype=torch.float64, requires_grad=True)
+
+    def gradients() -> list[Tensor]:
+        return list(torch.autograd.grad(layer(x)[1][0].sum(), [x, layer.cell_list[0].nu, layer.cell_list[0].b_re.U]))
+
+    found = gradients()
+    with rc.set_backend("reference"):
+        expected = gradients()
+    for value, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(value, wanted, rtol=1e-11, atol=1e-11)
 
 
 class Decay(rc.Cell):

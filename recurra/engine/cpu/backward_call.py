@@ -10,7 +10,7 @@ from ..ir.buffers import D_X, BufferRef, Role, X
 from ..plan.program import Plan
 from . import allocator
 from .arena import Arena, Place
-from .call import Ran, run_loop
+from .call import Ran, RowCall
 from .call_template import WEIGHTS, ZEROS, Copy, LoopCall, addresses
 from .kernel import Kernel
 from .launch_plan import LaunchPlan, plan_rows
@@ -72,10 +72,11 @@ class BackwardCall:
         sums: MatrixGradients,
         missing: Sequence[BufferRef],
         weights: Mapping[str, Tensor],
+        ahead: Kernel | None,
         of_x: Kernel | None,
     ):
         """`kept`: the arena of what the forward call kept. `missing`: cotangents that are None, and read as zeros.
-        `of_x`: makes the gradient of x."""
+        `ahead`: runs before the loop on the rows of all steps; `of_x`: makes the gradient of x after it."""
         self.launch, self.dtype, self.gives_dx = launch, launch.kernel.dtype, of_x is not None
         self.dx = (layout.total, plan.forward.buffers[X].width) if D_X in launch.widths or self.gives_dx else (0,)
         # Addresses of a call: the packed weights, x, masks, initial states, results of the forward call (y, named
@@ -98,11 +99,8 @@ class BackwardCall:
         count = arena_at + 2
         self.loop = LoopCall(launch.kernel, packed, layout, launch.binding, count, relocations, before=carries)
         self.sums = MatrixGradientCall(sums, layout, where, early, count)
-        if of_x is not None:
-            self.last = plan_rows(of_x, layout.total)
-            relocations = [*WEIGHTS, *addresses(self.last.binding, where)]
-            packed = of_x.pack(weights, self.last.split)
-            self.of_x = LoopCall(of_x, packed, self.last.layout, self.last.binding, count, relocations)
+        self.ahead = None if ahead is None else RowCall(plan_rows(ahead, layout.total), count, where, weights)
+        self.of_x = None if of_x is None else RowCall(plan_rows(of_x, layout.total), count, where, weights)
         shapes = [(launch.arena.numbers,), self.dx, *self.sums.shapes, (self.sums.scratch_numbers,)]
         self.allocate = allocator.Allocation(shapes, self.dtype)
 
@@ -139,10 +137,15 @@ class BackwardCall:
         packed = self.launch.kernel.pack(weights, self.launch.split)
         places = *packed.addresses, *map(_ADDRESS, given)
         first, then = self.loop.pack(*places, *map(_ADDRESS, scratch)), self.sums.pack(*places, *map(_ADDRESS, results))
+        if self.ahead is not None:
+            self._run_rows(self.ahead, weights, given)
         self.loop.run(first)
         if len(results) > 1:
             self.sums.run(then)
-        if self.gives_dx:
-            run_loop(self.of_x, self.last.kernel.pack(weights, self.last.split), given)
+        if self.of_x is not None:
+            self._run_rows(self.of_x, weights, given)
         totals = self.launch.kernel.totals(scratch[0] if self.launch.kernel.sums_stride else None)
         return BackwardResult(block, dx, [*results[:-1], totals])
+
+    def _run_rows(self, call: RowCall, weights: Mapping[str, Tensor], tensors: tuple[Tensor, ...]) -> None:
+        call(call.launch.kernel.pack(weights, call.launch.split), tensors)

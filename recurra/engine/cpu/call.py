@@ -32,6 +32,21 @@ class Ran(NamedTuple):
     kept: Tensor | None  # in training: one arena of the state histories other than y, and of what the plan keeps
 
 
+class RowCall:
+    """A kernel over the rows of all steps, with the arguments of a forward or backward call."""
+
+    def __init__(self, launch: LaunchPlan, count: int, where: Mapping[BufferRef, Place], weights: Mapping[str, Tensor]):
+        """`count`: how many arguments the call has; the kernel's own memory is one more."""
+        self.launch, kernel = launch, launch.kernel
+        self.allocate = allocator.Allocation([(max(1, launch.arena.numbers),)], kernel.dtype)
+        relocations = [*WEIGHTS, *addresses(launch.binding, {**where, **launch.arena.at(count)})]
+        packed = kernel.pack(weights, launch.split)
+        self.loop = LoopCall(kernel, packed, launch.layout, launch.binding, count + 1, relocations)
+
+    def __call__(self, packed: Packed, tensors: tuple[Tensor, ...]) -> None:
+        run_loop(self.loop, packed, (*tensors, *self.allocate()))
+
+
 class ForwardCall:
     """Runs the forward kernels of a plan over one layout."""
 
@@ -71,8 +86,10 @@ class ForwardCall:
         count = finals + len(plan.states)
         self.loop, self.ahead = self._loop(launch, count, where, early, weights, copies), None
         if launch.ahead is not None:
-            self.ahead = self._loop(launch.ahead, count, where, {}, weights)
-        self.packs = [(each.kernel.pack, each.split) for each in (launch, launch.ahead) if each is not None]
+            self.ahead = RowCall(launch.ahead, count, where, weights)
+        self.after = None if launch.after is None else RowCall(launch.after, count, where, weights)
+        launches = {"loop": launch, "ahead": launch.ahead, "after": launch.after}
+        self.packs = [(each.kernel.pack, each.split) for each in launches.values() if each is not None]
 
     def _write_finals(self, plan: Plan, layout: Layout, where: dict[BufferRef, Place], finals: int) -> list[Copy]:
         """Let the kernel write new states where the caller reads them. If y is one of them, it is a copy: writing to y
@@ -96,7 +113,7 @@ class ForwardCall:
         copies = []
         for i, state in enumerate(plan.states):
             buffer = BufferRef.state(state.name)
-            is_ring = buffer in self.launch.arena.places
+            is_ring = buffer in self.launch.rings
             rows = _StateRows(state, layout, where[buffer], is_ring, (early[buffer], 0), self.dtype)
             copies += rows.final_copies(finals + i)
         return copies
@@ -156,8 +173,10 @@ class ForwardCall:
         finals = (*map(_EMPTY_LIKE, states),)
         tensors = inputs + outputs + finals
         if self.ahead is not None:
-            run_loop(self.ahead, packed[1], tensors)
+            self.ahead(packed[1], tensors)
         run_loop(self.loop, packed[0], tensors)
+        if self.after is not None:
+            self.after(packed[-1], tensors)
         return outputs, finals
 
 

@@ -4,7 +4,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from ..ir.buffers import BufferRef, X
 from ..plan.affine import is_scan
 from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.input_gradient import input_gradient
-from ..plan.input_projection import SplitProgram, split_gates, split_input_projection
+from ..plan.input_projection import SplitProgram, split_gates, split_input_projection, split_readout
 from ..plan.program import Plan, Product, Program
 from ..plan.rows import spread_final
 from ..torch_modes import hide_from_modes
@@ -30,6 +30,14 @@ from .weight_grads import MatrixGradients
 
 CALLS = 64  # prepared calls that an executor keeps
 FEWEST_ROWS = 3  # up to which a product reads a weight for next to nothing
+
+
+class ForwardKernels(NamedTuple):
+    """The kernels of a forward pass: the loop, and what runs on the rows of all steps before it and after it."""
+
+    ahead: Kernel | None
+    loop: Kernel
+    after: Kernel | None
 
 
 class CpuExecutor:
@@ -60,17 +68,22 @@ class CpuExecutor:
         return (split_gates if is_scan(self.plan) else split_input_projection)(self.plan.forward)
 
     @functools.cached_property
-    def hoisted_kernels(self) -> tuple[Kernel | None, Kernel]:
-        """For the products ahead of the loop, and for the loop. They are compiled when first needed: if that fails by
-        then, the kernel that has all products in its loop serves."""
-        programs = self.hoisted.ahead, self.hoisted.loop
+    def hoisted_kernels(self) -> ForwardKernels:
+        """For what runs ahead of the loop, for the loop, and for what reads its states. They are compiled when first
+        needed: if that fails by then, the kernel that has everything in its loop serves."""
+        loop, after = split_readout(self.hoisted.loop) if is_scan(self.plan) else (self.hoisted.loop, None)
         try:
             with ThreadPoolExecutor(2) as pool:
-                ahead, loop = pool.map(lambda program: self._kernel(program, backward=False), programs)
+                made = pool.map(
+                    lambda program: None if program is None else self._kernel(program, backward=False),
+                    (self.hoisted.ahead, loop, after),
+                )
+                ahead, inner, last = made
         except BuildError as error:
             warn_once(f"Products with x stay in the loop over time. {error}")
-            return None, self.forward_kernel
-        return ahead, loop
+            return ForwardKernels(None, self.forward_kernel, None)
+        assert inner is not None
+        return ForwardKernels(ahead, inner, last)
 
     def _worth_hoisting(self, layout: Layout) -> bool:
         """Whether the weights a step need no longer read outweigh the memory in between. They do not where they are at
@@ -89,6 +102,27 @@ class CpuExecutor:
     def backward_kernel(self) -> Kernel:
         assert self.plan.backward is not None
         return self._kernel(self.plan.backward, backward=True)
+
+    @functools.cached_property
+    def hoisted_backward_kernels(self) -> tuple[Kernel | None, Kernel]:
+        """For what reads no later step, if products do, and for the loop."""
+        assert self.plan.backward is not None
+        split = split_gates(self.plan.backward) if is_scan(self.plan) else None
+        if split is None or not split.mixes_units:
+            return None, self.backward_kernel
+        try:
+            return self._kernel(split.ahead, backward=False), self._kernel(split.loop, backward=True)
+        except BuildError as error:
+            warn_once(f"Products stay in the loop backward. {error}")
+            return None, self.backward_kernel
+
+    def _backward_kernels(self, layout: Layout, missing: Sequence[BufferRef]) -> tuple[Kernel | None, Kernel]:
+        """What runs before the loop backward, if anything, and the loop. Cotangents that are missing are no rows."""
+        if self._worth_hoisting(layout):
+            ahead, loop = self.hoisted_backward_kernels
+            if ahead is not None and not any(buffer in missing for buffer in ahead.tables.buffers):
+                return ahead, loop
+        return None, self.backward_kernel
 
     @functools.cached_property
     def input_gradient_kernel(self) -> Kernel | None:
@@ -187,15 +221,15 @@ class CpuExecutor:
         while len(self.calls) > CALLS:
             self.calls.pop(next(iter(self.calls)))
 
-    def forward_kernels(self, layout: Layout) -> tuple[Kernel | None, Kernel]:
-        """What runs ahead of the loop, if anything, and the loop."""
-        return self.hoisted_kernels if self._worth_hoisting(layout) else (None, self.forward_kernel)
+    def forward_kernels(self, layout: Layout) -> ForwardKernels:
+        """What runs before, in and after the loop."""
+        return self.hoisted_kernels if self._worth_hoisting(layout) else ForwardKernels(None, self.forward_kernel, None)
 
     def _plan_forward(self, layout: Layout) -> LaunchPlan:
-        ahead, loop = self.forward_kernels(layout)
+        ahead, loop, after = self.forward_kernels(layout)
         whole = self.trains or has_only_finals(self.plan, layout)
         return plan_forward(
-            self.plan, loop, layout, lambda state: whole or BufferRef.state(state) == self.plan.output, ahead
+            self.plan, loop, layout, lambda state: whole or BufferRef.state(state) == self.plan.output, ahead, after
         )
 
     # ------------------------------------------------------------------------------------------ backward
@@ -288,8 +322,10 @@ class CpuExecutor:
         found = self.calls.get(key)
         if found is None:
             missing = [*itertools.compress(self.plan.cotangents(), is_missing)]
-            launch = plan_backward(self.plan, self.backward_kernel, layout, missing)
+            ahead, loop = self._backward_kernels(layout, missing)
+            launch = plan_backward(self.plan, loop, layout, missing)
             of_x = self.input_gradient_kernel if self._worth_own_gradient(layout) else None
-            found = BackwardCall(self.plan, launch, self._kept(layout), layout, self.summed, missing, weights, of_x)
+            kept = self._kept(layout)
+            found = BackwardCall(self.plan, launch, kept, layout, self.summed, missing, weights, ahead, of_x)
             self._remember(key, found)
         return found

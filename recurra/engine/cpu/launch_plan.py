@@ -24,27 +24,39 @@ class LaunchPlan:
     binding: Binding
     arena: Arena  # buffers that only this call uses
     widths: dict[BufferRef, int]  # of the results, which are tensors of their own
-    ahead: "LaunchPlan | None" = None  # of the products with x, made for all steps before the loop
+    ahead: "LaunchPlan | None" = None  # of what is computed for all steps before the loop
+    after: "LaunchPlan | None" = None  # and after it
+    rings: frozenset[BufferRef] = frozenset()  # states of which only the last steps stay in memory
 
 
 def plan_forward(
-    plan: Plan, kernel: Kernel, layout: Layout, keeps_history: Callable[[str], bool], ahead: Kernel | None = None
+    plan: Plan,
+    kernel: Kernel,
+    layout: Layout,
+    keeps_history: Callable[[str], bool],
+    ahead: Kernel | None = None,
+    after: Kernel | None = None,
 ) -> LaunchPlan:
-    """`keeps_history`: whether all values of a state stay in memory, or its last ones only."""
+    """`keeps_history`: whether all values of a state stay in memory, or its last ones only. What comes `after` the
+    loop reads all of them."""
     by_step, by_sequence = layout.table(Layout.by_step), layout.table(Layout.by_sequence)
     tables = {X: by_step} | _mask_tables(plan, by_step, by_sequence)
     shapes: Shapes = {}
     for state in plan.states:
-        buffer, rule = BufferRef.state(state.name), Layout.history if keeps_history(state.name) else Layout.ring
+        buffer, is_kept = BufferRef.state(state.name), keeps_history(state.name)
+        rule = Layout.history if is_kept or after is not None else Layout.ring
         tables[buffer] = layout.table(rule, state.depth, state.depth)
-        if rule is Layout.ring:
-            shapes[buffer] = ((state.depth + 1) * layout.rows, state.size)
+        if not is_kept:
+            rows = (state.depth + 1) * layout.rows if rule is Layout.ring else layout.total
+            shapes[buffer] = rows, state.size
     results = (plan.output, *plan.named.values())
     _place_rest(kernel, layout, tables, shapes, (*results, *plan.kept), by_step, by_sequence)
     widths = {buffer: plan.forward.buffers[buffer].width for buffer in results}
     split, arena = kernel.split(layout, layout.rows), Arena(shapes, kernel.dtype)
     first = None if ahead is None else plan_rows(ahead, layout.total, split)
-    return LaunchPlan(kernel, layout, split, Binding(kernel, tables), arena, widths, first)
+    last = None if after is None else plan_rows(after, layout.total)
+    rings = frozenset() if after is not None else frozenset(map(BufferRef.state, (s.name for s in plan.states)))
+    return LaunchPlan(kernel, layout, split, Binding(kernel, tables), arena, widths, first, last, rings & {*shapes})
 
 
 def plan_rows(kernel: Kernel, total: int, loop_split: Split | None = None) -> LaunchPlan:
@@ -56,8 +68,11 @@ def plan_rows(kernel: Kernel, total: int, loop_split: Split | None = None) -> La
     else:
         layout = chunked(total, _rows_in_cache(kernel, total))
         split = kernel.split(layout, layout.rows)
-    binding = Binding(kernel, dict.fromkeys(kernel.schedule.buffers, layout.table(Layout.by_step)))
-    return LaunchPlan(kernel, layout, split, binding, Arena({}, kernel.dtype), {})
+    by_step, by_sequence = layout.table(Layout.by_step), layout.table(Layout.by_sequence)
+    buffers = kernel.schedule.buffers.items()
+    scratch = {buffer: (layout.rows, spec.width) for buffer, spec in buffers if spec.kind is BufferKind.SCRATCH}
+    tables = {buffer: by_sequence if buffer in scratch else by_step for buffer, _ in buffers}
+    return LaunchPlan(kernel, layout, split, Binding(kernel, tables), Arena(scratch, kernel.dtype), {})
 
 
 def _rows_in_cache(kernel: Kernel, total: int) -> int:

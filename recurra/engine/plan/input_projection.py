@@ -28,6 +28,11 @@ class SplitProgram:
         return sum(node.attr.wide * node.attr.deep for node in nodes if node.op == "product")
 
     @property
+    def mixes_units(self) -> bool:
+        """Whether what leaves the loop reads whole rows: with it the loop had several stages."""
+        return any(_mixes_units(out.node) for out in self.ahead.outs)
+
+    @property
     def width(self) -> int:
         """Numbers a row between the two programs."""
         return sum(out.node.width for out in self.ahead.outs)
@@ -53,10 +58,39 @@ def split_gates(program: Program) -> SplitProgram:
     return _split(program, [node for node in chosen if node.width > 1 or node.op == "product"])
 
 
+def split_readout(program: Program) -> tuple[Program, Program | None]:
+    """The loop, and what mixes the units of its new states but feeds none: a program over the rows of all steps."""
+    builder = program.builder
+    states = {out.node: out for out in program.outs if out.buffer.role is Role.STATE}
+    stored = {node: builder.load(out.buffer, node.width, offset=out.offset) for node, out in states.items()}
+    after: dict[Out, Out] = {}
+    for out in program.outs:
+        if out.buffer.role is not Role.STATE and not out.node.is_leaf:
+            read = builder.substitute([out.node], stored.get)[out.node]
+            if _mixes_units(read) and all(_is_in_memory(node, program) for node in subgraph([read])):
+                after[out] = Out(out.buffer, out.offset, read)
+    if not after:
+        return program, None
+    outs = [out for out in program.outs if out not in after]
+    return Program(builder, outs, program.sums, program.buffers), Program(
+        builder, list(after.values()), [], program.buffers
+    )
+
+
+def _mixes_units(node: Node) -> bool:
+    return any(part.op in ("product", "rowsum", "gather") for part in subgraph([node]))
+
+
+def _is_in_memory(node: Node, program: Program) -> bool:
+    """Whether a row of all steps can read it: a new state, or what the row itself holds."""
+    is_new_state = node.op == "load" and node.attr.buffer.role is Role.STATE and not node.attr.lag
+    return node.op != "load" or is_new_state or _is_of_the_row(node, program)
+
+
 def _split(program: Program, found: list[Node]) -> SplitProgram:
     """The program with some of its nodes computed ahead: in buffers where it stores them anyway, or in new ones."""
     builder, roots = program.builder, _roots(program)
-    ahead = [out for out in program.outs if out.node in found and out.buffer.role is not Role.STATE]
+    ahead = [out for out in program.outs if out.node in found and out.buffer.role not in (Role.STATE, Role.CARRY)]
     places = {out.node: builder.load(out.buffer, out.node.width, offset=out.offset) for out in ahead}
     between: dict[BufferRef, BufferSpec] = {}
     for node in found:
@@ -93,7 +127,7 @@ def _free_of_states(program: Program) -> set[Node]:
 
 def _is_of_the_row(node: Node, program: Program) -> bool:
     at = node.attr
-    return not (at.lag or at.start) and program.buffers[at.buffer].kind is BufferKind.PER_STEP
+    return not (at.lag or at.start or at.buffer.lag) and program.buffers[at.buffer].kind is BufferKind.PER_STEP
 
 
 def _costly_sources(node: Node, stored: set[Node]) -> list[Node]:
