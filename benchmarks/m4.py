@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from environment import environment  # pyrefly: ignore
 
 import recurra as rc
@@ -155,7 +156,7 @@ def report() -> None:
         "library were chosen on the last 48 to 144 hours of the training part; the test part was scored once.",
         "",
         f"`python benchmarks/m4.py test`, {about['date']}; recurra {about['recurra']}, torch {about['torch']},"
-        f" numpy {about['numpy']}, Python {about['python']}, {about.get('cpu', 'two cores')}.",
+        f" numpy {about['numpy']}, Python {about['python']}, {about['processor']}, one thread.",
         "",
         "## Test part",
         "",
@@ -177,9 +178,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds")
     parser.add_argument("--beside", action="store_true", help="also run statsforecast's AutoETS and AutoARIMA")
     asked = parser.parse_args()
+    torch.set_num_threads(1)
     if asked.what != "report":
         run(asked.what, asked.seeds, asked.beside)
-    report() if asked.what != "train" else None
+    if asked.what != "train":
+        report()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Members are linear forecasts of the values and of their logarithms, with all lags and with a quarter of them, whose
 errors are weighted in several units; and naive forecasts of every season. In the mix of a series a member has the
-weight e^-6 of its out-of-fold error e there: a series that follows last week takes it, one with a trend its level.
+weight e^-8 of its out-of-fold error e there: a series that follows last week takes it, one with a trend its level.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from .linear import History, LinearForecast, LinearForecasts
 from .linear_fit import LinearFit
 from .metrics import naive
 
-SHARPNESS = 6  # how fast the weight of a member falls with its error
+SHARPNESS = 8  # how fast the weight of a member falls with its error
+RECENCY = 1.0  # the errors of the last windows of a series count e^RECENCY times those of the first
 LEAST_WEIGHT = 0.01  # smaller weights are zero
 LEAST_UNIT = 1e-4  # of errors, in spreads of the window
 PRIOR_WINDOWS = 4  # the errors of all series count as so many windows of each
@@ -102,7 +103,7 @@ def fit_base(
     errors = np.abs(actual - unseen).mean(axis=2) * spread  # (members, n)
     names = np.array([past.name for past in pasts])
     rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
-    by_series = np.stack([errors[:, at].mean(axis=1) for at in rows.values()])  # (series, members)
+    by_series = np.stack([errors[:, at] @ _recent(len(at)) for at in rows.values()])  # (series, members)
     relative = by_series / np.maximum(by_series.min(axis=1, keepdims=True), 1e-12)
     weights = _weights(relative)
     usual = _weights(np.exp(np.log(np.maximum(np.minimum(relative, 1e6), 1.0)).mean(axis=0))[None])[0]
@@ -121,6 +122,12 @@ def _weights(errors: np.ndarray) -> np.ndarray:
     found = found / found.sum(axis=1, keepdims=True)
     found = np.where(found < LEAST_WEIGHT, 0.0, found)
     return found / found.sum(axis=1, keepdims=True)
+
+
+def _recent(windows: int) -> np.ndarray:
+    """Weights of windows in the order of time, which add up to 1."""
+    found = np.exp(RECENCY * np.linspace(0, 1, windows))
+    return found / found.sum()
 
 
 def _shrunk(own: np.ndarray, every: np.ndarray) -> float:

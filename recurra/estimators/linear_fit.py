@@ -15,7 +15,7 @@ from .metrics import naive
 
 PENALTIES = (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, np.inf)  # times the number of windows; infinity is the naive forecast
 FOLDS = 4
-REWEIGHTED = 1  # regressions in which large errors count less
+REWEIGHTED = 3  # regressions in which large errors count less
 LEAST_ERROR = 0.1  # of the median error: the smallest that a weight is divided by
 
 
