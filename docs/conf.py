@@ -10,7 +10,8 @@ from generate import gallery  # noqa: E402
 
 project = "recurra"
 copyright = "the authors of recurra, Apache-2.0"
-extensions = ["myst_parser", "sphinx_gallery.gen_gallery", "generate.math_renderer", "generate.pages"]
+extensions = ["myst_parser", "sphinx_gallery.gen_gallery", "generate.math_renderer"]
+extensions += ["generate.pages", "generate.gallery", "generate.outside_links"]
 exclude_patterns = [
     "_build",
     "generate",
@@ -38,6 +39,6 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 6,
 }
 highlight_language = "python"

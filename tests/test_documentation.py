@@ -95,6 +95,15 @@ def test_every_cell_has_a_page_and_no_page_loads_anything_from_outside(site: Pat
 
 
 @pytest.mark.slow
+def test_links_to_elsewhere_are_listed(site: Path):
+    listed = [line.split("\t") for line in (site / "outside_links.txt").read_text(encoding="utf-8").splitlines()]
+    assert listed
+    assert all(
+        link.startswith("http") and all((site / p).is_file() for p in pages.split(", ")) for link, pages in listed
+    )
+
+
+@pytest.mark.slow
 def test_pages_fit_phones_and_desks_by_day_and_night(site: Path):
     browser = Browser()
     try:

@@ -138,7 +138,16 @@ def _index(families: dict[str, list[tuple[str, type[Cell]]]]) -> str:
 
 def _table(cells: list[tuple[str, type[Cell]]]) -> str:
     per_unit = f"parameters a unit (D {sizes.INPUTS}, H {sizes.UNITS})"
-    heads = ("cell", "what it is", "states", per_unit, "products a step", "time", "training time, LSTM = 1", "year")
+    heads = (
+        "cell",
+        "what it is",
+        "states",
+        per_unit,
+        "products a step",
+        "scan or loop",
+        "training time, LSTM = 1",
+        "year",
+    )
     rows = [f"| {' | '.join(_columns(name, kind))} |" for name, kind in cells]
     table = "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])
     return f":::{{container}} sortable\n\n{table}\n:::"

@@ -11,6 +11,7 @@ from typing import Any
 import plotly
 import plotly.io
 from plotly.io.base_renderers import MimetypeRenderer
+from sphinx.application import Sphinx
 
 HERE = Path(__file__).parents[1]
 FOLDER = "generated/gallery"
@@ -38,12 +39,8 @@ def begin(conf: dict[str, Any], script: str) -> None:
 
 
 def scrape(block: Any, block_vars: dict[str, Any], conf: dict[str, Any]) -> str:
-    """Copy the small picture of a script, and show the page that a script has written, if it is called `page`."""
+    """Show the page that a script has written, if it is called `page`."""
     source = Path(block_vars["src_file"])
-    picture = HERE / "gallery" / "thumbnails" / f"{source.stem}.png"
-    pictures = block_vars["image_path_iterator"]
-    if picture.is_file() and not pictures.paths:
-        shutil.copyfile(picture, next(pictures))
     page = block_vars["example_globals"].pop("page", None)
     if not isinstance(page, Path):
         return ""
@@ -52,6 +49,17 @@ def scrape(block: Any, block_vars: dict[str, Any], conf: dict[str, Any]) -> str:
     shutil.move(source.parent / page, static / page.name)
     frame = f'<iframe class="page" src="../../_static/{page.name}" title="{source.stem}"></iframe>'
     return f"\n.. raw:: html\n\n    {frame}\n\n"
+
+
+def copy_thumbnails(app: Sphinx) -> None:
+    """The small pictures take the place of sphinx-gallery's own, which it makes of PNG files alone."""
+    for picture in (HERE / "gallery" / "thumbnails").glob("*.png"):
+        shutil.copyfile(picture, HERE / FOLDER / "images" / "thumb" / f"sphx_glr_{picture.stem}_thumb.png")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", copy_thumbnails, priority=900)  # after the scripts have run
+    return {"parallel_read_safe": True}
 
 
 def static_files() -> list[str]:

@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from torch import nn
 
 import recurra as rc
@@ -52,7 +53,7 @@ def _belongs(kind: str, each: type) -> bool:
         return issubclass(each, Modifier) and not abstract
     if kind == "models":
         return (issubclass(each, nn.Module) or each is rc.models.HMM) and not abstract
-    return hasattr(each, "fit") and not abstract
+    return issubclass(each, BaseEstimator) and not abstract
 
 
 def _page(kind: str, name: str, thing: Any) -> str:
