@@ -138,9 +138,10 @@ def with_row_targets(X: Any, y: Any, task: Task) -> SequenceSet | None:
     table, values = pa.table(X) if isinstance(X, dict) else X, to_array(y)
     if values.ndim != 1 or len(values) != table.num_rows:
         return None
-    column = pa.array([str(v) for v in values] if task == "classification" else values.astype(np.float64))
+    is_label = task in ("classification", "tagging")
+    column = pa.array([str(v) for v in values] if is_label else values.astype(np.float64))
     found = from_table(table.append_column(ROW_TARGETS, column), ROW_TARGETS, task)
-    if task != "classification" or values.dtype.kind in "OUS":
+    if not is_label or values.dtype.kind in "OUS":
         return found
     names = {str(value): value for value in values.tolist()}
     return replace(found, classes=tuple(names[name] for name in found.classes))

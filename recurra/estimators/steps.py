@@ -26,6 +26,7 @@ from .inspection import split_pair
 from .network import SequenceNetwork
 from .onnx_file import ScaledNetwork, write
 from .scaling import Scaling
+from .step_tables import with_step_targets
 from .trained_network import PREDICT_BATCH, SCHEDULES, VALIDATION_MINIMUM
 from .training_options import check_training_options, draw_seed, to_int
 
@@ -108,7 +109,7 @@ class StepEstimator(BaseEstimator, ABC):
         **Arguments**
 
         - `X`: a list of arrays (T, D), an array (n, T) or (n, T, D), a long table, or a `SequenceSet`.
-        - `y`: a list of targets (T,) for each sequence; with a table, the name of their column.
+        - `y`: a list of targets (T,) for each sequence; with a table, the name of their column, or one for every row.
 
         **Returns** the estimator.
         """
@@ -169,16 +170,10 @@ class StepEstimator(BaseEstimator, ABC):
     def _convert_for_fit(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
         """X as a list of arrays (T, D), and a list of targets, one per step."""
         self.columns_, self.table_reading_ = (), {}
-        if input_conversion.is_table(X):
-            if not isinstance(y, str):
-                raise InputError("y", type(y).__name__, "the name of the column with a target in every row")
-            X, y = input_conversion.from_table(X, y, self.task), None
+        X, targets = with_step_targets(X, y, self.task)
         if isinstance(X, SequenceSet):
             self.columns_, self.table_reading_ = X.features, input_conversion.table_reading(X)
-            y = _set_targets(X) if y is None else y
-        if y is None:
-            raise InputError("y", "nothing", "one target for every step of every sequence")
-        series, targets = input_conversion.arrays(X), [np.asarray(row) for row in y]
+        series = input_conversion.arrays(X)
         if len(targets) != len(series):
             raise ShapeError("y", f"targets of {len(targets)} sequences", f"of {len(series)}, as X")
         for k, (x, row) in enumerate(zip(series, targets, strict=True)):
@@ -188,8 +183,8 @@ class StepEstimator(BaseEstimator, ABC):
         return series, targets
 
     def _convert_for_predict(self, X: Any) -> list[np.ndarray]:
-        if input_conversion.is_table(X):
-            X = input_conversion.series_of_table(X, self.table_reading_)
+        if input_conversion.column_names(X):
+            X = input_conversion.series_of_table(input_conversion.arrow(X), self.table_reading_)
         series = input_conversion.arrays(X)
         if series[0].shape[1] != self.input_size_:
             raise ShapeError("X", f"{series[0].shape[1]} features per step", f"{self.input_size_}, as in fit")
@@ -327,8 +322,8 @@ class StepClassifier(StepEstimator):
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of steps with the right label."""
-        series, targets = _with_targets(self, X, y)
-        return float(np.mean(np.concatenate(self.predict(series)) == np.concatenate(targets)))
+        targets = with_step_targets(X, y, self.task)[1]
+        return float(np.mean(np.concatenate(self.predict(X)) == np.concatenate(targets)))
 
     def _fitted_config(self) -> dict[str, Any]:
         return {"classes_": saved_options.labels_to_json(self.classes_)}
@@ -376,8 +371,8 @@ class StepRegressor(StepEstimator):
         """R², over all steps of all sequences."""
         from sklearn.metrics import r2_score
 
-        series, targets = _with_targets(self, X, y)
-        return float(r2_score(np.concatenate(targets), np.concatenate(self.predict(series))))
+        targets = with_step_targets(X, y, self.task)[1]
+        return float(r2_score(np.concatenate(targets), np.concatenate(self.predict(X))))
 
     def _scalings(self) -> dict[str, Scaling]:
         return {"inputs": self.input_scaling_, "targets": self.target_scaling_}
@@ -388,22 +383,3 @@ class StepRegressor(StepEstimator):
     def _restore(self, fitted: dict[str, Any], folder: str | Path) -> None:
         super()._restore(fitted, folder)
         self.flat_, self.target_scaling_ = bool(fitted.get("flat_", True)), Scaling.none(self.n_outputs_)
-
-
-def _set_targets(data: SequenceSet) -> list[np.ndarray]:
-    """The targets of a set with one per step; classes by name, single numbers as (T,)."""
-    rows = [np.asarray(target) for target in data.targets]
-    if data.task == "tagging":
-        return [np.asarray(data.classes)[row] if data.classes else row for row in rows]
-    return [row[:, 0] if row.ndim == 2 and row.shape[1] == 1 else row for row in rows]
-
-
-def _with_targets(estimator: StepEstimator, X: Any, y: Any) -> tuple[Any, list[np.ndarray]]:
-    """Sequences and their targets, from arrays, a set or a table."""
-    if input_conversion.is_table(X) and isinstance(y, str):
-        X, y = input_conversion.from_table(X, y, estimator.task), None
-    if isinstance(X, SequenceSet) and y is None:
-        return X, _set_targets(X)
-    if y is None:
-        raise InputError("y", "nothing", "one target for every step of every sequence")
-    return X, [np.asarray(row) for row in y]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -152,3 +153,20 @@ def test_what_is_wrong_with_a_table_is_named():
         rc.SequenceTagger().fit(WORDS, "tagg")
     with pytest.raises(InputError, match="y: got nothing, expected the tags"):
         rc.SequenceTagger().fit(LISTS)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize(("name", "target"), [("steps_of_persons.csv", "activity"), ("labels_over_time.csv", "label")])
+def test_steps_of_a_table_as_of_the_file(name, target, library):
+    """Without a usual name for the id, or with dates and none; the target named or beside the rows."""
+    path = Path(__file__).parents[1] / "reading" / "files" / name
+    frame = pytest.importorskip(library).read_csv(path)
+    bare = frame.drop(columns=target) if library == "pandas" else frame.drop(target)
+    options = {"cell": "gru", "hidden_size": 2, "epochs": 1, "random_state": 0}
+    problem = rc.infer_problem(path, target=target, test=0)
+    expected = rc.StepClassifier(**options).fit(*problem.train).predict(problem.train[0])
+    for data, y in ((frame, target), (bare, frame[target])):
+        model = rc.StepClassifier(**options).fit(data, y)
+        for found, rows in zip(model.predict(bare), expected, strict=True):
+            np.testing.assert_array_equal(found, rows)
+        assert 0 <= model.score(data, y) <= 1

@@ -1,6 +1,7 @@
 """Columns as numbers: a text column with K categories becomes K columns of 0 and 1, a one-hot code.
 
-A cell multiplies its inputs by a matrix, so that every category has a learned vector: an embedding.
+A cell multiplies its inputs by a matrix, so that every category has a learned vector: an embedding. A narrower one in
+front of it is not better up to 16 categories; with 64, it depends on the task (benchmarks/results/categories.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
