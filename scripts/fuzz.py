@@ -47,11 +47,11 @@ CHECKS: dict[str, Callable[[int], str]] = {
 
 
 def fuzz(kinds: list[str], first: int, seconds: float, count: int | None) -> int:
-    """Run trials in turn until the time or the count is over. Returns the number of failures."""
+    """Run trials in turn until the time or the count is over, one of each kind at least. Returns the failures."""
     end = time.monotonic() + seconds
     turns = [kind for turn in range(max(SHARES.values())) for kind in kinds if turn < SHARES[kind]]
     done, failures = Counter(), 0
-    while time.monotonic() < end and (count is None or done.total() < count):
+    while (time.monotonic() < end or done.total() < len(kinds)) and (count is None or done.total() < count):
         kind = turns[done.total() % len(turns)]
         seed = first + done[kind]
         wrong = CHECKS[kind](seed)

@@ -6,6 +6,10 @@ a bug in recurra; the plan is then not used. `RECURRA_CHECK` says how often (bac
 
 Rounding is judged in two stages. If the results differ by more than some units of the last place, both are compared
 with the plain loop in float64: a step that amplifies rounding does so on the plain loop, too.
+
+Processor time of the check of an LSTM beside that of its compilation: 16 ms of 1.9 s at 512 units (0.8 %), 39 ms of
+2.3 s at 1024 units (1.7 %). It grows with the number of weights, about 5 ns each, and compilation does not: from some
+10 million weights on it is more than 2 %.
 """
 
 import functools
