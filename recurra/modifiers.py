@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from .affine import Affine, Regulariser
 from .argument_checks import probability
-from .cell import Affine, Cell, Regulariser
+from .cell import Cell
 from .engine.graph_rewriter import AFTER_EQUATIONS, GraphRewriter
 from .engine.operations import product_of
 from .engine.trace import Step, trace

@@ -16,9 +16,10 @@ ROOT = Path(recurra.__file__).parent
 
 # fmt: off
 ROOMS = (
-    "extensions", "errors", "argument_checks", "optional", "file_lock", "numerals", "init", "draws", "cell", "cells",
-    "engine", "modifiers", "layer_arguments", "ragged", "dilation", "layer_states", "layer_inputs", "layer_trace",
-    "layers", "named_layers", "readout", "gated_output", "tensor_files", "storage", "interop", "dynamics", "reservoir",
+    "extensions", "errors", "argument_checks", "optional", "file_lock", "numerals", "init", "draws", "affine", "cell",
+    "cells", "engine", "modifiers", "layer_arguments", "ragged", "dilation", "layer_states", "layer_inputs",
+    "layer_trace", "layers", "named_layers", "readout", "gated_output", "tensor_files", "storage", "interop",
+    "dynamics", "reservoir",
     "data", "models", "train", "inspect", "estimators", "problem", "compare", "guide", "cli",
 )
 # `engine/` in its own order.

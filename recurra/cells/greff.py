@@ -7,7 +7,8 @@ included: the study changes one thing at a time, and a forget bias of 1 in one v
 from torch import Tensor, nn, sigmoid, tanh
 
 from .. import init
-from ..cell import Affine, register
+from ..affine import Affine
+from ..cell import register
 from .lstm import LSTM, Memory
 
 

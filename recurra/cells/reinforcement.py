@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn, sigmoid, tanh
 
 from .. import init
-from ..cell import Affine, Cell, positive_int, register
+from ..affine import Affine
+from ..argument_checks import positive_int
+from ..cell import Cell, register
 from ..errors import InputError
 from .derivations import BlockDiagonal
 

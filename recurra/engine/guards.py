@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from ..cell import OF_ENGINE, Affine, Cell
+from ..affine import Affine
+from ..cell import OF_ENGINE, Cell
 from . import dropouts
 from .graph_constants import guard_graph
 

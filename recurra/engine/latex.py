@@ -12,7 +12,8 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..cell import TIME, Affine, Cell, Regulariser
+from ..affine import Affine, Regulariser
+from ..cell import TIME, Cell
 from ..draws import Noise
 from .custom_vjp import custom_vjp_of
 from .operations import ATOM, MEANING, PRODUCT, SUM, product_of

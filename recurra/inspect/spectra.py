@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..cell import Affine, Cell
+from ..affine import Affine
+from ..cell import Cell
 from . import figures
 from .inspected_model import module_of
 from .jacobians import eigenvalue_plot, system_of

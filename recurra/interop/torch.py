@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from ..cell import Affine, Cell
+from ..affine import Affine
+from ..cell import Cell
 from ..cells.gru import GRU
 from ..cells.lstm import LSTM, ProjectionLSTM
 from ..cells.plain import IRNN, RNN, IdentityRNN, OrthogonalRNN

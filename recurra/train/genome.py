@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from recurra.cell import Affine, Cell, register
+from recurra.affine import Affine
+from recurra.cell import Cell, register
 from recurra.errors import InputError
 
 #: operation → (fewest inputs, most inputs, how it is written)

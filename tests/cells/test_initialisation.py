@@ -9,7 +9,7 @@ from helpers import assert_close, run
 from torch import Tensor
 
 import recurra as rc
-from recurra.cell import Affine
+from recurra.affine import Affine
 from recurra.errors import InputError
 
 D, P = 50, 200  # large enough for statistics, small enough to be quick

@@ -8,7 +8,8 @@ from cases import CASES, Case, every_case, sampled_name
 from torch import Tensor, tanh
 
 import recurra as rc
-from recurra.cell import TIME, Affine
+from recurra.affine import Affine
+from recurra.cell import TIME
 
 GREEK = ("alpha", "beta", "gamma", "zeta", "eta", "theta", "omega", "lambda", "nu", "rho", "tau", "phi")
 
