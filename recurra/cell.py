@@ -8,6 +8,7 @@ A cell declares three things, and nothing about time, batches, directions or dev
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -29,11 +30,16 @@ OF_ENGINE = {CACHE, "found_dropouts"}  # attributes that the engine sets
 
 @dataclass(frozen=True)
 class State:
-    """A state carried between steps: `(B, size)`, or with delays `(B, depth, size)`, newest value first."""
+    """A state carried between steps: `(B, size)`, or with delays `(B, depth, size)`, newest value first.
+
+    A state may have axes of its own, such as a matrix per head: `step` and the caller of a layer see `(B, *axes)`.
+    The engines carry its `size` numbers as one row.
+    """
 
     name: str
     size: int
     delays: tuple[int, ...] | None = None
+    axes: tuple[int, ...] | None = None
 
     @property
     def depth(self) -> int:
@@ -41,8 +47,24 @@ class State:
         return max(self.delays) if self.delays else 1
 
     def shape(self, batch: int) -> tuple[int, ...]:
-        """The shape of the carried tensor."""
+        """The shape of the carried tensor, each value as one row."""
         return (batch, self.depth, self.size) if self.delays else (batch, self.size)
+
+    def full_shape(self, batch: int) -> tuple[int, ...]:
+        """The shape of the carried tensor with the state's own axes."""
+        return (*self.shape(batch)[:-1], *self.axes) if self.axes else self.shape(batch)
+
+    def with_axes(self, row: Any) -> Any:
+        """`(…, size)` → `(…, *axes)`; of a tuple, every tensor."""
+        if self.axes is None:
+            return row
+        return row.unflatten(-1, self.axes) if isinstance(row, Tensor) else tuple(map(self.with_axes, row))
+
+    def as_row(self, value: Any) -> Any:
+        """`(…, *axes)` → `(…, size)`; of a tuple, every tensor."""
+        if self.axes is None:
+            return value
+        return value.flatten(-len(self.axes)) if isinstance(value, Tensor) else tuple(map(self.as_row, value))
 
 
 class _OnClassAndInstance:
@@ -65,7 +87,8 @@ class Cell(nn.Module):
 
     - `input_size`: D, the number of input features.
     - `hidden_size`: H, the number of units, and the size of every state unless `sizes` says otherwise.
-    - `sizes`: the sizes of states, by name.
+    - `sizes`: the sizes of states, by name: a number, or the shape of a state with several axes, such as
+      `{"S": (heads, keys, values)}` for a matrix per head.
     - `delays`: for a state, the steps back at which `step` reads it, such as `{"h": (1, 3)}`.
     - `output_size`: the size of the output, by default that of the first state.
 
@@ -74,13 +97,13 @@ class Cell(nn.Module):
 
     **Returns**, when called as `cell(x, *states)`, what `step` returns, with the cell's modifiers applied.
 
-    **The step** is called as `step(x, *states)`. Rows are sequences: `x` is (B, D), a state (B, size); a state with
-    delays is a tuple with one tensor per delay. It returns the new states in order, each (B, size), and optionally
-    the output before them; without it, the first state is the output. Keyword-only arguments are filled by name: `t`,
-    the time index since the sequence began, (B, 1), a mask declared with `self.mask`, or random numbers declared with
-    `self.noise`. The step may call torch's dropout functions and modules, whose masks are drawn for every step before
-    the layer runs. It must not branch on values of tensors or on the batch size. Its local variables appear by name in
-    traces and in `equations()`.
+    **The step** is called as `step(x, *states)`. Rows are sequences: `x` is (B, D), a state (B, size) or (B, *shape); a
+    state with delays is a tuple with one tensor per delay. It returns the new states in order, shaped as they came, and
+    optionally the output (B, `output_size`) before them; without it, the first state is the output. Keyword-only
+    arguments are filled by name: `t`, the time index since the sequence began, (B, 1), a mask declared with
+    `self.mask`, or random numbers declared with `self.noise`. The step may call torch's dropout functions and modules,
+    whose masks are drawn for every step before the layer runs. It must not branch on values of tensors or on the batch
+    size. Its local variables appear by name in traces and in `equations()`.
 
     **Parameters** are made by `self.affine(...)` for `W h + U x + b`, `self.vector()` for one number per unit, or as
     any `nn.Parameter`. `self.start(...)` sets the state before the first step, which is 0 otherwise.
@@ -122,7 +145,7 @@ class Cell(nn.Module):
         input_size: int,
         hidden_size: int,
         *,
-        sizes: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int | Sequence[int]] | None = None,
         delays: Mapping[str, Sequence[int]] | None = None,
         output_size: int | None = None,
     ):
@@ -136,11 +159,7 @@ class Cell(nn.Module):
             if name not in states:
                 raise UnknownNameError("state", name, states)
         self.carried = tuple(
-            State(
-                name,
-                positive_int(name, sizes.get(name, hidden_size)),
-                _delays(delays[name]) if name in delays else None,
-            )
+            _state(name, sizes.get(name, hidden_size), _delays(delays[name]) if name in delays else None)
             for name in states
         )
         if TIME in self._asks_for():
@@ -174,6 +193,10 @@ class Cell(nn.Module):
             torch.Size([2, 4])
         """
         widths: dict[str, int] = {}
+        shaped = {state.name: state.axes for state in self.carried if state.axes}
+        for operand in operands:
+            if isinstance(operand, str) and (axes := shaped.get(operand.split("[")[0])):
+                raise OptionError("operand", f"{operand!r}, of shape {axes}", "a state with one size, or a number")
         for place, operand in enumerate(operands):
             before = operands[:place].count(operand)  # the second of two equal sizes is called "5_2"
             widths[f"{operand}_{before + 1}" if before else str(operand)] = self._width(operand)
@@ -248,7 +271,7 @@ class Cell(nn.Module):
         """Make the states before the first step parameters, `<state>_0`, with their present values."""
         for state in self.carried:
             if state.name != TIME and not isinstance(self.starts.get(state.name), str):
-                value = torch.full(state.shape(1)[1:], float(self.starts.get(state.name, 0.0)))
+                value = torch.full(state.full_shape(1)[1:], float(self.starts.get(state.name, 0.0)))
                 self.register_parameter(f"{state.name}_0", nn.Parameter(value))
                 self.start(state.name, f"{state.name}_0")
 
@@ -270,7 +293,7 @@ class Cell(nn.Module):
     def _initial(self, state: State, batch: int, like: Tensor) -> Tensor:
         start = self.starts.get(state.name, 0.0)
         if isinstance(start, str):
-            return getattr(self, start).to(like.dtype).expand(state.shape(batch))
+            return state.as_row(getattr(self, start).to(like.dtype).expand(state.full_shape(batch)))
         return like.new_full(state.shape(batch), start)
 
     def drawn_inputs(self) -> dict[str, Draw]:
@@ -363,7 +386,10 @@ class Cell(nn.Module):
         """`step`, with the cell's modifiers applied."""
         if not self.modifiers:
             return self.step(x, *states, **extras)
-        return implementation("bind_step")(self)(x, states, extras)[0]
+        specs = [state for state in self.carried if state.name != TIME]
+        rows = [spec.as_row(state) for spec, state in zip(specs, states, strict=True)]
+        output, *new = implementation("bind_step")(self)(x, rows, extras)[0]
+        return (output, *(spec.with_axes(row) for spec, row in zip(specs, new, strict=True)))
 
     @_OnClassAndInstance
     def equations(self_or_class) -> str:
@@ -384,6 +410,16 @@ def _state_names(states: Any) -> tuple[str, ...]:
         if name in RESERVED:
             raise OptionError("states", repr(name), "other names: x is the input, t the time")
     return tuple(states)
+
+
+def _state(name: str, size: Any, delays: tuple[int, ...] | None) -> State:
+    """A state from its size, which is a number or a shape."""
+    if not isinstance(size, (tuple, list)):
+        return State(name, positive_int(name, size), delays)
+    if not size:
+        raise InputError(name, repr(size), "a size, or a tuple of sizes")
+    axes = tuple(positive_int(name, axis) for axis in size)
+    return State(name, math.prod(axes), delays, axes)
 
 
 def _delays(delays: Sequence[int]) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ def refuse_dilation(argument: str, layer: Any) -> None:
 
 def state_shape(spec: State, batch: int, dilation: int) -> tuple[int, ...]:
     """The shape of a state: that of the last `dilation` steps, newest first, on the second axis."""
-    first, *rest = spec.shape(batch)
+    first, *rest = spec.full_shape(batch)
     return (first, dilation, *rest) if dilation > 1 else (first, *rest)
 
 

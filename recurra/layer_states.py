@@ -1,4 +1,4 @@
-"""Converts states between torch's layout, one tensor for all layers and directions, and one tuple per cell.
+"""Converts states between torch's layout, one tensor for all layers and directions, and one tuple of rows per cell.
 
 A layer has one cell for each direction of each layer. Where the cells differ in width, a state in torch's layout is a
 tuple with one tensor per cell.
@@ -35,7 +35,7 @@ def split_states(cells: Sequence[Cell], state: Any, x: Tensor, batched: bool, di
         if not isinstance(rows, (tuple, list)) or len(rows) != len(cells):
             raise ShapeError("state", shape_of(value), f"{len(cells)} tensors, one per layer and direction")
         each = zip(cells, rows, dilations, strict=True)
-        columns.append([_check(cell.carried[index], row, x, batched, dilation) for cell, row, dilation in each])
+        columns.append([_as_row(cell.carried[index], row, x, batched, dilation) for cell, row, dilation in each])
     return [tuple(column[k] for column in columns) for k in range(len(cells))]
 
 
@@ -43,7 +43,8 @@ def stack_states(cells: Sequence[Cell], states: States, batched: bool, dilations
     """One tuple of carried states per cell → torch's layout."""
     columns = []
     for index, values in enumerate(zip(*states, strict=True)):
-        rows = values if batched else tuple(value.squeeze(0) for value in values)
+        values = [cell.carried[index].with_axes(value) for cell, value in zip(cells, values, strict=True)]
+        rows = tuple(values) if batched else tuple(value.squeeze(0) for value in values)
         if len(rows) == 1:
             columns.append(rows[0].unsqueeze(0))
         else:
@@ -65,8 +66,8 @@ def _unstack(cells: Sequence[Cell], index: int, value: Any, dilation: int) -> Se
     return value.unbind(0)
 
 
-def _check(spec: State, value: Any, x: Tensor, batched: bool, dilation: int) -> Tensor:
-    """The state of one cell with a batch axis, if its shape, device and dtype fit x."""
+def _as_row(spec: State, value: Any, x: Tensor, batched: bool, dilation: int) -> Tensor:
+    """The state of one cell as the engines carry it, with a batch axis, if its shape, device and dtype fit x."""
     expected = state_shape(spec, x.shape[1] if batched else 1, dilation)[0 if batched else 1 :]
     if not isinstance(value, Tensor) or tuple(value.shape) != expected:
         raise ShapeError("state", shape_of(value), f"{spec.name} with {expected} for each layer and direction")
@@ -74,4 +75,4 @@ def _check(spec: State, value: Any, x: Tensor, batched: bool, dilation: int) -> 
         raise DeviceError("state", value.device, f"x's device, {x.device}")
     if value.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
         raise DtypeError("state", value.dtype, f"x's dtype, {x.dtype}")
-    return value if batched else value.unsqueeze(0)
+    return spec.as_row(value if batched else value.unsqueeze(0))

@@ -229,8 +229,8 @@ class Recurrent(nn.Module):
         - `y`: (T, B, F) in the layout or container of x, with F = `output_size`.
         - `state`: (layers · directions, B, size); one tensor for a cell with one state, a tuple for more. A delayed
           state is (layers · directions, B, depth, size), newest first, and a layer with dilation d has (…, B, d, size),
-          the last d steps. Where layers differ in width or dilation, each state is a tuple with one tensor per layer
-          and direction.
+          the last d steps; a state with a shape is (…, B, *shape). Where layers differ in width or dilation, each state
+          is a tuple with one tensor per layer and direction.
         - `trace`: a `Trace`.
 
         **Example**
@@ -264,11 +264,7 @@ class Recurrent(nn.Module):
         y = self._lay_out(y, batched)
         if not return_trace:
             return y, final
-        return (
-            y,
-            final,
-            Trace([{n: self._lay_out(v, batched) for n, v in (one.trace or {}).items()} for one in scanned]),
-        )
+        return y, final, Trace([self._named(cell, one, batched) for cell, one in zip(self.cells, scanned, strict=True)])
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Run one step, for streaming.
@@ -427,6 +423,12 @@ class Recurrent(nn.Module):
         if not batched:
             return value.squeeze(1) if value.dim() > 2 else value
         return value.transpose(0, 1) if self.batch_first and value.dim() > 2 else value
+
+    def _named(self, cell: Cell, scanned: Scanned, batched: bool) -> dict[str, Any]:
+        """The named values of one cell's run, in the layout of the output."""
+        states = {state.name: state for state in cell.carried}
+        named = (scanned.trace or {}).items()
+        return {n: self._lay_out(states[n].with_axes(v) if n in states else v, batched) for n, v in named}
 
     # ------------------------------------------------------------------------------------------ conveniences
 

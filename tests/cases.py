@@ -18,6 +18,7 @@ from recurra.cells import canonical_names
 
 Options = dict[str, Any]
 
+POSITIVE = (("SLSTM", "n"), ("LinearTransformer", "z"))  # states that are sums of positive numbers
 ALIVE = 6  # with this seed no network of rectifiers in the table is dead
 
 
@@ -77,7 +78,7 @@ def draw_states(cell: rc.Cell, batch: int, seed: int = 1) -> tuple[Tensor, ...]:
             drawn.append(torch.full(state.shape(batch), 3.0, dtype=torch.float64))
             continue
         value = torch.rand(state.shape(batch), generator=generator, dtype=torch.float64) * 2 - 1
-        drawn.append(value.abs() + 0.5 if (type(cell).__name__, state.name) == ("SLSTM", "n") else value)
+        drawn.append(value.abs() + 0.5 if (type(cell).__name__, state.name) in POSITIVE else value)
     return tuple(drawn)
 
 
@@ -164,6 +165,15 @@ OPTIONS: dict[str, list[Options]] = {
     "s5": [{"modes": 3}],
     "s4d": [{"modes": 2}],
     "mamba": [{"state_size": 2, "window": 2, "rank": 2}],
+    "linear_transformer": [{"heads": 2, "key_size": 3}],
+    "delta_net": [{"heads": 2, "key_size": 3}],
+    "gated_delta_net": [{"heads": 2}],
+    "mlstm": [{"heads": 2, "key_size": 3}],
+    "retention": [{"heads": 2, "key_size": 4}],
+    "gla": [{"heads": 2, "rank": 2, "temperature": 3.0}],
+    "rwkv6": [{"heads": 2, "rank": 2}],
+    "rwkv7": [{"heads": 2, "key_size": 3, "rank": 2}],
+    "fast_weights": [{"decay": 0.8, "rate": 0.3, "loops": 2}],
 }
 SQUARE = (
     "mut1",
@@ -190,7 +200,7 @@ DEFAULTS = [case for case in CASES if case == Case(case.name)]
 # One cell for each kind of structure that layers, exporters and transforms treat differently.
 SAMPLE = (
     *("rnn", "unitary_rnn", "delay_rnn", "scrn", "lstm", "projection_lstm", "full_gate_lstm", "gru", "slstm"),
-    *("cornn", "t_gru", "clockwork", "mogrifier_lstm"),
+    *("cornn", "t_gru", "clockwork", "mogrifier_lstm", "delta_net"),
 )
 FAMILIES = {rc.registry()[name].__module__: name for name in reversed(canonical_names())}  # the first cell of each file
 REPRESENTATIVES = {*SAMPLE, *FAMILIES.values()}

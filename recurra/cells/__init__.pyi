@@ -54,6 +54,15 @@ from .lstm import OriginalLSTM as OriginalLSTM
 from .lstm import ProjectionLSTM as ProjectionLSTM
 from .lstm import SlopeLSTM as SlopeLSTM
 from .lstm import VanillaLSTM as VanillaLSTM
+from .matrix import MLSTM as MLSTM
+from .matrix import RWKV6 as RWKV6
+from .matrix import RWKV7 as RWKV7
+from .matrix import DeltaNet as DeltaNet
+from .matrix import FastWeights as FastWeights
+from .matrix import GatedDeltaNet as GatedDeltaNet
+from .matrix import GatedLinearAttention as GatedLinearAttention
+from .matrix import LinearTransformer as LinearTransformer
+from .matrix import Retention as Retention
 from .memory import ELSTM as ELSTM
 from .memory import NAS as NAS
 from .memory import IntersectionRNN as IntersectionRNN
@@ -149,6 +158,7 @@ __all__ = [
     "MGU1",
     "MGU2",
     "MGU3",
+    "MLSTM",
     "MUT1",
     "MUT2",
     "MUT3",
@@ -162,6 +172,8 @@ __all__ = [
     "RHN",
     "RIN",
     "RNN",
+    "RWKV6",
+    "RWKV7",
     "S4D",
     "S5",
     "SCRN",
@@ -184,14 +196,18 @@ __all__ = [
     "CoRNN",
     "ConvLSTM",
     "DelayRNN",
+    "DeltaNet",
     "DendriticPLRNN",
     "DynamicCortexMemory",
     "FastGRNN",
     "FastRNN",
     "FastSlowLSTM",
+    "FastWeights",
     "FocusedRNN",
     "FullGateLSTM",
     "GatedAntisymmetricRNN",
+    "GatedDeltaNet",
+    "GatedLinearAttention",
     "IdentityRNN",
     "IndRNN",
     "IntersectionRNN",
@@ -201,6 +217,7 @@ __all__ = [
     "LeakyRNN",
     "LiGRU",
     "LightRU",
+    "LinearTransformer",
     "LowRankRNN",
     "Mamba",
     "MassConservingLSTM",
@@ -223,6 +240,7 @@ __all__ = [
     "RecurrentLIF",
     "ResidualLSTM",
     "ResidualRNN",
+    "Retention",
     "ShallowPLRNN",
     "SlopeLSTM",
     "Synaptic",

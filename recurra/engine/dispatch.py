@@ -173,7 +173,7 @@ def _prepare(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> 
     x, states, executor, weights = given.x, given.state, choice.executor, cache.weights
     if choice.backend != "compiled" or executor is None or weights is None or x.dtype != executor.dtype:
         return None
-    if cell.drawn_inputs() or any(s.delays or s.name == TIME for s in cell.carried):
+    if cell.drawn_inputs() or any(s.delays or s.axes or s.name == TIME for s in cell.carried):
         return None
     if needs_dispatcher(weights.values()):
         return None

@@ -55,7 +55,7 @@ class StepPrinter:
         """`(left, right)` in the order the step computes them."""
         order = {node: i for i, node in enumerate(self.step.graph.nodes)}
         wanted: list[tuple[fx.Node, str]] = []
-        results = self.step.results()
+        results = [_without_views(node) for node in self.step.results()]
         for name, node in zip(self.step.outputs[1:], results[1:], strict=False):
             wanted.append((node, symbol(name, "t")))
         taken = {left for _, left in wanted}
@@ -178,6 +178,10 @@ class Expressions:
             name = str(getattr(node.target, "__name__", node.target)).split(".")[0]
             inner = ", ".join(self.print(a)[0] for a in node.args if isinstance(a, fx.Node))
             return rf"{_word(name.replace('_', ' '))}\left({inner}\right)", ATOM
+        if row.latex == "{0}" and isinstance(node.args[0], fx.Node):  # a view
+            return self.print(node.args[0])
+        if node.target is aten.mul.Tensor and _is_outer_product(node):
+            return r" \otimes ".join(self._operand(argument, ATOM) for argument in node.args), PRODUCT
         operands = [
             self._operand(argument, SUM if place == 0 and node.target in _SUBTRACTIONS else row.inside)
             for place, argument in enumerate(node.args)
@@ -256,8 +260,27 @@ def _word(text: str) -> str:
 
 def _number(value: object) -> tuple[str, int]:
     if isinstance(value, float):
-        return f"{value:g}", ATOM if value >= 0 else SUM
+        digits, _, power = f"{value:g}".partition("e")
+        if power:
+            digits = ("" if digits == "1" else rf"{digits} \cdot ") + f"10^{{{int(power)}}}"
+        return digits, ATOM if value >= 0 else SUM
     return str(value), ATOM
+
+
+def _without_views(node: fx.Node) -> fx.Node:
+    """The value that a chain of reshapes shows in another shape: a matrix that is carried as a row."""
+    while node.target in (aten.view.default, aten._unsafe_view.default):
+        node = node.args[0]  # pyrefly: ignore
+    return node
+
+
+def _is_outer_product(node: fx.Node) -> bool:
+    """Whether a product pairs every entry of one operand's last axis with every entry of the other's."""
+    shapes = [a.meta["val"].shape if isinstance(a, fx.Node) else () for a in node.args]
+    return all(len(s) > 2 for s in shapes) and {tuple(n == 1 for n in s[-2:]) for s in shapes} == {
+        (False, True),
+        (True, False),
+    }
 
 
 def _columns(node: fx.Node) -> str:

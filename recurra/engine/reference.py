@@ -78,24 +78,26 @@ def advance(
 
     Runs `step`, the traced step with modifiers and named values, where it is given, and the cell's own otherwise.
     """
-    views = [_view(spec, value) for spec, value in zip(cell.carried, state, strict=True) if spec.name != TIME]
+    carried = [(spec, value) for spec, value in zip(cell.carried, state, strict=True) if spec.name != TIME]
+    views = [_view(spec, value) for spec, value in carried]
     extras = masks | {spec.name: value for spec, value in zip(cell.carried, state, strict=True) if spec.name == TIME}
     named: dict[str, Tensor] = {}
     if step is not None:
         results, named = step(x, views, extras)
     else:
+        shaped = [spec.with_axes(view) for (spec, _), view in zip(carried, views, strict=True)]
         dropouts = [extras.pop(name) for name in cell.found_dropouts if name in extras]
         with GivenDropouts(dropouts) if dropouts and not is_compiling() else nullcontext():
-            returned = cell.step(x, *views, **extras)
+            returned = cell.step(x, *shaped, **extras)
         results = output_and_states(cell, returned)
     y, new = results[0], list(results[1:])
-    carried = tuple(
+    after = tuple(
         value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))
         for spec, value in zip(cell.carried, state, strict=True)
     )
     if step is not None:
-        named |= {spec.name: _newest(spec, v) for spec, v in zip(cell.carried, carried, strict=True)}
-    return y, carried, named
+        named |= {spec.name: _newest(spec, v) for spec, v in zip(cell.carried, after, strict=True)}
+    return y, after, named
 
 
 def valid_steps(lengths: Tensor, steps: int) -> Tensor:

@@ -11,6 +11,7 @@ A step that does what a graph cannot hold raises `Untraceable`, which names the 
 """
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -215,7 +216,7 @@ def _arguments(cell: Cell, given: dict[str, Tensor]) -> tuple[list[Any], dict[st
     values: list[Any] = [given["x"]]
     for state in cell.carried:
         if state.name != TIME:
-            views = tuple(given[view] for view in _input_names(state))
+            views = tuple(state.with_axes(given[view]) for view in _input_names(state))
             values.append(views if state.delays else views[0])
     return values, {name: given[name] for name in cell.keyword_inputs()}
 
@@ -229,15 +230,22 @@ def output_and_states(cell: Cell, returned: Any) -> list[Tensor]:
             f"{type(cell).__name__}.step returned {len(values)} values, expected the {count} new states "
             f"{cell.states}, or the output and then those"
         )
-    values = values if len(values) == count + 1 else [values[0], *values]
-    sizes = {state.name: state.size for state in cell.carried if state.name != TIME}
-    for name, value in zip((*sizes, "output"), (*values[1:], values[0]), strict=True):
-        size = sizes.get(name, cell.output_size)
-        if value.shape[1:] != (size,) and (size, value.dim()) != (1, 1):
-            shape = ", ".join(["B", *map(str, value.shape[1:])])
-            hint = "" if name in sizes else f"; to put that out, initialise it with output_size={value.shape[-1]}"
-            raise TraceError(f"{type(cell).__name__}.step returned {name} as ({shape}), expected (B, {size}){hint}")
-    return values
+    states = [state for state in cell.carried if state.name != TIME]
+    if len(values) == count:  # the first state is the output
+        values = [states[0].as_row(values[0]), *values]
+    shapes = {state.name: state.axes or (state.size,) for state in states} | {OUTPUT: (cell.output_size,)}
+    for (name, shape), value in zip(shapes.items(), (*values[1:], values[0]), strict=True):
+        if tuple(value.shape[1:]) != shape and (shape, value.dim()) != ((1,), 1):
+            _refuse_shape(cell, name, value, shape)
+    return [values[0], *(state.as_row(value) for state, value in zip(states, values[1:], strict=True))]
+
+
+def _refuse_shape(cell: Cell, name: str, value: Tensor, expected: tuple[int, ...]) -> None:
+    got, wanted = (", ".join(["B", *map(str, shape)]) for shape in (value.shape[1:], expected))
+    what, hint = (name, "") if name is not OUTPUT else ("output", "; to put that out, initialise it with ")
+    if hint:
+        hint += f"output_size={math.prod(value.shape[1:])}{' and flatten it' if value.dim() > 2 else ''}"
+    raise TraceError(f"{type(cell).__name__}.step returned {what} as ({got}), expected ({wanted}){hint}")
 
 
 class bind_weights:

@@ -63,6 +63,8 @@ ZOO = {
     *("lif", "recurrent_lif", "parametric_lif", "adaptive_lif", "synaptic", "alpha", "izhikevich", "srm"),
     *("ctrnn", "low_rank_rnn", "plrnn", "shallow_plrnn", "dendritic_plrnn", "al_rnn", "block_gru", "conv_lstm"),
     *("sru", "qrnn", "hgrn", "rg_lru", "lru", "s5", "s4d", "mamba"),
+    *("linear_transformer", "delta_net", "gated_delta_net", "mlstm", "retention", "gla", "rwkv6", "rwkv7"),
+    *("fast_weights",),
 }
 
 
@@ -185,6 +187,14 @@ def test_a_name_like_none_is_answered_with_the_list():
         ("low_rank_rnn", {"rank": 0}, "rank"),
         ("al_rnn", {"rectified": 5}, "rectified"),
         ("block_gru", {"blocks": 3}, "blocks"),
+        ("delta_net", {"heads": 3}, "heads"),
+        ("mlstm", {"key_size": 0}, "key_size"),
+        ("retention", {"key_size": 3}, "key_size"),
+        ("gla", {"rank": 0}, "rank"),
+        ("gla", {"temperature": 0.0}, "temperature"),
+        ("rwkv7", {"rank": 0}, "rank"),
+        ("fast_weights", {"loops": 0}, "loops"),
+        ("fast_weights", {"decay": 1.5}, "decay"),
         ("conv_lstm", {"height": 2}, "input_size"),
         ("conv_lstm", {"kernel": 2}, "kernel"),
         ("fast_slow_lstm", {"fast": 1}, "fast"),

@@ -11,7 +11,7 @@ import recurra as rc
 from recurra.affine import Affine
 from recurra.cell import TIME
 
-GREEK = ("alpha", "beta", "gamma", "zeta", "eta", "theta", "omega", "lambda", "nu", "rho", "tau", "phi")
+GREEK = ("alpha", "beta", "gamma", "zeta", "eta", "theta", "omega", "lambda", "mu", "nu", "rho", "tau", "phi")
 
 
 def sides(text: str) -> list[tuple[str, str]]:

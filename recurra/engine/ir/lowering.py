@@ -118,6 +118,7 @@ class _Reader:
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}  # what the prologue returns, and in which shape
         like = step.node("x").meta["val"]
         self.batch, self.dtype = like.shape[0], like.dtype
+        self.has_matrices = any(state.axes for state in cell.carried)
         self.builder, self.integers = Builder(self.dtype), IntegerRanges(self.dtype)
 
     def read(self) -> LoweredStep:
@@ -410,6 +411,8 @@ class _Reader:
         if len(places) > MAX_WIDTH:
             raise Unsupported(f"a row of shape {format_shapes(shape)}")
         runs = _runs(places.tolist())
+        if len(runs) > 1 and self.has_matrices and any(times > 1 for _, _, times in runs):
+            return Value((self.gather(segments, IndexMap.of(places)),), shape)  # heads stay together
         if len(runs) <= FEW_PIECES or (len(runs) <= MAX_PIECES and len(places) >= LONG * len(runs)):
             return Value(tuple(s for run in runs for s in self._piece_of(value, *run)), shape)
         return Value((self.gather(segments, IndexMap.of(places)),), shape)

@@ -14,13 +14,14 @@ from .values import LoopInvariant, Shape, Unsupported, Value, at_batch, count
 
 aten = torch.ops.aten
 
-FEW_GROUPS = 4  # results up to which the numbers of each are a row of their own
+FEW_GROUPS = 4  # results up to which the numbers of each are a row of their own; heads of matrices stay together
 
 
 class Reader(Protocol):
     """The part of the lowering that these functions use."""
 
     builder: Builder
+    has_matrices: bool  # whether a state has axes of its own
 
     def value(self, argument: Any) -> Value: ...
 
@@ -60,7 +61,8 @@ def _reduce(reader: Reader, kind: str, value: Value, places: Tensor, shape: Shap
     of_rows = _sum_of if kind == "sum" else _max_of
     if terms == 1:
         return reader.take(value.segments, places[0], shape)
-    if results <= FEW_GROUPS and bool((places.t().flatten() == torch.arange(value.width)).all()):
+    few = 1 if reader.has_matrices else FEW_GROUPS
+    if results <= few and bool((places.t().flatten() == torch.arange(value.width)).all()):
         parts = [reader.cut(value, low, low + terms) for low in range(0, value.width, terms)]
         return Value(tuple(of_rows(reader.builder, part.segments, terms) for part in parts), shape)
     return Value((reader.gather(value.segments, IndexMap.of(places), kind),), shape)

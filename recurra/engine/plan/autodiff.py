@@ -316,7 +316,8 @@ def _choose_kept(needed: list[Node], available: set[Node]) -> list[Node]:
         if node in have or node.is_leaf:
             return True
         if node.op == "gather" and node.attr.moves:
-            return node.args[0] in have or node.args[0].is_leaf
+            source = node.args[0]
+            return source in have or source.is_leaf or (source.width < node.width and is_cheap(source, allowed))
         if not node.is_elementwise and node.op != "expand":
             return False
         costly = node.is_elementwise and TABLE[node.op].costly and node.width > 1

@@ -14,6 +14,7 @@ from ..ir.buffers import BufferKind, BufferRef, BufferSpec
 from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, subgraph
 from .program import Out, Program
 
+WIDE = 1024  # columns of a loop that does not compute the exponential of one number a row again for every column
 OPERATION = 8  # the cost of one elementwise operation with the memory it reads, in multiply-adds
 
 
@@ -192,7 +193,8 @@ class _Scheduler:
         if self.level[node] >= group.level:
             return False
         costly = node.op == "lane" or _is_costly_gather(node)
-        costly = costly or (node.is_elementwise and TABLE[node.op].costly and node.width > 1)
+        wide = node.width > 1 or group.width >= WIDE
+        costly = costly or (node.is_elementwise and TABLE[node.op].costly and wide)
         if costly:
             self._store(node)
         return node in self.stored

@@ -33,7 +33,7 @@ class StateTensor:
     @property
     def shape(self) -> tuple[int | str, ...]:
         """The shape, with "batch" for the batch size."""
-        rest = ("batch", *self.spec.shape(1)[1:])
+        rest = ("batch", *self.spec.full_shape(1)[1:])
         return (len(self.cells), *rest) if self.stacked else rest
 
 
@@ -99,6 +99,7 @@ class LayerGraph:
         for given, column in zip(states, self.columns, strict=True):
             shape = self.graph.add("Concat", batch, self.graph.integers(*column.spec.shape(1)[1:]), axis=0)
             for row, k in zip(self._rows(given, column), column.cells, strict=True):
+                row = self._reshape(row, column.spec.shape(1)) if row and column.spec.axes else row
                 value = self.graph.add("Expand", self._start(k, column.index), shape)
                 by_cell[k].append(self._given_or_default(row, value, batch, axis=0) if row else value)
         return by_cell
@@ -109,6 +110,10 @@ class LayerGraph:
             return [given] * len(column.cells)
         rows = self.graph.split(given, [1] * len(column.cells), axis=0)
         return [self.graph.add("Squeeze", row, self.graph.integers(0)) for row in rows]
+
+    def _reshape(self, value: str, shape: tuple[int, ...]) -> str:
+        """A state with other axes behind the batch."""
+        return self.graph.add("Reshape", value, self.graph.integers(-1, *shape[1:]))
 
     def _start(self, number: int, index: int) -> str:
         like = torch.empty(0, dtype=self.graph.dtype)
@@ -151,6 +156,8 @@ class LayerGraph:
         packed = []
         for column in self.columns:
             rows = [finals[k][column.index] for k in column.cells]
+            if column.spec.axes:
+                rows = [self._reshape(row, column.spec.full_shape(1)) for row in rows]
             if column.stacked:
                 rows = [self.graph.add("Unsqueeze", row, self.graph.integers(0)) for row in rows]
             packed.append(self.graph.join(rows, axis=0))

@@ -13,10 +13,15 @@ struct Buffer {  // row r of step s is at data + (rows[s] + r) * stride; negativ
 };
 
 // Which numbers of a row a result reads: `terms` each. For every term and vector of results, `runs` has the first place if
-// the places are consecutive, else one of the marks below, and `places` has each of them; -1 reads nothing.
+// the places are consecutive, else one of the marks below, and `places` has each of them; -1 reads nothing. `grids` has, for
+// a vector of results, what all its places have in common.
+struct Grid {  // places first + term * by_term + lane * by_lane; first = -1: none such
+  int32_t first, by_term, by_lane;
+};
 struct IndexMap {
   const int32_t* places;
   const int32_t* runs;
+  const Grid* grids;
   int64_t terms, vectors;
 };
 constexpr int32_t SCATTERED = -1, NOTHING = -2, REPEATED = -3;  // REPEATED - place: one place, for all
@@ -83,7 +88,61 @@ SHARED vec gather_one(const IndexMap& map, const real* row, int64_t column, int 
   return take(map, 0, row, column, count, 0);
 }
 
+// Sums over the terms of a grid, of products with a second one if there is one: a column of a matrix, or a matrix times a
+// vector. Several sums at once, since an addition waits for the one before.
+struct Operand {
+  const real* row;
+  Grid grid;
+};
+INLINE bool by_vector(const Operand& a) { return a.grid.by_lane == 0 || a.grid.by_lane == 1; }
+
+template <bool spread> INLINE vec term_at(const Operand& a, int64_t q, int count) {
+  const real* const place = a.row + a.grid.first + q * a.grid.by_term;
+  return spread ? splat(*place) : load(place, count);
+}
+
+template <bool two, bool spread, bool other_spread>
+SHARED vec sum_by_vector(const Operand& a, const Operand& b, int64_t terms, int count) {
+  vec sums[4] = {};
+  int64_t q = 0;
+  for (; q + 4 <= terms; q += 4)
+    for (int k = 0; k < 4; ++k)
+      sums[k] += two ? term_at<spread>(a, q + k, count) * term_at<other_spread>(b, q + k, count)
+                     : term_at<spread>(a, q + k, count);
+  for (; q < terms; ++q)
+    sums[0] += two ? term_at<spread>(a, q, count) * term_at<other_spread>(b, q, count) : term_at<spread>(a, q, count);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// The terms are consecutive: each lane has its own dot product.
+template <bool two> SHARED vec sum_by_lane(const Operand& a, const Operand& b, int64_t terms, int count) {
+  vec result = {};
+  for (int lane = 0; lane < count; ++lane) {
+    const real* const x = a.row + a.grid.first + lane * a.grid.by_lane;
+    const real* const y = two ? b.row + b.grid.first + lane * b.grid.by_lane : x;
+    vec sums[2] = {};
+    int64_t q = 0;
+    for (; q + 2 * W <= terms; q += 2 * W)
+      for (int k = 0; k < 2; ++k) {
+        const vec value = load(x + q + k * W, W);
+        sums[k] += two ? value * load(y + q + k * W, W) : value;
+      }
+    for (; q < terms; q += W) {
+      const int rest = terms - q < W ? int(terms - q) : W;
+      const vec value = zero_tail(load(x + q, rest), rest);
+      sums[0] += two ? value * zero_tail(load(y + q, rest), rest) : value;
+    }
+    result[lane] = horizontal_sum(sums[0] + sums[1]);
+  }
+  return result;
+}
+
 SHARED vec gather_sum(const IndexMap& map, const real* row, int64_t column, int count) {
+  const Operand a = {row, map.grids[column / W]};
+  if (a.grid.first >= 0) {
+    if (a.grid.by_lane == 1) return sum_by_vector<false, false, false>(a, a, map.terms, count);
+    if (a.grid.by_term == 1) return sum_by_lane<false>(a, a, map.terms, count);
+  }
   vec sum = {};
   for (int64_t q = 0; q < map.terms; ++q)
     if (map.runs[q * map.vectors + column / W] != NOTHING) sum += take(map, q, row, column, count, 0);
@@ -98,6 +157,15 @@ SHARED vec gather_max(const IndexMap& map, const real* row, int64_t column, int 
 
 SHARED vec gather_dot(const IndexMap& map, const real* row, const IndexMap& other, const real* its, int64_t column,
                       int count) {
+  const Operand a = {row, map.grids[column / W]}, b = {its, other.grids[column / W]};
+  if (a.grid.first >= 0 && b.grid.first >= 0) {
+    if (by_vector(a) && by_vector(b)) {
+      if (a.grid.by_lane && b.grid.by_lane) return sum_by_vector<true, false, false>(a, b, map.terms, count);
+      if (a.grid.by_lane) return sum_by_vector<true, false, true>(a, b, map.terms, count);
+      if (b.grid.by_lane) return sum_by_vector<true, true, false>(a, b, map.terms, count);
+    }
+    if (a.grid.by_term == 1 && b.grid.by_term == 1) return sum_by_lane<true>(a, b, map.terms, count);
+  }
   vec sum = {};
   for (int64_t q = 0; q < map.terms; ++q)
     if (map.runs[q * map.vectors + column / W] != NOTHING)
