@@ -98,8 +98,8 @@ def test_shapes_of_every_cell(case: Case):
     carried = layer.cell_list[0].carried
     wanted = []
     for place, spec in enumerate(carried):  # a state whose size differs from layer to layer is a list
-        shapes = [cell.carried[place].shape(BATCH) for cell in layer.cell_list]
-        wanted += [(4, *spec.shape(BATCH))] if len(set(shapes)) == 1 else shapes
+        shapes = [cell.carried[place].full_shape(BATCH) for cell in layer.cell_list]
+        wanted += [(4, *spec.full_shape(BATCH))] if len(set(shapes)) == 1 else shapes
     assert [tuple(s.shape) for s in flat(state)] == wanted
     assert isinstance(state, Tensor) == (len(carried) == 1)
 

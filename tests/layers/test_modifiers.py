@@ -191,7 +191,7 @@ def test_zoneout_of_zero_is_the_cell_and_of_one_freezes_it(case: Case):
             if state.name == TIME:
                 continue
             first = start if state.delays is None else start[:, 0]
-            assert_close(trace[state.name], first.expand(STEPS, -1, -1))
+            assert_close(trace[state.name], state.with_axes(first.expand(STEPS, -1, -1)))
 
 
 def test_an_output_made_of_states_shows_them_after_zoneout():

@@ -224,7 +224,7 @@ def test_resets_cut_a_stream_into_separate_sequences_in_both_directions(case: Ca
     steps, lengths = 7, (7, 5, 6)
     x = draw_inputs(case, steps, 3)
     resets = torch.tensor([[0, 0, 0, 1, 0, 0, 0], [1, 0, 1, 1, 0, 1, 1], [0, 0, 0, 0, 0, 1, 0]]).T.bool()
-    given = tuple(torch.rand(2, *spec.shape(3), dtype=torch.float64) for spec in layer.cell_list[0].carried)
+    given = tuple(torch.rand(2, *spec.full_shape(3), dtype=torch.float64) for spec in layer.cell_list[0].carried)
     y, state = layer(x, given if len(given) > 1 else given[0], torch.tensor(lengths), resets)
     for direction, cell in enumerate(layer.cells):
         single.cells[0].load_state_dict(cell.state_dict())

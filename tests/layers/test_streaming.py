@@ -50,13 +50,13 @@ def test_a_given_state_is_where_the_layer_starts(case: Case):
     start = draw_states(cell, BATCH)
 
     def through_layer(*state: Tensor):
-        given = tuple(value[None] for value in state)
+        given = tuple(spec.with_axes(value)[None] for spec, value in zip(cell.carried, state, strict=True))
         y, final = layer(x, given if len(given) > 1 else given[0])
         return y[0], *(value[0] for value in flat(final))
 
     def through_cell(*state: Tensor):
         views = [
-            value if spec.delays is None else tuple(value[:, k - 1] for k in spec.delays)
+            spec.with_axes(value if spec.delays is None else tuple(value[:, k - 1] for k in spec.delays))
             for spec, value in zip(cell.carried, state, strict=True)
         ]
         clock = {TIME: views.pop()} if cell.carried[-1].name == TIME else {}
