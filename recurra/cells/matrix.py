@@ -271,12 +271,12 @@ class RWKV6(TokenShift):
         x_k = x + d * self.mix_k(tanh(self.low_k(z)))
         x_v = x + d * self.mix_v(tanh(self.low_v(z)))
         x_w = x + d * self.mix_w(tanh(self.low_w(z)))
-        q = self.by_head(self.q(x_q)) / math.sqrt(self.keys)
+        q = self.by_head(self.q(x_q))
         k = self.by_head(self.k(x_k))
         v = self.by_head(self.v(x_v))
         w = self.by_head(torch.exp(-torch.exp(self.w(tanh(self.low(x_w))))))
         new = outer(k, v)
-        y = read(S + self.u.unsqueeze(-1) * new, q)
+        y = read(S + self.u.unsqueeze(-1) * new, q) / math.sqrt(self.keys)
         return y.flatten(1), w.unsqueeze(-1) * S + new, x
 
 

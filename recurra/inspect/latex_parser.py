@@ -20,6 +20,7 @@ GREEK = dict(
 FUNCTIONS = ("tanh", "exp", "log", "sin", "cos", "max", "min")
 SIGNS = {
     "odot": "⊙",
+    "otimes": "⊗",
     "neq": "≠",
     "leq": "≤",
     "geq": "≥",

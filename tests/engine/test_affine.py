@@ -38,6 +38,13 @@ SCANNED = {
     "s5": {"re", "im"},
     "s4d": {"re", "im"},
     "mamba": {"s", "v"},
+    "linear_transformer": {"S", "z"},
+    "mlstm": {"C", "n"},
+    "retention": {"S"},
+    "gla": {"S"},
+    "rwkv6": {"S", "p"},
+    "rwkv7": {"p"},
+    "fast_weights": set(),
 }
 
 

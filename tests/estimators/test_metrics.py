@@ -6,7 +6,7 @@ import pytest
 from recurra.errors import InputError
 from recurra.estimators.calibration import apply_corrections, interpolate_levels, interval_corrections
 from recurra.estimators.metrics import coverage, crps, mase, naive, naive_error, pinball, smape
-from recurra.estimators.panel import times_after
+from recurra.estimators.panel_future import times_after
 
 RANDOM = np.random.default_rng(0)
 LEVELS = tuple(np.arange(1, 200) / 200)

@@ -109,7 +109,9 @@ class Evaluator:
             rows = [a.expand(like.shape[0], part.width) for a, part in zip(args, node.args, strict=True)]
             return torch.cat(rows, 1)
         if node.op == "gather":
-            return node.attr.compute([a.expand(-1, part.width) for a, part in zip(args, node.args, strict=True)])
+            return node.attr.compute(
+                [a.expand(*a.shape[:-1], part.width) for a, part in zip(args, node.args, strict=True)]
+            )
         if node.op == "stop":
             return args[0].detach()
         return evaluate(node.op, args, node.attr)
