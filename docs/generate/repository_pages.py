@@ -1,4 +1,4 @@
-"""Changelog, how to contribute, decisions, how files are read. Links out of the site become plain names."""
+"""Changelog, contributing, decisions, how files are read, the examples. Links out of the site become plain names."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,20 @@ def pages() -> dict[str, str]:
         f"adr/{path.name.lower()}": path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "adr").glob("*.md")
     }
     found["reading.md"] = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
-    return {name: within_site(text, Path(name).parent, set(found)) for name, text in found.items()}
+    found = {name: within_site(text, Path(name).parent, set(found)) for name, text in found.items()}
+    return found | {"examples.md": _examples()}
+
+
+def _examples() -> str:
+    """The list of programs, then each in full, to download."""
+    text = re.sub(
+        r"\[(\w+)\.py\]\(\w+\.py\)", r"[\1.py](#\1)", (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    )
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        place = f"../../examples/{path.name}"
+        text += f"\n({path.stem})=\n## {path.name}\n\n{{download}}`{path.name} <{place}>`\n\n"
+        text += f"```{{literalinclude}} {place}\n```\n"
+    return text
 
 
 def within_site(text: str, folder: Path, known: set[str]) -> str:
