@@ -33,6 +33,10 @@ SETTINGS = {
 }
 EPOCHS = {"nade": 40, "rbm": 30}
 ANNEALING = {"chains": 10, "temperatures": 400}
+BIAS = (
+    "Annealed importance sampling errs on the low side: on 168 validation chords of one run, 1,600 temperatures\n"
+    "instead of 400 raise the estimate by 0.04 nats, and 100 lower it by 0.04."
+)
 Numbers = dict[str, Any]
 
 
@@ -131,6 +135,7 @@ def write(models: dict[str, list[Numbers]], seeds: int) -> None:
         error = f"± {max(one['error'] for one in runs):.3f}" if name == "rbm" else "exact"
         lines.append(f"| RNN-{name.upper()}, LSTM-128, here | {statistics.mean(scores):.2f} | {spread} | {error} |")
     lines += [f"| {name} | {value:.2f} | | |" for name, value in PUBLISHED.items()]
+    lines += ["", BIAS]
     (RESULTS / "chorales.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -98,6 +98,9 @@ class HierarchicalRNN(nn.Module):
         **options: Any,
     ):
         super().__init__()
+        for name, given in (("sizes", sizes), ("periods", periods)):
+            if not isinstance(given, Sequence) or isinstance(given, str):
+                raise InputError(name, repr(given), "a list of whole numbers, one a level")
         self.input_size, self.batch_first = positive_int("input_size", input_size), batch_first
         self.periods = tuple(positive_int("periods", k) for k in periods)
         if not self.periods or list(self.periods) != sorted(self.periods) or len(sizes) != len(self.periods):

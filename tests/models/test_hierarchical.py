@@ -181,6 +181,10 @@ def test_a_level_is_computed_at_its_ticks_alone(wiring: str, monkeypatch: pytest
 
 
 def test_what_is_wrong_is_named():
+    with pytest.raises(InputError, match="sizes: got 3, expected a list"):
+        rc.HierarchicalRNN(2, 3, [1])  # pyrefly: ignore
+    with pytest.raises(InputError, match="periods: got 1, expected a list"):
+        rc.HierarchicalRNN(2, [3], 1)  # pyrefly: ignore
     with pytest.raises(InputError, match="fast to slow"):
         rc.HierarchicalRNN(2, [3, 3], [4, 1])
     with pytest.raises(InputError, match="one a level"):
