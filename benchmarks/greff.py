@@ -111,7 +111,7 @@ def table(known: dict[str, Any]) -> str:
             cells.append(f"{statistics.mean(nats):.3f} ({min(nats):.3f} to {max(nats):.3f})")
         lines.append(f"| {short} | {about} | {' | '.join(cells)} |")
     sizes = ", ".join(f"{one['rate']:g} with {one['hidden']} cells" for one in results[names[0]]["V"])
-    lines += ["", "![The same as a picture](greff.svg)", "", f"Rates and sizes: {sizes}. " + BUDGET]
+    lines += ["", "![The same as a picture](greff.svg)", "", f"Rates and sizes: {sizes}.", BUDGET]
     return "\n".join(lines) + "\n"
 
 
