@@ -264,7 +264,8 @@ class Recurrent(nn.Module):
         y = self._lay_out(y, batched)
         if not return_trace:
             return y, final
-        return y, final, Trace([self._named(cell, one, batched) for cell, one in zip(self.cells, scanned, strict=True)])
+        each = zip(self.cell_list, scanned, strict=True)
+        return y, final, Trace([self._named(cell, one, batched) for cell, one in each])
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Run one step, for streaming.
