@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,11 @@ def record_outputs(layer: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 def _embed_series(estimator: Any, data: LoadedData, pool: str) -> tuple[list[str], np.ndarray]:
     """The names of the series, one for each target, and their vectors without the forecast step."""
-    with record_outputs(estimator.network_.recurrent) as recorded:
-        estimator.predict(1, data.X, placeholder_future(estimator, data.X))
+    reads = copy(estimator)
+    reads.network_ = deepcopy(estimator.network_)
+    reads.network_.share.fill_(1.0)  # a forecast to which the network adds nothing would not run it
+    with record_outputs(reads.network_.recurrent) as recorded:
+        reads.predict(1, data.X, placeholder_future(estimator, data.X))
     vectors = [POOLS[pool](_zero_padding(y, n - 1), n - 1) for y, n in recorded]
     return estimator.series_names(data.X), torch.cat(vectors).numpy()
 

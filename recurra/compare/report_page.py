@@ -13,7 +13,6 @@ from recurra.data.sequences import SequenceSet
 from recurra.estimators.inspection import SourceReader
 from recurra.inspect import report
 from recurra.inspect.page import Section
-from recurra.inspect.sample import Sample
 from recurra.problem import Problem
 from recurra.problem.answers import answers
 from recurra.problem.problem import estimator_class, fitted_network
@@ -113,19 +112,7 @@ def sample_inputs(problem: Problem, estimator: Any) -> Any:
         case "language":
             return estimator.model_.vocabulary.encode(X[:CHARACTERS])
         case _:
-            return _forecast_inputs(estimator)
-
-
-def _forecast_inputs(estimator: Any) -> Sample:
-    """The inputs of a forecaster's network, recorded while it predicts."""
-    recorded: list[tuple[Any, ...]] = []
-    hook = estimator.network_.register_forward_pre_hook(lambda module, given: recorded.append(given))
-    try:
-        estimator.predict()
-    finally:
-        hook.remove()
-    inputs, lengths = recorded[0][:2]
-    return Sample(inputs[:, :SEQUENCES], lengths[:SEQUENCES])
+            return estimator.inspection_inputs(problem.train[0], SEQUENCES)[1]
 
 
 def _set(estimator: Any, X: list[Any], targets: Any) -> SequenceSet:

@@ -130,3 +130,14 @@ def test_dates_and_encodings_by_flag(run):
     assert "Use --encoding utf-16." in run("fit", FILES / "utf16.csv", *SMALL, code=2)
     run("fit", FILES / "utf16.csv", "--encoding", "utf-16", *SMALL, "-o", "n")
     assert "été" in run("predict", "n", FILES / "latin1.csv", "--encoding", "latin-1", "--proba")
+
+
+def test_several_targets_of_a_forecast_by_command(run):
+    """Predictions have columns for each target, embeddings a row; also of a network that adds nothing to its base."""
+    run("fit", FILES / "two_targets.csv", "--target", "sold,returned", *SMALL, "-o", "m")
+    said = run("predict", "m", FILES / "two_targets.csv", "--horizon", 1)
+    assert "shop,date,sold,sold lower 90%,sold upper 90%,returned,returned lower 90%,returned upper 90%" in said
+    assert "north,2012-03-01," in said
+    embedded = run("embed", "m", FILES / "two_targets.csv")
+    for name in ("north sold,", "north returned,", "south sold,", "south returned,"):
+        assert name in embedded
