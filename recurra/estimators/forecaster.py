@@ -172,6 +172,7 @@ class Forecaster(BaseEstimator):
 
         **Example**
 
+            >>> import numpy as np, recurra as rc
             >>> y = np.sin(np.arange(80) / 3) + np.random.default_rng(0).normal(size=80)
             >>> print(rc.Forecaster("gru", horizon=4, hidden_size=4, epochs=1, random_state=0).fit(y).summary()[:17])
             The base forecast
