@@ -39,7 +39,7 @@ def write_report(
         {name: _measured_network(problem, model) for name, model in models.items()},
         sample_inputs(problem, best_model),
         folder.path / "report.html",
-        title=f"{Path(problem.source).name}: {len(entries)} cells compared, best cell {best}",
+        title=f"{Path(problem.source).name}: {len(entries)} cell{'s' * (len(entries) != 1)} compared, best cell {best}",
         history={name: history for name, history in histories.items() if history},
         leaderboard=_leaderboard_rows(board),
         settings=settings,
