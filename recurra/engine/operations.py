@@ -76,7 +76,7 @@ MEANING: dict[object, Operation] = {
     aten.minimum.default: Operation("elementwise", r"\min\left({0}, {1}\right)"),
     aten.clamp.default: Operation("elementwise", r"\mathrm{{clip}}\left({0}\right)"),
     aten.clamp_min.default: Operation("elementwise", r"\max\left({0}, {1}\right)"),
-    aten.linalg_vector_norm.default: Operation("row", r"\left\|{0}\right\|"),
+    aten.linalg_vector_norm.default: Operation("row", r"\mathrm{{norm}}\left({0}\right)"),
     aten.where.self: Operation("elementwise", r"\left({1}\ \mathrm{{if}}\ {0}\ \mathrm{{else}}\ {2}\right)"),
     aten.masked_fill.Scalar: Operation("elementwise", r"\left({2}\ \mathrm{{if}}\ {1}\ \mathrm{{else}}\ {0}\right)"),
     aten.eq.Scalar: Operation("elementwise", "{0} = {1}", SUM, SUM),

@@ -233,8 +233,8 @@ def output_and_states(cell: Cell, returned: Any) -> list[Tensor]:
     states = [state for state in cell.carried if state.name != TIME]
     if len(values) == count:  # the first state is the output
         values = [states[0].as_row(values[0]), *values]
-    shapes = {state.name: state.axes or (state.size,) for state in states} | {OUTPUT: (cell.output_size,)}
-    for (name, shape), value in zip(shapes.items(), (*values[1:], values[0]), strict=True):
+    shapes = [(state.name, state.axes or (state.size,)) for state in states] + [(OUTPUT, (cell.output_size,))]
+    for (name, shape), value in zip(shapes, (*values[1:], values[0]), strict=True):
         if tuple(value.shape[1:]) != shape and (shape, value.dim()) != ((1,), 1):
             _refuse_shape(cell, name, value, shape)
     return [values[0], *(state.as_row(value) for state, value in zip(states, values[1:], strict=True))]

@@ -27,7 +27,7 @@ class NearestSource:
         self.counts_: Any = TfidfVectorizer(analyzer="char", ngram_range=NGRAMS, lowercase=False)
         self.sources_ = self.counts_.fit_transform(X)
         self.targets_ = list(y)
-        self.n_parameters_ = int(self.sources_.nnz)
+        self.n_parameters_ = int(self.sources_.nnz)  # pyrefly: ignore
         return self
 
     def predict(self, X: list[str]) -> list[str]:
