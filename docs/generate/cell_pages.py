@@ -11,7 +11,7 @@ from recurra.cell import Cell
 from recurra.cli.cell_traits import is_scan
 from recurra.inspect.mathml import cell_mathml
 
-from . import sizes, speed_results
+from . import identities, learning_results, sizes, speed_results
 
 STEPS = 60  # of the gradient's way back
 FAMILIES = {
@@ -24,6 +24,7 @@ FAMILIES = {
     "descendants": "Later gated and linear cells",
     "gated_linear": "Linear recurrences with gates",
     "state_space": "State spaces",
+    "matrix": "Matrix memories",
 }
 
 
@@ -63,6 +64,8 @@ def _cell(names: list[str], kind: type[Cell]) -> str:
         f"## Parameters\n\n{_parameters(cell)}",
         _options(kind),
         f"## Gradients through time\n\n{_gradient_flow(names[0])}",
+        identities.section(names[0]),
+        learning_results.section(names[0]),
         speed_results.section(names[0]),
         f"## Code\n\n```python\n{source}```",
     ]
@@ -76,7 +79,8 @@ def _paper(kind: type[Cell]) -> str:
 
 def _parameters(cell: Cell) -> str:
     rows = [f"| `{name}` | {sizes.shape(p.shape)} |" for name, p in cell.named_parameters()]
-    states = ", ".join(f"`{name}`" for name in cell.states)
+    carried = [state for state in cell.carried if state.name in cell.states]
+    states = ", ".join(f"`{s.name}` {sizes.shape(s.axes) if s.axes else ''}".strip() for s in carried)
     count = sum(p.numel() for p in cell.parameters())
     head = f"States: {states}. With D = {sizes.INPUTS} inputs and H = {sizes.UNITS} units it has {count:,} parameters."
     return head + ("\n\n| parameter | shape |\n|---|---|\n" + "\n".join(rows) if rows else "")
