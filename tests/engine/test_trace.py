@@ -41,7 +41,11 @@ MATRICES = {  # what the cells with a matrix memory need
     aten.clamp_min.default, aten.clamp.default, aten.select.int, aten.clone.default, aten.elu.default,
     aten.split.Tensor, aten.cos.default, aten.sin.default, aten.var_mean.correction, aten.rsqrt.default,
 }  # fmt: skip
-LOWERED = PRODUCTS | FUNCTIONS | CHOICES | JOINS
+SCANS = {  # what the cells with a linear recurrence need
+    aten.cos.default, aten.sin.default, aten.expm1.default, aten.sqrt.default, aten.ge.Scalar, aten.select.int,
+    aten.sym_size.int,
+}  # fmt: skip
+LOWERED = PRODUCTS | FUNCTIONS | CHOICES | JOINS | SCANS
 
 
 def operations(graph: fx.Graph) -> set:

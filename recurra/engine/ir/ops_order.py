@@ -14,8 +14,8 @@ from torch import Tensor
 from .index_map import IndexMap
 from .nodes import Builder, Node
 from .ops_elementwise import operation
-from .ops_reduce import Reader, reduced, row_sum
-from .values import Unsupported, Value
+from .ops_reduce import FEW_GROUPS, Reader, reduced, row_sum
+from .values import Unsupported, Value, at_batch
 
 aten = torch.ops.aten
 
@@ -111,7 +111,7 @@ def _order(reader: Reader, value: Value, descending: bool, count: int) -> tuple[
     assert isinstance(size, int)
     if size > MAX_SORTED:
         raise Unsupported(f"a sorted row of {size} numbers")
-    mine, other = _unsqueezed(value, -1), _unsqueezed(value, -2)
+    mine, other = _pairs(reader, value, size)
     earlier = _literal(reader, torch.ones(size, size).tril(-1))  # whether the other one stands first
 
     def comes_before(b: Builder, x: Node, y: Node, first: Node) -> Node:
@@ -129,9 +129,26 @@ def _order(reader: Reader, value: Value, descending: bool, count: int) -> tuple[
         return b.make("where", b.make("eq", at, number), x, b.const(0.0))
 
     by_place = _unsqueezed(rank, -2), place  # (…, count, n)
-    values = reader.elementwise(picked, (other, *by_place), {})
+    values = reader.elementwise(picked, (_unsqueezed(value, -2), *by_place), {})
     indices = reader.elementwise(picked, (_literal(reader, torch.arange(float(size))), *by_place), {})
     return row_sum(reader, values, [-1]), row_sum(reader, indices, [-1])
+
+
+def _pairs(reader: Reader, value: Value, size: int) -> tuple[Value, Value]:
+    """Every number of the last axis beside every number of it: (…, n, n), or (…, n, 1) and (…, 1, n).
+
+    Both read the same numbers. A column of a product, made on its own, may be rounded otherwise than in the whole
+    product, and a number that is larger than itself has no place in an order.
+    """
+    if value.width <= FEW_GROUPS:  # sums over few numbers are cut into columns: all of them are columns from the start
+        columns = [reader.cut(value, at, at + 1).segments[0] for at in range(value.width)]
+        alone = Value(tuple(columns), value.shape)
+        return _unsqueezed(alone, -1), _unsqueezed(alone, -2)
+    at = torch.arange(value.width).reshape(*at_batch(value.shape, 1))
+    mine, other = at.unsqueeze(-1).expand(*at.shape, size), at.unsqueeze(-2).expand(*at.shape, size)
+    pairs = [IndexMap.of(places.flatten()) for places in (mine, other)]
+    first, second = (Value((reader.gather(value.segments, places),), (*value.shape, size)) for places in pairs)
+    return first, second
 
 
 def _sorted(reader: Reader, value: Value, dim: int, descending: bool, count: int | None) -> tuple[Value, Value]:

@@ -10,6 +10,7 @@ on a card. Stepwise kernels have any number of programs; a layer of 150 has two 
 import sys
 import warnings
 
+import pytest
 import torch
 from engine import strange_cells
 from engine.random_cells import random_cell
@@ -18,6 +19,7 @@ from torch import Tensor
 import recurra as rc
 from recurra.cell import TIME, Cell
 from recurra.engine import reference
+from recurra.engine.executors import Request, _executor
 from recurra.engine.found_draws import draw_ahead
 from recurra.engine.gpu import select
 from recurra.engine.gpu.runner import GpuExecutor
@@ -53,7 +55,16 @@ def without_gradients(cell: Cell, x: Tensor, states: list, masks: dict, lengths:
     return made.forward(x, states, [masks[n] for n in made.plan.masks], weights, lengths)
 
 
+def refused(cell: Cell) -> None:
+    """Reading numbers of a row in another order is left to the plain loop on a GPU, by name."""
+    request = Request(train=False, needs_x=False, named=False, dtype=torch.float32, device="cuda")
+    with pytest.raises(Unsupported, match="in another order on the GPU"):
+        _executor(planned(cell), request, "")
+
+
 def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
+    if planned(cell).gathers:
+        return refused(cell)
     x = torch.randn(steps, batch, cell.input_size, requires_grad=True)
     states = [
         fresh if spec.name == TIME else (0.3 * torch.randn_like(fresh)).requires_grad_()
