@@ -10,6 +10,7 @@ from recurra.cli.options import (
     NETWORK,
     OUTPUT,
     TRAINING,
+    AcceptChanges,
     Data,
     Dates,
     Encoding,
@@ -91,12 +92,7 @@ def fit(
         Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Model folder.", rich_help_panel=OUTPUT)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing model.", rich_help_panel=OUTPUT)] = False,
-    accept_changes: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changes", help="Resume with other settings or data than before.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
+    accept_changes: AcceptChanges = False,
     json: Json = False,
 ) -> None:
     """Train a model on a data file and save it in a folder.

@@ -104,6 +104,10 @@ Encoding = Annotated[
     ),
 ]
 
+AcceptChanges = Annotated[
+    bool,
+    typer.Option("--accept-changes", help="Resume with other settings or data than before.", rich_help_panel=OUTPUT),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
 Modules = Annotated[
     list[str] | None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recurra.cli.options import NETWORK, OUTPUT, TRAINING, Encoding, Json
+from recurra.cli.options import NETWORK, OUTPUT, TRAINING, AcceptChanges, Encoding, Json
 
 
 def pretrain(
@@ -41,12 +41,7 @@ def pretrain(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors.", rich_help_panel=OUTPUT)] = False,
-    accept_changes: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changes", help="Resume with other settings or data than before.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
+    accept_changes: AcceptChanges = False,
     json: Json = False,
 ) -> None:
     """Train an ELMo on unlabelled text: vectors of words in their sentences, for a tagger.

@@ -26,20 +26,20 @@ def unit(a: Array) -> Array:
     return a / np.sqrt(np.sum(a * a))
 
 
-def heads_of(w: Weights, S: Array, x: Array, heads: int | None) -> list[tuple[Array, Array, Array]]:
+def heads_of(w: Weights, x: Array, heads: int | None) -> list[tuple[Array, Array, Array]]:
     """(W_q x, W_k x, W_v x) of every head."""
     parts = [np.split(w[f"{name}.U"] @ x, heads or 1) for name in "qkv"]
     return list(zip(*parts, strict=True))
 
 
-def _run(w: Weights, x: Array, S: Array, heads: int | None, keys: int | None, one, *others: Array) -> Result:
+def _run(w: Weights, x: Array, S: Array, heads: int | None, one, *others: Array) -> Result:
     """`one(head, x_t, q, k, v, S, *others)` → (y, S, *others) of one head at one step; states of all are vectors."""
     count = heads or 1
     values = w["v.U"].shape[0] // count
     states = [S.reshape(count, -1, values), *(other.reshape(count, -1) for other in others)]
     outputs = []
     for x_t in x:
-        parts = heads_of(w, S, x_t, heads)
+        parts = heads_of(w, x_t, heads)
         made = [one(n, x_t, *parts[n], *(state[n] for state in states)) for n in range(count)]
         y, *states = ([each[i] for each in made] for i in range(len(made[0])))
         outputs.append(np.concatenate(y))
@@ -52,7 +52,7 @@ def linear_transformer(w: Weights, x: Array, S: Array, z: Array, heads=None, key
         S, z = S + np.outer(k, v), z + k
         return (q @ S) / (q @ z), S, z
 
-    return _run(w, x, S, heads, key_size, one, z)
+    return _run(w, x, S, heads, one, z)
 
 
 def delta_net(w: Weights, x: Array, S: Array, heads=None, key_size=None) -> Result:
@@ -62,7 +62,7 @@ def delta_net(w: Weights, x: Array, S: Array, heads=None, key_size=None) -> Resu
         S = S - beta * np.outer(k, k @ S) + beta * np.outer(k, v)
         return q @ S, S
 
-    return _run(w, x, S, heads, key_size, one)
+    return _run(w, x, S, heads, one)
 
 
 def gated_delta_net(w: Weights, x: Array, S: Array, heads=None, key_size=None) -> Result:
@@ -73,7 +73,7 @@ def gated_delta_net(w: Weights, x: Array, S: Array, heads=None, key_size=None) -
         S = alpha * (np.eye(len(k)) - beta * np.outer(k, k)) @ S + beta * np.outer(k, v)  # their equation 10
         return q @ S, S
 
-    return _run(w, x, S, heads, key_size, one)
+    return _run(w, x, S, heads, one)
 
 
 def mlstm(w: Weights, x: Array, C: Array, n: Array, m: Array, heads=None, key_size=None) -> Result:
@@ -89,7 +89,7 @@ def mlstm(w: Weights, x: Array, C: Array, n: Array, m: Array, heads=None, key_si
         o = np.split(sig(w["o.U"] @ x_t + w["o.b"]), heads or 1)[head]
         return o * (q @ C) / largest(size(n @ q), np.exp(-m)), C, n, np.array([m])
 
-    return _run(w, x, C, heads, key_size, one, n, m)
+    return _run(w, x, C, heads, one, n, m)
 
 
 def retention(w: Weights, x: Array, S: Array, t: Array, heads=None, key_size=None) -> Result:
@@ -103,7 +103,7 @@ def retention(w: Weights, x: Array, S: Array, t: Array, heads=None, key_size=Non
         y, new = [], []
         c, s = np.cos(now * w["theta"]), np.sin(now * w["theta"])
         turn = np.block([[np.diag(c), -np.diag(s)], [np.diag(s), np.diag(c)]])
-        for n, (q, k, v) in enumerate(heads_of(w, S, x_t, heads)):
+        for n, (q, k, v) in enumerate(heads_of(w, x_t, heads)):
             new.append(w["gamma"][n] * S[n] + np.outer(turn @ k, v))
             y.append(turn @ q @ new[n] / np.sqrt(2 * pairs))
         S = np.stack(new)
@@ -118,7 +118,7 @@ def gla(w: Weights, x: Array, S: Array, heads=None, key_size=None, rank=16, temp
         S = np.diag(alpha) @ S + np.outer(k, v)
         return q @ S / np.sqrt(len(q)), S
 
-    return _run(w, x, S, heads, key_size, one)
+    return _run(w, x, S, heads, one)
 
 
 def rwkv6(w: Weights, x: Array, S: Array, p: Array, heads=None, key_size=None, rank=32) -> Result:
