@@ -41,4 +41,7 @@ html_theme_options = {
     "footer_end": [],
     "header_links_before_dropdown": 6,
 }
+# A page without pages below it needs no list of them at its side.
+LEAVES = ("index", "tour", "which_cell", "under_the_hood", "glossary", "generated/examples")
+html_sidebars = {name: [] for name in LEAVES}
 highlight_language = "python"

@@ -1,6 +1,7 @@
 """What `python -m build` makes: a wheel and an sdist that install in a clean environment and run the tour."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from hatch_build import portable
 
 TOUR = """
 import doctest, pathlib, re, sys
@@ -44,6 +47,7 @@ def test_wheel_and_sdist_install_and_run_the_tour(repository_root: Path, tmp_pat
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith("METADATA"))).decode()
     assert "Description-Content-Type: text/markdown" in metadata
+    assert not re.findall(r"\]\((?!https?:|#)", metadata), "a link that a package index cannot follow"
 
     run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path)
     python = tmp_path / "env" / "bin" / "python"
@@ -54,3 +58,12 @@ def test_wheel_and_sdist_install_and_run_the_tour(repository_root: Path, tmp_pat
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     (tmp_path / "tour.py").write_text(TOUR, encoding="utf-8")
     assert "examples" in run(python, "tour.py", repository_root / "docs" / "tour.md", cwd=tmp_path)
+
+
+def test_the_readme_of_a_package_index_has_no_links_into_the_repository():
+    text = "![A figure](docs/a.svg)\n\nThe [tour](docs/tour.md), and [torch](https://pytorch.org)."
+    assert portable(text, None) == "The tour, and [torch](https://pytorch.org)."
+    assert portable(text, "https://example.org/r") == (
+        "![A figure](https://example.org/r/raw/main/docs/a.svg)\n\n"
+        "The [tour](https://example.org/r/blob/main/docs/tour.md), and [torch](https://pytorch.org)."
+    )

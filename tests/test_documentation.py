@@ -95,6 +95,14 @@ def test_every_cell_has_a_page_and_no_page_loads_anything_from_outside(site: Pat
 
 
 @pytest.mark.slow
+def test_examples_are_set_as_code_and_evidence_begins_with_where_recurra_is_worse(site: Path):
+    for page in (site / "generated").rglob("*.html"):
+        assert "<blockquote" not in page.read_text(encoding="utf-8"), f"{page.name}: an example became a quotation"
+    evidence = (site / "generated" / "evidence" / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h2>([^<]+)", evidence)[0] == "Where recurra is worse"
+
+
+@pytest.mark.slow
 def test_links_to_elsewhere_are_listed(site: Path):
     listed = [line.split("\t") for line in (site / "outside_links.txt").read_text(encoding="utf-8").splitlines()]
     assert listed

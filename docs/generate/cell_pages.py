@@ -1,6 +1,8 @@
 """A page for every registered cell, an index for every family, and a table of all cells, from the registry."""
 
+import functools
 import inspect
+import math
 import textwrap
 from typing import Any
 
@@ -11,7 +13,7 @@ from recurra.cell import Cell
 from recurra.cli.cell_traits import is_scan
 from recurra.inspect.mathml import cell_mathml
 
-from . import identities, learning_results, sizes, speed_results
+from . import identities, initial_values, learning_results, sizes, speed_results
 
 STEPS = 60  # of the gradient's way back
 FAMILIES = {
@@ -53,7 +55,7 @@ def title_of(family: str) -> str:
 
 
 def _cell(names: list[str], kind: type[Cell]) -> str:
-    cell = kind(sizes.INPUTS, sizes.UNITS)
+    cell = _fresh(kind, 0)
     aliases = f"Also registered as {', '.join(f'`{n}`' for n in names[1:])}.\n" if names[1:] else ""
     source = textwrap.dedent(inspect.getsource(kind.step))
     parts = [
@@ -61,7 +63,7 @@ def _cell(names: list[str], kind: type[Cell]) -> str:
         f"```python\nlayer = rc.layer({names[0]!r}, input_size, hidden_size)\n```",
         f"## Equations\n\nPrinted from `step`.\n\n```{{raw}} html\n{cell_mathml(cell)}\n```",
         f'## One step\n\n```{{raw}} html\n<div class="diagram">{rc.diagram(cell)}</div>\n```',
-        f"## Parameters\n\n{_parameters(cell)}",
+        f"## Parameters and their initial values\n\n{_parameters(cell)}",
         _options(kind),
         f"## Gradients through time\n\n{_gradient_flow(names[0])}",
         identities.section(names[0]),
@@ -72,18 +74,27 @@ def _cell(names: list[str], kind: type[Cell]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _fresh(kind: type[Cell], seed: int) -> Cell:
+    torch.manual_seed(seed)
+    return kind(sizes.INPUTS, sizes.UNITS)
+
+
 def _paper(kind: type[Cell]) -> str:
     paper, year = getattr(kind, "paper", ""), getattr(kind, "year", "")
     return f"*{paper}* ({year}).\n\n" if paper else ""
 
 
 def _parameters(cell: Cell) -> str:
-    rows = [f"| `{name}` | {sizes.shape(p.shape)} |" for name, p in cell.named_parameters()]
+    again = dict(_fresh(type(cell), 1).named_parameters())
+    rows = [
+        f"| `{name}` | {sizes.shape(p.shape)} | {initial_values.describe(p, again[name])} |"
+        for name, p in cell.named_parameters()
+    ]
     carried = [state for state in cell.carried if state.name in cell.states]
     states = ", ".join(f"`{s.name}` {sizes.shape(s.axes) if s.axes else ''}".strip() for s in carried)
     count = sum(p.numel() for p in cell.parameters())
     head = f"States: {states}. With D = {sizes.INPUTS} inputs and H = {sizes.UNITS} units it has {count:,} parameters."
-    return head + ("\n\n| parameter | shape |\n|---|---|\n" + "\n".join(rows) if rows else "")
+    return head + ("\n\n| parameter | shape | starts as |\n|---|---|---|\n" + "\n".join(rows) if rows else "")
 
 
 def _options(kind: type[Cell]) -> str:
@@ -92,6 +103,7 @@ def _options(kind: type[Cell]) -> str:
     return "## Options\n\n| option | default |\n|---|---|\n" + "\n".join(rows) if rows else ""
 
 
+@functools.cache
 def gradient_norms(name: str) -> list[float]:
     """‖∂ h_T / ∂ x_t‖ for every lag T - t, as a share of the first, of a freshly initialised layer."""
     torch.manual_seed(0)
@@ -104,22 +116,32 @@ def gradient_norms(name: str) -> list[float]:
 
 
 def _gradient_flow(name: str) -> str:
-    norms = gradient_norms(name)
-    width, height, decades = 560, 140, 12
-    at = lambda lag, value: (  # noqa: E731
-        40 + lag * (width - 50) / (STEPS - 1),
-        10 + min(max(-torch.tensor(value).log10().item(), -1.0), decades) * (height - 40) / decades,
+    width, height, left, bottom, decades = 560, 170, 46, 34, 12
+
+    def at(lag: int, value: float) -> tuple[float, float]:
+        down = min(max(-math.log10(value), -1.0), decades)
+        return left + lag * (width - left - 10) / (STEPS - 1), 18 + down * (height - 18 - bottom) / decades
+
+    def line(cell: str, kind: str) -> str:
+        points = " ".join("{:.1f},{:.1f}".format(*at(lag, value)) for lag, value in enumerate(gradient_norms(cell)))
+        return f'<polyline class="{kind}" points="{points}"/>'
+
+    label = '<line x1="{0}" x2="{1}" y1="{2:.1f}" y2="{2:.1f}"/><text x="{3}" y="{4:.1f}" text-anchor="end">{5}</text>'
+    ticks = "".join(
+        label.format(left, width - 10, at(0, 10.0**-k)[1], left - 6, at(0, 10.0**-k)[1] + 4, power)
+        for k, power in ((0, "1"), (4, "10⁻⁴"), (8, "10⁻⁸"), (12, "10⁻¹²"))
     )
-    points = " ".join("{:.1f},{:.1f}".format(*at(lag, value)) for lag, value in enumerate(norms))
-    label = '<text x="34" y="{:.1f}" text-anchor="end">10<tspan dy="-4" font-size="8">-{}</tspan></text>'
-    ticks = "".join(label.format(at(0, 10.0**-k)[1] + 4, k) for k in (0, 4, 8, 12))
+    lags = "".join(
+        f'<text x="{at(lag, 1)[0]:.1f}" y="{height - 18}" text-anchor="middle">{lag}</text>' for lag in (0, 20, 40)
+    )
+    beside = "" if name == "lstm" else " Dashed: an LSTM."
     return (
-        f"Norm of the gradient that the input of `lag` steps ago gets from the last output, as a share of the last "
-        f"input's: a fresh layer, {sizes.UNITS} units, random input.\n\n"
+        "How much of the gradient of the last output reaches the input of some steps ago, as a share of what the last "
+        f"input gets: a fresh layer of {sizes.UNITS} units, random input.{beside}\n\n"
         f'```{{raw}} html\n<svg class="flow" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="Gradient norm over lags of {name}"><polyline points="{points}"/>{ticks}'
-        f'<text x="{width - 10}" y="{height - 6}" text-anchor="end">lag {STEPS - 1}</text>'
-        f'<text x="40" y="{height - 6}">lag 0</text></svg>\n```'
+        f'aria-label="Gradient norm over lags of {name}">{ticks}{"" if name == "lstm" else line("lstm", "lstm")}'
+        f'{line(name, "cell")}{lags}<text x="{width - 10}" y="{height - 18}" text-anchor="end">{STEPS - 1}</text>'
+        f'<text x="{(width + left) / 2}" y="{height - 4}" text-anchor="middle">steps ago</text></svg>\n```'
     )
 
 
@@ -135,19 +157,20 @@ def _index(families: dict[str, list[tuple[str, type[Cell]]]]) -> str:
     listed = "\n".join(f"{title_of(family)} <family_{family}>" for family in families)
     return (
         f"# Cells\n\n{len(everything)} cells, each with its paper's equations and initialisation. Click on a column to "
-        "sort by it. *Scan*: a parallel scan over time could compute it; *loop*: step by step. Times: one CPU thread."
+        "sort by it. *Scan*: the new state is linear in the old one, so that a parallel scan over time can compute it; "
+        "*loop*: it needs one step after the other. *Training time* is that of one CPU thread."
         f"\n\n{_table(everything)}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
 
 
 def _table(cells: list[tuple[str, type[Cell]]]) -> str:
-    per_unit = f"parameters a unit (D {sizes.INPUTS}, H {sizes.UNITS})"
+    per_unit = f"parameters per unit (D = {sizes.INPUTS}, H = {sizes.UNITS})"
     heads = (
         "cell",
         "what it is",
         "states",
         per_unit,
-        "products a step",
+        "products per step",
         "scan or loop",
         "training time, LSTM = 1",
         "year",

@@ -1,38 +1,57 @@
-"""One page of every committed result, in its own words, with the command that made it."""
+"""Every committed result in its own words, with the command that made it, and first of all where recurra is worse."""
 
 import re
 from pathlib import Path
 
+from . import where_worse
 from .repository_pages import within_site
 from .speed_results import RESULTS
 
-TITLES = {
-    "uea": "Sequence classification", "forecasting": "Forecasting", "tagging": "Tagging", "language": "Language models",
-    "learning": "Learning algorithms against the papers", "reservoir": "Reservoirs", "gradients": "Gradients",
-    "crf": "Conditional random field", "jsb_chorales": "Chorales", "h200": "Speed on an H200",
-}  # fmt: skip
+GROUPS = {
+    "Speed and memory": ("peers", "h200", "scan", "crf", "online"),
+    "Accuracy beside other methods": ("uea", "ucr", "forecasting", "m4", "tagging", "language", "dates"),
+    "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
+}
+REST = "Other measurements"
+TITLES = {"learning": "What the learning algorithms learn", "learning_notes": "Notes on what they learn"}
 
 
 def pages() -> dict[str, str]:
-    names = sorted(p.stem for p in RESULTS.glob("*.md"))
-    found = {f"evidence/{name}.md": _page(name) for name in names}
-    listed = "\n".join(names)
-    rows = "\n".join(f"- [{title_of(name)}]({name}.md)" for name in names)
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(RESULTS.glob("*.md"))}
+    found = {f"evidence/{name}.md": _page(name, text) for name, text in texts.items()}
+    grouped = {title: [name for name in names if name in texts] for title, names in GROUPS.items()}
+    grouped[REST] = [name for name in texts if not any(name in names for names in grouped.values())]
+    lists = "\n\n".join(f"## {title}\n\n{_rows(names, texts)}" for title, names in grouped.items())
+    listed = "\n".join(name for names in grouped.values() for name in names)
     found["evidence/index.md"] = (
-        "# Evidence\n\nEvery table that recurra claims, as committed by the script that measured it. Each page names "
-        "its command, its hardware and its versions, and says where another library is better.\n\n"
-        f"{rows}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+        "# Evidence\n\nThe tables behind every claim, as the scripts that measured them wrote them. Each page names "
+        "its command, and the hardware and versions where these matter.\n\n"
+        f"## Where recurra is worse\n\n{where_worse.listed()}\n\n{lists}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
     return found
 
 
-def title_of(name: str) -> str:
-    return TITLES.get(name, name.replace("_", " ").capitalize())
+def title_of(name: str, text: str) -> str:
+    heading = re.match(r"# (.+)", text)
+    return heading.group(1) if heading else TITLES.get(name, name.replace("_", " ").capitalize())
 
 
-def _page(name: str) -> str:
+def _rows(names: list[str], texts: dict[str, str]) -> str:
+    rows = "\n".join(f"| [{title_of(name, texts[name])}]({name}.md) | {_command(texts[name])} |" for name in names)
+    return f"| result | made by |\n|---|---|\n{rows}"
+
+
+def _command(text: str) -> str:
+    """The first command that a result names."""
+    found = re.search(r"((?:OMP_\w+=\w+ )*python (?:-m benchmarks\.|benchmarks/)[^`|\n]+?)(?=[`|\n])", text)
+    if not found:
+        script = re.search(r"`(benchmarks/\w+\.py)`", text)
+        return f"`python {script.group(1)}`" if script else ""
+    return f"`{found.group(1).strip()}`"
+
+
+def _page(name: str, text: str) -> str:
     """The result's own text. Pictures beside it come along."""
-    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
-    text = re.sub(r"!\[([^]]*)\]\(([\w.]+\.svg)\)", r"![\1](../../../benchmarks/results/\2)", text)
-    text = within_site(text, Path(), set())
-    return text if text.startswith("# ") else f"# {title_of(name)}\n\n{text}"
+    headed = text if text.startswith("# ") else f"# {title_of(name, text)}\n\n{text}"
+    headed = re.sub(r"!\[([^]]*)\]\(([\w.]+\.svg)\)", r"![\1](../../../benchmarks/results/\2)", headed)
+    return within_site(headed, Path(), set())

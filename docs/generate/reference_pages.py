@@ -1,6 +1,7 @@
 """The API reference: signature and docstring of every public name, grouped by module."""
 
 import inspect
+import re
 import textwrap
 from types import ModuleType
 from typing import Any
@@ -84,21 +85,53 @@ def _own_methods(kind: type) -> list[tuple[str, Any]]:
 
 def _signature(name: str, thing: Any) -> str:
     try:
-        parameters = inspect.signature(thing).parameters.values()
+        signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return ""
-    shown = [str(p.replace(annotation=p.empty)) for p in parameters if p.name != "self"]
-    line = f"{name}({', '.join(shown)})"
-    if len(line) > 100:
-        line = f"{name}(\n    " + ",\n    ".join(shown) + ",\n)"
+    given = [p for p in signature.parameters.values() if p.name != "self"]
+    shown = [_parameter(p) for p in given]
+    named = [number for number, p in enumerate(given) if p.kind is p.KEYWORD_ONLY]
+    if named and not any(p.kind is p.VAR_POSITIONAL for p in given):
+        shown.insert(named[0], "*")
+    result = signature.return_annotation
+    returned = "" if isinstance(thing, type) or result is inspect.Signature.empty else f" -> {_type(result)}"
+    line = f"{name}({', '.join(shown)}){returned}"
+    if len(line) > 80:
+        line = f"{name}(\n    " + ",\n    ".join(shown) + f",\n){returned}"
     return f"```python\n{line}\n```\n\n"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    """`name: type = default`."""
+    mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    text = f"{mark}{parameter.name}"
+    typed = parameter.annotation is not parameter.empty
+    text += f": {_type(parameter.annotation)}" if typed else ""
+    if parameter.default is parameter.empty:
+        return text
+    return f"{text} = {_value(parameter.default)}" if typed else f"{text}={_value(parameter.default)}"
+
+
+def _value(default: Any) -> str:
+    return default.__name__ if inspect.isfunction(default) or isinstance(default, type) else repr(default)
+
+
+def _type(annotation: Any) -> str:
+    """A type without the modules it comes from."""
+    text = inspect.formatannotation(annotation).strip("'\"")
+    text = re.sub(r"\*<class '([\w.]+)'>", r"Unpack[\1]", text)
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Za-z_])", "", text).replace("NoneType", "None")
 
 
 def _markdown(docstring: str | None) -> str:
     """A docstring as Markdown: an indented example becomes a fenced one."""
     lines, out, block = (docstring or "").splitlines(), [], []
     for line in [*lines, ""]:
-        if (line.startswith("    ") and (block or not (out and out[-1].strip()))) or (block and not line.strip()):
+        indented = line.startswith("    ") and (block or not (out and out[-1].strip()))
+        session = line.startswith(">>> ") or (
+            block and block[0].startswith(">>>") and block[-1].strip() and line.strip()
+        )
+        if indented or session or (block and not line.strip()):
             block.append(line)
             continue
         if block:
