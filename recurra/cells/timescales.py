@@ -65,7 +65,12 @@ def _time_constants(tau: float | Tensor | None, longest: float, size: int) -> Te
     """τ per unit: given, or log-uniform in [1, longest]."""
     if tau is None:
         return torch.empty(size).uniform_(0.0, math.log(longest)).exp() if longest > 1 else torch.ones(size)
-    tau = torch.as_tensor(tau, dtype=torch.get_default_dtype()).expand(size).clone()
+    if not isinstance(tau, (int, float, Tensor, Sequence)) or isinstance(tau, (bool, str)):
+        raise InputError("tau", repr(tau), f"a number, or one for each of {size} units")
+    tau = torch.as_tensor(tau, dtype=torch.get_default_dtype())
+    if tau.numel() != 1 and tuple(tau.shape) != (size,):
+        raise InputError("tau", f"shape {tuple(tau.shape)}", f"a number, or one for each of {size} units")
+    tau = tau.expand(size).clone()
     if not bool((tau >= 1).all()):
         raise InputError("tau", f"{tau.min():g}", "time constants of at least 1 step")
     return tau

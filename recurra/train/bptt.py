@@ -35,7 +35,7 @@ class BPTT(Learner):
     - `k1`: steps between two backward passes; each pass takes the losses of those k1 steps. None: one pass per call.
     - `k2`: steps a gradient travels back, at least k1. Only gradients are truncated; the state runs on.
     - `update`: when weights change, after each pass ("window") or once per call ("call").
-    - `carry`: start each call from the final state of the previous one.
+    - `carry`: start each call from the final state of the previous one, which has read masked steps, too.
     - `clip`: the largest joint norm of all gradients.
     - `l1`: the weight of Σ|h| over the outputs of all recurrent layers, for sparse activity.
 
@@ -131,10 +131,14 @@ class BPTT(Learner):
 
     def _run(self, x: Tensor, targets: StepTargets, state: Any) -> tuple[Tensor, Any]:
         accepted = accepted_by(self.model)
-        named = {"state": state, "hx": state, "lengths": targets.lengths if len(x) == len(targets.counts) else None}
+        named = {"state": state, "hx": state, "lengths": self._lengths(x, targets)}
         given = {name: value for name, value in named.items() if name in accepted and value is not None}
         result = self.model(x, **given)
         return (result[0], result[1]) if isinstance(result, tuple) else (result, None)
+
+    def _lengths(self, x: Tensor, targets: StepTargets) -> Tensor | None:
+        """Where sequences end, for a pass over whole ones. A carried state has read every step, in windows or not."""
+        return None if self.carry or len(x) < len(targets.counts) else targets.lengths
 
     def _watch(self, hidden: list[Tensor]) -> list[Any]:
         layers = [m for m in self.model.modules() if isinstance(m, Recurrent)]

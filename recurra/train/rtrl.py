@@ -18,7 +18,7 @@ class RTRL(OnlineLearner):
 
     **Arguments**
 
-    - `model`: a `rc.train.Predictor`, a layer, or a module without recurrence. One direction only.
+    - `model`: a `rc.train.Predictor` or a layer, of one direction.
     - `loss`, `optimizer`, `rate`, `clip`: as in `BPTT`.
     - `update`: when weights change, once per call ("call"; the gradient equals BPTT's) or after every step ("step").
     - `carry`: continue from the state and influence of the previous call, e.g. to feed a stream step by step.

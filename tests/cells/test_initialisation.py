@@ -320,3 +320,9 @@ def test_a_clipped_plrnn_starts_where_all_its_weights_learn():
     cell.step(torch.randn(40, 2), torch.randn(40, 3)).square().sum().backward()
     assert all(bool(weight.grad.any()) for weight in cell.parameters())
     assert 0.5 < float(cell.inner.b.detach().std()) < 1.2
+
+
+@pytest.mark.parametrize("tau", ["learned", True, [1.0, 2.0], torch.ones(2, 3)])
+def test_time_constants_that_do_not_fit_are_refused(tau: object) -> None:
+    with pytest.raises(rc.errors.InputError, match="tau: got"):
+        rc.layer("leaky_rnn", 2, 3, tau=tau)

@@ -249,3 +249,17 @@ def test_windows_over_both_directions_are_refused() -> None:
         with pytest.raises(rc.OptionError, match="reads both directions"):
             BPTT(model, carry=True)
     BPTT(Predictor(both.double(), 2), "mse").step(*data())  # the whole sequence at once is fine
+
+
+def test_a_carried_state_has_read_masked_steps_in_windows_or_not() -> None:
+    x, target = torch.randn(6, 2, 2), torch.randn(6, 2, 2)
+    mask = torch.ones(6, 2, dtype=torch.bool)
+    mask[3:, 1] = False  # no labels there; a stream goes on
+    states = []
+    for windows in ({}, {"k1": 2, "k2": 6}):
+        torch.manual_seed(0)
+        learner = BPTT(rc.RNN(2, 2), "mse", "sgd", 1e-30, carry=True, **windows)
+        learner.step(x, target, mask)
+        states.append(learner.state)
+    assert torch.allclose(*states, atol=1e-6)
+    assert torch.allclose(states[0], learner.model(x)[1], atol=1e-6)

@@ -61,7 +61,13 @@ class DNI(Learner):
         layer = model if isinstance(model, Recurrent) else getattr(model, "layer", None)
         if not isinstance(layer, Recurrent) or layer.directions != 1:
             raise OptionError("model", type(model).__name__, "a layer of one direction, or rc.train.Predictor of one")
-        sizes = [state.size * max(state.delays or (1,)) for cell in layer.cell_list for state in cell.carried]
+        if len(set(layer.dilation)) > 1:  # their states have different shapes
+            raise OptionError("model", f"dilations {layer.dilation}", "one dilation for all layers")
+        sizes = [
+            state.size * max(state.delays or (1,)) * dilation
+            for cell, dilation in zip(layer.cell_list, layer.dilation, strict=True)
+            for state in cell.carried
+        ]
         weight = next(layer.parameters())
         self.synthesis = nn.Linear(sum(sizes), sum(sizes), device=weight.device, dtype=weight.dtype)
         nn.init.zeros_(self.synthesis.weight), nn.init.zeros_(self.synthesis.bias)

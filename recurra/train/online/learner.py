@@ -59,7 +59,7 @@ class OnlineLearner(Learner):
 
     **Arguments** that all share
 
-    - `model`: a `rc.train.Predictor`, a layer, or a module without recurrence. One direction only.
+    - `model`: a `rc.train.Predictor` or a layer, of one direction.
     - `loss`, `optimizer`, `rate`, `clip`: as in `BPTT`.
     - `update`: when weights change, once per call ("call") or after every step ("step").
     - `carry`: continue from the state of the previous call, e.g. to feed a stream step by step.
@@ -79,6 +79,9 @@ class OnlineLearner(Learner):
         if update not in ("call", "step"):
             raise InputError("update", repr(update), "'call' or 'step'")
         self.step_fn = StepFunction(model)
+        if self.step_fn.layer is None:
+            got = f"{type(model).__name__}, without recurrence"
+            raise InputError("model", got, "a recurrent layer; BPTT takes any module")
         self.update, self.carry = update, carry
         self.clip = None if clip is None else positive("clip", clip)
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from cases import Case, draw_inputs
 
+import recurra as rc
 from recurra.train import BPTT, DNI, FPTT, Predictor
 
 
@@ -96,3 +97,13 @@ def test_resume_is_bit_equal(make) -> None:
     resumed.load_state_dict(first.state_dict())
     resumed.step(x, target)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
+
+
+def test_dni_predicts_for_every_step_that_a_dilated_layer_looks_back() -> None:
+    learner = DNI(rc.layer("gru", 2, 3, num_layers=2, dilation=2), "mse", window=2, carry=True)
+    x, target = torch.randn(6, 2, 2), torch.randn(6, 2, 3)
+    losses = [learner.step(x, target) for _ in range(3)]
+    assert losses[0] != losses[2]
+    assert bool(learner.synthesis.weight.any())
+    with pytest.raises(rc.errors.OptionError, match="dilations"):
+        DNI(rc.layer("gru", 2, 3, num_layers=2, dilation=(1, 2)), "mse")
