@@ -28,7 +28,10 @@ from .user_code import Untraceable, location
 aten = torch.ops.aten
 CONSTANT = (aten.ones_like.default, aten.zeros_like.default, aten.full_like.default)
 _MADE_FROM_SHAPES = {*CONSTANT, aten.new_zeros.default, aten.new_ones.default, aten.new_full.default}
-_READS = (aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default)
+_READS = (
+    aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default,
+    aten.item.default, aten.allclose.default,  # under inference_mode torch does not take them apart
+)  # fmt: skip
 DIFFERENTIABLE = "differentiable"  # meta key of a node: whether a gradient may flow back through it
 LINE = "line"  # meta key of a node: `file:line` of the user's code that made it
 

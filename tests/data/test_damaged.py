@@ -108,3 +108,10 @@ def test_an_arrow_file_whose_offsets_point_elsewhere(use, tmp_path: Path):
     _, status = os.waitpid(child, 0)
     assert not os.WIFSIGNALED(status), signal.Signals(os.WTERMSIG(status)).name
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_steps_of_unequal_width_in_a_file_of_lists(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": [[1, 2], [3, 4]], "label": "a"}\n{"x": [[1, 2], [3]], "label": "b"}\n')
+    with pytest.raises(DataError, match=r"steps of \[1, 2\] numbers.*as many at every step"):
+        rc.data.read(path)

@@ -185,6 +185,14 @@ class Float(Plain):
         return tanh(self.a(x, h)) * float(self.scale.detach())
 
 
+class InferenceItem(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        z = tanh(self.a(x, h))
+        with torch.inference_mode():
+            largest = (z.abs().max() + 1).item()
+        return z / largest
+
+
 class CaughtFloat(Plain):
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         z = tanh(self.a(x, h))
@@ -240,7 +248,7 @@ CASES = {
     Prints: "calls print", Logs: "writes to a log", Noise: "self.noise", Uniform: "self.noise",
     DroppedWeight: "self.noise", Bernoulli: "self.noise", DrawsInPython: "random number generator",
     DrawsInNumPy: "random number generator", ToList: "tolist", ToNumPy: "numpy", ToArray: "reads the numbers",
-    Item: "reads", Float: "reads", CaughtFloat: "reads", LargeBatch: "batch size", ExactBatch: "batch size",
+    Item: "reads", InferenceItem: "reads", Float: "reads", CaughtFloat: "reads", LargeBatch: "batch size", ExactBatch: "batch size",
     LongBatch: "batch size", LargestOfBatch: "batch size", BooleanIndex: "shape from values",
     AsksForGradients: "is_grad_enabled", ReadsRequiresGrad: "requires_grad",
 }  # fmt: skip

@@ -65,7 +65,8 @@ def _cells(path: Path) -> dict[str, list[np.ndarray]]:
         from scipy.io import loadmat
         from scipy.io.matlab import MatReadError
 
-    with decoding(path, "MATLAB file of format 5", MatReadError, zlib.error, *DAMAGE):
+    # scipy reads a variable that it has not assigned where a header names an unknown class.
+    with decoding(path, "MATLAB file of format 5", MatReadError, zlib.error, UnboundLocalError, *DAMAGE):
         check_decoded(path, _decompressed_size(path))
         content = loadmat(path)
     cells = {}

@@ -98,7 +98,11 @@ class _NestedScan:
             raise FormatError(self.file, f"lists of lengths {lengths}", "lists of the same length in a row", line)
         if not lengths[name]:
             raise FormatError(self.file, "an empty sequence", "at least one step", line, name)
-        self.lengths.append(lengths[name])
+        for name, value in lists.items():
+            widths = {len(step) if isinstance(step, list) else 0 for step in value or ()}
+            if len(widths) > 1 and not self.is_tokens:
+                raise FormatError(self.file, f"steps of {sorted(widths)} numbers", "as many at every step", line, name)
+        self.lengths.append(lengths[next(iter(lengths))])
 
     def _count(self, tokens: Any, name: str, line: int) -> None:
         self.tokens.update(tokens)
