@@ -69,7 +69,9 @@ def library(real: str) -> ctypes.CDLL:
     """The interpreter for `float` or `double`; raises `BuildError` where nothing can be compiled."""
     cases = " ".join(map(_case, OPERATIONS))
     names = "\n".join(f"#define {name} {number}" for name, number in CODE.items())
-    here = Path(__file__).with_name("instructions.h").read_text(encoding="utf-8")
+    here = "\n".join(
+        Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("instructions.h", "recursions.h")
+    )
     parts = [
         f"#define REAL {real}",
         *((KERNELS / n).read_text(encoding="utf-8") for n in ("vectors.h", "elementwise.h")),

@@ -1,10 +1,12 @@
 """Trackers that carry the influence of weights on states: compiled, or through torch.func where that cannot be."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from recurra.engine.forward_mode.chunk import Chunk, chunk_of
 from recurra.train.cost import check_cost
 from recurra.train.online.compiled_step import (
     CompiledInfluence,
@@ -26,10 +28,13 @@ class CompiledTracker(Tracker):
         super().__init__(step_fn, batch)
         self.influence, self.head = CompiledInfluence(plan, batch), Head(step_fn)
         self.to_parameters = WeightGradients(step_fn, plan)
+        self.chunk: Chunk | None = None  # made by the first call of many steps
+        self.is_new = True  # whether no step has been taken since the start
 
     def reset(self) -> None:
         self.to_parameters.refresh()
         self.influence.reset(self.step_fn.start(self.step_fn.flat()[0], self.batch))
+        self.is_new = not any(block.first for block in self.influence.plan.blocks)
 
     def output(self, x: Tensor) -> Tensor:
         self.to_parameters.refresh()
@@ -39,18 +44,50 @@ class CompiledTracker(Tracker):
         return self.output(x).detach()  # the state moves with `gradient` alone
 
     def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
+        self.is_new = False
         if loss is None:
             self.influence.learn(None)
             return None
-        by_output, by_head = self.head.gradients(loss)
+        by_output, by_head = self.signal(loss)
         self.influence.learn(by_output[:, None])
         return self.to_parameters(self.influence.gradients()) + by_head
+
+    def signal(self, loss: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """What the loss sends to the outputs of the layer, and to the weights of the head."""
+        return self.head.gradients(loss)
+
+    def call_gradient(
+        self, x: Tensor, loss_of: Callable[[Tensor, int], Tensor], goes_on: bool
+    ) -> tuple[float, list[Tensor]] | None:
+        if len(x) == 1:  # nothing to gain
+            return None
+        self.chunk = self.chunk or chunk_of(self.influence)
+        if self.chunk is None:
+            return None
+        self.to_parameters.refresh()
+        chunk, total = self.chunk, 0.0
+        chunk.is_fresh = self.is_new
+        by_tensor: dict[tuple[int, str], Tensor] = {}
+        by_head: list[Tensor] = []
+        for start in range(0, len(x), chunk.length):
+            piece = x[start : start + chunk.length]
+            output = self.head(chunk.forward(piece).flatten(0, 1))
+            with torch.enable_grad():
+                loss = loss_of(output.unflatten(0, piece.shape[:2]), start)
+            total += float(loss.detach())
+            by_output, head = self.signal(loss)
+            found = chunk.learn(by_output, goes_on or start + len(piece) < len(x))
+            by_head = [a + b for a, b in zip(by_head, head, strict=True)] if by_head else head
+            by_tensor = {key: by_tensor[key] + g for key, g in found.items()} if by_tensor else found
+        self.is_new = False
+        return total, self.to_parameters(by_tensor) + by_head
 
     def state_dict(self) -> dict[str, Any]:
         return self.influence.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.influence.load_state_dict(state)
+        self.is_new = False
 
 
 class SensitivityTracker(Tracker):

@@ -6,6 +6,7 @@ It keeps nothing of earlier steps but tensors of fixed size.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,6 +38,15 @@ class Tracker(ABC):
     @abstractmethod
     def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
         """The gradient of a loss of these outputs, in the order of `step_fn.parameters()`; None for no loss."""
+
+    def call_gradient(
+        self, x: Tensor, loss_of: Callable[[Tensor, int], Tensor], goes_on: bool
+    ) -> tuple[float, list[Tensor]] | None:
+        """Loss and gradient of all steps of x (T, B, D) at once, where that is possible; None: step by step.
+
+        `loss_of(outputs, t)`: the loss of outputs (K, B, q) from step t on. `goes_on`: the stream does not end here.
+        """
+        return None
 
     def peek(self, x: Tensor) -> Tensor:
         """The outputs of the next step, (B, q), without taking it."""
@@ -95,7 +105,11 @@ class OnlineLearner(Learner):
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
         targets, total = self._begin(x, target, mask), 0.0
         self.optimizer.zero_grad(set_to_none=True)
-        for t in range(len(x)):
+        whole = self._whole_call(x, targets) if self.update == "call" else None
+        if whole is not None:
+            total = whole[0]
+            self._accumulate(whole[1], 1.0 / max(targets.total, 1))
+        for t in range(len(x)) if whole is None else ():
             loss, gradient = self._gradient(x[t], targets, t)
             total += loss
             if gradient is None:
@@ -114,6 +128,9 @@ class OnlineLearner(Learner):
         """Gradient of the mean loss over one call, by parameter name, without an update."""
         targets = self._begin(x, target, mask)
         parameters = self.step_fn.parameters()
+        whole = self._whole_call(x, targets)
+        if whole is not None:
+            return {name: g / max(targets.total, 1) for name, g in zip(parameters, whole[1], strict=True)}
         total = [torch.zeros_like(p) for p in parameters.values()]
         for t in range(len(x)):
             for own, part in zip(total, self._gradient(x[t], targets, t)[1] or [], strict=False):
@@ -148,6 +165,13 @@ class OnlineLearner(Learner):
         if not self._running:
             self.tracker.reset()
         return targets
+
+    def _whole_call(self, x: Tensor, targets: StepTargets) -> tuple[float, list[Tensor]] | None:
+        """Loss, summed over steps and sequences, and its gradient, without a loop over steps in Python."""
+        assert self.tracker is not None
+        if not targets.total:
+            return None
+        return self.tracker.call_gradient(x, lambda y, t: targets.loss_sum(self.loss, y, t), self.carry)
 
     def _gradient(self, x: Tensor, targets: StepTargets, t: int) -> tuple[float, list[Tensor] | None]:
         """Loss at step t, summed over sequences, and its gradient by all weights (None without targets)."""

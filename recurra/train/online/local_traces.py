@@ -24,13 +24,11 @@ class LocalTracker(CompiledTracker):
         super().__init__(step_fn, batch, _plan(step_fn))
         self.feedback, self.matrix = feedback, matrix  # (q, H)
 
-    def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
-        if loss is None or self.matrix is None:
-            return super().gradient(loss)
+    def signal(self, loss: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.matrix is None:
+            return super().signal(loss)
         error = self.head.error(loss)
-        _, by_head = self.head.gradients(loss)
-        self.influence.learn((error @ self.matrix)[:, None])
-        return self.to_parameters(self.influence.gradients()) + by_head
+        return error @ self.matrix, self.head.gradients(loss)[1]
 
 
 def _plan(step_fn: StepFunction) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.engine.backend import set_backend
-from recurra.train import RTRL, CostError, Predictor, SnAp
+from recurra.train import RFLO, RTRL, CostError, EProp, Predictor, SnAp
 from recurra.train.objective import LOSSES
 from recurra.train.sensitivity import Masked
 from recurra.train.step_function import StepFunction
@@ -154,3 +154,23 @@ def test_a_refusal_names_what_fits() -> None:
 def test_more_steps_than_one_without_the_compiled_step_are_refused() -> None:
     with pytest.raises(rc.OptionError, match="complex"):
         SnAp(predictor(Case("unitary_rnn")), n=2)
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm", "min_gru", "indrnn", "lru", "delay_rnn"])
+@pytest.mark.parametrize("make", [RTRL, SnAp, EProp, RFLO])
+def test_a_call_in_chunks_gives_the_gradient_and_influence_of_single_steps(make, name, monkeypatch):
+    monkeypatch.setattr("recurra.engine.forward_mode.chunk.LONGEST", 4)  # 11 steps: two chunks and a rest
+    model = Predictor(rc.layer(name, 3, 4).double(), 2)
+    x, target = torch.randn(11, 2, 3).double(), torch.randn(11, 2, 2).double()
+    chunked, stepwise = make(model, "mse", carry=True), make(model, "mse", carry=True)
+    monkeypatch.setattr(stepwise, "_whole_call", lambda *_: None)
+    for _ in range(2):  # the second call starts from the influence of the first
+        found, expected = (learner.gradients(x, target) for learner in (chunked, stepwise))
+        for key, value in expected.items():
+            torch.testing.assert_close(found[key], value, rtol=1e-11, atol=1e-13)  # rounding of float64
+        chunked._running = stepwise._running = True
+    assert chunked.tracker.chunk is not None or make is SnAp  # SnAp of gates that mix goes step by step
+    for key in ("state", "kept"):
+        torch.testing.assert_close(
+            chunked.tracker.state_dict()[key], stepwise.tracker.state_dict()[key], rtol=1e-11, atol=1e-13
+        )
