@@ -248,7 +248,8 @@ CASES = {
     Prints: "calls print", Logs: "writes to a log", Noise: "self.noise", Uniform: "self.noise",
     DroppedWeight: "self.noise", Bernoulli: "self.noise", DrawsInPython: "random number generator",
     DrawsInNumPy: "random number generator", ToList: "tolist", ToNumPy: "numpy", ToArray: "reads the numbers",
-    Item: "reads", InferenceItem: "reads", Float: "reads", CaughtFloat: "reads", LargeBatch: "batch size", ExactBatch: "batch size",
+    Item: "reads", InferenceItem: "reads", Float: "reads", CaughtFloat: "reads",
+    LargeBatch: "batch size", ExactBatch: "batch size",
     LongBatch: "batch size", LargestOfBatch: "batch size", BooleanIndex: "shape from values",
     AsksForGradients: "is_grad_enabled", ReadsRequiresGrad: "requires_grad",
 }  # fmt: skip

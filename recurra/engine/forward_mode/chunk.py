@@ -5,9 +5,9 @@ recursion back through the chunk gives those of all products, and the gradient i
 what the influence brings from before the chunk. The influence is advanced once per chunk: with C_k = ∂(last state) /
 ∂(state after step k), it is C_1 (∂s_1/∂s_0) times the old one plus Σ_k C_k δ_k ⊗ v_k, again products over all steps.
 
-The numbers are those of step-by-step learning but for rounding. Memory does not grow with the sequence. For K steps in a
-chunk, exact RTRL costs n² p / K + n p multiply-adds a step instead of n² p (the blocks of Schmidhuber, *A fixed size
-storage O(n³) time complexity learning algorithm for fully recurrent continually running networks*, 1992).
+The numbers are those of step-by-step learning but for rounding. Memory does not grow with the sequence. With K steps
+in a chunk, exact RTRL costs n² p / K + n p multiply-adds a step instead of n² p (the blocks of Schmidhuber, *A fixed
+size storage O(n³) time complexity learning algorithm for fully recurrent continually running networks*, 1992).
 """
 
 import ctypes
