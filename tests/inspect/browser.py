@@ -69,7 +69,6 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
-        page.ask("Performance.enable", timeDomain="threadTicks")  # processor time: a busy machine does not count
         page.ask("Page.navigate", url=path.resolve().as_uri())
         page.wait_for("document.readyState === 'complete'")
         return page
@@ -123,11 +122,6 @@ class Page:
 
     def close(self) -> None:
         self.browser.ask("Target.closeTarget", targetId=self.target)
-
-    def processor_seconds(self) -> float:
-        """What the page's main thread has worked so far."""
-        measured = {one["name"]: one["value"] for one in self.ask("Performance.getMetrics")["metrics"]}
-        return measured["TaskDuration"]
 
     def run(self, program: str) -> Any:
         """The value of an expression, promises awaited."""

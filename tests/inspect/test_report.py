@@ -116,25 +116,14 @@ def test_what_comes_from_data_is_escaped(written):
 # ---------------------------------------------------------------------------------------------------- the page
 
 
-def test_it_opens_within_two_seconds(browser, written):
-    """By the clock, from the address to a page that can be read; the best of ten, for the machine may be busy."""
-    opened = (
-        "performance.timing.loadEventEnd > 0 && performance.timing.loadEventEnd - performance.timing.navigationStart"
-    )
-    seconds: list[float] = []
-    while len(seconds) < 10 and min(seconds, default=2.0) >= 2.0:
-        page = browser.open(written)
-        page.wait_for(f"{opened} !== false")
-        seconds.append(page.run(opened) / 1000)
-        page.close()
-    assert min(seconds) < 2.0, seconds
-
-
-def test_the_first_figure_follows_soon(browser, written):
+def test_only_figures_in_view_are_drawn_at_first(browser, written):
+    """A page draws a figure as it comes into view: opening it costs the first figures, not all of them."""
     page = browser.open(written)
     page.wait_for("document.querySelector('.plot').dataset.state === 'drawn'")
-    spent = page.processor_seconds()
-    assert spent < 4.0, f"{spent:.2f} seconds of processor time"
+    drawn = page.run("[...document.querySelectorAll('.plot')].filter(p => p.dataset.state === 'drawn').length")
+    figures = page.run("document.querySelectorAll('.plot').length")
+    page.close()
+    assert drawn <= figures // 2, f"{drawn} of {figures}"
 
 
 def test_every_figure_is_drawn_and_nothing_complains(page):
