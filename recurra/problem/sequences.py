@@ -89,6 +89,10 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
         got = f"one class only, {labels.tolist()[0]!r}"
         raise FormatError(hints.path, got, "two or more", column=str(schema.get("target")))
     train, test, how = _split(items, task, schema, hints.test, hints.seed)
+    if task == "classify_steps" and len(left := np.unique(np.concatenate(train[1]))) < 2:
+        got = f"one class only, {left.tolist()[0]!r}, in what is left for training ({how} are held out)"
+        expected = "two or more; hold out less, or another file, with test="
+        raise FormatError(hints.path, got, expected, column=str(schema.get("target")))
     summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
     summary += tuple(("note", note) for note in items.notes)
     metric, options = "accuracy" if task.startswith("classify") else "mae", {"random_state": hints.seed}
@@ -270,7 +274,8 @@ def _summary(task: str, reason: str, train: Any, test: Any, how: str, names: Any
         classes, counts = np.unique(targets, return_counts=True)
         shown = ", ".join(map(str, classes[:10].tolist())) + (", …" if len(classes) > 10 else "")
         share = counts.max() / counts.sum()
-        summary.append(("classes", f"{len(classes)}: {shown}; largest class {share:.0%}"))
+        rounded = "more than 99%" if 0.99 < share < 1 else f"{share:.0%}"
+        summary.append(("classes", f"{len(classes)}: {shown}; largest class {rounded}"))
     else:
         y = targets.astype(np.float64)
         summary.append(("target", f"{y.min():g} to {y.max():g}, mean {y.mean():g}"))

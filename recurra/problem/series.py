@@ -214,7 +214,7 @@ def _step_and_season(table: pa.Table, schema: dict[str, Any]) -> tuple[str, int]
     if "ds" not in table.column_names:
         return "one per row", 1
     if schema["unit"] != "date":
-        return _plain_step(table, schema["unit"]), 1
+        return _plain_step(table, schema.get("time")), 1
     times = table.column("ds").to_numpy().astype("datetime64[us]").astype(np.int64)
     detector = FrequencyDetector(dated=True)
     first = times[: series_lengths(table)[0]]
@@ -247,9 +247,14 @@ def _in_words(calendar: str, step: int | None) -> str:
     return f"every {step / 1e6:g} seconds"
 
 
-def _plain_step(table: pa.Table, unit: str) -> str:
+def _plain_step(table: pa.Table, time: Any) -> str:
     times = table.column("ds").to_numpy()[:2]
-    return f"steps of {times[1] - times[0]:g}" if len(times) == 2 else "one per row"
+    if len(times) < 2:
+        return "one per row"
+    step = times[1] - times[0]
+    if [name.lower() for name in ([time] if isinstance(time, str) else time or ())] == ["year"]:
+        return "yearly" if step == 1 else f"every {step:g} years"
+    return f"steps of {step:g}"
 
 
 def _horizon(season: int, shortest: int) -> int:

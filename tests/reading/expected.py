@@ -68,7 +68,7 @@ READINGS: dict[str, Reading] = {
     "hourly.csv": series("timestamp", "load", "72, hourly"),
     "time_zones.csv": series("time", "load", "72, hourly"),
     "date_and_clock.csv": series("date, time", "load", "72, hourly"),
-    "years.csv": series("YEAR", "SUNACTIVITY", "60, steps of 1"),
+    "years.csv": series("YEAR", "SUNACTIVITY", "60, yearly"),
     "day_first.csv": series("date", "value", "60, daily"),
     "month_first.csv": series("date", "value", "60, daily"),
     "ambiguous.csv": refused("line 3", "'date'", "2 January 1949 or 1 February 1949", 'dates="month-first"'),
@@ -77,7 +77,7 @@ READINGS: dict[str, Reading] = {
     "no_header.csv": series("f0", "f1", "60, daily"),
     "only_values.csv": series("", "value", "60, one per row"),
     "numbers.txt": series("", "f0", "60, one per row"),
-    "columns.txt": series("year", "f1", "60, steps of 1"),
+    "columns.txt": series("year", "f1", "60, yearly"),
     "table.txt": series("date", "value", "60, daily"),
     # rows that are missing, double, out of order or wrong
     "gap.csv": refused("line 22", "'date'", "a step of 3 days among steps of 1 day", 'fill="forward"'),
@@ -150,6 +150,18 @@ READINGS: dict[str, Reading] = {
     "archive.arff": wide("att0 … att5", target="target"),
     "archive_multi.arff": wide("rel", target="class"),
     "archive.ts": wide("", target=""),
+    # as archives and programs write them
+    "headless_class_first.tsv": wide("f1 … f6", target="f0"),
+    "headless_counted.csv": series("", "f1", "60, one per row", ignored="f0"),
+    "unnamed_series.csv": series("Unnamed: 0", "0", "60, steps of 1"),
+    "shuffled_index.csv": labels(sequences=10, steps="4", ignored="Unnamed: 0"),
+    "wide_numbers.csv": Reading("regress", target="target", inputs="t0 … t5", sequences=20, steps="6"),
+    "codes.arff": wide("att0 … att5", target="target"),
+    "clock.ts": wide("", target=""),
+    "numbers_as_text.json": series("year", "wheat", "60, every 5 years"),
+    "names_of_rows.csv": refused("several possible targets (violent, murder, poverty)", "target="),
+    "anomalies.csv": step_labels("", "timestamp", "is_anomaly", "value", sequences=1, steps="60"),
+    "label_at_the_end.csv": refused("'label'", "one class only, 0", "the last 20% of the steps", "test="),
     # ways of writing a file
     "european.csv": series(
         "Datum", "Umsatz", "60, daily", first=1000.5, ignored="Temperatur", options={"target": "Umsatz"}

@@ -17,7 +17,7 @@ FILES = Path(__file__).parent / "files"
 READ = [name for name, expected in READINGS.items() if not expected.error]
 REFUSED = [name for name, expected in READINGS.items() if expected.error]
 #: `rc.data.read` predicts every column one step ahead, or tags the steps
-READ_ANYWAY = ("wide_no_target.csv", "label_without_id.csv")
+READ_ANYWAY = ("wide_no_target.csv", "label_without_id.csv", "names_of_rows.csv", "label_at_the_end.csv")
 #: files whose models are fitted in every run; those of all files in the slow runs
 FITTED = (
     "sensors.csv",

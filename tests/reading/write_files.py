@@ -6,6 +6,7 @@ published data: names of columns and ways to write dates follow statsmodels, veg
 
 import gzip
 import json
+import math
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -237,6 +238,34 @@ def ways_of_writing() -> dict[str, str | bytes]:
     }
 
 
+def dumps() -> dict[str, str]:
+    """Tables as archives and programs write them: without a header, with an index, with numbers as text."""
+    waves = [[round(math.sin(k + 0.7 * t) + k % 2 + 0.001, 3) for t in range(6)] for k in range(20)]
+    values = [round(10 + 5 * math.sin(k / 2), 3) for k in range(60)]
+    arff = "@relation codes\n" + "".join(f"@attribute att{t} numeric\n" for t in range(6))
+    shuffled = [7 * k % 40 for k in range(40)]
+    clock = [[f"(2007-01-01 {t:02d}:00:00,{v})" for t, v in enumerate(wave)] for wave in waves]
+    return {
+        "headless_class_first.tsv": lines(([k % 2 + 1, *wave] for k, wave in enumerate(waves)), "\t"),
+        "headless_counted.csv": lines((k + 1, v) for k, v in enumerate(values)),
+        "unnamed_series.csv": ",0\n" + lines((1821 + k, v) for k, v in enumerate(values)),
+        "shuffled_index.csv": ",id,x,label\n"
+        + lines((n, k // 4, values[k], "ab"[k // 20]) for k, n in enumerate(shuffled)),
+        "wide_numbers.csv": lines([[*(f"t{t}" for t in range(6)), "target"], *([*r, sum(r)] for r in waves)]),
+        "codes.arff": arff
+        + "@attribute target {1,2}\n@data\n"
+        + lines([*wave, k % 2 + 1] for k, wave in enumerate(waves)),
+        "clock.ts": "% written by hand\n@timeStamps true\n@univariate true\n@classLabel true a b\n@data\n"
+        + "".join(f"{','.join(pairs)}:{'ab'[k % 2]}\n" for k, pairs in enumerate(clock)),
+        "numbers_as_text.json": json.dumps([{"year": str(1565 + 5 * k), "wheat": v} for k, v in enumerate(values)]),
+        "names_of_rows.csv": "state,violent,murder,poverty\n"
+        + lines((f"state {k}", *wave[:3]) for k, wave in enumerate(waves)),
+        "anomalies.csv": "timestamp,value,is_anomaly\n" + lines((k, v, int(k % 20 == 7)) for k, v in enumerate(values)),
+        "label_at_the_end.csv": "date,x,label\n"
+        + lines((d, v, int(k > 50)) for k, (d, v) in enumerate(zip(days(60, "%Y-%m-%d"), values, strict=True))),
+    }
+
+
 def write_excel(path: Path) -> None:
     import zipfile
 
@@ -257,7 +286,7 @@ def write_excel(path: Path) -> None:
 
 def write_all(folder: Path = FOLDER) -> None:
     folder.mkdir(exist_ok=True)
-    for group in (one_series, troubled_series, panels, sequences, wide_tables, ways_of_writing):
+    for group in (one_series, troubled_series, panels, sequences, wide_tables, ways_of_writing, dumps):
         for name, content in group().items():
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     write_excel(folder / "sheet.xlsx")

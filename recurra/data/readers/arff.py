@@ -94,7 +94,8 @@ def _column(texts: list[str], kind: str, path: Path, places: list[int], name: st
         return pa.array([None if text == "?" else _number(text, path, places[k], name) for k, text in enumerate(texts)])
     if kind == "relational":
         return pa.array([_channels(text, path, places[k], name) for k, text in enumerate(texts)])
-    return pa.array([None if text == "?" else text.strip("'\"") for text in texts], pa.string())
+    found = pa.array([None if text == "?" else text.strip("'\"") for text in texts], pa.string())
+    return found.dictionary_encode() if kind == "nominal" else found  # classes stay text where they are called 1, 2, …
 
 
 def _channels(text: str, path: Path, line: int, name: str) -> list[Any]:

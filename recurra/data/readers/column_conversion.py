@@ -4,6 +4,7 @@ A conversion is found on the values of a table, or on the first rows of one that
 wherever rows are read.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,8 @@ from .table_sources import OpenTable, Source, TableSource
 SAMPLE_ROWS = 1 << 16  # rows of a table on disk that decide its conversions and roles
 FEW = 20  # values that are tried before all are
 DATE = pa.timestamp("us")
+ROWS_PER_CATEGORY = 3  # rows per value, on average, from which whole numbers written as text are categories
+LEADING_ZERO, WHOLE = re.compile(r"[+-]?0\d"), re.compile(r"[+-]?\d{1,18}")
 DATE_EXAMPLES = "a date such as 2024-01-31, 2024-01, 31.01.2024, Jan 2024 or 2024 Q1"
 
 
@@ -123,8 +126,28 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     if again(values[:FEW]) and (notation := again(values)) is not None:
         results = pa.array(notation[1])
         return Conversion(name, (name,), pa.float64(), notation[0], _mapping(values, results, again, opened.file))
+    if (numbers := _plain_numbers(values)) is not None:
+        if is_time or not _are_categories(table, name, numbers):
+            found = pa.array(numbers)
+            again = lambda more: None if (n := _plain_numbers(more)) is None else ("", n)  # noqa: E731
+            return Conversion(name, (name,), found.type, "written as text", _mapping(values, found, again, opened.file))
+        return None
     _refuse_stray_text(table, name, given, opened)
     return None
+
+
+def _plain_numbers(values: list[str]) -> np.ndarray | None:
+    """Numbers without separators, as int64 if all are whole; None for other text and for codes such as 007."""
+    if not all(map(is_number, values)) or any(LEADING_ZERO.match(text.strip()) for text in values):
+        return None
+    whole = all(WHOLE.fullmatch(text.strip()) for text in values)
+    return np.array([int(text) for text in values]) if whole else np.array([float(text) for text in values])
+
+
+def _are_categories(table: pa.Table, name: str, numbers: np.ndarray) -> bool:
+    """Whether whole numbers written as text repeat, as codes do; amounts and counters mostly differ."""
+    rows = table.num_rows - table.column(name).null_count
+    return bool(np.issubdtype(numbers.dtype, np.integer)) and rows >= ROWS_PER_CATEGORY * len(numbers)
 
 
 def _from_dates(
@@ -224,7 +247,7 @@ def _refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTa
     """Raise for text in a column that is mostly numbers; one bad value makes a reader take all as text."""
     column = strings(table.column(name).combine_chunks()).to_pylist()
     stray = [row for row, text in enumerate(column) if text is not None and not is_number(text)]
-    if 2 * len(stray) > len(column) - table.column(name).null_count:
+    if not stray or 2 * len(stray) > len(column) - table.column(name).null_count:
         return
     row, id = stray[0], given.id if given.id in table.column_names else first_named(ID_HINTS, table.column_names)
     where = f" in sequence {str(table.column(id)[row].as_py())!r}" if id is not None and id != name else ""

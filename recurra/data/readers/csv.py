@@ -86,8 +86,8 @@ def _delimiter(start: list[str]) -> str:
 def is_header(fields: list[str]) -> bool:
     """Whether a line has names: no numbers, or numbers that count the columns, as in 0, 1, 2 or 1990, 1991, 1992."""
     numbers = [field for field in fields if is_number(field)]
-    if not numbers:
-        return True
+    if not numbers or (fields[0] == "" and fields[1:] == [str(k) for k in range(len(fields) - 1)]):
+        return True  # the second is how pandas writes columns without names: an index without one, then 0, 1, …
     if (
         len(numbers) < 3
         or not all(field.isdigit() for field in numbers)

@@ -10,8 +10,10 @@ from .layout import ID_HINTS, ID_NAMES, TARGET_HINTS, TIME_HINTS, TIME_PARTS
 from .table_facts import (
     count_distinct,
     counts_rows,
+    counts_up,
     is_constant_within,
     is_contiguous,
+    is_row_number,
     is_unique_within,
     start_together,
 )
@@ -34,6 +36,12 @@ def find_time(draft: RoleDraft) -> None:
     dates = draft.free("time")
     if dates:
         draft.assign(dates[0], "time", "the first column of dates")
+        return
+    for name in draft.free("number"):
+        whole = pa.types.is_integer(draft.table.schema.field(name).type)
+        if is_row_number(name) and whole and counts_up(draft.table, name):
+            draft.assign(name, "time", "an index that increases by one from row to row")
+            return
 
 
 def find_id(draft: RoleDraft) -> None:

@@ -15,7 +15,7 @@ from .column_roles import CATEGORICAL, IGNORED, OBSERVED, RoleDraft, Roles, firs
 from .id_and_time import find_id, find_time
 from .input_roles import assign_inputs, wide_roles
 from .layout import ID_HINTS, NO_COLUMN, TARGET_HINTS, TEXT_NAMES, Layout
-from .table_facts import count_distinct, counts_rows, is_row_number
+from .table_facts import count_distinct, counts_rows, counts_up, is_headless, is_row_number
 from .target_and_task import MIN_WIDE_STEPS, check_kind, check_one_target_each, class_or_number, find_target, infer_task
 
 
@@ -67,11 +67,17 @@ def _ignore_row_numbers(draft: RoleDraft) -> None:
         if draft.table.column(name).null_count == draft.table.num_rows:
             draft.assign(name, IGNORED, "an empty column")
     for name in draft.free("number", "text"):
-        if not is_row_number(name):
+        if not is_row_number(name) and not (name == "f0" and is_headless(draft.table)):
             continue
         if counts_rows(draft.table, name):
-            written = "an index that was written without a name" if _is_unnamed(name) else "a row number"
+            unnamed = _is_unnamed(name) or is_headless(draft.table)
+            written = "an index that was written without a name" if unnamed else "a row number"
             draft.assign(name, IGNORED, f"counts the rows of the file: {written}")
+        elif _is_unnamed(name) and pa.types.is_integer(draft.table.schema.field(name).type):
+            if not counts_up(draft.table, name):  # else it may be the time, such as years
+                draft.assign(
+                    name, IGNORED, f"an index that was written without a name; if it is data: --inputs {name!r}"
+                )
         elif draft.kinds[name] == "text" and count_distinct(draft.table, name) == draft.table.num_rows:
             draft.assign(name, IGNORED, "a different text in every row: names of rows")
 

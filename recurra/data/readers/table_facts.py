@@ -11,6 +11,7 @@ from .dates import is_date
 
 #: names of columns that number the rows of a file; "" is the index that pandas writes without a name
 ROW_NUMBER_NAMES = ("", "index", "row", "rows", "rownames", "row_number", "row_id", "level_0", "__index_level_0__", "#")
+ROW_NUMBER_NAMES += ("obs", "no", "nr")
 UNNAMED = re.compile(r"unnamed: ?\d+", re.IGNORECASE)
 STEP_NAME = re.compile(r"(?P<channel>.*?)[ _.\-\[(]*(?P<step>\d+)[\])]?")
 
@@ -61,6 +62,12 @@ def counts_rows(table: pa.Table, column: str, id: str | None = None) -> bool:
     return is_contiguous(table, id) and bool(np.all(np.diff(numbers)[codes[1:] == codes[:-1]] == 1))
 
 
+def counts_up(table: pa.Table, column: str) -> bool:
+    """Whether an integer column increases by one from row to row."""
+    values = table.column(column)
+    return not values.null_count and len(values) > 1 and bool(np.all(np.diff(values.to_numpy()) == 1))
+
+
 def start_together(table: pa.Table, column: str, id: str) -> bool:
     """Whether a column has the same value in the first row of each contiguous run of an id."""
     codes, values = codes_of(table, id), table.column(column).to_numpy()
@@ -71,6 +78,11 @@ def start_together(table: pa.Table, column: str, id: str) -> bool:
 def is_row_number(name: str) -> bool:
     """Whether a column is named like the index that a program writes."""
     return name.strip().lower() in ROW_NUMBER_NAMES or UNNAMED.fullmatch(name.strip()) is not None
+
+
+def is_headless(table: pa.Table) -> bool:
+    """Whether the columns have the names f0, f1, … of a file without a header."""
+    return table.column_names == [f"f{k}" for k in range(table.num_columns)]
 
 
 def are_few_whole_numbers(table: pa.Table, column: str, sequences: int, least: int) -> bool:

@@ -6,12 +6,20 @@ from ..data_errors import FormatError
 from ..sequences import Task
 from .column_roles import RoleDraft, first_named
 from .layout import LABEL_NAMES, TARGET_HINTS
-from .table_facts import are_few_whole_numbers, count_distinct, counts_rows, is_constant_within
+from .table_facts import (
+    are_few_whole_numbers,
+    count_distinct,
+    counts_rows,
+    is_constant_within,
+    is_headless,
+    split_steps,
+)
 
 MIN_SEQUENCES_PER_CLASS = 3  # whole numbers with fewer sequences per value are amounts, not classes
 MIN_WIDE_STEPS = 3
 MAX_CATEGORIES = 64  # text columns with more distinct values are no inputs unless asked for
 WORD_NAMES = ("word", "words", "token", "form")
+MAX_SHOWN = 12  # columns that an error lists
 AHEAD = ("forecasting", "next_step", "language")
 
 
@@ -37,10 +45,15 @@ def find_target(draft: RoleDraft, one_row_each: bool) -> str:
     elif len(numbers) == 1 and task in (None, *AHEAD) and (draft.times() or not texts or id):
         chosen, why = numbers[0], "the only numeric column"
     elif one_row_each and not draft.times() and len(texts) == 1 and len(numbers) >= MIN_WIDE_STEPS:
-        chosen, why = texts[0], "the only text column"
+        if 2 * count_distinct(draft.table, texts[0]) <= draft.table.num_rows:  # a text of its own per row is a name
+            chosen, why = texts[0], "the only text column"
+    elif one_row_each and task in (None, "classification") and (codes := _only_codes(draft)):
+        chosen, why = codes, "the only column of few whole numbers in a file without a header"
     if chosen is None and draft.strict:
-        candidates = ", ".join((constant or numbers or usable)[:12]) or "none"
-        raise FormatError(draft.file, f"several possible targets ({candidates})", "one; choose it with target=")
+        candidates = constant or numbers or usable
+        shown = ", ".join(candidates[:MAX_SHOWN]) or "none"
+        more = f", and {len(candidates) - MAX_SHOWN} more" if len(candidates) > MAX_SHOWN else ""
+        raise FormatError(draft.file, f"several possible targets ({shown}{more})", "one; choose it with target=")
     draft.assign(chosen, "target", why)
     return why
 
@@ -60,10 +73,37 @@ def _has_examples(draft: RoleDraft, name: str, id: str | None) -> bool:
     return draft.kinds[name] != "text" or count_distinct(table, id or "") >= 2 * count_distinct(table, name)
 
 
+def _only_codes(draft: RoleDraft) -> str | None:
+    """The first or last column of a wide table without a header, if it alone has few whole numbers.
+
+    The archives write a class before the decimal numbers of its sequence, without a line of names.
+    """
+    table, names = draft.table, draft.table.column_names
+    if not is_headless(table) or draft.times() or any(kind != "number" for kind in draft.kinds.values()):
+        return None
+    decimal = [name for name in names if not are_few_whole_numbers(table, name, table.num_rows, 0)]
+    codes = [name for name in names if name not in decimal]
+    if len(decimal) < MIN_WIDE_STEPS or len(codes) != 1 or codes[0] not in (names[0], names[-1]):
+        return None
+    return codes[0] if are_few_whole_numbers(table, codes[0], table.num_rows, MIN_SEQUENCES_PER_CLASS) else None
+
+
+def _has_steps_in_columns(draft: RoleDraft, target: str) -> bool:
+    """Whether the other numbers are columns like t0, t1, …, among which a numeric target does not count."""
+    if draft.times() or (is_headless(draft.table) and _only_codes(draft) != target):
+        return False
+    others = [name for name in draft.free("number") if name != target]
+    if len(others) < MIN_WIDE_STEPS:
+        return False
+    return list(split_steps(others)[0]) != [""] or all(name.strip().isdigit() for name in others)
+
+
 def infer_task(draft: RoleDraft, target: str, one_row_each: bool, target_reason: str) -> tuple[Task, str]:
     """The task and why, from the target's type and whether it is constant within each sequence."""
     table, id, kind = draft.table, draft.one("id"), draft.kinds[target]
     is_label = kind == "text" or target.lower() in LABEL_NAMES or draft.given.label is not None
+    if one_row_each and kind == "number" and not is_label and _has_steps_in_columns(draft, target):
+        return class_or_number(draft, target, id, table.num_rows)
     if (
         one_row_each
         and not draft.times()

@@ -1,5 +1,6 @@
 """Reads `.ts` files of the UEA and UCR archives: one sequence per line, dimensions separated by colons."""
 
+import re
 from pathlib import Path
 
 import torch
@@ -9,6 +10,9 @@ from ..data_errors import DataError, EmptyFileError, FormatError, MissingValueEr
 from ..sequences import SequenceSet
 from .labels import Encoder, classes_of
 from .open_files import existing, lines
+
+COMMENTS = ("#", "%")
+AFTER_PAIRS = re.compile(r"(?<=\))\s*:")
 
 
 def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceSet:
@@ -22,9 +26,10 @@ def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceS
     labelled, targeted = "classlabel" in header, "targetlabel" in header
     cases, marks, places = [], [], []
     for line, text in numbered:
-        if not text.strip() or text.startswith("#"):
+        if not text.strip() or text.startswith(COMMENTS):
             continue
-        *dimensions, last = text.split(":") if labelled or targeted else [*text.split(":"), ""]
+        pieces = _dimensions(text, header)
+        *dimensions, last = pieces if labelled or targeted else [*pieces, ""]
         cases.append(_case(dimensions, header, path, line, missing))
         marks.append(last.strip())
         places.append(line)
@@ -50,10 +55,10 @@ def _header(numbered, path: Path) -> dict[str, list[str]]:
     header: dict[str, list[str]] = {}
     for line, text in numbered:
         words = text.split()
-        if not words or text.startswith("#"):
+        if not words or text.startswith(COMMENTS):
             continue
         if not words[0].startswith("@"):
-            raise FormatError(path, repr(text[:40]), "a header line that begins with @ or #", line)
+            raise FormatError(path, repr(text[:40]), "a header line that begins with @, # or %", line)
         key = words[0][1:].lower()
         if key == "data":
             return header
@@ -67,8 +72,17 @@ def _header(numbered, path: Path) -> dict[str, list[str]]:
     raise FormatError(path, "no line @data", "the cases after a line @data")
 
 
+def _dimensions(text: str, header: dict[str, list[str]]) -> list[str]:
+    """The dimensions of a case and, after the last colon, its label; the colons of a clock separate nothing."""
+    return AFTER_PAIRS.split(text) if _has_timestamps(header) else text.split(":")
+
+
+def _has_timestamps(header: dict[str, list[str]]) -> bool:
+    return header.get("timestamps", ["false"])[0].lower() == "true"
+
+
 def _case(dimensions: list[str], header: dict[str, list[str]], path: Path, line: int, missing: str) -> Tensor:
-    if header.get("timestamps", ["false"])[0].lower() == "true":
+    if _has_timestamps(header):
         rows = [_timestamped_values(dimension, path, line, k) for k, dimension in enumerate(dimensions, start=1)]
     else:
         rows = [[_value(f, path, line, k) for f in d.split(",")] for k, d in enumerate(dimensions, start=1)]

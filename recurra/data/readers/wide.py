@@ -46,7 +46,7 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
     if target is None or roles.task not in ("classification", "regression"):
         return SequenceSet(list(inputs), torch.zeros(len(inputs), 1), lengths, "regression", **about)
     if roles.task == "regression":
-        rows = pc.cast(table.column(target), pa.float64()).to_numpy()[:, None]
+        rows = pc.cast(table.column(target), pa.float64()).to_numpy().copy()[:, None]
         return SequenceSet(list(inputs), torch.from_numpy(rows).to(inputs.dtype), lengths, "regression", **about)
     labels = strings(table.column(target).combine_chunks()).to_pylist()
     encoder = Encoder(layout.classes or classes_of(labels), file, target)
