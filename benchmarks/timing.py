@@ -4,6 +4,7 @@ import struct
 import time
 from collections.abc import Callable, Hashable, Mapping
 from statistics import median
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from recurra.engine.cpu.kernel import FIXED
 
 Job = Callable[[], object]
 Clock = Callable[[], float]
+Key = TypeVar("Key", bound=Hashable)
 
 
 def timed(job: Job, clock: Clock = time.perf_counter) -> float:
@@ -26,14 +28,14 @@ def timed(job: Job, clock: Clock = time.perf_counter) -> float:
 SHORT, MOST = 0.01, 20  # seconds, and runs in a row
 
 
-def interleaved(jobs: Mapping[Hashable, Job], rounds: int, clock: Clock = time.perf_counter) -> dict[Hashable, float]:
+def interleaved(jobs: Mapping[Key, Job], rounds: int, clock: Clock = time.perf_counter) -> dict[Key, float]:
     """The median of each job's times; a first round, not counted, warms up.
 
     A short job is run several times in a row without counting the first run, whose caches hold the data of the job
     before. On one thread, `time.process_time` as the clock leaves out what other programs of a busy machine take.
     """
     repeats = {key: min(MOST, int(SHORT / _warm(job, clock))) for key, job in jobs.items()}
-    times: dict[Hashable, list[float]] = {key: [] for key in jobs}
+    times: dict[Key, list[float]] = {key: [] for key in jobs}
     for _ in range(rounds):
         for key, job in jobs.items():
             times[key].append(_in_a_row(job, repeats[key], clock) if repeats[key] > 1 else timed(job, clock))

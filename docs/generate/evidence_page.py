@@ -8,7 +8,7 @@ from .repository_pages import within_site
 from .speed_results import RESULTS
 
 GROUPS = {
-    "Speed and memory": ("peers", "h200", "scan", "crf", "online"),
+    "Speed and memory": ("peers", "zoo_speed", "h200", "scan", "spiking_cpu", "crf", "online"),
     "Accuracy beside other methods": ("uea", "ucr", "forecasting", "m4", "tagging", "language", "dates"),
     "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
 }
