@@ -135,13 +135,13 @@ def write_zoo(rows: list[dict], threads: int, rounds: int) -> None:
 
 def zoo_table(about: dict) -> str:
     """The shares of `ZOO` as Markdown, a row for each cell."""
-    clock = "processor time" if about["threads"] == 1 else "wall time"
+    clock = "processor time on one thread" if about["threads"] == 1 else f"wall time on {about['threads']} threads"
     shares = {(row["cell"], *row["size"], row["kind"]): row["share"] for row in about["rows"]}
     kinds = [(*size, kind) for size in ZOO_SIZES for kind in ("inference", "training")]
     head = [f"({', '.join(map(str, key[:4]))}) {key[4]}" for key in kinds]
     lines = ["# Ten cells of the wider zoo beside the machine's matrix product", ""]
     lines += [
-        f"`{about['command']}`: {about['processor']}, {clock} on {about['threads']} thread(s), torch {about['torch']}, "
+        f"`{about['command']}`: {about['processor']}, {clock}, torch {about['torch']}, "
         f"load {about['load'][0]:.1f}. Shares of the rate of torch's 2048³ product, timed in the same rounds, that a "
         "call of a layer reaches, counting its products alone; above 100 % a kernel is faster than that product. The "
         "goal is 75 % in training.",
