@@ -46,6 +46,7 @@ PROVIDERS.update(
         "equations": f"{__name__}.engine.latex",
         "to_torch": f"{__name__}.interop.torch",
         "export": f"{__name__}.interop.onnx",
+        "lyapunov": f"{__name__}.inspect.exponents",
     }
 )
 #: rooms that need packages of an extra; without these, `import *` and `help` leave their names out

@@ -22,6 +22,7 @@ from .dilation import dilations_of, initial_state, scan_dilated
 from .engine.checkpoint import scan_in_pieces
 from .engine.dispatch import Scanned, Sequences, choose, scan
 from .engine.found_draws import draw_ahead, find_draws
+from .engine.newton.call import iterations_of, require_newton
 from .engine.parallel_directions import concat_features, run_both, run_parallel
 from .engine.reference import valid_steps
 from .engine.require_scan import require_scan
@@ -68,7 +69,9 @@ class Recurrent(nn.Module):
     - `checkpoint`: training stores √T states instead of T and recomputes the steps between them.
     - `parallel`: `"auto"` lets the engine choose; `"scan"` computes on the CPU what reads no state for all steps at
       once, then runs the scan `h = a ⊙ h + b` alone. A cell with another kind of state is refused by name of the state
-      and of the term that needs the loop. On a GPU both run the loop.
+      and of the term that needs the loop. On a GPU both run the loop. `"newton"` solves all steps of any cell at once
+      by Newton iterations; `newton_iterations` tells how many. Where they do not converge, as for chaotic states, the
+      loop runs, with one warning. Single steps, torch.compile and half precision run the loop.
     - `modifiers`: regularisers, such as `rc.Zoneout(0.1)`, one or several. Each cell gets its own copies.
     - `init`: initialisers, such as `rc.init.chrono(100)`, one or several, applied after the cell's own.
     - `device`, `dtype`: of the parameters.
@@ -124,7 +127,7 @@ class Recurrent(nn.Module):
         self.dilation = dilations_of(dilation, self.num_layers, self.cell_class)
         self.initial = one_of("initial", initial, ("zeros", "learned", "carried"))
         self.checkpoint = one_of("checkpoint", checkpoint, (False, True))
-        self.parallel = one_of("parallel", parallel, ("auto", "scan"))
+        self.parallel = one_of("parallel", parallel, ("auto", "scan", "newton"))
         self.directions = 2 if bidirectional else 1
         self.modifiers = modifiers_of(modifiers)
         self.init = initialisers_of(init)
@@ -171,6 +174,9 @@ class Recurrent(nn.Module):
             initialise(cell)
         if self.parallel == "scan":
             require_scan(cell)
+        elif self.parallel == "newton":
+            require_newton(cell)
+        if self.parallel != "auto":
             cell.parallel = self.parallel
         return cell
 
@@ -178,6 +184,11 @@ class Recurrent(nn.Module):
     def cell_list(self) -> list[Cell]:
         """`cells` as a typed list: one cell for each direction of each layer, in torch's order."""
         return list(self.cells)  # pyrefly: ignore
+
+    @property
+    def newton_iterations(self) -> list[int | None]:
+        """With `parallel="newton"`: the iterations of the last call for each cell; None where the loop ran."""
+        return [iterations_of(cell) for cell in self.cell_list]
 
     def _widths_out(self) -> list[int]:
         """The output size of every layer, all directions together."""

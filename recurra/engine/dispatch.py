@@ -27,6 +27,7 @@ from .cpu.kernel import threads_here
 from .executors import Executor, Refusal, Request, executor_for, pin, pinned
 from .gpu.step_call import prepare_step
 from .graph_constants import graph_constant, object_at
+from .newton.call import can_solve, solve
 from .plan.replay import replay
 from .reference import Scanned, Sequences
 from .restarts import can_restart, with_mask
@@ -43,7 +44,7 @@ Call = Callable[[Tensor, Sequence[Tensor] | None], tuple[Tensor, tuple[Tensor, .
 
 
 class Choice(NamedTuple):
-    """Which engine runs a call ("compiled", "replayed" or "reference"), and why.
+    """Which engine runs a call ("newton", "compiled", "replayed" or "reference"), and why.
 
     `call(x, states)` runs it as it is, if it is a dense batch or a single step: it returns the output and the final
     states, shaped as the given ones. None: `scan` converts the inputs first.
@@ -60,6 +61,12 @@ class Choice(NamedTuple):
 
 def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     """The engine for these sequences; for a single step if x is `(B, D)`. A missing state is the cell's own start."""
+    if can_solve(cell, given):
+        return Choice("newton", "all steps at once by iterations, or the loop if they do not converge")
+    return _choose_loop(cell, given, keep_trace)
+
+
+def _choose_loop(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     if is_compiling():
         return _choose_in_graph(cell, given, keep_trace)
     cache, threads = cache_of(cell), threads_here()
@@ -364,6 +371,11 @@ def _plain_attributes(cell_id: int) -> tuple[tuple[str, bool | int | float | str
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences on the engine that suits them."""
     choice = choose(cell, given, keep_trace)
+    if choice.backend == "newton":
+        solved = solve(cell, given, keep_trace)
+        if solved is not None:
+            return solved
+        choice = _choose_loop(cell, given, keep_trace)
     if choice.call is not None:
         return Scanned(*choice.call(given.x, given.state))
     if choice.backend == "reference" or choice.executor is None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..cell import Cell
 from ..errors import InputError, ShapeError
+from ..extensions import implementation
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import Kernel
 from .cpu.layout import Layout, dense
@@ -27,14 +28,15 @@ def explain(layer: Any, x: Tensor | None = None, source: bool = False) -> str:
 
     - `layer`: a layer, a cell, or any module that contains cells; or an online learner (`rc.train.RTRL`, …) without
       `x`, for the structure of the derivatives that it carries, and the memory and work of a step.
-    - `x`: an input as the layer takes it, `(T, B, D)`, `(B, T, D)` with batch_first, or `(T, D)`; values are not read.
+    - `x`: an input as the layer takes it, `(T, B, D)`, `(B, T, D)` with batch_first, or `(T, D)`; values are read only
+      for `parallel="newton"`, to compute Lyapunov exponents.
     - `source`: whether to append the generated code, C++ on a CPU and Triton on a GPU.
 
     **Returns**
 
     The text. For each cell it names the backend and the reason, the states that are affine in themselves and the term
     that makes others need a loop, the stages of a step forward and backward, what is kept for the backward pass, and
-    what runs after the loop.
+    what runs after the loop. With `parallel="newton"`, the largest Lyapunov exponent: a positive one forbids it.
 
     **Example**
 
@@ -60,7 +62,24 @@ def explain(layer: Any, x: Tensor | None = None, source: bool = False) -> str:
     for number, cell in enumerate(cells):
         title = type(cell).__name__ if len(cells) == 1 else f"{type(cell).__name__} (sheet {number})"
         texts.append(f"{title}: {cell.input_size} → {cell.hidden_size}\n{_cell(cell, batched, source)}")
+    if any(cell.parallel == "newton" for cell in cells):
+        texts.append(_growth(layer, batched.transpose(0, 1) if getattr(layer, "batch_first", False) else batched))
     return "\n\n".join(texts)
+
+
+def _growth(layer: nn.Module, x: Tensor) -> str:
+    """Whether Newton iterations can converge: not where the states of close orbits part, on this input."""
+    if min(x.shape[:2]) < 1 or not x.isfinite().all():
+        return "newton: x has no finite values from which to compute Lyapunov exponents"
+    found = implementation("lyapunov")(layer, x, count=1).exponents
+    lines = []
+    for name, exponents in found.items():
+        largest = float(exponents[0])
+        verdict = "the iterations can converge"
+        if largest > 0:
+            verdict = "positive, so differences grow, the iterations cannot converge, and the loop will run"
+        lines.append(f"newton, {name}: largest Lyapunov exponent {largest:+.4f} a step on this x; {verdict}")
+    return "\n".join(lines)
 
 
 def _cell(cell: Cell, x: Tensor, source: bool) -> str:

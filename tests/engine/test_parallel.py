@@ -194,5 +194,5 @@ def test_the_state_and_the_term_that_forbid_a_scan_are_named(name: str, words: s
 
 def test_other_words_are_refused():
     with pytest.raises(rc.InputError, match="parallel"):
-        rc.layer("min_gru", 3, 4, parallel="newton")
+        rc.layer("min_gru", 3, 4, parallel="picard")
     assert "parallel='scan'" in repr(rc.layer("min_gru", 3, 4, parallel="scan"))

@@ -1,6 +1,6 @@
 """Runs a plan as torch operations, step by step: without a compiler, and for derivatives of derivatives."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -80,8 +80,14 @@ class Evaluator:
         self.fixed: dict[Node, Tensor] = {n: n.attr.of(weights) for n in self.nodes if n.op == "weight"}
         self.matrices = {n: n.attr.of(weights) for n in self.nodes if n.op == "product"}
 
-    def __call__(self, inputs: dict[BufferRef, Tensor], rings: dict[BufferRef, list[Tensor]]) -> dict[Node, Tensor]:
-        values = dict(self.fixed)
+    def __call__(
+        self,
+        inputs: dict[BufferRef, Tensor],
+        rings: dict[BufferRef, list[Tensor]],
+        known: Mapping[Node, Tensor] | None = None,
+    ) -> dict[Node, Tensor]:
+        """The value of every node; `known` are those of some of them."""
+        values = {**self.fixed, **(known or {})}
         for node in self.nodes:
             if node not in values:
                 values[node] = self._value(node, values, inputs, rings, inputs[X])
