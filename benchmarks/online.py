@@ -22,6 +22,7 @@ from torch import Tensor, nn
 import recurra as rc
 from benchmarks.environment import environment
 from recurra.data import tasks
+from recurra.engine.forward_mode.chunk import chunk_of
 from recurra.engine.forward_mode.influence import CompiledInfluence, InfluencePlan
 from recurra.inspect.figures import PALETTE
 from recurra.train import BPTT, DNI, FPTT, KFRTRL, RFLO, RTRL, UORO, EProp, ForwardGradient, Predictor, SnAp
@@ -50,6 +51,21 @@ def step_job(layer: rc.Recurrent, steps: int | None) -> Callable[[], object]:
         run.learn(g)
 
     return job
+
+
+def chunk_job(layer: rc.Recurrent, steps: int | None) -> tuple[Callable[[], object], int]:
+    """As many steps of a stream as a call with update="call" takes at once; their number."""
+    run = CompiledInfluence(InfluencePlan(layer.cell_list, layer.depth, steps), 1)
+    run.reset(torch.zeros(1, run.plan.structure.state_size))
+    chunk = chunk_of(run)
+    assert chunk is not None
+    x, g = torch.randn(chunk.length, 1, layer.input_size), torch.randn(chunk.length, 1, layer.output_size)
+
+    def job() -> None:
+        chunk.forward(x)
+        chunk.learn(g, True)
+
+    return job, chunk.length
 
 
 def forward_job(layer: rc.Recurrent) -> Callable[[], object]:
@@ -113,8 +129,21 @@ def speed(_: argparse.Namespace) -> Numbers:
             layer = rc.layer(name, INPUTS, units)
             jobs[f"{name}-{units}: forward"] = forward_job(layer)
             jobs[f"{name}-{units}: exact RTRL"] = step_job(layer, None)
-    times = fastest(jobs)
+    chunks = {
+        "GRU-64: exact RTRL": chunk_job(plain, None),
+        "GRU-64 with reset_after: SnAp(1)": chunk_job(gru(64), 1),
+        "GRU-256: SnAp(1)": chunk_job(gru(256), 1),
+        "min_gru-64: exact RTRL": chunk_job(rc.layer("min_gru", INPUTS, 64), None),
+        "indrnn-64: exact RTRL": chunk_job(rc.layer("indrnn", INPUTS, 64), None),
+    }
+    times = fastest(jobs | {name + ", in chunks": found[0] for name, found in chunks.items()})
+    for name, job_and_length in chunks.items():
+        times[name + ", in chunks"] /= job_and_length[1]
     ratios = {
+        "RTRL in chunks / matrix product, GRU-64": times["GRU-64: exact RTRL, in chunks"]
+        / times["GRU-64: its matrix product"],
+        "torch.func / RTRL in chunks, GRU-64": times["GRU-64: RTRL through torch.func"]
+        / times["GRU-64: exact RTRL, in chunks"],
         "RTRL / matrix product, GRU-64": times["GRU-64: exact RTRL"] / times["GRU-64: its matrix product"],
         "torch.func / compiled, GRU-64": times["GRU-64: RTRL through torch.func"] / times["GRU-64: exact RTRL"],
         "SnAp(1) / forward, GRU-256": times["GRU-256: SnAp(1)"] / times["GRU-256: forward"],
@@ -347,7 +376,8 @@ def write(found: dict[str, Any], command: str) -> None:
         lines += [
             "## Time of a step",
             "",
-            "From x to the gradient, given the cotangents of the outputs; the fastest of interleaved rounds.",
+            "From x to the gradient, given the cotangents of the outputs; the fastest of interleaved rounds. "
+            "In chunks: a step of a carried stream whose weights change once per call.",
             "",
         ]
         lines += table(found["speed"]["ratios"], "ratio") + table(found["speed"]["microseconds"], "microseconds")

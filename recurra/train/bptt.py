@@ -120,8 +120,12 @@ class BPTT(Learner):
             raise OptionError("model", "a model that returns no state", "(output, state), for windows or carry")
         loss = self._loss(output, targets, new)
         penalty = sum((h.abs().sum() for h in hidden), loss.new_zeros(()))
-        ((loss + self.l1 * penalty) / max(targets.total, 1)).backward()
+        ((loss + self.l1 * penalty) / self._mean_over(targets, new, end)).backward()
         return float(loss.detach()), detach_tree(after)
+
+    def _mean_over(self, targets: StepTargets, new: int, end: int) -> int:
+        """How many targets the loss of the window is divided by: those of the call."""
+        return max(targets.total, 1)
 
     def _loss(self, output: Tensor, targets: StepTargets, start: int) -> Tensor:
         if output.shape[:2] != targets.counts[start:][: len(output)].shape:  # one output per sequence

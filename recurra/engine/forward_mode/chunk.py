@@ -19,7 +19,7 @@ from torch import Tensor
 
 from . import words
 from .influence import CompiledInfluence
-from .pattern import OWN, Block
+from .pattern import OWN, Block, keeps_all
 from .row_program import INPUT, NEW, POOL, SCRATCH, STATE
 from .structure import Root, Use
 
@@ -32,7 +32,7 @@ def chunk_of(run: CompiledInfluence) -> "Chunk | None":
     """The chunk of an influence; None for an approximation that leaves out parts of matrices: it goes step by step."""
     if not run.programs.sheets:
         return RowChunk(run)
-    return MatrixChunk(run) if run.plan.exact else None
+    return MatrixChunk(run) if keeps_all(run.plan.blocks, run.plan.links) else None
 
 
 class Chunk:

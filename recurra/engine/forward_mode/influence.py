@@ -65,7 +65,6 @@ class InfluencePlan:
 
     def __init__(self, cells: Sequence[Cell], depth: str | None, steps: int | None, local: bool = False):
         self.cells, self.weights = cells, Weights(cells)
-        self.exact = steps is None and not local
         _check(cells)
         try:
             with clean_context():

@@ -156,6 +156,16 @@ def _spread(block: Block, links: dict[tuple[Root, Root], str], carried: bool) ->
     return block.kinds != before
 
 
+def keeps_all(blocks: list[Block], links: dict[tuple[Root, Root], str]) -> bool:
+    """Whether another step would reach nothing more: what is kept is then the whole influence, as SnAp-2 of a GRU."""
+    for block in blocks:
+        for (new, old), link in links.items():
+            before, after = block.kinds.get(old), block.kinds.get(new)
+            if before is not None and after != MATRIX and not (after == link == before == OWN):
+                return False
+    return True
+
+
 def influence_numbers(blocks: list[Block]) -> int:
     """Numbers that the influence of one sequence holds."""
     return sum(b.size * (sum(r.width for r in b.kept(MATRIX)) + len(b.kept(OWN))) for b in blocks)

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from recurra.engine.backend import backend
 from recurra.engine.forward_mode.influence import START, CompiledInfluence, InfluencePlan, NotCompiled
+from recurra.readout import Readout
 from recurra.train.step_function import StepFunction
+
+# Modules that treat every row by itself and draw nothing, so that many steps may be handed to them at once.
+BY_ROWS = (Readout, nn.Identity, nn.Linear, nn.Sequential, nn.LayerNorm, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU)
 
 
 def influence_plan(
@@ -40,6 +44,16 @@ class Head:
         self.output = output.detach().clone().requires_grad_()
         with torch.enable_grad():
             self.result = functional_call(self.module, self.weights, (self.output,))
+        return self.result
+
+    def over_steps(self, outputs: Tensor) -> Tensor:
+        """On outputs (K, B, H) of many steps. Statistics of a batch, or draws, are those of one step at a time."""
+        if all(type(m) in BY_ROWS and not m._forward_hooks and not m._forward_pre_hooks for m in self.module.modules()):
+            return self(outputs.flatten(0, 1)).unflatten(0, outputs.shape[:2])
+        self.output = outputs.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            steps = [functional_call(self.module, self.weights, (output,)) for output in self.output]
+            self.result = torch.stack(steps)
         return self.result
 
     def error(self, loss: Tensor) -> Tensor:

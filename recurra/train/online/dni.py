@@ -25,7 +25,8 @@ class DNI(Learner):
 
     - `model`: a `rc.train.Predictor` or a layer: a module that maps `(x, state)` to `(output, state)`.
     - `loss`, `optimizer`, `rate`, `clip`: as in `BPTT`.
-    - `window`: steps of a window.
+    - `window`: steps of a window. With `carry` and `update="step"`, its loss is the mean over its own targets:
+      a stream gives the same weights in one call or in many that end where a window ends.
     - `update`: when weights change, after each window ("step") or once per call ("call").
     - `carry`: start each call from the state, and the prediction, of the previous one.
     - `synthetic_rate`: learning rate of the map.
@@ -92,7 +93,9 @@ class DNI(Learner):
         return total / max(targets.total, 1)
 
     def _window(self, x: Tensor, targets: StepTargets, start: int, state: Any) -> tuple[float, Any]:
-        count = max(targets.total, 1)
+        is_stream = self.carry and self.update == "step"
+        counts = targets.counts[start : start + len(x)] if is_stream else targets.counts
+        count = max(int(counts.sum()), 1)
         before: list[Tensor] = []
         if state is not None:
             state = map_tensors(lambda s: s.detach().requires_grad_(s.is_floating_point()), state)

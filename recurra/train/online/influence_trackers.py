@@ -71,9 +71,9 @@ class CompiledTracker(Tracker):
         by_head: list[Tensor] = []
         for start in range(0, len(x), chunk.length):
             piece = x[start : start + chunk.length]
-            output = self.head(chunk.forward(piece).flatten(0, 1))
+            output = self.head.over_steps(chunk.forward(piece))
             with torch.enable_grad():
-                loss = loss_of(output.unflatten(0, piece.shape[:2]), start)
+                loss = loss_of(output, start)
             total += float(loss.detach())
             by_output, head = self.signal(loss)
             found = chunk.learn(by_output, goes_on or start + len(piece) < len(x))
