@@ -1,6 +1,9 @@
 """The pages in docs/: every Python block runs, every session prints what the page says, every command exists."""
 
+import contextlib
 import doctest
+import io
+import os
 import re
 import shlex
 import subprocess
@@ -29,17 +32,81 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT / "docs"))
 
 
+def programs(page: Path) -> list[tuple[str, str]]:
+    """Python blocks, each with the block of text that follows it: what it prints."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", text, re.MULTILINE | re.DOTALL)
+
+
+def file_of(block: str) -> str | None:
+    """The name of a block that is a file to save: its first line says so."""
+    named = re.match(r"# (\w+\.py)\n", block)
+    return named.group(1) if named else None
+
+
+def prints(block: str, where: str, names: dict, expected: str) -> None:
+    """Run a block and compare what it prints; `...` stands for anything."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block, where, "exec"), names)
+    assert bool(printed.getvalue()) == bool(expected), f"{where} prints {printed.getvalue() or 'nothing'}"
+    same = doctest.OutputChecker().check_output(expected, printed.getvalue(), doctest.ELLIPSIS)
+    assert same, f"{where} prints\n{printed.getvalue()}"
+
+
 @pytest.mark.filterwarnings("ignore::recurra.EngineWarning")  # a page shows what leaves the fast path
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    with rc.set_backend("auto"):  # pages print what the engine does
+        run_page(page)
+
+
+def run_page(page: Path) -> None:
     names = {"__name__": "__main__"}
-    for number, block in enumerate(blocks(page, "python")):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+    for number, (block, expected) in enumerate(programs(page)):
+        if not file_of(block):
+            prints(block, f"{page.name}, block {number}", names, expected)
     session = doctest.DocTestParser().get_doctest("\n".join(blocks(page, "pycon")), {}, page.name, page.name, 0)
     printed: list[str] = []
     failed = doctest.DocTestRunner().run(session, out=printed.append).failed
     assert not failed, "".join(printed)
+
+
+def test_a_block_that_prints_something_else_is_noticed():
+    prints("print(1.234)", "block", {}, "1.2...\n")
+    for block, expected in (("print(1)", "2\n"), ("print(1)", ""), ("x = 1", "1\n")):
+        with pytest.raises(AssertionError, match="block prints"):
+            prints(block, "block", {}, expected)
+
+
+@pytest.mark.slow
+def test_the_program_that_compares_cells_runs(tmp_path: Path):
+    (program,) = [block for block, _ in programs(ROOT / "docs" / "howto" / "compare.md") if file_of(block)]
+    (tmp_path / "compare_cells.py").write_text(program, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "compare_cells.py"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    *rows, last = run.stdout.splitlines()
+    assert {"rnn", "gru"} <= {row.split()[0] for row in rows}
+    assert (tmp_path / last.removeprefix("written: ")).is_file()
+
+
+@pytest.mark.slow
+def test_the_program_for_fsdp_runs_in_two_processes(tmp_path: Path):
+    page = ROOT / "docs" / "howto" / "compile_amp_ddp.md"
+    (program,) = [block for block, _ in programs(page) if file_of(block)]
+    (tmp_path / "train_fsdp.py").write_text(program, encoding="utf-8")
+    (command,) = [block for block in blocks(page, "sh") if "train_fsdp.py" in block]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(command)[1:]]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    # torch's gloo threads sometimes end with an abort at exit, with nn.LSTM too; the losses are all printed before.
+    assert run.returncode == 0 or "terminate called without an active exception" in run.stderr, run.stderr
+    losses = [float(line.rpartition(" ")[2]) for line in run.stdout.splitlines() if line.startswith("step")]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
 
 
 def test_commands_of_the_pages_exist():
