@@ -729,6 +729,30 @@ class GRUD(Recurrent):
         mean: float | torch.Tensor = 0.0,
     ) -> None: ...
 
+class GateLoop(Recurrent):
+    """Complex units whose decay and rotation are both read from x; keys and queries gate what enters and leaves."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool | str = False,
+        *,
+        depth: str = "stack",
+        dilation: int | Sequence[int] = 1,
+        initial: str = "zeros",
+        checkpoint: bool = False,
+        parallel: str = "auto",
+        modifiers: Modifier | Sequence[Modifier] = (),
+        init: Callable[[Cell], None] | Sequence[Callable[[Cell], None]] = (),
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
 class GatedAntisymmetricRNN(Recurrent):
     """AntisymmetricRNN with a gate; gate and candidate share the recurrent matrix."""
 

@@ -29,6 +29,7 @@ from .gated_linear import HGRN as HGRN
 from .gated_linear import QRNN as QRNN
 from .gated_linear import RGLRU as RGLRU
 from .gated_linear import SRU as SRU
+from .gated_linear import GateLoop as GateLoop
 from .greff import LSTMCIFG as LSTMCIFG
 from .greff import LSTMNFG as LSTMNFG
 from .greff import LSTMNIAF as LSTMNIAF
@@ -205,6 +206,7 @@ __all__ = [
     "FastWeights",
     "FocusedRNN",
     "FullGateLSTM",
+    "GateLoop",
     "GatedAntisymmetricRNN",
     "GatedDeltaNet",
     "GatedLinearAttention",

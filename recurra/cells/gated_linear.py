@@ -121,3 +121,25 @@ class RGLRU(Cell):
         k = -self.power * r * softplus(-self.rho)  # the logarithm of the decay
         u = x if self.u is None else self.u(x)
         return torch.exp(k) * h + torch.sqrt(-torch.expm1(2 * k)) * (i * u)
+
+
+@register("gateloop")
+class GateLoop(Cell):
+    """Complex units whose decay and rotation are both read from x; keys and queries gate what enters and leaves."""
+
+    paper, year = "Katsch, GateLoop: Fully Data-Controlled Linear Recurrence for Sequence Modeling", 2023
+    states = ("re", "im")
+    keep = ("f",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.q, self.k, self.v = (self.affine("x", bias=False) for _ in range(3))
+        self.f, self.theta = (self.affine("x") for _ in range(2))
+
+    def step(self, x: Tensor, re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        f = sigmoid(self.f(x))
+        theta = self.theta(x)
+        p, r = torch.cos(theta), torch.sin(theta)
+        turned = f * (p * re - r * im) + self.k(x) * self.v(x)
+        im = f * (r * re + p * im)
+        return self.q(x) * turned, turned, im

@@ -139,3 +139,14 @@ def test_modes_of_hgrn_keep_their_modulus_under_a_floor_of_one():
     _, new_re, new_im = cell.step(torch.randn(2, 3).double(), re, im)
     assert_close(torch.hypot(new_re, new_im), torch.hypot(re, im))
     assert math.isclose(rc.registry()["hgrn"](3, 4).theta[0].item(), 1.0)
+
+
+def test_gateloop_is_its_sum_over_the_past_in_complex_numbers():
+    """Katsch 2023, the parallel form: y_t = Re(q_t Σ_s k_s v_s Π_{s<r≤t} a_r)."""
+    layer, x = rc.layer("gateloop", 3, 4).double(), torch.randn(6, 2, 3, dtype=torch.float64)
+    cell = layer.cell_list[0]
+    q, k, v, f, theta = (part(x) for part in (cell.q, cell.k, cell.v, cell.f, cell.theta))
+    log_a = torch.complex(torch.nn.functional.logsigmoid(f), theta).cumsum(0)
+    weights = (log_a[:, None] - log_a[None]).exp()  # (t, s, B, H)
+    past = torch.ones(6, 6, dtype=torch.float64).tril()[:, :, None, None]
+    assert_close(layer(x)[0], q * (past * weights * (k * v)).sum(1).real)

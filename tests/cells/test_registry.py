@@ -62,7 +62,7 @@ ZOO = {
     *("fast_slow_lstm", "ltc", "cfc", "ode_rnn", "gru_d", "phased_lstm", "lmu", "ea_lstm", "mass_conserving_lstm"),
     *("lif", "recurrent_lif", "parametric_lif", "adaptive_lif", "synaptic", "alpha", "izhikevich", "srm"),
     *("ctrnn", "low_rank_rnn", "plrnn", "shallow_plrnn", "dendritic_plrnn", "al_rnn", "block_gru", "conv_lstm"),
-    *("sru", "qrnn", "hgrn", "rg_lru", "lru", "s5", "s4d", "mamba"),
+    *("sru", "qrnn", "hgrn", "rg_lru", "gateloop", "lru", "s5", "s4d", "mamba"),
     *("linear_transformer", "delta_net", "gated_delta_net", "mlstm", "retention", "gla", "rwkv6", "rwkv7"),
     *("fast_weights",),
 }

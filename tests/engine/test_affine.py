@@ -34,6 +34,7 @@ SCANNED = {
     "qrnn": {"c", "v"},
     "hgrn": {"re", "im"},
     "rg_lru": {"h"},
+    "gateloop": {"re", "im"},
     "lru": {"re", "im"},
     "s5": {"re", "im"},
     "s4d": {"re", "im"},

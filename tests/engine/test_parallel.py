@@ -12,7 +12,7 @@ import recurra as rc
 from recurra.engine.cpu import compiler
 
 needs_compiler = pytest.mark.skipif(compiler.find_compiler() is None, reason="needs a C++ compiler")
-SCANS = ("min_gru", "min_lstm", "sru", "qrnn", "hgrn", "rg_lru", "lru", "s5", "s4d", "t_gru", "focused_rnn")
+SCANS = ("min_gru", "min_lstm", "sru", "qrnn", "hgrn", "rg_lru", "gateloop", "lru", "s5", "s4d", "t_gru", "focused_rnn")
 SURROUNDINGS: dict[str, dict[str, Any]] = {
     "dense": {},
     "ragged": {"lengths": torch.tensor([40, 7, 23])},

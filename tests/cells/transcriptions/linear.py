@@ -63,6 +63,15 @@ def rg_lru(w: Weights, x: Array, h: Array, power: float = 8.0, low: float = 0.9,
     return outputs, (h,)
 
 
+def gateloop(w: Weights, x: Array, re: Array, im: Array) -> Result:
+    outputs = []
+    for x_t in x:
+        re, im = sig(of_x(w, "f", x_t)) * apply(rotations(of_x(w, "theta", x_t)), re, im)
+        re = re + (w["k.U"] @ x_t) * (w["v.U"] @ x_t)
+        outputs.append((w["q.U"] @ x_t) * re)
+    return outputs, (re, im)
+
+
 # ---------------------------------------------------------------------------------------------------- state spaces
 
 
@@ -140,6 +149,7 @@ TRANSCRIPTIONS = {
     "qrnn": qrnn,
     "hgrn": hgrn,
     "rg_lru": rg_lru,
+    "gateloop": gateloop,
     "lru": lru,
     "s5": s5,
     "s4d": s4d,
