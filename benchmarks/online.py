@@ -364,12 +364,14 @@ def table(rows: dict[str, Any], first: str, digits: str = ".3g") -> list[str]:
     return [f"| {first} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|", *body, ""]
 
 
-def write(found: dict[str, Any], command: str) -> None:
+def write(found: dict[str, Any]) -> None:
     env = found["environment"]
     lines = [
         "# Online learning",
         "",
-        f"`{command}`: torch {env['torch']}, {env['cores']} cores, {env['processor']}.",
+        f"torch {env['torch']}, {env['cores']} cores, {env['processor']}. The parts were run by",
+        "",
+        *(f"- `{command}`" for command in found["commands"].values()),
         "",
     ]
     if "speed" in found:
@@ -410,14 +412,15 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     file = RESULTS / "online.json"
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    options = f"--seeds {args.seeds} --steps {args.steps} --threads {args.threads}"
     for name in args.parts or PARTS:
         started = time.perf_counter()
         found[name] = PARTS[name](args)
+        found.setdefault("commands", {})[name] = f"python -m benchmarks.online {name} {options}"
         print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
     found["environment"] = environment()
-    command = f"python -m benchmarks.online --seeds {args.seeds} --steps {args.steps} --threads {args.threads}"
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    write(found, command)
+    write(found)
 
 
 if __name__ == "__main__":
