@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def export(model: "Forecaster", path: str | Path) -> Path:
     """Write an ONNX file; its metadata have the series, the covariates and the quantile levels."""
     past, random = model.past_, np.random.default_rng(0)
+    if model.likelihood is not None:
+        raise InputError("model", f"likelihood={model.likelihood!r}", "likelihood=None: a file has no sampled paths")
     if len(past.targets) > 1 or model.observed or past.covariates.categories:
         got = "a forecaster with several targets, observed columns or text"
         raise InputError("model", got, "one target and covariates of numbers that are known or static")

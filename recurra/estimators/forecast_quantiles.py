@@ -7,9 +7,10 @@ import torch
 
 from ..errors import InputError
 from .calibration import apply_corrections
+from .likelihood_paths import likelihood_paths, likelihood_quantiles
 from .linear import History
 from .panel import Panel
-from .sampled_paths import forecast_beyond
+from .sampled_paths import Continue, draw_paths, forecast_beyond
 from .windows import Origin, Window
 
 if TYPE_CHECKING:
@@ -20,19 +21,40 @@ PREDICT_BATCH = 256  # windows predicted at a time
 
 def forecast_quantiles(model: "Forecaster", given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
     """(n, steps, Q): calibrated quantiles in the units of the data; origins of a group of targets follow each other."""
+    if model.likelihood is not None:
+        return likelihood_quantiles(model, given, origins, steps)
     if steps <= model.horizon:
         found = _scaled_quantiles(model, [model.windows_.history(given, origin, steps) for origin in origins])
     else:
         _check_beyond(model, steps)
-        windows, count = [model.windows_.window(given, origin, steps) for origin in origins], model.windows_.targets
-        groups = (windows[k : k + count] for k in range(0, len(windows), count))
-        found = np.concatenate([_beyond(model, group, steps) for group in groups])
+        found = np.concatenate([_beyond(model, group, steps) for group in _groups(model, given, origins, steps)])
     each = zip(origins, found, strict=True)
     return np.stack([model.windows_.scaling(given, o.series).invert(q) for o, q in each])
 
 
+def forecast_paths(
+    model: "Forecaster", given: Panel, origins: list[Origin], steps: int, paths: int, seed: int
+) -> np.ndarray:
+    """(n, paths, steps): possible courses after each origin, in the units of the data."""
+    if model.likelihood is not None:
+        return likelihood_paths(model, given, origins, steps, paths, seed)
+    _check_beyond(model, steps)
+    found, random, levels = [], np.random.default_rng(seed), tuple(model.quantiles)
+    for group in _groups(model, given, origins, steps):
+        drawn = draw_paths(_continuation(model, group), steps, levels, model.ranks_, len(group), paths, random)
+        found.append(drawn.transpose(1, 0, 2))
+    each = zip(origins, np.concatenate(found), strict=True)
+    return np.stack([model.windows_.scaling(given, o.series).invert(one) for o, one in each])
+
+
+def _groups(model: "Forecaster", given: Panel, origins: list[Origin], steps: int) -> list[list[Window]]:
+    """The windows of every group of targets."""
+    windows, count = [model.windows_.window(given, origin, steps) for origin in origins], model.windows_.targets
+    return [windows[k : k + count] for k in range(0, len(windows), count)]
+
+
 def _check_beyond(model: "Forecaster", steps: int) -> None:
-    if not model.observed:
+    if not model.observed or steps <= model.horizon:
         return
     unknown = f"{', '.join(model.observed)} {'is' if len(model.observed) == 1 else 'are'} unknown after that"
     remedy = "fit with a longer horizon, or forecast them as targets too"
@@ -71,6 +93,13 @@ def _scaled_quantiles(model: "Forecaster", pasts: list[History]) -> np.ndarray:
 
 def _beyond(model: "Forecaster", group: list[Window], steps: int) -> np.ndarray:
     """(targets, steps, Q): quantiles of more steps than the horizon, in the units of the scaled series."""
+    levels, ranks, variances = tuple(model.quantiles), model.ranks_, model.variances_
+    continue_paths, season = _continuation(model, group), model.windows_.season
+    return forecast_beyond(continue_paths, steps, levels, ranks, len(group), season, variances)
+
+
+def _continuation(model: "Forecaster", group: list[Window]) -> Continue:
+    """The forecast after paths that continue the windows of a group."""
     windows = model.windows_
     context, past = windows.context, len(group[0].values)
 
@@ -89,5 +118,4 @@ def _beyond(model: "Forecaster", group: list[Window], steps: int) -> np.ndarray:
         ]
         return _scaled_quantiles(model, each).reshape(len(paths), len(group), ahead, -1)
 
-    levels, ranks, variances = tuple(model.quantiles), model.ranks_, model.variances_
-    return forecast_beyond(continue_paths, steps, levels, ranks, len(group), windows.season, variances)
+    return continue_paths

@@ -38,7 +38,7 @@ def contents_of(model: "Forecaster") -> FolderContents:
         "form": past.form,
         "columns": list(past.columns),
         "context": model.windows_.context,
-        "members": [{"log": member.log, "seasons": member.linear.seasons} for member in model.base_.members],
+        "members": _members(model),
         "categories": {name: list(values) for name, values in past.covariates.categories.items()},
         "calibrated_": model.calibrated_,
         "share_": model.share_,
@@ -46,6 +46,13 @@ def contents_of(model: "Forecaster") -> FolderContents:
     }
     options = saved_options.options_to_json(model.get_params(deep=False))
     return FolderContents(KIND, {"options": options, "fitted": fitted}, _tensors(model))
+
+
+def _members(model: "Forecaster") -> list[dict[str, Any]]:
+    """What the members of the base forecast are; a forecaster with a likelihood has none."""
+    if model.likelihood is not None:
+        return []
+    return [{"log": member.log, "seasons": member.linear.seasons} for member in model.base_.members]
 
 
 def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
@@ -71,20 +78,18 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
         "known.scale": windows.known.scale,
         "static.mean": windows.static.mean,
         "static.scale": windows.static.scale,
-        "shifts": model.shifts_,
-        "linear": np.concatenate([member.linear.weights for member in model.base_.members]),
         "past.y": np.concatenate(past.y),
         "past.known": np.concatenate(past.known),
         "past.static": past.static,
     }
-    values |= _base_tensors(model)
+    values |= _base_tensors(model) if model.likelihood is None else {}
     if model.observed:
         observed = [windows.observed[name] for name in past.ids]
         values["observed.mean"] = np.stack([s.mean for s in observed])
         values["observed.scale"] = np.stack([s.scale for s in observed])
         values["past.observed"] = np.concatenate(past.observed)
     for name in ("ranks", "variances"):
-        if getattr(model, f"{name}_") is not None:
+        if getattr(model, f"{name}_", None) is not None:
             values[name] = getattr(model, f"{name}_")
     if past.times is not None:
         values["past.times"] = np.concatenate(past.times)
@@ -93,14 +98,15 @@ def _tensors(model: "Forecaster") -> dict[str, Tensor]:
 
 
 def _base_tensors(model: "Forecaster") -> dict[str, np.ndarray]:
-    """The shares of members by series, the last row for other series; none if there is one member for all."""
+    """Members, corrections, and shares by series, the last row for other series; no shares if one member is for all."""
     base, ids, windows = model.base_, model.past_.ids, model.windows_
+    found = {"shifts": model.shifts_, "linear": np.concatenate([member.linear.weights for member in base.members])}
     if not base.series:
-        return {}
+        return found
     shares = [*(base.series.get(name, base.usual) for name in ids), base.usual]
     none = Scaling(np.zeros(1), np.zeros(1))
     logs = [windows.logs.get(name, none) for name in ids]
-    return {
+    return found | {
         "base.weights": np.stack([one.weights for one in shares]),
         "base.units": np.array([one.unit for one in shares]),
         "log.mean": np.concatenate([one.mean for one in logs]),
@@ -128,19 +134,25 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
         raise ValueError("columns of the table")
     form = {"times": times, "unit": fitted["unit"], "form": fitted["form"], "columns": names}
     model.past_ = Panel(ids, y, known, static, **form, observed=observed, covariates=covariates)
-    context, horizon = int(fitted["context"]), int(model.horizon)
+    context = int(fitted["context"])
     model.windows_ = Windows.of(model.past_, context, model.seasons)
-    model.base_ = _empty_base(model, fitted, weights)
     model.calibrated_, model.share_ = bool(fitted["calibrated_"]), float(fitted.get("share_", 1.0))
     if not 0 <= model.share_ <= 1:
         raise ValueError("share_")
     model.history_ = list(fitted["history_"])
-    model.shifts_ = np.zeros((int(model.horizon), len(model.quantiles)))
-    model.ranks_ = _empty_ranks(weights, horizon * len(model.past_.targets))
-    model.variances_ = _empty_variances(weights)
+    if model.likelihood is None:
+        _allocate_base(model, fitted, weights)
     with stored.building():
         model.network_ = model._build()
         model.network_.share.fill_(model.share_)
+
+
+def _allocate_base(model: "Forecaster", fitted: dict[str, Any], weights: dict[str, Any]) -> None:
+    horizon = int(model.horizon)
+    model.base_ = _empty_base(model, fitted, weights)
+    model.shifts_ = np.zeros((horizon, len(model.quantiles)))
+    model.ranks_ = _empty_ranks(weights, horizon * len(model.past_.targets))
+    model.variances_ = _empty_variances(weights)
 
 
 def _empty_base(model: "Forecaster", fitted: dict[str, Any], weights: dict[str, Any]) -> BaseForecast:
@@ -166,7 +178,11 @@ def _empty_base(model: "Forecaster", fitted: dict[str, Any], weights: dict[str, 
 
 
 def _fill_base(model: "Forecaster", values: dict[str, np.ndarray]) -> None:
-    """The stored weights, shares and scalings of logarithms."""
+    """The stored weights, corrections, shares and scalings of logarithms."""
+    width = int(model.horizon) * len(model.past_.targets)
+    model.shifts_ = values["shifts"]
+    model.ranks_ = equal_ranks(width) if model.ranks_ is None else values["ranks"]
+    model.variances_ = np.ones(1) if model.variances_ is None else values["variances"]
     base, ids, context = model.base_, model.past_.ids, model.windows_.context
     parts = np.split(values["linear"], len(base.members))
     members = tuple(
@@ -218,9 +234,7 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
     values = {name: tensor.numpy() for name, tensor in tensors.items() if not name.startswith(prefix)}
     past, cuts = model.past_, np.cumsum([len(y) for y in model.past_.y])[:-1]
     past.y, past.known = np.split(values["past.y"], cuts), np.split(values["past.known"], cuts)
-    past.static, model.shifts_ = values["past.static"], values["shifts"]
-    model.ranks_ = equal_ranks(int(model.horizon) * len(past.targets)) if model.ranks_ is None else values["ranks"]
-    model.variances_ = np.ones(1) if model.variances_ is None else values["variances"]
+    past.static = values["past.static"]
     if past.times is not None:
         past.times = np.split(values["past.times"], cuts)
     each = zip(past.ids, values["series.mean"], values["series.scale"], strict=True)
@@ -230,7 +244,8 @@ def _fill(model: "Forecaster", tensors: dict[str, Tensor]) -> None:
         known=Scaling(values["known.mean"], values["known.scale"]),
         static=Scaling(values["static.mean"], values["static.scale"]),
     )
-    _fill_base(model, values)
+    if model.likelihood is None:
+        _fill_base(model, values)
     if model.observed:
         past.observed = np.split(values["past.observed"], cuts)
         each = zip(past.ids, values["observed.mean"], values["observed.scale"], strict=True)

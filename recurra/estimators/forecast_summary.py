@@ -10,8 +10,17 @@ if TYPE_CHECKING:
     from .forecaster import Forecaster
 
 
+_LIKELIHOODS = {
+    "gaussian": "normal distribution",
+    "student_t": "t distribution",
+    "negative_binomial": "negative binomial distribution",
+}
+
+
 def describe(model: "Forecaster") -> str:
     """The shares of the base forecast's members, largest first, and what validation decided on the network."""
+    if model.likelihood is not None:
+        return f"The {_LIKELIHOODS[model.likelihood]} of the next value is around a linear forecast. {_network(model)}"
     every = list(model.base_.series.values()) or [model.base_.usual]
     weights = np.mean([one.weights for one in every], axis=0)
     shares: dict[str, float] = {}

@@ -15,6 +15,7 @@ from .base_forecast import fit_base
 from .calibration import error_quantiles, interval_corrections
 from .forecast_network import QuantileLoss
 from .forecast_quantiles import PREDICT_BATCH, error_units, network_errors
+from .likelihood_training import independent_blocks, train_with_likelihood
 from .linear import History
 from .metrics import pinball
 from .panel import Panel
@@ -30,7 +31,7 @@ TrainingHistory = list[dict[str, Any]]
 MAX_WINDOWS = 8000  # for the base forecast; of more, evenly spaced ones are used
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the network, to choose from
 LEAST_GAIN = 0.01  # by which the network must lower the loss
-DEVIATIONS = 2.0  # of its mean, by which the gain must differ from zero
+DEVIATIONS = 3.0  # of its mean, by which the gain must differ from zero: windows of one era resemble each other
 
 
 class Learned(NamedTuple):
@@ -54,6 +55,8 @@ class Learned(NamedTuple):
 
 def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     """Set the fitted attributes of a forecaster: windows, base forecast, network, calibration, history."""
+    if model.likelihood is not None:
+        return train_with_likelihood(model, given, seed)
     model.windows_ = Windows.of(given, model.context_size, model.seasons)
     learned = _fit_base(model, given)
     before, held = _split(model, given, learned)
@@ -153,7 +156,7 @@ def _choose_share(model: "Forecaster", held: Learned) -> float:
     levels = tuple(model.quantiles)
     usual, middle = model.network_.departures.double().numpy(), levels.index(0.5)
     added = network_errors(model, held.pasts, held.base) - usual
-    blocks = _independent_blocks(held.origins, to_int(model.horizon))
+    blocks = independent_blocks(held.origins, to_int(model.horizon))
     plain = pinball(held.errors, np.broadcast_to(usual, added.shape), levels).mean(axis=1)  # (n, Q)
     best, chosen = float(plain.mean()), 0.0
     for share in SHARES:
@@ -168,14 +171,6 @@ def _is_clear(before: np.ndarray, after: np.ndarray, blocks: int) -> bool:
     """Whether losses (n,) fall by enough, compared with how much the gain varies between independent windows."""
     gain = before - after
     return bool(gain.mean() > max(LEAST_GAIN * before.mean(), DEVIATIONS * gain.std() / np.sqrt(blocks)))
-
-
-def _independent_blocks(origins: list[Origin], horizon: int) -> int:
-    """How many windows do not overlap."""
-    places: dict[int, list[int]] = {}
-    for origin in origins:
-        places.setdefault(origin.series, []).append(origin.at)
-    return sum(1 + (max(at) - min(at)) // horizon for at in places.values())
 
 
 def _calibrate(model: "Forecaster", given: Panel, windows: Learned) -> None:

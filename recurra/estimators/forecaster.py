@@ -16,15 +16,18 @@ from ..inspect.sample import Sample
 from ..storage import FolderContents, write_folder
 from . import forecast_storage
 from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
+from .autoregressive import AutoregressiveNetwork
 from .base_forecast import BaseForecast
 from .calibration import interpolate_levels
 from .covariates import Covariates
 from .forecast_answers import POINT, answer, as_array
 from .forecast_network import ForecastNetwork
-from .forecast_quantiles import forecast_quantiles
+from .forecast_quantiles import forecast_paths, forecast_quantiles
 from .forecast_summary import describe
 from .forecast_training import train_forecaster
 from .inspection import EveryStepForecast, forecast_windows
+from .likelihood_training import build_network
+from .likelihoods import LIKELIHOODS
 from .panel import Panel, to_panel
 from .panel_future import known_future
 from .seasons import seasons
@@ -64,6 +67,10 @@ class Forecaster(BaseEstimator):
       series. `observed`: columns that are known until the forecast is made (past covariates: visitors, weather).
       Columns of text are embedded.
     - `quantiles`: the levels to learn, with 0.5 among them.
+    - `likelihood`: "gaussian", "student_t", or "negative_binomial" for counts: the network learns the distribution of
+      the next value instead (DeepAR, Salinas et al. 2020), around a linear forecast of it, and every step of a path is
+      drawn given those before. Quantiles and intervals are those of 400 such paths, at any h, as the likelihood has
+      them: they are not calibrated afterwards. For one target, without `observed`.
     - `epochs`, `batch_size`, `lr`, `optimizer`, `clip`, `device`: of `rc.train.fit`.
     - `validation`: the share of every series to hold out; 0 trains for all epochs and uses all of the network.
     - `patience`: epochs without an improvement after which training stops.
@@ -82,7 +89,7 @@ class Forecaster(BaseEstimator):
 
     windows_: Windows
     base_: BaseForecast
-    network_: ForecastNetwork
+    network_: Any  # a ForecastNetwork, or with a likelihood an AutoregressiveNetwork
     calibrated_: bool
     share_: float
     shifts_: np.ndarray  # (horizon, Q): corrections of the quantiles
@@ -104,6 +111,7 @@ class Forecaster(BaseEstimator):
         static: tuple[str, ...] = (),
         observed: tuple[str, ...] = (),
         quantiles: tuple[float, ...] = LEVELS,
+        likelihood: str | None = None,
         cell_options: dict[str, Any] | None = None,
         epochs: int = 60,
         batch_size: int = 32,
@@ -120,7 +128,8 @@ class Forecaster(BaseEstimator):
         self.cell, self.horizon, self.season, self.context = cell, horizon, season, context
         self.hidden_size, self.num_layers = hidden_size, num_layers
         self.known, self.static, self.observed = known, static, observed
-        self.quantiles, self.cell_options, self.epochs, self.batch_size = quantiles, cell_options, epochs, batch_size
+        self.quantiles, self.likelihood, self.cell_options = quantiles, likelihood, cell_options
+        self.epochs, self.batch_size = epochs, batch_size
         self.lr, self.optimizer, self.clip, self.validation, self.patience = lr, optimizer, clip, validation, patience
         self.max_windows, self.device, self.random_state, self.verbose = max_windows, device, random_state, verbose
 
@@ -144,6 +153,8 @@ class Forecaster(BaseEstimator):
         levels = list(self.quantiles)
         if 0.5 not in levels or levels != sorted(set(levels)) or levels[0] <= 0 or levels[-1] >= 1 or len(levels) < 2:
             raise InputError("quantiles", levels, "increasing levels between 0 and 1, with 0.5 among them")
+        if self.likelihood is not None and self.likelihood not in LIKELIHOODS:
+            raise InputError("likelihood", repr(self.likelihood), f"None or one of {', '.join(LIKELIHOODS)}")
         if not is_real(self.validation) or not 0 <= self.validation < 1:
             raise InputError("validation", repr(self.validation), "a share from 0 to below 1")
 
@@ -159,10 +170,12 @@ class Forecaster(BaseEstimator):
         """The lengths of the seasons, the shortest first; (1,) for none."""
         return seasons(self.season)
 
-    def _build(self) -> ForecastNetwork:
+    def _build(self) -> ForecastNetwork | AutoregressiveNetwork:
         """An untrained network for the columns of this forecaster."""
         layers = {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
         options = {**layers, **(self.cell_options or {})}
+        if self.likelihood is not None:
+            return build_network(self, options)
         return ForecastNetwork(
             self.cell, self.windows_.column_sizes, len(self.quantiles), to_int(self.horizon), options
         )
@@ -221,20 +234,46 @@ class Forecaster(BaseEstimator):
             return answer(given, {"lower": lower, "upper": upper})
         return as_array(given, lower), as_array(given, upper)
 
+    def sample_paths(
+        self, paths: int = 100, h: int | None = None, data: Any = None, future: Any = None, random_state: Any = 0
+    ) -> np.ndarray:
+        """Possible courses of the next `h` steps, whose steps hang together: for sums, maxima or first passages.
+
+        With a `likelihood` every step is drawn given those before it; otherwise paths have the calibrated quantiles,
+        with the ranks of held-out errors. **Returns** (paths, h) for one series, else (n, paths, h), in the order of
+        `series_names`.
+
+        **Example**
+
+            >>> import numpy as np, recurra as rc
+            >>> y = np.random.default_rng(0).poisson(5, 100)
+            >>> counts = rc.Forecaster("gru", 7, hidden_size=4, epochs=1, likelihood="negative_binomial").fit(y)
+            >>> week = counts.sample_paths(1000).sum(axis=1)  # the total of the week: its whole distribution
+            >>> week.shape
+            (1000,)
+        """
+        given, origins, steps = self._origins(h, data, future)
+        found = forecast_paths(self, given, origins, steps, positive_int("paths", paths), draw_seed(random_state))
+        return found[0] if given.form == "one" else found
+
     def plot(self, h: int | None = None, data: Any = None, future: Any = None) -> "Figure":
         """A plotly figure of the next `h` steps as a fan of intervals after the past; at most four series."""
         found, given = self._forecast(h, data, future)
         return fan_figure(given.ids, given.y, found, tuple(self.quantiles))
 
     def _forecast(self, h: int | None, data: Any, future: Any) -> tuple[np.ndarray, Panel]:
+        given, origins, steps = self._origins(h, data, future)
+        return forecast_quantiles(self, given, origins, steps), given
+
+    def _origins(self, h: int | None, data: Any, future: Any) -> tuple[Panel, list[Origin], int]:
+        """The series with the covariates of the steps ahead, where they end, and the number of those steps."""
         check_is_fitted(self, "network_")
         steps = positive_int("h", self.horizon if h is None else to_int(h))
         given = self.past_ if data is None else self._panel(data)
         ahead = known_future(future, given, steps)
         known = [np.concatenate(pair) for pair in zip(given.known, ahead, strict=True)]
-        extended = replace(given, known=known)
         origins = [Origin(k, len(y)) for k, y in enumerate(given.y)]
-        return forecast_quantiles(self, extended, origins, steps), given
+        return replace(given, known=known), origins, steps
 
     def _panel(self, data: Any) -> Panel:
         """Data to forecast from, read like that of `fit`."""

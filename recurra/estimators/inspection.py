@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..data.sequences import SequenceSet
 from ..inspect.sample import Sample
 from . import input_conversion
+from .likelihood_paths import likelihood_windows
 from .windows import Origin
 
 CHARACTERS = 300  # of a text
@@ -69,6 +70,8 @@ def forecast_windows(estimator: Any, data: Any, count: int) -> Sample:
     """The windows from which the last `horizon` steps of the first series are forecast."""
     given = estimator._panel(split_pair(data)[0])
     origins = [Origin(k, max(2, len(y) - estimator.horizon)) for k, y in enumerate(given.y[:count])]
+    if estimator.likelihood is not None:
+        return Sample(*likelihood_windows(estimator, given, origins))
     pasts = [estimator.windows_.history(given, origin, estimator.horizon) for origin in origins]
     inputs = [
         torch.tensor(estimator.windows_.inputs(past, estimator.base_(past)), dtype=torch.float32) for past in pasts

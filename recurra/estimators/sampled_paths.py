@@ -63,6 +63,28 @@ def forecast_beyond(
     return np.stack([widen_beyond(one, levels, horizon, season, variances) for one in every])
 
 
+def draw_paths(
+    continue_paths: Continue,
+    steps: int,
+    levels: tuple[float, ...],
+    ranks: np.ndarray,
+    targets: int,
+    paths: int,
+    random: np.random.Generator,
+) -> np.ndarray:
+    """(paths, targets, steps): possible courses, each drawn from the forecasts that its own steps give.
+
+    The arguments are those of `forecast_beyond`.
+    """
+    ranks, found = ranks.reshape(len(ranks), targets, -1), np.zeros((paths, targets, 0))
+    while found.shape[2] < steps:
+        ahead = min(ranks.shape[2], steps - found.shape[2])
+        ends = continue_paths(found if found.shape[2] else found[:1], ahead)
+        drawn = _draw(np.broadcast_to(ends, (paths, *ends.shape[1:])), levels, ranks[..., :ahead], random)
+        found = np.concatenate([found, drawn], axis=2)
+    return found
+
+
 def _draw(
     quantiles: np.ndarray, levels: tuple[float, ...], ranks: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
