@@ -31,7 +31,7 @@ TrainingHistory = list[dict[str, Any]]
 MAX_WINDOWS = 8000  # for the base forecast; of more, evenly spaced ones are used
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the network, to choose from
 LEAST_GAIN = 0.01  # by which the network must lower the loss
-DEVIATIONS = 3.0  # of its mean, by which the gain must differ from zero: windows of one era resemble each other
+DEVIATIONS = 2.0  # of its mean, by which the gain must differ from zero
 
 
 class Learned(NamedTuple):
@@ -56,14 +56,16 @@ class Learned(NamedTuple):
 def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     """Set the fitted attributes of a forecaster: windows, base forecast, network, calibration, history."""
     if model.likelihood is not None:
-        return train_with_likelihood(model, given, seed)
+        train_with_likelihood(model, given, seed)
+        return
     model.windows_ = Windows.of(given, model.context_size, model.seasons)
     learned = _fit_base(model, given)
     before, held = _split(model, given, learned)
     with randomness.preserve_rng():
         torch.manual_seed(seed)
-        model.network_ = model._build()
-        model.network_.departures.copy_(torch.tensor(error_quantiles(learned.errors, tuple(model.quantiles))))
+        network: Any = model._build()
+        network.departures.copy_(torch.tensor(error_quantiles(learned.errors, tuple(model.quantiles))))
+        model.network_ = network
         model.history_ = _train(model, before, held, seed)
     model.calibrated_ = bool(held.origins)
     model.share_ = _choose_share(model, held)

@@ -15,8 +15,8 @@ from ..inspect.forecast_fan import fan_figure
 from ..inspect.sample import Sample
 from ..storage import FolderContents, write_folder
 from . import forecast_storage
-from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
 from .autoregressive import AutoregressiveNetwork
+from .backtest import Backtest, compare_with_naive, interval_levels, shown_intervals
 from .base_forecast import BaseForecast
 from .calibration import interpolate_levels
 from .covariates import Covariates

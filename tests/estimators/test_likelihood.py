@@ -10,6 +10,7 @@ import recurra as rc
 from recurra.errors import InputError
 from recurra.estimators.likelihood_training import _examples, _linear_forecasts
 from recurra.estimators.likelihoods import LIKELIHOODS, NegativeLogLikelihood
+from recurra.estimators.linear import LinearForecast
 from recurra.estimators.windows import Origin, Windows
 
 QUICK = {"cell": "gru", "hidden_size": 8, "epochs": 3, "random_state": 0}
@@ -21,6 +22,16 @@ def autoregression(steps: int, seed: int = 0) -> np.ndarray:
     for _ in range(steps + 50):
         y.append(0.8 * y[-1] + random.normal())
     return np.array(y[-steps:])
+
+
+def least_squares_forecast(y: np.ndarray, train: int, lags: int, steps: int) -> np.ndarray:
+    """An autoregression fitted to the first values, continued after all of them."""
+    rows = np.lib.stride_tricks.sliding_window_view(y[:train], lags)[:-1]
+    weights = np.linalg.lstsq(np.c_[rows, np.ones(len(rows))], y[lags:train], rcond=None)[0]
+    found = list(y)
+    for _ in range(steps):
+        found.append(float(np.r_[found[-lags:], 1.0] @ weights))
+    return np.array(found[-steps:])
 
 
 def seasonal_counts(steps: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -50,30 +61,36 @@ def test_densities_are_those_of_scipy(name):
 
 def test_negative_binomial_has_the_mean_and_the_variance_of_the_paper():
     found = LIKELIHOODS["negative_binomial"]().distribution(torch.tensor([7.0, 0.4], dtype=torch.float64))
-    assert found.mean.item() == pytest.approx(7.0) and found.variance.item() == pytest.approx(7 + 0.4 * 49)
+    assert found.mean.item() == pytest.approx(7.0)
+    assert found.variance.item() == pytest.approx(7 + 0.4 * 49)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "student_t"])
 def test_intervals_widen_as_those_of_the_true_process(name):
-    model = rc.Forecaster(horizon=6, likelihood=name, **QUICK).fit(5000 + 100 * autoregression(3000))
+    y = autoregression(3000)
+    model = rc.Forecaster(horizon=6, likelihood=name, **QUICK).fit(5000 + 100 * y)
     paths = model.sample_paths(4000)
     true = 100 * np.sqrt(np.cumsum(0.64 ** np.arange(6)))
-    np.testing.assert_allclose(paths.std(axis=0), true, rtol=0.08)
-    last = autoregression(3000)[-1]
-    assert np.abs(paths.mean(axis=0) - (5000 + 100 * last * 0.8 ** np.arange(1, 7))).max() < 20
+    # The estimated process has its own spread, and the scale is one of the window: 10 % holds both.
+    np.testing.assert_allclose(paths.std(axis=0), true, rtol=0.1)
+    assert np.abs(paths.mean(axis=0) - 5000 - 100 * least_squares_forecast(y, 2400, 16, 6)).max() < 15
     # Steps hang together: neighbours of an autoregression are correlated.
     assert np.corrcoef(paths[:, 4], paths[:, 5])[0, 1] == pytest.approx(0.8 * true[4] / true[5], abs=0.06)
 
 
 def test_counts_have_their_mean_their_variance_and_whole_quantiles():
-    counts, mean = seasonal_counts(1800)
-    model = rc.Forecaster(horizon=12, season=12, likelihood="negative_binomial", **QUICK).fit(counts[:1788])
-    paths, truth = model.sample_paths(3000), mean[1788:]
-    assert (paths == np.round(paths)).all() and paths.min() >= 0
-    assert np.abs(paths.mean(axis=0) / truth - 1).max() < 0.25
-    assert paths.var(axis=0).mean() == pytest.approx((truth + truth**2 / 4).mean(), rel=0.25)
+    """Eight series: one alone leaves the regression an error of 15 %."""
+    every, mean = zip(*(seasonal_counts(900, seed) for seed in range(8)), strict=True)
+    model = rc.Forecaster(horizon=12, season=12, likelihood="negative_binomial", **QUICK)
+    model.fit([counts[:888] for counts in every])
+    paths, truth = model.sample_paths(500), mean[0][888:]  # (8, 500, 12)
+    assert (paths == np.round(paths)).all()
+    assert paths.min() >= 0
+    assert np.abs(paths.mean(axis=(0, 1)) / truth - 1).max() < 0.15
+    assert paths.var(axis=1).mean() == pytest.approx((truth + truth**2 / 4).mean(), rel=0.2)
     lower, upper = model.predict_interval(level=0.8)
-    assert (lower == np.round(lower)).all() and (upper >= lower).all()
+    assert (lower == np.round(lower)).all()
+    assert (upper >= lower).all()
 
 
 def test_layers_learn_what_a_line_cannot():
@@ -82,12 +99,13 @@ def test_layers_learn_what_a_line_cannot():
     loud = (np.arange(900) // 3 % 2).astype(float)
     y = random.normal(size=900) * np.where(loud > 0, 5.0, 0.5)
     table = pa.table({"unique_id": ["a"] * 900, "ds": np.arange(900), "y": y, "loud": loud})
-    options = {"known": ("loud",), "likelihood": "gaussian"} | QUICK | {"epochs": 12}
+    options = {"known": ("loud",), "likelihood": "gaussian"} | QUICK | {"epochs": 30}
     model = rc.Forecaster(horizon=6, **options).fit(table.slice(0, 894))
     assert model.share_ > 0
     spread = model.sample_paths(2000, future=table.slice(894).drop_columns(["y"]))[0].std(axis=0)
     ahead = loud[894:] > 0
-    assert spread[ahead].min() > 3 and spread[~ahead].max() < 1.5
+    assert spread[ahead].min() > 3
+    assert spread[~ahead].max() < 1.5
 
 
 def test_linear_forecast_of_many_windows_is_that_of_one():
@@ -97,8 +115,6 @@ def test_linear_forecast_of_many_windows_is_that_of_one():
     model.network_.season.fill_(5)
     given = model._panel(y)
     found = _linear_forecasts(model, given)[0]
-    from recurra.estimators.linear import LinearForecast
-
     one = LinearForecast(model.network_.linear.numpy()[None], 5, 20)
     for at in (2, 4, 11, 40, 79):
         past = model.windows_.history(given, Origin(0, at), 1)
@@ -106,7 +122,7 @@ def test_linear_forecast_of_many_windows_is_that_of_one():
 
 
 def test_paths_start_from_the_distribution_that_training_sees():
-    """The first step of paths has the parameters of the network's own forward pass, of a stacked cell with two states."""
+    """The first step of paths has the parameters of the forward pass, for a stacked cell with two states."""
     y = autoregression(120)
     options = QUICK | {"cell": "lstm", "num_layers": 2}
     model = rc.Forecaster(horizon=2, season=4, context=24, likelihood="gaussian", **options).fit(y)
@@ -123,7 +139,8 @@ def test_paths_start_from_the_distribution_that_training_sees():
     center = scaling.invert(past.level + past.spread * center)[0]
     paths = model.sample_paths(20000, data=y[:110])[:, 0]
     width = spread * past.spread * scaling.scale[0]
-    assert paths.mean() == pytest.approx(center, abs=0.03 * width) and paths.std() == pytest.approx(width, rel=0.03)
+    assert paths.mean() == pytest.approx(center, abs=0.03 * width)
+    assert paths.std() == pytest.approx(width, rel=0.03)
 
 
 @pytest.mark.parametrize("name", [None, *LIKELIHOODS])
@@ -158,6 +175,6 @@ def test_inspection_and_summary_know_a_likelihood():
     y = autoregression(80)
     model = rc.Forecaster(horizon=4, likelihood="student_t", **QUICK).fit(y)
     network, sample = model.inspection_inputs(y)
-    assert network(sample.x, sample.lengths).shape[-1] == 3
+    assert network(sample.inputs, lengths=sample.lengths).shape == (len(sample.inputs), 1, 3)
     assert model.summary().startswith("The t distribution of the next value")
     assert isinstance(model.windows_, Windows)
