@@ -52,7 +52,7 @@ def test_the_version(run):
 def test_the_table_of_columns_is_shown_before_training(run):
     said = run("fit", FILES / "wide_static.csv", *SMALL, "-o", "m")
     assert "t0 … t5 number input steps 1 to 6 of 6" in said
-    assert "sex text static text with 2 different values, embedded" in said
+    assert "sex text static text with 2 different values, one-hot" in said
     assert said.index("Change a role with --id") < said.index("Training gru")
     ignored = run("fit", FILES / "sensors_pandas.csv", *SMALL, "-o", "n")
     assert "Unnamed: 0 integer ignored counts the rows of the file: an index that was written without a name" in ignored

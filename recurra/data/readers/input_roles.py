@@ -27,7 +27,7 @@ def assign_inputs(draft: RoleDraft, task: Task) -> None:
             static = id is not None and is_constant_within(draft.table, name, id)
             draft.assign(name, "static" if static else "input", _why_input(draft, name, id, static))
         elif kind == "text":
-            _assign_text(draft, name)
+            _assign_text(draft, name, task)
         elif kind == "time":
             draft.assign(name, IGNORED, f"a second column of dates; if it orders the steps: --time {name}")
         else:
@@ -43,12 +43,14 @@ def _why_input(draft: RoleDraft, name: str, id: str | None, static: bool) -> str
     return "a number"
 
 
-def _assign_text(draft: RoleDraft, name: str) -> None:
+def _assign_text(draft: RoleDraft, name: str, task: Task) -> None:
     count = count_distinct(draft.table, name)
     if count > MAX_CATEGORIES or count == draft.table.num_rows > MIN_WIDE_STEPS:
         draft.assign(name, IGNORED, f"text with {count} different values, too many for categories")
     else:
-        draft.assign(name, CATEGORICAL, f"text with {count} different value{'s' if count != 1 else ''}, embedded")
+        values = f"{count} different value{'s' if count != 1 else ''}"
+        code = "embedded" if task == "forecasting" else "one-hot"  # forecasters have a table of vectors per column
+        draft.assign(name, CATEGORICAL, f"text with {values}, {code}")
 
 
 def wide_roles(draft: RoleDraft, task: Task, why: str) -> Roles:
@@ -67,7 +69,7 @@ def wide_roles(draft: RoleDraft, task: Task, why: str) -> Roles:
         if given:
             draft.assign(name, IGNORED, "not among the inputs asked for")
         elif draft.kinds[name] == "text":
-            _assign_text(draft, name)
+            _assign_text(draft, name, task)
             role, reason = draft.found[name]
             draft.found[name] = ("static" if role == CATEGORICAL else role, reason)
         else:
