@@ -28,6 +28,7 @@ def cells(
     """List all cells by family, or show one with its equations, paper and parameters.
 
     [dim]recurra cells --gated --year 2016-2018[/]
+
     [dim]recurra cells lstm --diagram lstm.svg[/]
     """
     from recurra.cli import printing

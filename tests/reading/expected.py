@@ -79,6 +79,10 @@ READINGS: dict[str, Reading] = {
     "numbers.txt": series("", "f0", "60, one per row"),
     "columns.txt": series("year", "f1", "60, yearly"),
     "table.txt": series("date", "value", "60, daily"),
+    "spaces.csv": series("year", "sun", "60, yearly", first=10.0),
+    "tabs.dat": series("date", "value", "60, daily"),
+    "preface.asc": series("year", "f1", "60, yearly"),
+    "names_and_spaces.dat": refused("no row of numbers only", "separated by commas, semicolons or tabs"),
     # rows that are missing, double, out of order or wrong
     "gap.csv": refused("line 22", "'date'", "a step of 3 days among steps of 1 day", 'fill="forward"'),
     "gap_filled.csv": series("date", "value", "60, daily", options={"fill": "interpolate"}),
@@ -87,6 +91,7 @@ READINGS: dict[str, Reading] = {
     "unsorted_sorted.csv": series("date", "value", "60, daily", options={"sort": True}),
     "stray_text.csv": refused("line 41", "'value'", "'n.a.?'", "a number"),
     "missing_value.csv": refused("line 16", "'value'", "got nothing", 'fill="forward"'),
+    "blank_value.csv": refused("line 16", "'value'", "got nothing", 'fill="forward"'),
     "missing_value_filled.csv": series("date", "value", "60, daily", options={"fill": "forward"}),
     "bad_date.csv": refused("line 7", "'date'", "'sometime'", "a date written like '2012-01-01'"),
     # several series

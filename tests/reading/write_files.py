@@ -266,6 +266,21 @@ def dumps() -> dict[str, str]:
     }
 
 
+def columns_apart() -> dict[str, str]:
+    """Columns apart by white space, and a cell of blanks."""
+    values = [round(10 + 5 * math.sin(k / 2), 3) for k in range(60)]
+    years = [(1900 + k, v) for k, v in enumerate(values)]
+    dates = list(zip(days(60, "%Y-%m-%d"), values, strict=True))
+    return {
+        "spaces.csv": "'year' 'sun'\n" + lines(years, " "),
+        "tabs.dat": "date\tvalue\n" + lines(dates, "\t"),
+        "preface.asc": "Sunspots of sixty years, two columns:\nthe year, and the number.\n\nBEGIN THE DATA\n\n"
+        + lines(years, "  "),
+        "names_and_spaces.dat": lines((("MLO", *row) for row in years), "  "),
+        "blank_value.csv": "date,value\n" + lines((d, "  " if k == 14 else v) for k, (d, v) in enumerate(dates)),
+    }
+
+
 def write_excel(path: Path) -> None:
     import zipfile
 
@@ -286,7 +301,7 @@ def write_excel(path: Path) -> None:
 
 def write_all(folder: Path = FOLDER) -> None:
     folder.mkdir(exist_ok=True)
-    for group in (one_series, troubled_series, panels, sequences, wide_tables, ways_of_writing, dumps):
+    for group in (one_series, troubled_series, panels, sequences, wide_tables, ways_of_writing, dumps, columns_apart):
         for name, content in group().items():
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     write_excel(folder / "sheet.xlsx")

@@ -113,7 +113,7 @@ def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
 
 
 def _convert(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
-    nulls = [*arrow_csv.ConvertOptions().null_values, "?"]
+    nulls = [*arrow_csv.ConvertOptions().null_values, "?", *(" " * n for n in range(1, 9))]
     return arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=nulls, column_types=types)
 
 

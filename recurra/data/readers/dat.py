@@ -51,13 +51,19 @@ def _numbers(path: Path) -> tuple[list[str], Rows]:
         except ValueError as error:
             if rows and any(is_number(field) for field in fields[:1]):
                 raise FormatError(path, repr(text.strip()[:40]), "numbers, as in the lines above", line) from error
-            names = names if rows or not any(c.isalpha() for c in text) else text.lstrip("#% ").split()
+            names = names if rows or not any(c.isalpha() for c in text) else _names_in(text)
             continue
         if values:
             rows.append((line, values))
     if not rows:
-        raise EmptyFileError(path, "no row of numbers", "at least one")
+        expected = "columns of numbers; with text among them, separated by commas, semicolons or tabs"
+        raise EmptyFileError(path, "no row of numbers only", expected)
     return names, rows
+
+
+def _names_in(line: str) -> list[str]:
+    """The names in a line, which may stand in quotes."""
+    return [name.strip("'\"") for name in line.lstrip("#% ").split()]
 
 
 def _monthly(rows: Rows, path: Path) -> tuple[pa.Table, list[int]]:

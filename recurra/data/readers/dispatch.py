@@ -202,7 +202,8 @@ def format_of(path: str | Path) -> str:
             raise FormatError(path, what[0], what[1])
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1] in SUFFIXES:
-        return SUFFIXES[suffixes[-1]]
+        named = SUFFIXES[suffixes[-1]]
+        return _by_columns(text_start(path), named) if named in ("csv", "dat") else named
     return _of_text(text_start(path), path)
 
 
@@ -247,10 +248,25 @@ def _of_text(start: str, path: Path) -> str:
         return "conllu"
     if (table := _as_table(rows)) is not None:
         return table
+    if len(rows) > 3 and 2 * sum(_are_numbers(line.split(), 2) for line in rows) > len(rows):
+        return "dat"  # numbers with a preface
     widths = {len(line.split()) for line in rows}
     if len(widths) == 1 and 2 <= widths.pop() <= 10 and len(rows) > 2:
         return "conll"
     return "text"
+
+
+def _by_columns(start: str, named: str) -> str:
+    """A .csv whose columns are numbers apart by white space is "dat", a .dat with delimiters "csv"."""
+    rows = [line for line in start.splitlines()[:-1] if line.strip() and not line.startswith("#")]
+    found = _as_table(rows)
+    if named == "csv" and found == "dat" and all(_are_numbers(row.split(), 2) for row in rows[1:]):
+        return "dat"
+    return "csv" if named == "dat" and found == "csv" else named
+
+
+def _are_numbers(fields: list[str], least: int = 1) -> bool:
+    return len(fields) >= least and all(map(is_number, fields))
 
 
 def _as_table(rows: list[str]) -> str | None:
