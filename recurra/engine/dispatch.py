@@ -425,8 +425,8 @@ def _run(choice: Choice, weights: Mapping[str, Tensor], given: Sequences, keep_t
     y, *finals = (value if value.dtype == dtype else value.to(dtype) for value in results[:count])
     if not keep_trace:
         return Scanned(y, tuple(finals))
-    named = zip(executor.plan.named, results[count:], strict=False)
-    return Scanned(y, tuple(finals), {name: value.to(dtype) for name, value in named})
+    named = executor.plan.trace(results[count:][: len(executor.plan.named)])
+    return Scanned(y, tuple(finals), {name: value.to(dtype) for name, value in named.items()})
 
 
 def _like(x: Tensor, values: Sequence[Tensor]) -> list[Tensor]:

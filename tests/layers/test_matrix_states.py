@@ -196,3 +196,25 @@ def test_dilated_matrices(engine):
     first, middle = layer(X[:3])
     assert_close(torch.cat([first, layer(X[3:], middle)[0]]), y)
     assert len(h) == 2
+
+
+RARELY = ("linear_transformer", "gated_delta_net", "gla", "retention", "rwkv6", "rwkv7", "fast_weights")
+
+
+@pytest.mark.parametrize(
+    "name", ["delta_net", "mlstm", *(pytest.param(name, marks=pytest.mark.slow) for name in RARELY)]
+)
+def test_a_compiled_trace_holds_values_of_several_axes(name: str, monkeypatch: pytest.MonkeyPatch):
+    torch.manual_seed(0)
+    layer = rc.layer(name, 8, 8, dtype=torch.float64)
+    x, found = torch.randn(5, 3, 8, dtype=torch.float64), []
+    for backend in ("reference", "auto"):
+        if backend == "auto":
+            monkeypatch.setattr("recurra.engine.reference.scan", None)  # the plain loop must not run
+        copy = x.clone().requires_grad_()
+        with rc.set_backend(backend), pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RECURRA_CHECK", "0")
+            trace = layer(copy, lengths=torch.tensor([5, 2, 4]), return_trace=True)[2]
+        sum(value.sin().sum() for value in trace.values()).backward()
+        found.append(({key: value.detach() for key, value in trace.items()}, copy.grad))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-11)

@@ -76,6 +76,7 @@ class LoweredStep:
     builder: Builder
     outputs: dict[str, tuple[Node, ...]]  # OUTPUT, then the states
     named: dict[str, tuple[Node, ...]]
+    shapes: dict[str, tuple[int, ...]]  # of named values that are more than a row of each sequence
     weights: tuple[str, ...]  # the cell's weights, in the order of the prologue's arguments
     hoisted: dict[str, tuple[int, ...]]  # the results of the prologue: name → shape
     prologue: Callable[..., tuple[Tensor, ...]]
@@ -137,10 +138,12 @@ class _Reader:
         names = (*self.step.outputs, *self.step.named)
         results = [(name, self._result(node)) for name, node in zip(names, self.step.results(), strict=True)]
         first = len(self.step.outputs)
+        named = {name: value for name, value in results[first:] if value is not None}
         return LoweredStep(
             self.builder,
-            {name: segments for name, segments in results[:first] if segments is not None},
-            {name: segments for name, segments in results[first:] if segments is not None},
+            {name: value.segments for name, value in results[:first] if value is not None},
+            {name: value.segments for name, value in named.items()},
+            {name: at_batch(value.shape[1:], 1) for name, value in named.items() if len(value.shape) > 2},
             self.step.weights,
             {name: shape for name, (_, shape) in self.used.items()},
             self._prologue(),
@@ -155,10 +158,11 @@ class _Reader:
                     return self.builder.load(BufferRef.state(state.name), width, lag=lag)
         return self.builder.load(X if name == "x" else BufferRef.mask(name), width)
 
-    def _result(self, node: fx.Node) -> tuple[Node, ...] | None:
+    def _result(self, node: fx.Node) -> Value | None:
         value = self._as_row(self._operand(node))
-        is_row = isinstance(value, Value) and value.shape in ((BATCH,), (BATCH, value.width))
-        return value.segments if is_row else None
+        if not isinstance(value, Value) or value.shape[:1] != (BATCH,) or count(value.shape[1:]) != value.width:
+            return None
+        return value
 
     def _prologue(self) -> Callable[..., tuple[Tensor, ...]]:
         """The function of the weights that computes what the loop reads. Equal operations are shared."""

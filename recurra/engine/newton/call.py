@@ -95,7 +95,7 @@ def solve(cell: Cell, sequences: Sequences, keep_trace: bool) -> Scanned | None:
     last, *results = _Solved.apply(saved, solution.values, *tensors)
     each = zip(step.plan.states, step.offsets.values(), states, strict=True)
     finals = tuple(last[:, low:high].reshape(old.shape) for _, (low, high), old in each)
-    trace = dict(zip(step.plan.named, results[1:], strict=True)) if keep_trace else None
+    trace = step.plan.trace(results[1:]) if keep_trace else None
     return Scanned(results[0], finals, trace)
 
 

@@ -1,7 +1,7 @@
 """The parts of a plan: programs over buffers, and the products that remain for after the loop."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -116,6 +116,14 @@ class Plan:
                     found.append([product])
                 end = product.delta.offset + product.delta.width
         return found
+
+    def trace(self, rows: Iterable[Tensor]) -> dict[str, Tensor]:
+        """The named values (T, B, …) as the step shapes them, from rows (T, B, n). States stay rows."""
+        shapes, states = self.equations.shapes, {state.name for state in self.states}
+        return {
+            name: row.unflatten(-1, shapes[name]) if name in shapes and name not in states else row
+            for name, row in zip(self.named, rows, strict=True)
+        }
 
     def cotangents(self) -> list[BufferRef]:
         """What the backward program is given: cotangents of y, of the named values and of the final states."""
