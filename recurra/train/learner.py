@@ -17,6 +17,8 @@ from recurra.data.sequences import IGNORE
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.layers import Recurrent
 from recurra.models.brnn import BaldiBRNN
+from recurra.models.hierarchical import HierarchicalRNN
+from recurra.models.narx import NARX
 from recurra.readout import Readout
 from recurra.train.objective import LOSSES, Loss, loss_for
 
@@ -28,7 +30,7 @@ class Predictor(nn.Module):
 
     **Arguments**
 
-    - `layer`: an `rc.Recurrent` (any layer class) with `batch_first=False`.
+    - `layer`: an `rc.Recurrent` (any layer class), `rc.HierarchicalRNN` or `rc.NARX`, with `batch_first=False`.
     - `head`: a module applied to the outputs (T, B, H), a number of outputs for a linear `rc.Readout`, or None for the
       layer's own output.
 
@@ -42,20 +44,25 @@ class Predictor(nn.Module):
     torch.Size([5, 4, 2])
     """
 
-    def __init__(self, layer: Recurrent, head: nn.Module | int | None = None):
+    layer: Any
+
+    def __init__(self, layer: Recurrent | HierarchicalRNN | NARX, head: nn.Module | int | None = None):
         super().__init__()
-        if not isinstance(layer, Recurrent) or layer.batch_first:
-            got = "batch_first=True" if isinstance(layer, Recurrent) else type(layer).__name__
+        known = isinstance(layer, (Recurrent, NARX, HierarchicalRNN))
+        if not known or layer.batch_first:
+            got = "batch_first=True" if known else type(layer).__name__
             raise InputError("layer", got, "an rc.Recurrent that reads (T, B, D)")
         self.layer = layer
         if head is not None and not isinstance(head, (nn.Module, int)):
             raise InputError("head", repr(head), "a module, a number of outputs, or None")
-        self.head = Readout(layer, head) if isinstance(head, int) else nn.Identity() if head is None else head
+        self.head = (
+            Readout(layer.output_size, head) if isinstance(head, int) else nn.Identity() if head is None else head
+        )
         weight = next(layer.parameters())
         self.to(device=weight.device, dtype=weight.dtype)
 
     def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
-        h, state = self.layer(x, state, lengths=lengths)
+        h, state = self.layer(x, state=state, lengths=lengths)
         return self.head(h), state
 
 

@@ -23,6 +23,9 @@ from recurra.engine.trace import bind_weights
 from recurra.engine.traced_step import bind_step
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
+from recurra.models.as_layer import as_layer
+from recurra.models.hierarchical import HierarchicalRNN
+from recurra.models.narx import NARX
 
 TRACE_AFTER = 12  # calls after which tracing the batched function pays off
 
@@ -125,9 +128,14 @@ class StepFunction:
 
 def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
     """The recurrent layer of a model and its head."""
-    layer = model if isinstance(model, Recurrent) else getattr(model, "layer", None)
+    layer = model if isinstance(model, (Recurrent, NARX, HierarchicalRNN)) else getattr(model, "layer", None)
     head = nn.Identity() if model is layer else getattr(model, "head", None)
-    inside = [m for m in model.modules() if isinstance(m, (Recurrent, nn.RNNBase, nn.RNNCellBase))]
+    network = layer if isinstance(layer, (NARX, HierarchicalRNN)) else None
+    stepped = set() if network is None else set(network.modules())
+    inside = [m for m in model.modules() if isinstance(m, (Recurrent, nn.RNNBase, nn.RNNCellBase)) and m not in stepped]
+    if network is not None and not inside and isinstance(head, nn.Module):
+        _refuse_shared(network, head)
+        return as_layer(network), head
     if not inside:
         if any(isinstance(m, Cell) for m in model.modules()):
             raise InputError(
@@ -143,14 +151,17 @@ def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
             "an rc.Recurrent, or one as `layer` beside a `head` that reads it: rc.train.Predictor(layer, head); "
             "rc.from_torch converts a layer of torch.nn",
         )
-    shared = {id(p) for p in layer.parameters()} & {id(p) for p in head.parameters()}
-    if shared:
-        raise OptionError("model", "a weight that layer and head share", "separate weights, or BPTT")
+    _refuse_shared(layer, head)
     if layer.directions != 1:
         raise OptionError(
             "model", "a bidirectional layer", "a unidirectional layer: an online learner does not see the future"
         )
     return layer, head
+
+
+def _refuse_shared(layer: nn.Module, head: nn.Module) -> None:
+    if {id(p) for p in layer.parameters()} & {id(p) for p in head.parameters()}:
+        raise OptionError("model", "a weight that layer and head share", "separate weights, or BPTT")
 
 
 def _named(cells: Sequence[Cell]) -> dict[str, Tensor]:

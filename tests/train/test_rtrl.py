@@ -200,13 +200,6 @@ def test_gradients_are_named_as_the_parameters() -> None:
         assert found.keys() == dict(model.named_parameters()).keys()
 
 
-def test_networks_that_step_their_cells_are_refused_by_name() -> None:
-    with pytest.raises(rc.InputError, match="HierarchicalRNN, which steps its cells itself"):
-        RTRL(rc.HierarchicalRNN(3, [4, 2], [1, 2]))
-    with pytest.raises(rc.InputError, match="NARX with Recurrent"):
-        RTRL(rc.NARX(3, 2))
-
-
 @pytest.mark.parametrize("learner", [RTRL, rc.train.SnAp, rc.train.UORO, rc.train.ForwardGradient])
 def test_a_module_without_recurrence_is_refused_by_name(learner: type) -> None:
     with pytest.raises(rc.errors.InputError, match="Linear, without recurrence"):

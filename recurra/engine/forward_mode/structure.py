@@ -107,7 +107,8 @@ class StackStructure:
         self.reads: list[StateRead] = []
         self.inputs: dict[tuple[int, Node], Cotangent] = {}  # what cells above the first read from below
         self.roots = self._roots()
-        self.row_count = max((root.at + root.width for root in self.roots), default=0)
+        ends = (root.at + root.width for root in self.roots)
+        self.row_count = max(self.state_size, *ends)  # the time index is a state without a root
         self.live = [self._live(k) for k in range(len(cells))]
         for k in reversed(range(len(cells))):
             self._pull(k)

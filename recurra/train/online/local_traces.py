@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from recurra.errors import InputError, OptionError
+from recurra.models.narx import NARXCell
 from recurra.train.online.compiled_step import NotCompiled, influence_plan
 from recurra.train.online.influence_trackers import CompiledTracker
 from recurra.train.step_function import StepFunction
@@ -38,6 +39,9 @@ def _plan(step_fn: StepFunction) -> Any:
         raise OptionError("model", f"a step that is not compiled ({reason})", "another cell, or RTRL") from reason
     if len(plan.cells) != 1:
         raise OptionError("model", f"{len(plan.cells)} layers", "one layer: traces are local to a unit")
+    network = getattr(plan.cells[0], "network", None)
+    if isinstance(network, NARXCell) and network.v is not None:  # its weights reach no state of their own unit
+        raise OptionError("model", "a NARX network with a hidden layer", "hidden_size=None: traces are local to a unit")
     return plan
 
 
