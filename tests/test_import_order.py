@@ -26,8 +26,8 @@ ROOMS = (
 ENGINE = (
     "backend", "graph_constants", "literals", "operations", "user_code", "custom_vjp", "record", "dropouts",
     "effects", "step_watch", "torch_modes", "caches", "guards", "cell_cache", "trace", "traced_step", "found_draws",
-    "graph_rewriter", "latex", "reference", "split_at_resets", "restarts", "ir", "plan", "require_scan", "cpu",
-    "forward_mode", "newton", "gpu", "executors", "torch_op", "self_check", "dispatch", "checkpoint",
+    "graph_rewriter", "latex", "watched_step", "reference", "split_at_resets", "restarts", "ir", "plan", "require_scan",
+    "cpu", "forward_mode", "newton", "gpu", "executors", "torch_op", "self_check", "dispatch", "checkpoint",
     "parallel_directions", "explain",
 )
 # fmt: on

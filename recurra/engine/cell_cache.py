@@ -58,8 +58,9 @@ class CellCache:
         self.places, self.names, self.parts = places + guards.places, names + guards.keys, parts + guards.values
         self.first = next(iter(self.tensors), torch.empty(0))
         self.dtype, self.device = self.first.dtype, self.first.device
-        self.hooks = [getattr(module, hooks) for module in self.modules for hooks in _HOOKS] + _GLOBAL_HOOKS
+        self.hooks = [getattr(module, hooks) for module in (cell, *self.modules) for hooks in _HOOKS] + _GLOBAL_HOOKS
         self.hooked = any(self.hooks)
+        self.backward_hooks = [getattr(m, hooks) for m in self.modules for hooks in _HOOKS[2:]] + _GLOBAL_HOOKS[2:]
         kinds = [(part.dtype, part.device, part.shape) if isinstance(part, Tensor) else part for part in parts]
         self.form = kinds, names, guards.form, self.hooked  # everything but the tensors themselves
         weights: dict[str, Tensor] = {}

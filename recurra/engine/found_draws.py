@@ -40,7 +40,7 @@ def _find(cell: Cell) -> None:
     """Trace the step for its dropout calls, where it may have some and was not traced since it changed."""
     cache = cache_of(cell)
     if _FOUND not in cache.traced:
-        cache.traced[_FOUND] = _dropouts(cell) if cache.guards.may_drop and not cache.hooked else {}
+        cache.traced[_FOUND] = _dropouts(cell) if cache.guards.may_drop else {}
     cell.found_dropouts = cache.traced[_FOUND]
 
 

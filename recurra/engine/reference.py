@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from ..cell import TIME, Cell, State
-from .dropouts import GivenDropouts
-from .trace import bind_weights, output_and_states
-from .traced_step import BoundStep, step_function
+from .trace import bind_weights
+from .traced_step import BoundStep, StepFunction, step_function
+from .watched_step import WatchedStep, call_step, has_own_hooks, must_watch
+
+AnyStep = BoundStep | WatchedStep
 
 
 class Sequences(NamedTuple):
@@ -36,13 +38,21 @@ class Scanned:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences, one step at a time."""
-    step = step_function(cell) if cell.modifiers or keep_trace else None  # before bind_weights changes the cell
+    step = _graph_step(cell, keep_trace)  # before bind_weights changes the cell
     # Derived weights are computed once per call. torch.compile finds by itself that they are loop-invariant.
     with nullcontext() if is_compiling() else bind_weights(cell, cell.derived()):
-        return _loop(cell, given, keep_trace, BoundStep(step, cell.weights()) if step else None)
+        step = BoundStep(step, cell.weights()) if isinstance(step, StepFunction) else step
+        return _loop(cell, given, keep_trace, step)
 
 
-def _loop(cell: Cell, given: Sequences, keep_trace: bool, step: BoundStep | None) -> Scanned:
+def _graph_step(cell: Cell, keep_trace: bool) -> StepFunction | WatchedStep | None:
+    """The traced step, where modifiers or a trace ask for one; None where the cell's own is called."""
+    if keep_trace and must_watch(cell):
+        return WatchedStep(cell)
+    return step_function(cell) if keep_trace or (cell.modifiers and not has_own_hooks(cell)) else None
+
+
+def _loop(cell: Cell, given: Sequences, keep_trace: bool, step: AnyStep | None) -> Scanned:
     steps, batch = given.x.shape[:2]
     x, state, masks = _zero_padding(given), given.state, _unbind_masks(cell, given.masks, steps)
     fresh = cell.initial_state(batch, given.x) if given.resets is not None else ()
@@ -72,7 +82,7 @@ def _loop(cell: Cell, given: Sequences, keep_trace: bool, step: BoundStep | None
 
 
 def advance(
-    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], step: BoundStep | None = None
+    cell: Cell, x: Tensor, state: Sequence[Tensor], masks: dict[str, Tensor], step: AnyStep | None = None
 ) -> tuple[Tensor, tuple[Tensor, ...], dict[str, Tensor]]:
     """`(output, carried states, named values)` after one step; delay lines are shifted, the time index is increased.
 
@@ -85,11 +95,7 @@ def advance(
     if step is not None:
         results, named = step(x, views, extras)
     else:
-        shaped = [spec.with_axes(view) for (spec, _), view in zip(carried, views, strict=True)]
-        dropouts = [extras.pop(name) for name in cell.found_dropouts if name in extras]
-        with GivenDropouts(dropouts) if dropouts and not is_compiling() else nullcontext():
-            returned = cell.step(x, *shaped, **extras)
-        results = output_and_states(cell, returned)
+        results = call_step(cell, x, views, extras)
     y, new = results[0], list(results[1:])
     after = tuple(
         value + 1.0 if spec.name == TIME else _push(spec, value, new.pop(0))

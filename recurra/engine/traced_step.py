@@ -64,10 +64,15 @@ class BoundStep:
         results = self.step.function(
             *(given[name] for name in self.step.inputs), *(self.weights[name] for name in self.step.weights)
         )
-        values = zip(self.step.named, results[self.step.outputs :], strict=True)
-        axes = self.step.batch_axes
-        named = {n: v.movedim(axes[n], 0) if n in axes else v.expand(x.shape[0], *v.shape) for n, v in values}
-        return results[: self.step.outputs], {n: v[:, None] if v.dim() == 1 else v for n, v in named.items()}
+        named = dict(zip(self.step.named, results[self.step.outputs :], strict=True))
+        return results[: self.step.outputs], batch_first(self.step, named, x.shape[0])
+
+
+def batch_first(step: StepFunction, values: dict[str, Tensor], batch: int) -> dict[str, Tensor]:
+    """The named values as `(B, …)`."""
+    axes = step.batch_axes
+    named = {n: v.movedim(axes[n], 0) if n in axes else v.expand(batch, *v.shape) for n, v in values.items()}
+    return {n: v[:, None] if v.dim() == 1 else v for n, v in named.items()}
 
 
 _FUNCTIONS: dict[str, StepFunction] = {}  # graph text → function, least recently used first; equal cells share one
@@ -75,8 +80,24 @@ caches.register("step functions", _FUNCTIONS.clear, _FUNCTIONS.__len__)
 
 
 def step_function(cell: Cell) -> StepFunction:
-    """The cell's step, modifiers applied."""
-    return _FUNCTIONS[_constant_key(id(cell)) if is_compiling() else _key(cell)]
+    """The cell's step, modifiers applied, to be run in its place: no hook may be passed over."""
+    if is_compiling():
+        return _FUNCTIONS[_constant_key(id(cell))]
+    _refuse_backward_hooks(cell)
+    return traced_function(cell)
+
+
+def traced_function(cell: Cell) -> StepFunction:
+    """The cell's step as it was traced, without the backward hooks of its parts."""
+    return _FUNCTIONS[_key(cell)]
+
+
+def _refuse_backward_hooks(cell: Cell) -> None:
+    if any(cache_of(cell).backward_hooks):
+        raise TraceError(
+            f"a part of {type(cell).__name__} has a backward hook, which no graph of its step holds, and modifiers, "
+            "learners and torch.compile run that graph: remove the hook"
+        )
 
 
 def bind_step(cell: Cell, weights: dict[str, Tensor] | None = None) -> BoundStep:
@@ -106,6 +127,7 @@ def _key(cell: Cell) -> str:
 @graph_constant
 def _constant_key(cell_id: int) -> str:
     cell = object_at(cell_id)
+    _refuse_backward_hooks(cell)
     cache_of(cell).guards.guard_graph()
     return _key(cell)
 

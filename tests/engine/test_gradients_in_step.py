@@ -418,3 +418,18 @@ def test_no_warning_comes_for_what_compiles():
         for kind, _ in itertools.product([StraightThrough, NoGradGate], range(2)):
             layer, x = problem(kind)
             layer(x)
+
+
+class ReadsAnAverage(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        with torch.inference_mode():  # torch hands `item` to a mode as it is, not as what it is made of
+            scale = sigmoid(h).mean().item()
+        return tanh(self.a(x, h)) * scale
+
+
+def test_a_trace_of_what_no_graph_holds_is_refused():
+    layer = rc.Recurrent(ReadsAnAverage, INPUT, HIDDEN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(TraceError, match=r"value of a tensor .*py:"):
+            layer(torch.randn(STEPS, BATCH, INPUT), return_trace=True)

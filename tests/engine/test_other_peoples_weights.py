@@ -132,3 +132,83 @@ def test_a_step_that_writes_into_a_buffer_does_so_at_every_step():
     with pytest.warns(rc.EngineWarning, match=r"writes into a weight, a buffer, .*test_other_peoples_weights\.py"):
         model(torch.randn(7, 2, 3))
     assert float(model.cell_list[0].count) == 7
+
+
+class WithModule(rc.Cell):
+    """Modules of torch's in its step."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a, self.p = self.affine("x", "h"), self.vector()
+        self.out, self.drop = nn.Linear(hidden_size, hidden_size), nn.Dropout(0.3)
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        v = self.drop(torch.tanh(self.a(x, h)))
+        inner = self.out(v) * torch.exp(self.p)
+        return torch.tanh(inner)
+
+
+def results_of(model: rc.Recurrent, x: torch.Tensor, return_trace: bool) -> list[torch.Tensor | None]:
+    torch.manual_seed(5)
+    y = model(x, return_trace=return_trace)[0]
+    return [y, *torch.autograd.grad(y.square().sum(), [x, *model.parameters()], allow_unused=True)]
+
+
+GRADIENT_HOOKS: dict[str, Callable[[rc.Cell], object]] = {
+    "of a module": lambda cell: cell.out.register_full_backward_hook(lambda m, given, got: (0.1 * given[0],)),
+    "before a module": lambda cell: cell.out.register_full_backward_pre_hook(lambda m, got: (0 * got[0],)),
+    "of an affine part": lambda cell: cell.a.register_full_backward_pre_hook(lambda m, got: (0 * got[0],)),
+    "of the cell": lambda cell: cell.register_full_backward_pre_hook(lambda m, got: (0 * got[0],)),
+    "forward, of the cell": lambda cell: cell.register_forward_hook(lambda m, given, got: 2 * got),
+}
+
+
+@pytest.mark.parametrize("hook", GRADIENT_HOOKS)
+def test_a_hook_that_changes_gradients_holds_in_calls_with_a_trace(hook: str):
+    torch.manual_seed(0)
+    model = rc.Recurrent(WithModule, 3, 4, dtype=torch.float64)
+    x = torch.randn(5, 4, 3, dtype=torch.float64, requires_grad=True)  # as many sequences as units
+    before, names = results_of(model, x, True), {n: v.shape for n, v in model(x, return_trace=True)[2].items()}
+    GRADIENT_HOOKS[hook](model.cell_list[0])
+    plain = results_of(model, x, False)
+    torch.testing.assert_close(results_of(model, x, True), plain, rtol=1e-12, atol=1e-14)
+    assert not all(a is b is None or torch.allclose(a, b) for a, b in zip(before, plain, strict=True))
+    torch.manual_seed(5)
+    y, _, trace = model(x, return_trace=True)
+    assert {n: v.shape for n, v in trace.items()} == names
+    if hook != "forward, of the cell":
+        torch.testing.assert_close(torch.tanh(trace["inner"]), y)
+
+
+def test_a_zeroing_hook_stops_the_gradient_with_and_without_a_trace():
+    model = rc.Recurrent(WithModule, 3, 4)
+    x = torch.randn(5, 2, 3, requires_grad=True)
+    model.cell_list[0].a.register_full_backward_pre_hook(lambda part, got: (0 * got[0],))
+    for return_trace in (False, True):
+        _, of_x, *_ = results_of(model, x, return_trace)
+        assert of_x is not None
+        assert not of_x.any()
+
+
+def test_a_hook_is_not_passed_over_where_modifiers_rewrite_the_step():
+    model, x = rc.Recurrent(WithModule, 3, 4, modifiers=[rc.modifiers.Zoneout(0.2)]), torch.randn(5, 2, 3)
+    handle = model.cell_list[0].out.register_full_backward_hook(lambda part, given, got: None)
+    for return_trace in (False, True):
+        with pytest.raises(rc.TraceError, match=r"WithModule has a .*hook"):
+            model(x, return_trace=return_trace)
+    handle.remove()
+    torch.manual_seed(3)
+    expected = model(x)[0]
+    seen = []
+    model.cell_list[0].register_forward_hook(lambda cell, given, got: seen.append(got))
+    torch.manual_seed(3)
+    torch.testing.assert_close(model(x)[0], expected)
+    assert len(seen) == 5
+
+
+def test_dropout_beside_a_forward_hook_is_drawn_in_calls_with_a_trace():
+    model, x = rc.Recurrent(WithModule, 3, 4), torch.randn(5, 2, 3, requires_grad=True)
+    before = results_of(model, x, True)
+    model.cell_list[0].out.register_forward_hook(lambda part, given, got: got)
+    torch.testing.assert_close(results_of(model, x, True), before)
+    torch.testing.assert_close(results_of(model, x, False), before)
