@@ -24,6 +24,7 @@ from .cpu.call_template import load_template
 from .cpu.executor import CpuExecutor
 from .gpu.runner import GpuExecutor
 from .guards import MAX_VALUES, constant_buffers
+from .ir.diagonal_blocks import diagonal_blocks
 from .ir.lowering import Unsupported
 from .plan.planner import plan
 from .restarts import restarting
@@ -102,7 +103,7 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
     with clean_context():
         sizes = [tuple(p.meta["val"].shape) for p in step.placeholders()]
         text = f"{step.graph}{step.inputs}{step.weights}{step.outputs}{step.named}{sizes}"
-        text += f"{cell.carried}{cell.drawn_inputs()}"
+        text += f"{cell.carried}{cell.drawn_inputs()}{diagonal_blocks(cell)}"
         indices = {name: tensor.tolist() for name, tensor in constant_buffers(cell, step.weights).items()}
         key = _key(f"{text}{indices}", request)
         made = _alive.get(key)

@@ -234,7 +234,7 @@ class _GroupWriter:
     def _class(self, pack: int, operands: tuple[Node, ...], lanes: int, at: int) -> list[str]:
         """Products of lanes with the same operands, span by span; the last span prefetches rows of the equations."""
         depth = f"depth_{pack}"
-        segments, depths = [], []
+        segments, depths, bands = [], [], []
         for q, operand in enumerate(operands):
             place = operand if operand.op == "load" else self.schedule.stored[operand]
             base, load = self._base(place), place.attr
@@ -244,6 +244,7 @@ class _GroupWriter:
                 rows = f"i < c.active[s - {load.lag}] ? {rows} : nullptr"
             segments.append(f"{{{rows}, d{base}, {length}}}")
             depths.append(length)
+            bands.append(self._band(pack, q))
         self.setup.append(f"const int64_t {depth} = {' + '.join(depths)}, span_{pack} = span_of(c, {depth});")
         prefetched = "RowPrefetch{}"
         if at == 0:
@@ -252,11 +253,20 @@ class _GroupWriter:
         block = [
             *(self._prefetched_rows() if at == 0 else []),
             f"const Segment segments[] = {{{', '.join(segments)}}};",
-            f"products(c, segments, {depth}, k, c.packs[{pack}], Tile{{j * tile, wide, width, {lanes}}}, int(rows),"
-            f" turn, reversed, {prefetched}, here + {at} * wide * ROWS * W);",
+            f"const Band bands[] = {{{', '.join(bands)}}};",
+            f"products(c, segments, bands, {depth}, k, c.packs[{pack}], Tile{{j * tile, wide, width, {lanes}}},"
+            f" int(rows), turn, reversed, {prefetched}, here + {at} * wide * ROWS * W);",
         ]
         every_span = f"for (int64_t k = 0; k < {depth}; k += span_{pack})"
         return [every_span, *("  " + line for line in self._loop_over_blocks(block))]
+
+    def _band(self, pack: int, q: int) -> str:
+        """Which inputs each output reads, where the matrices of all lanes have the same diagonal blocks."""
+        first, *others = (lane[q].bands for lane in self.tables.packs[pack])
+        if not any(first) or any(other != first for other in others):
+            return "{}"
+        keys = (number(self.tables.offsets, ("band", pack, q, i)) for i in range(len(first)))
+        return f"{{{', '.join(f'c.offsets[{key}]' for key in keys)}}}"
 
     # ------------------------------------------------------------------------------------------ values
 

@@ -120,7 +120,8 @@ class Kernel:
         for i, lanes in enumerate(tables.packs):
             for q, matrix in enumerate(lanes[0]):
                 depths["depth", i, q] = matrix.deep
-        offsets = [depths[key] if key[0] == "depth" else key[2] for key in tables.offsets]  # pyrefly: ignore
+                depths |= {("band", i, q, n): value for n, value in enumerate(matrix.bands)}
+        offsets = [depths[key] if key[0] in ("depth", "band") else key[2] for key in tables.offsets]  # pyrefly: ignore
         self.widths = torch.tensor([g.width for g in tables.groups], dtype=torch.int64)
         self.offsets = torch.tensor([*offsets, 0], dtype=torch.int64)
         self.constants = torch.tensor([*tables.constants, 0.0], dtype=self.dtype)

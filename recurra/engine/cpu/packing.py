@@ -133,8 +133,9 @@ class Packing:
 
 
 class _Piece(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_void_p if name == "data" else ctypes.c_int64) for name in ("data", "unit", "deep", "depth")
+    _fields_ = [("data", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64)
+        for name in ("unit", "deep", "depth", "first_unit", "block_units", "first_depth", "block_depth")
     ]
 
 
@@ -154,11 +155,12 @@ def _pieces(weights: Mapping[str, Tensor], lanes: Sequence[Sequence[Matrix]]) ->
     return (_Piece * (len(lanes) * len(lanes[0])))(*(_piece(weights, m) for lane in lanes for m in lane))
 
 
-def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, int, int, int]:
+def _piece(weights: Mapping[str, Tensor], matrix: Matrix) -> tuple[int, ...]:
     weight = weights[matrix.weight]
     down, across = weight.stride()
     first = weight.data_ptr() + (matrix.rows[0] * down + matrix.cols[0] * across) * weight.element_size()
-    return (first, across, down, matrix.deep) if matrix.flipped else (first, down, across, matrix.deep)
+    strides = (across, down) if matrix.flipped else (down, across)
+    return (first, *strides, matrix.deep, *matrix.bands)
 
 
 def _copy(vector: Vector, weights: Mapping[str, Tensor]) -> Tensor | None:

@@ -21,6 +21,7 @@ from ..guards import constant_buffers
 from ..record import LINE
 from ..trace import Step, decompose
 from .buffers import BufferRef, Role, X
+from .diagonal_blocks import diagonal_blocks
 from .index_map import MAX_ENTRIES, IndexMap
 from .integers import IntegerRanges
 from .nodes import Builder, Node, Vector
@@ -120,6 +121,7 @@ class _Reader:
         like = step.node("x").meta["val"]
         self.batch, self.dtype = like.shape[0], like.dtype
         self.has_matrices = any(state.axes for state in cell.carried)
+        self.blocks = diagonal_blocks(cell)
         self.builder, self.integers = Builder(self.dtype), IntegerRanges(self.dtype)
 
     def read(self) -> LoweredStep:
@@ -311,6 +313,10 @@ class _Reader:
         if not isinstance(rows, int) or not isinstance(cols, int) or count(front) != 1:
             raise Unsupported(f"a matrix product with a weight of shape {format_shapes(weight.shape)}")
         return LoopInvariant(self._use(weight, (rows, cols)), (rows, cols))
+
+    def diagonal_block(self, weight: LoopInvariant) -> tuple[int, int] | None:
+        """Rows and columns of the blocks of a block-diagonal weight of the cell."""
+        return self.blocks.get(weight.name)
 
     def value(self, argument: Any) -> Value:
         """An operand of an elementwise operation, a row, number or weight, as a row."""

@@ -5,7 +5,7 @@ and interns them: the same expression is the same node, so common subexpressions
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -87,6 +87,7 @@ class Matrix:
     rows: tuple[int, int]
     cols: tuple[int, int]
     flipped: bool = False
+    block: tuple[int, int] | None = None  # rows and columns of a block, where all but diagonal blocks is zero
 
     @property
     def wide(self) -> int:
@@ -99,6 +100,20 @@ class Matrix:
         """The number of inputs of a product."""
         low, high = self.rows if self.flipped else self.cols
         return high - low
+
+    @property
+    def bands(self) -> tuple[int, int, int, int]:
+        """First output, outputs of a block, first input, inputs of a block; zeros for a matrix without blocks."""
+        if self.block is None:
+            return 0, 0, 0, 0
+        down, across = (self.rows[0], self.block[0]), (self.cols[0], self.block[1])
+        return (*across, *down) if self.flipped else (*down, *across)
+
+    @property
+    def multiplications(self) -> int:
+        """Of a product with one row."""
+        deep = min(self.deep, self.bands[3]) if self.block else self.deep
+        return self.wide * deep
 
     def of(self, weights: Mapping[str, Tensor]) -> Tensor:
         """(wide, deep), as a product uses it."""
@@ -338,16 +353,16 @@ class Builder:
 
 def flip_matrix(matrix: Matrix) -> Matrix:
     """The matrix that multiplies a cotangent of the product."""
-    return Matrix(matrix.weight, matrix.rows, matrix.cols, not matrix.flipped)
+    return replace(matrix, flipped=not matrix.flipped)
 
 
 def slice_matrix(matrix: Matrix, low: int, high: int) -> Matrix:
     """The block that computes outputs `low` to `high` of a product."""
     if matrix.flipped:
         first = matrix.cols[0]
-        return Matrix(matrix.weight, matrix.rows, (first + low, first + high), True)
+        return replace(matrix, cols=(first + low, first + high))
     first = matrix.rows[0]
-    return Matrix(matrix.weight, (first + low, first + high), matrix.cols)
+    return replace(matrix, rows=(first + low, first + high))
 
 
 def subgraph(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda node: False) -> list[Node]:

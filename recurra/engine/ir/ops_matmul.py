@@ -181,10 +181,10 @@ def _product(
         if narrow and block is None:
             term = _narrow(reader.builder, segment, weight.name, bottom, low)
         elif flipped:
-            matrix = Matrix(weight.name, (top + low, top + high), (0, cols), True)
+            matrix = Matrix(weight.name, (top + low, top + high), (0, cols), True, reader.diagonal_block(weight))
             term = reader.builder.product(reader.at_each_step(segment), matrix)
         else:
-            matrix = Matrix(weight.name, (top, bottom), (low, high))
+            matrix = Matrix(weight.name, (top, bottom), (low, high), block=reader.diagonal_block(weight))
             term = reader.builder.product(reader.at_each_step(segment), matrix)
         total = term if total is None else total + term
     assert total is not None

@@ -25,7 +25,7 @@ class SplitProgram:
     def numbers(self) -> int:
         """Weights that leave the loop."""
         nodes = subgraph([out.node for out in self.ahead.outs])
-        return sum(node.attr.wide * node.attr.deep for node in nodes if node.op == "product")
+        return sum(node.attr.multiplications for node in nodes if node.op == "product")
 
     @property
     def mixes_units(self) -> bool:

@@ -59,7 +59,7 @@ class Schedule:
 
     def multiplications(self) -> int:
         """Multiply-adds a row."""
-        return sum(m.wide * m.deep for g in self.groups for lane in g.lanes for m in lane.attr)
+        return sum(m.multiplications for g in self.groups for lane in g.lanes for m in lane.attr)
 
     def work(self) -> int:
         """The cost of a row, in multiply-adds."""

@@ -268,13 +268,20 @@ constexpr int64_t SPAN = 512, ROW_GROUP = 8 * ROWS;
 INLINE int64_t span_of(const Call& c, int64_t depth) { return c.exceeds_cache && !c.in_place && depth > SPAN ? SPAN : depth; }
 INLINE int64_t row_group(const Call& c, int64_t rows) { return c.exceeds_cache ? share(rows, ROW_GROUP) : block(rows); }
 
-// The pieces of segments between two depths; returns their number.
+// The pieces of segments between two depths, as `units` read them: what they do not read is null. Returns their number.
 template <int count>
-INLINE int slice_segments(const Segment (&all)[count], int64_t from, int64_t to, Segment* part) {
+INLINE int slice_segments(const Segment (&all)[count], const Band (&bands)[count], Range units, int64_t from, int64_t to,
+                          Segment* part) {
   int found = 0;
-  for (const Segment& s : all) {
+  for (int q = 0; q < count; ++q) {
+    const Segment& s = all[q];
     const int64_t low = from > 0 ? from : 0, high = to < s.depth ? to : s.depth;
-    if (low < high) part[found++] = {s.rows ? s.rows + low : nullptr, s.stride, high - low};
+    if (low < high) {
+      const Range read = depths_of(bands[q], units.low, units.high, {low, high});
+      if (low < read.low) part[found++] = {nullptr, 0, read.low - low};
+      if (read.low < read.high) part[found++] = {s.rows ? s.rows + read.low : nullptr, s.stride, read.high - read.low};
+      if (read.high < high) part[found++] = {nullptr, 0, high - read.high};
+    }
     from -= s.depth;
     to -= s.depth;
   }
@@ -288,8 +295,8 @@ struct Tile {  // `vectors` vectors of units from `first` on, of all lanes of a 
 // The products of a block of rows with a span of weights from depth `k` on. `turn` is the number of the block in its row
 // group; each of the first two prefetches half of the next span.
 template <int count>
-INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, int64_t k, const void* pack, Tile tile,
-                     int rows, int64_t turn, bool reversed, RowPrefetch prefetch, real* out) {
+INLINE void products(const Call& c, const Segment (&all)[count], const Band (&bands)[count], int64_t depth, int64_t k,
+                     const void* pack, Tile tile, int rows, int64_t turn, bool reversed, RowPrefetch prefetch, real* out) {
   if (c.in_place) {
     const int64_t unit = tile.first * W, left = tile.width - unit;
     for (int64_t a = 0; a < prefetch.count; ++a)
@@ -301,8 +308,9 @@ INLINE void products(const Call& c, const Segment (&all)[count], int64_t depth, 
   const int columns = int(tile.lanes * tile.vectors);
   const int64_t span = span_of(c, depth) < depth - k ? span_of(c, depth) : depth - k;
   const bool last = k + span == depth;
-  Segment part[count];
-  const int parts = slice_segments(all, k, k + span, part);
+  const int64_t end = (tile.first + tile.vectors) * W;
+  Segment part[3 * count];
+  const int parts = slice_segments(all, bands, {tile.first * W, end < tile.width ? end : tile.width}, k, k + span, part);
   const Multiply (*const multiplies)[COLUMNS] = c.multiplies[c.exceeds_cache && turn < 2];
   for (int q = 0; q < columns; q += COLUMNS) {
     const int v = columns - q < COLUMNS ? columns - q : COLUMNS;

@@ -111,16 +111,18 @@ INLINE vec dots(const Segment* segments, int count, const Piece* pieces, int64_t
       const real* weights[FEW];
 #pragma GCC unroll 4
       for (int i = 0; i < FEW; ++i) weights[i] = p.data + (unit + (u + i < units ? u + i : units - 1)) * p.unit_stride;
-      int64_t k = 0;
-      for (; k + W <= p.depth; k += W) {
+      const int last = (u + FEW < units ? u + FEW : units);
+      const Range read = depths_of(p.band, unit + (u < last ? u : last - 1), unit + last, {0, p.depth});
+      int64_t k = read.low;
+      for (; k + W <= read.high; k += W) {
         const vec x = *(const loose*)(row + k);
 #pragma GCC unroll 4
         for (int i = 0; i < FEW; ++i) sum[i] += x * *(const loose*)(weights[i] + k);
       }
-      if (k < p.depth) {
-        const vec x = load(row + k, int(p.depth - k));
+      if (k < read.high) {
+        const vec x = load(row + k, int(read.high - k));
 #pragma GCC unroll 4
-        for (int i = 0; i < FEW; ++i) sum[i] += x * load(weights[i] + k, int(p.depth - k));
+        for (int i = 0; i < FEW; ++i) sum[i] += x * load(weights[i] + k, int(read.high - k));
       }
     }
 #pragma GCC unroll 4
@@ -130,12 +132,15 @@ INLINE vec dots(const Segment* segments, int count, const Piece* pieces, int64_t
 }
 
 // Weights that are contiguous along the units: V vectors of units, the last one possibly partial.
-template <int V> INLINE void across_units(const real* row, const Piece& p, const real* weights, int64_t units, real* out) {
+template <int V>
+INLINE void across_units(const real* row, const Piece& p, int64_t unit, int64_t units, real* out) {
   vec sum[V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) sum[v] = *(const vec*)(out + v * ROWS * W);
   const int last = units < V * W ? int(units - (V - 1) * W) : W;
-  for (int64_t k = 0; k < p.depth; ++k, weights += p.depth_stride) {
+  const Range read = depths_of(p.band, unit, unit + (units < V * W ? units : V * W), {0, p.depth});
+  const real* weights = p.data + unit + read.low * p.depth_stride;
+  for (int64_t k = read.low; k < read.high; ++k, weights += p.depth_stride) {
     const vec x = splat(row[k]);
 #pragma GCC unroll 8
     for (int v = 0; v < V - 1; ++v) sum[v] += x * *(const loose*)(weights + v * W);
@@ -152,13 +157,12 @@ static void add_strided(const real* row, const Piece& p, const real* weights, in
 }
 
 static void add_unpacked(const real* row, const Piece& p, int64_t unit, int64_t units, real* out) {
-  const real* weights = p.data + unit * p.unit_stride;
-  if (p.unit_stride != 1) return add_strided(row, p, weights, units, out);
-  for (int vectors; units > 0; weights += vectors * W, out += vectors * ROWS * W, units -= vectors * W) {
+  if (p.unit_stride != 1) return add_strided(row, p, p.data + unit * p.unit_stride, units, out);
+  for (int vectors; units > 0; unit += vectors * W, out += vectors * ROWS * W, units -= vectors * W) {
     vectors = units > 7 * W ? 8 : units > 3 * W ? 4 : 1;
-    if (vectors == 8) across_units<8>(row, p, weights, units, out);
-    else if (vectors == 4) across_units<4>(row, p, weights, units, out);
-    else across_units<1>(row, p, weights, units, out);
+    if (vectors == 8) across_units<8>(row, p, unit, units, out);
+    else if (vectors == 4) across_units<4>(row, p, unit, units, out);
+    else across_units<1>(row, p, unit, units, out);
   }
 }
 

@@ -105,10 +105,25 @@ struct Segment {  // `depth` columns of some rows; a null `rows` stands for zero
   const real* rows;
   int64_t stride, depth;
 };
+struct Band {  // where only the diagonal blocks of a matrix are not zero: their sizes, and where this part of it begins
+  int64_t first_unit, units, first_depth, depth;
+};
 struct Piece {  // element (unit, k) of a matrix lies at data[unit * unit_stride + k * depth_stride]
   const real* data;
   int64_t unit_stride, depth_stride, depth;
+  Band band;
 };
+struct Range {
+  int64_t low, high;
+};
+// The depths that units `low` to `high` read, of those in `all`.
+INLINE Range depths_of(const Band& band, int64_t low, int64_t high, Range all) {
+  if (!band.units) return all;
+  const int64_t from = (band.first_unit + low) / band.units * band.depth - band.first_depth;
+  const int64_t to = ((band.first_unit + high - 1) / band.units + 1) * band.depth - band.first_depth;
+  const int64_t first = from < all.low ? all.low : from > all.high ? all.high : from;
+  return {first, to < first ? first : to > all.high ? all.high : to};
+}
 // Row pieces, up to 1 << shift vectors each, to prefetch during a product: one vector every `pace` iterations, so that the
 // prefetches do not compete with the loads of the weights.
 struct RowPrefetch {
