@@ -83,7 +83,8 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
     finals, named, kept = rest[: len(states)], rest[len(states) : count], rest[count:]
     torch.testing.assert_close(without_gradients(cell, x, states, masks, lengths), [y, *finals], rtol=1e-6, atol=1e-6)
     assert expected.trace is not None
-    pulled = [expected.y, *expected.state, *(expected.trace[name] for name in made.plan.named)]
+    rows = (expected.trace[name] for name in made.plan.named)
+    pulled = [expected.y, *expected.state, *(v.flatten(2) if v.dim() > 3 else v for v in rows)]
     torch.testing.assert_close([y, *finals, *named], pulled, rtol=1e-5, atol=1e-5)
 
     cotangents = [torch.randn_like(v) if v.requires_grad else None for v in pulled]
