@@ -8,12 +8,15 @@ import re
 
 import pytest
 import torch
+from engine import random_cases
 from engine.compare import sequences
 from engine.evaluated import evaluate
-from engine.random_cases import Outcome, apart, run
+from engine.random_cases import Case, Outcome, apart, run
 from engine.random_cells import RandomCell, random_cell
 
+import recurra as rc
 from recurra.engine import reference
+from recurra.engine.backend import backend
 from recurra.engine.ir import nodes
 from recurra.engine.ir.nodes import Rule
 from recurra.engine.ir.values import Unsupported
@@ -30,6 +33,24 @@ def check_compiled(seed: int, count: int) -> None:
 @pytest.mark.parametrize("seed", range(1, 19))
 def test_compiled(seed: int):
     check_compiled(seed, 2)
+
+
+def test_a_wrong_gradient_in_float32_is_no_rounding(monkeypatch: pytest.MonkeyPatch):
+    def called(layer: rc.Recurrent, case: Case, asked: random_cases.Given) -> tuple[dict, dict]:
+        values, gradients = correct(layer, case, asked)
+        if backend() == "compiled":
+            gradients = {name: 1.01 * gradient for name, gradient in gradients.items()}
+        return values, gradients
+
+    correct = random_cases.called
+    monkeypatch.setattr(random_cases, "called", called)
+    wrong, _ = random_cases.check(random_cell(1), Case(D=3, H=4, T=3, B=5, dtype=torch.float32))
+    assert "d cells.0.b11: 1.0e-02" in wrong
+
+
+@pytest.mark.slow
+def test_a_row_of_equal_numbers_normalised_in_float32():
+    check_compiled(430000937, 2)  # torch's gradient is what rounding left of zero, times 1 / sqrt(eps)
 
 
 @pytest.mark.slow
