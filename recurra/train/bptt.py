@@ -19,6 +19,7 @@ from recurra.train.learner import (
 )
 from recurra.train.objective import Loss
 from recurra.train.objective import _parameters as accepted_by
+from recurra.train.open_window import OpenWindow, kept_from, unnoticed
 from recurra.train.tensor_trees import detach_tree
 
 
@@ -35,7 +36,9 @@ class BPTT(Learner):
     - `k1`: steps between two backward passes; each pass takes the losses of those k1 steps. None: one pass per call.
     - `k2`: steps a gradient travels back, at least k1. Only gradients are truncated; the state runs on.
     - `update`: when weights change, after each pass ("window") or once per call ("call").
-    - `carry`: start each call from the final state of the previous one, which has read masked steps, too.
+    - `carry`: start each call from the final state of the previous one, which has read masked steps, too. With k1 and
+      `update="window"` calls are pieces of a stream, cut anywhere: a window that a call leaves open is completed by the
+      next, and its loss is the mean over its own targets. Without k1, each call is a window.
     - `clip`: the largest joint norm of all gradients.
     - `l1`: the weight of Σ|h| over the outputs of all recurrent layers, for sparse activity.
 
@@ -78,32 +81,61 @@ class BPTT(Learner):
         self.update, self.carry, self.l1 = update, carry, l1
         self.clip = None if clip is None else positive("clip", clip)
         self.state: Any = None
+        self.open = OpenWindow()
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
-        targets = step_targets(x, target, mask)
-        steps, count = len(x), max(targets.total, 1)
-        k1, k2 = self.k1 or steps, self.k2 or steps
-        known = {0: self.state if self.carry else None}  # detached states before a step
-        total = 0.0
+        own = step_targets(x, target, mask)
+        open_ = self.open if self.is_stream else OpenWindow(states={0: self.state if self.carry else None})
+        call = len(open_)  # the first step of this call
+        x, targets = open_.extended(x, own)
+        steps, new, known = len(x), open_.learned, dict(open_.states)  # detached states before a step
+        k1, k2, total = self.k1 or steps, self.k2 or steps, 0.0
         self.optimizer.zero_grad(set_to_none=True)
-        for new in range(0, steps, k1):  # the losses of steps new..end are new in this pass
+        while new + k1 <= steps if self.is_stream else new < steps:  # the losses of steps new..end are new in this pass
             end, begin = min(new + k1, steps), max(new + k1 - k2, 0)
-            loss, known[end] = self._window(x, targets, known, begin, new, end)
-            total += loss / count
+            loss, known[end] = self._window(x, targets, known, begin, new, end, call)
+            total += loss
             if self.update == "window":
                 self._apply()
-            oldest = max(t for t in known if t <= max(end + k1 - k2, 0))
+            new = end
+            oldest = max(t for t in known if t <= max(new + k1 - k2, 0))
             known = {t: state for t, state in known.items() if t >= oldest}
         if self.update == "call":
             self._apply()
-        self.state = known[steps] if self.carry else None
+        if self.is_stream:
+            total += self._read_ahead(x, targets, known, new, call)
+            self.open = kept_from(min(known), new, x, targets, known)
+        else:
+            self.state = known[steps] if self.carry else None
         self.steps += 1
-        return total
+        return total / max(own.total, 1)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether windows lie on a stream, so that calls may cut it anywhere."""
+        return self.carry and self.update == "window" and self.k1 is not None
+
+    def _read_ahead(self, x: Tensor, targets: StepTargets, known: dict[int, Any], new: int, call: int) -> float:
+        """The loss of steps whose window later calls complete, and the state after them."""
+        if new == len(x):
+            self.state = known[new]
+            return 0.0
+        first, ahead = max(new, call), (self.k2 or 0) - (self.k1 or 0)
+        with unnoticed(self.model):
+            if new >= call:  # the state that the window will have there, by the weights of now
+                begin = max(new - ahead, 0)
+                nearest = max(t for t in known if t <= begin)
+                self.state = known[nearest]
+                for low, high in ((nearest, begin), (begin, new)):
+                    if low < high:
+                        self.state = self._run(x[low:high], targets, self.state)[1]
+            output, self.state = self._run(x[first:], targets, self.state)
+            return float(self._loss(output, targets, first))
 
     def _window(
-        self, x: Tensor, targets: StepTargets, known: dict[int, Any], begin: int, new: int, end: int
+        self, x: Tensor, targets: StepTargets, known: dict[int, Any], begin: int, new: int, end: int, call: int
     ) -> tuple[float, Any]:
-        """Backward pass over steps begin..end from the losses of new..end: the loss, and the final state."""
+        """Backward pass over steps begin..end from the losses of new..end: the loss from `call` on, the final state."""
         nearest = max(t for t in known if t <= begin)
         state = known[nearest]
         if nearest < begin:
@@ -121,11 +153,14 @@ class BPTT(Learner):
         loss = self._loss(output, targets, new)
         penalty = sum((h.abs().sum() for h in hidden), loss.new_zeros(()))
         ((loss + self.l1 * penalty) / self._mean_over(targets, new, end)).backward()
+        if new < call:  # earlier calls have returned the loss of their own steps
+            with torch.no_grad():
+                loss = self._loss(output[call - new :], targets, call)
         return float(loss.detach()), detach_tree(after)
 
     def _mean_over(self, targets: StepTargets, new: int, end: int) -> int:
-        """How many targets the loss of the window is divided by: those of the call."""
-        return max(targets.total, 1)
+        """How many targets the loss of the window is divided by: those of the call, on a stream those of the window."""
+        return max(int(targets.counts[new:end].sum()) if self.is_stream else targets.total, 1)
 
     def _loss(self, output: Tensor, targets: StepTargets, start: int) -> Tensor:
         if output.shape[:2] != targets.counts[start:][: len(output)].shape:  # one output per sequence
@@ -155,11 +190,12 @@ class BPTT(Learner):
         self.optimizer.zero_grad(set_to_none=True)
 
     def extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict(), "state": self.state}
+        return {"optimizer": self.optimizer.state_dict(), "state": self.state, "open": self.open.state_dict()}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.state = state["state"]
+        self.open = OpenWindow.of(state["open"])
 
 
 def leaks(hidden_size: int, low: float = 0.02, high: float = 0.2, generator: torch.Generator | None = None) -> Tensor:

@@ -10,6 +10,7 @@ from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
 from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
 from recurra.train.objective import Loss
+from recurra.train.open_window import OpenWindow, kept_from, unnoticed
 from recurra.train.tensor_trees import detach_tree, map_tensors
 
 
@@ -25,8 +26,7 @@ class DNI(Learner):
 
     - `model`: a `rc.train.Predictor` or a layer: a module that maps `(x, state)` to `(output, state)`.
     - `loss`, `optimizer`, `rate`, `clip`: as in `BPTT`.
-    - `window`: steps of a window. With `carry` and `update="step"`, its loss is the mean over its own targets:
-      a stream gives the same weights in one call or in many that end where a window ends.
+    - `window`: steps of a window. With `carry` and `update="step"`, calls may cut a stream anywhere, as in `BPTT`.
     - `update`: when weights change, after each window ("step") or once per call ("call").
     - `carry`: start each call from the state, and the prediction, of the previous one.
     - `synthetic_rate`: learning rate of the map.
@@ -77,24 +77,48 @@ class DNI(Learner):
             self.synthesis.parameters(), positive("synthetic_rate", synthetic_rate)
         )
         self.state: Any = None
+        self.open = OpenWindow()
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
-        targets, total, state = step_targets(x, target, mask), 0.0, self.state if self.carry else None
+        own = step_targets(x, target, mask)
+        open_ = self.open if self.is_stream else OpenWindow(states={0: self.state if self.carry else None})
+        call, total, start, state = len(open_), 0.0, 0, open_.states[0]  # the first step of this call
+        x, targets = open_.extended(x, own)
         self.optimizer.zero_grad(set_to_none=True)
-        for start in range(0, len(x), self.window):
-            loss, state = self._window(x[start : start + self.window], targets, start, state)
+        while start + self.window <= len(x) if self.is_stream else start < len(x):
+            loss, state = self._window(x[start : start + self.window], targets, start, state, call)
             total += loss
+            start += self.window
             if self.update == "step":
                 self._apply()
         if self.update == "call":
             self._apply()
-        self.state = state if self.carry else None
+        if self.is_stream:
+            total += self._read_ahead(x, targets, start, call, state)
+            self.open = kept_from(start, start, x, targets, {start: state})
+        else:
+            self.state = state if self.carry else None
         self.steps += 1
-        return total / max(targets.total, 1)
+        return total / max(own.total, 1)
 
-    def _window(self, x: Tensor, targets: StepTargets, start: int, state: Any) -> tuple[float, Any]:
-        is_stream = self.carry and self.update == "step"
-        counts = targets.counts[start : start + len(x)] if is_stream else targets.counts
+    @property
+    def is_stream(self) -> bool:
+        """Whether windows lie on a stream, so that calls may cut it anywhere."""
+        return self.carry and self.update == "step"
+
+    def _read_ahead(self, x: Tensor, targets: StepTargets, start: int, call: int, state: Any) -> float:
+        """The loss of steps whose window later calls complete, and the state after them."""
+        if start == len(x):
+            self.state = state
+            return 0.0
+        first = max(start, call)
+        state = state if start >= call else self.state
+        with unnoticed(self.model):
+            output, self.state = self.model(x[first:]) if state is None else self.model(x[first:], state)
+            return float(targets.loss_sum(self.loss, output, first))
+
+    def _window(self, x: Tensor, targets: StepTargets, start: int, state: Any, call: int) -> tuple[float, Any]:
+        counts = targets.counts[start : start + len(x)] if self.is_stream else targets.counts
         count = max(int(counts.sum()), 1)
         before: list[Tensor] = []
         if state is not None:
@@ -114,6 +138,9 @@ class DNI(Learner):
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
         if before:
             self._teach(before, found[len(parameters) :])
+        if start < call:  # earlier calls have returned the loss of their own steps
+            with torch.no_grad():
+                loss = targets.loss_sum(self.loss, output[call - start :], call)
         return float(loss.detach()), detach_tree(after)
 
     def _teach(self, states: list[Tensor], gradients: Any) -> None:
@@ -132,13 +159,17 @@ class DNI(Learner):
 
     def extra_state(self) -> dict[str, Any]:
         parts = {"optimizer": self.optimizer, "synthetic": self.synthetic_optimizer, "synthesis": self.synthesis}
-        return {name: part.state_dict() for name, part in parts.items()} | {"state": self.state}
+        return {name: part.state_dict() for name, part in parts.items()} | {
+            "state": self.state,
+            "open": self.open.state_dict(),
+        }
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.synthetic_optimizer.load_state_dict(state["synthetic"])
         self.synthesis.load_state_dict(state["synthesis"])
         self.state = state["state"]
+        self.open = OpenWindow.of(state["open"])
 
 
 def leaves(tree: Any) -> list[Tensor]:

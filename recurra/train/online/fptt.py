@@ -7,7 +7,7 @@ from torch import nn
 
 from recurra.cell import positive_int
 from recurra.train.bptt import BPTT
-from recurra.train.learner import Optimizer, StepTargets, positive
+from recurra.train.learner import Optimizer, positive
 from recurra.train.objective import Loss
 
 
@@ -26,8 +26,7 @@ class FPTT(BPTT):
     **Arguments**
 
     - `model`, `loss`, `optimizer`, `rate`, `carry`, `clip`: as in `BPTT`.
-    - `window`: steps between two updates. With `carry`, the loss of a window is the mean over its own targets:
-      a stream gives the same weights in one call or in many that end where a window ends.
+    - `window`: steps between two updates. With `carry`, calls may cut a stream anywhere, as in `BPTT`.
     - `alpha`: the weight of the penalty; with 0, truncated BPTT.
 
     **Returns** from `step(x, target, mask=None)` the mean loss, each window's before its update.
@@ -57,9 +56,6 @@ class FPTT(BPTT):
         self.learned = [p for p in model.parameters() if p.requires_grad]
         self.mean = [p.detach().clone() for p in self.learned]  # W̄
         self.slope = [torch.zeros_like(p) for p in self.learned]  # λ
-
-    def _mean_over(self, targets: StepTargets, new: int, end: int) -> int:
-        return max(int(targets.counts[new:end].sum()), 1) if self.carry else super()._mean_over(targets, new, end)
 
     @torch.no_grad()
     def _apply(self) -> None:

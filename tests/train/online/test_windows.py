@@ -87,28 +87,6 @@ def test_fptt_keeps_weights_near_their_mean() -> None:
     assert far[1] < far[0]
 
 
-@pytest.mark.parametrize("make", [DNI, FPTT])
-def test_resume_is_bit_equal(make) -> None:
-    x, target = data()
-    new = lambda: make(predictor(), "mse", "adam", 0.05, window=3, carry=True)  # noqa: E731
-    whole, first, resumed = new(), new(), new()
-    whole.step(x, target), whole.step(x, target)
-    first.step(x, target)
-    resumed.load_state_dict(first.state_dict())
-    resumed.step(x, target)
-    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
-
-
-@pytest.mark.parametrize("make", [DNI, FPTT])
-def test_a_stream_cut_between_windows_is_one_stream(make) -> None:
-    x, target = data()
-    whole, pieces = (make(predictor(), "mse", "adam", 0.05, window=3, carry=True) for _ in range(2))
-    whole.step(x, target)
-    for piece in (slice(0, 3), slice(3, 9), slice(9, 12)):
-        pieces.step(x[piece], target[piece])
-    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), pieces.model.parameters(), strict=True))
-
-
 def test_dni_predicts_for_every_step_that_a_dilated_layer_looks_back() -> None:
     learner = DNI(rc.layer("gru", 2, 3, num_layers=2, dilation=2), "mse", window=2, carry=True)
     x, target = torch.randn(6, 2, 2), torch.randn(6, 2, 3)

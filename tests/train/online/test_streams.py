@@ -1,0 +1,123 @@
+"""A stream cut anywhere into calls is one stream: the same weights, bit for bit, for every learner."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import recurra as rc
+from recurra.train import (
+    BPTT,
+    DEKF,
+    DNI,
+    FORCE,
+    FPTT,
+    KFRTRL,
+    RFLO,
+    RTRL,
+    UKF,
+    UORO,
+    EProp,
+    ForwardGradient,
+    Learner,
+    OriginalLSTMRule,
+    Predictor,
+    SnAp,
+)
+
+CUTS = (1, 1, 4, 2, 5, 1, 7)  # no window of 3, 4 or 6 steps ends at all of them
+LENGTH = sum(CUTS) + 6  # one more call, so that a resumed stream goes on
+
+
+def predictor(cell: str = "gru", head: nn.Module | int = 2, layers: int = 1) -> Predictor:
+    torch.manual_seed(0)
+    return Predictor(rc.layer(cell, 3, 5, num_layers=layers), head).double()
+
+
+def data() -> tuple[Tensor, Tensor, Tensor]:
+    """Two streams, some of whose steps have no target."""
+    g = torch.Generator().manual_seed(1)
+    x, target = (torch.randn(LENGTH, 2, n, generator=g, dtype=torch.float64) for n in (3, 2))
+    return x, target, torch.rand(LENGTH, 2, generator=g) < 0.7
+
+
+def dropout_head() -> nn.Module:
+    return nn.Sequential(nn.Dropout(0.4), nn.Linear(5, 2))
+
+
+by_step = {"update": "step", "carry": True}
+LEARNERS = {
+    "bptt": lambda: BPTT(predictor(), "mse", rate=0.05, k1=3, carry=True),
+    "bptt, longer gradients": lambda: BPTT(predictor("lstm"), "mse", rate=0.05, k1=3, k2=7, carry=True, clip=0.5),
+    "bptt, window longer than calls": lambda: BPTT(predictor(layers=2), "mse", rate=0.05, k1=9, carry=True, l1=0.01),
+    "bptt, dropout": lambda: BPTT(predictor(head=dropout_head()), "mse", rate=0.05, k1=4, k2=6, carry=True),
+    "dni": lambda: DNI(predictor("lstm"), "mse", rate=0.05, window=4, carry=True),
+    "fptt": lambda: FPTT(predictor(), "mse", rate=0.05, window=3, carry=True),
+    "fptt, every step": lambda: FPTT(predictor(), "mse", rate=0.05, carry=True),
+    "rtrl": lambda: RTRL(predictor(layers=2), "mse", rate=0.05, **by_step),
+    "rtrl, snap1": lambda: RTRL(predictor(), "mse", rate=0.05, approximation="snap1", **by_step),
+    "rtrl, elementwise": lambda: RTRL(predictor("min_gru"), "mse", rate=0.05, **by_step),
+    "snap": lambda: SnAp(predictor("lstm"), "mse", rate=0.05, n=1, **by_step),
+    "snap, two steps": lambda: SnAp(predictor(), "mse", rate=0.05, n=2, **by_step),
+    "uoro": lambda: UORO(predictor(), "mse", rate=0.05, **by_step),
+    "kfrtrl": lambda: KFRTRL(predictor(), "mse", rate=0.05, **by_step),
+    "forward gradient": lambda: ForwardGradient(predictor(), "mse", rate=0.05, redraw=5, **by_step),
+    "rflo": lambda: RFLO(predictor("leaky_rnn"), "mse", rate=0.05, **by_step),
+    "eprop": lambda: EProp(predictor("lif"), "mse", rate=0.05, feedback="adaptive", **by_step),
+    "dekf, windows": lambda: DEKF(predictor(), window=3, derivatives="bptt", carry=True),
+    "dekf": lambda: DEKF(predictor(), derivatives="rtrl", carry=True),
+    "ukf": lambda: UKF(predictor(), carry=True),
+    "force": lambda: FORCE(predictor(), carry=True),
+    "1997 rule": lambda: OriginalLSTMRule(predictor("original_lstm"), "mse", rate=0.05, **by_step),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_stream_cut_anywhere_is_one_stream(name: str) -> None:
+    x, target, mask = data()
+    one = (1,) * LENGTH
+    losses, ends = [], []
+    for cuts in ((LENGTH,), (*CUTS, 6), one):
+        torch.manual_seed(2)
+        learner = LEARNERS[name]()
+        total = _feed(learner, cuts, x, target, mask)
+        losses.append(total), ends.append(learner)
+    if "dropout" not in name:  # a step whose window is open is read with draws of its own
+        assert losses[1:] == [pytest.approx(losses[0], rel=1e-12)] * 2
+    for other in ends[1:]:
+        pairs = zip(ends[0].model.named_parameters(), other.model.parameters(), strict=True)
+        assert all(torch.equal(a, b) for (_, a), b in pairs)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_stream_resumed_between_two_calls_is_the_same_stream(name: str) -> None:
+    x, target, mask = data()
+    done = sum(CUTS)
+    torch.manual_seed(2)
+    whole = LEARNERS[name]()
+    _feed(whole, CUTS, x, target, mask)
+    resumed = LEARNERS[name]()
+    resumed.load_state_dict(whole.state_dict())
+    for learner in (whole, resumed):
+        torch.manual_seed(3)
+        _feed(learner, (6,), x[done:], target[done:], mask[done:])
+    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
+
+
+def _feed(learner: Learner, cuts: tuple[int, ...], x: Tensor, target: Tensor, mask: Tensor) -> float:
+    """Feed calls of these lengths; the sum of all losses."""
+    if isinstance(learner, UKF):  # of one stream
+        x, target, mask = x[:, :1], target[:, :1], mask[:, :1]
+    at, total = 0, 0.0
+    for length in cuts:
+        piece = slice(at, at + length)
+        total += learner.step(x[piece], target[piece], mask[piece]) * int(mask[piece].sum())
+        at += length
+    return total
+
+
+def test_an_open_window_takes_steps_of_its_own_shape_only() -> None:
+    learner = LEARNERS["bptt"]()
+    x, target, _ = data()
+    learner.step(x[:2], target[:2])
+    with pytest.raises(rc.errors.ShapeError, match="as the stream had"):
+        learner.step(x[2:4, :1], target[2:4, :1])
