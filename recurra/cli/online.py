@@ -12,15 +12,17 @@ def online(
     context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="A CSV file with a header, or - for standard input.")],
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column to predict; the last.", rich_help_panel=COLUMNS)
+        str | None, typer.Option(metavar="COLUMN", help="Column to predict. [dim]\\[default: the last][/]", rich_help_panel=COLUMNS)
     ] = None,
     ignore: Annotated[str, typer.Option(metavar="A,B,C", help="Columns to leave out.", rich_help_panel=COLUMNS)] = "",
     classes: Annotated[
         str | None,
         typer.Option(metavar="A,B,C", help="Predict one of these labels instead of a number.", rich_help_panel=COLUMNS),
     ] = None,
-    cell: Annotated[str, typer.Option(help="Any cell of [bold]recurra cells[/].", rich_help_panel=NETWORK)] = "gru",
-    hidden: Annotated[int, typer.Option(min=1, help="Units.", rich_help_panel=NETWORK)] = 32,
+    cell: Annotated[
+        str, typer.Option("--cell", "-c", help="Cell; see `recurra cells`.", rich_help_panel=NETWORK)
+    ] = "gru",
+    hidden_size: Annotated[int, typer.Option(min=1, help="Units.", rich_help_panel=NETWORK)] = 32,
     algorithm: Annotated[str, typer.Option(help="rtrl, snap1, uoro or eprop.", rich_help_panel=NETWORK)] = "rtrl",
     lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=NETWORK)] = 3e-3,
     resume: Annotated[
@@ -51,7 +53,7 @@ def online(
     from recurra.cli.online_rows import read_rows
     from recurra.estimators.prequential import Prequential, predictions
 
-    options = {"cell": cell, "hidden_size": hidden, "algorithm": algorithm, "lr": lr}
+    options = {"cell": cell, "hidden_size": hidden_size, "algorithm": algorithm, "lr": lr}
     labels = None if classes is None else [label.strip() for label in classes.split(",")]
     model = _new(labels, options) if resume is None else _saved(resume, context)
     labels = getattr(model, "classes", None)
@@ -89,9 +91,10 @@ def _saved(folder: Path, context: typer.Context) -> Any:
     from recurra.errors import OptionError
     from recurra.storage import read_config
 
-    for name in ("classes", "cell", "hidden", "algorithm", "lr"):
+    for name in ("classes", "cell", "hidden_size", "algorithm", "lr"):
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
-            raise OptionError("--resume", f"--{name} beside it", f"no --{name}: the saved model has its own")
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionError("--resume", f"{flag} beside it", f"no {flag}: the saved model has its own")
     kind = read_config(folder, "OnlineForecaster", "OnlineClassifier")["kind"]
     return getattr(estimators, kind).load(folder)

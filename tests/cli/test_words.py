@@ -1,6 +1,7 @@
 """What a person reads on the command line: plain sentences, no garbled pieces, no type noise."""
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from recurra.cli.app import PANELS, app
@@ -43,3 +44,17 @@ def test_help_pages_have_no_type_noise(command):
     assert "{" not in usage
     for noise in ("<bool>", "<class", "INTEGER", "<int", "BOOLEAN"):
         assert noise not in page
+
+
+def test_a_flag_has_one_spelling_in_every_command():
+    """`-c` is `--cell` wherever there is one; units are `--hidden-size`; no help ends in a half-sentence."""
+    group = typer.main.get_command(app)
+    spellings: dict[str, set[tuple[str, ...]]] = {}
+    for command in group.commands.values():
+        for option in command.params:
+            if option.param_type_name == "option":
+                spellings.setdefault(option.name, set()).add(tuple(option.opts))
+    assert "hidden" not in spellings
+    assert spellings["cell"] == {("--cell", "-c")}
+    twice = {name: found for name, found in spellings.items() if len(found) > 1}
+    assert set(twice) <= {"out"}, twice

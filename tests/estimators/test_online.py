@@ -143,7 +143,7 @@ def test_the_command_reads_standard_input() -> None:
     rows = csv.writer(text)
     rows.writerow(["name", "a", "y"])
     rows.writerows([["k", math.cos(t / 5), math.sin(t / 3)] for t in range(60)])
-    words = ["online", "-", "--ignore", "name", "--hidden", "4", "--every", "50"]
+    words = ["online", "-", "--ignore", "name", "--hidden-size", "4", "--every", "50"]
     done = CliRunner().invoke(app, words, input=text.getvalue())
     assert done.exit_code == 0, done.output
     lines = list(csv.DictReader(io.StringIO(done.stdout)))
@@ -164,11 +164,11 @@ def test_the_command_goes_on_where_it_stopped(tmp_path) -> None:
         assert done.exit_code == 0, done.output
         return [row["prediction"] for row in csv.DictReader(io.StringIO(done.stdout))]
 
-    options = ["--classes", "a,b,c", "--hidden", "4", "--lr", "0.03"]
+    options = ["--classes", "a,b,c", "--hidden-size", "4", "--lr", "0.03"]
     whole = predictions(lines[1:], *options)
     first = predictions(lines[1:26], *options, "--out", folder)
     assert first + predictions(lines[26:], "--resume", folder) == whole
     assert rc.load(folder).steps_ == 25
-    refused = CliRunner().invoke(app, ["online", "-", "--resume", folder, "--hidden", "4"], input="a,y\n1,a\n")
+    refused = CliRunner().invoke(app, ["online", "-", "--resume", folder, "--hidden-size", "4"], input="a,y\n1,a\n")
     assert refused.exit_code != 0
-    assert "--hidden" in refused.output
+    assert "--hidden-size" in refused.output

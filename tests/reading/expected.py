@@ -82,7 +82,9 @@ READINGS: dict[str, Reading] = {
     "spaces.csv": series("year", "sun", "60, yearly", first=10.0),
     "tabs.dat": series("date", "value", "60, daily"),
     "preface.asc": series("year", "f1", "60, yearly"),
-    "names_and_spaces.dat": refused("no row of numbers only", "separated by commas, semicolons or tabs"),
+    "names_and_spaces.dat": series("year", "f2", "60, yearly", ignored="f0"),
+    "names_and_blanks.txt": series("year", "sun", "60, yearly", ignored="station", first=10.0),
+    "r_table.txt": refused("line 16", "'sun'", "nothing", "missing="),
     # rows that are missing, double, out of order or wrong
     "gap.csv": refused("line 22", "'date'", "a step of 3 days among steps of 1 day", 'fill="forward"'),
     "gap_filled.csv": series("date", "value", "60, daily", options={"fill": "interpolate"}),

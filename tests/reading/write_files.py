@@ -277,6 +277,9 @@ def columns_apart() -> dict[str, str]:
         "preface.asc": "Sunspots of sixty years, two columns:\nthe year, and the number.\n\nBEGIN THE DATA\n\n"
         + lines(years, "  "),
         "names_and_spaces.dat": lines((("MLO", *row) for row in years), "  "),
+        "r_table.txt": '        "year" "sun"\n'
+        + lines(((f'"row {k}"', year, "NA" if k == 14 else value) for k, (year, value) in enumerate(years)), " "),
+        "names_and_blanks.txt": "station year sun\n" + lines((("MLO", *row) for row in years), "\t "),
         "blank_value.csv": "date,value\n" + lines((d, "  " if k == 14 else v) for k, (d, v) in enumerate(dates)),
     }
 

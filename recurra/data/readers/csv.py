@@ -3,17 +3,16 @@
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Unpack
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from ...numerals import is_number
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
-from .dates import is_date
+from .fields import is_header
 from .layout import ID_NAMES, TIME_NAMES, Layout, LayoutOptions
 from .numbers_in_text import find_notation
 from .open_files import decoding, estimated_size, existing, lines, open_arrow, text_encoding
@@ -83,21 +82,6 @@ def _delimiter(start: list[str]) -> str:
     return max(counts, key=lambda sign: (counts[sign][0] > 1, counts[sign].count(counts[sign][0]), counts[sign][0]))
 
 
-def is_header(fields: list[str]) -> bool:
-    """Whether a line has names: no numbers, or numbers that count the columns, as in 0, 1, 2 or 1990, 1991, 1992."""
-    numbers = [field for field in fields if is_number(field)]
-    if not numbers or (fields[0] == "" and fields[1:] == [str(k) for k in range(len(fields) - 1)]):
-        return True  # the second is how pandas writes columns without names: an index without one, then 0, 1, …
-    if (
-        len(numbers) < 3
-        or not all(field.isdigit() for field in numbers)
-        or any(map(is_date, set(fields) - set(numbers)))
-    ):
-        return False
-    steps = {int(after) - int(before) for before, after in pairwise(numbers)}
-    return len(steps) == 1 and min(steps) > 0
-
-
 def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
@@ -105,14 +89,15 @@ def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
     kept = {parts.id, parts.label, *named, *(parts.target or () if parts.task == "classification" else ())}
     types = {name: pa.string() for name in kept if name in dialect.names}
     if estimated_size(path) <= IN_MEMORY:
-        table = arrow_csv.read_csv(open_arrow(path), read, parse, _convert(types))
+        table = arrow_csv.read_csv(open_arrow(path), read, parse, convert_options(types))
         return TableSource(_with_decimal_commas(table, path, dialect))
-    convert = _convert(types | _widen_types(path, read, parse, types))
+    convert = convert_options(types | _widen_types(path, read, parse, types))
     stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
     return spool_to_disk(stream.schema, stream)
 
 
-def _convert(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
+def convert_options(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
+    """Which texts are missing values; the types of columns that are not to be found."""
     nulls = [*arrow_csv.ConvertOptions().null_values, "?", *(" " * n for n in range(1, 9))]
     return arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=nulls, column_types=types)
 
@@ -121,7 +106,7 @@ def _as_text(path: Path, dialect: Dialect, names: Sequence[str], literal: bool =
     """Columns as they are written. If `literal`, texts such as NA and an empty one are no missing values."""
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
-    convert = _convert(dict.fromkeys(names, pa.string()))
+    convert = convert_options(dict.fromkeys(names, pa.string()))
     convert.include_columns, convert.strings_can_be_null = list(names), not literal
     return arrow_csv.read_csv(open_arrow(path), read, parse, convert)
 
@@ -143,7 +128,7 @@ def _with_decimal_commas(table: pa.Table, path: Path, dialect: Dialect) -> pa.Ta
 
 def _widen_types(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
     """Float types for integer and empty columns: pyarrow fixes the types of a stream by its first block."""
-    schema = arrow_csv.open_csv(open_arrow(path), read, parse, _convert(types)).schema
+    schema = arrow_csv.open_csv(open_arrow(path), read, parse, convert_options(types)).schema
     integers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
     return {name: pa.float64() for name in integers if name not in types and name.lower() not in TIME_NAMES}
 

@@ -1,4 +1,4 @@
-"""Reads columns of numbers separated by white space, and year-by-month tables of climate and sunspot records."""
+"""Reads columns separated by white space, and year-by-month tables of climate and sunspot records."""
 
 from pathlib import Path
 from typing import Unpack
@@ -9,8 +9,10 @@ import pyarrow as pa
 from ...numerals import is_number
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
+from .fields import is_mixed, split_fields
 from .layout import Layout, LayoutOptions
 from .open_files import existing, lines, text_encoding
+from .spaced_text import counts_years, open_mixed
 from .table_sources import OpenTable, TableSource
 from .tables import sequences_of
 
@@ -19,7 +21,9 @@ Rows = list[tuple[int, list[float]]]
 
 
 def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """A series from columns of numbers, with the options of `Layout`; lines of text around them are skipped.
+    """A table from columns separated by white space, with the options of `Layout`.
+
+    Columns may hold text if every line has equally many fields. Lines of text around columns of numbers are skipped.
 
     A line of names directly above the numbers names the columns; without one, a first column that counts up by one
     from a year between 1000 and 2999 is `year`. A year and twelve months on a row become one monthly series.
@@ -30,8 +34,12 @@ def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
 
 
 def open_dat(path: str | Path, parts: Layout) -> OpenTable:
-    """The table of a file with columns of numbers."""
+    """The table of a file with columns separated by white space."""
     path = existing(path)
+    written = [(number, line) for number, line in lines(path) if line.strip() and not line.startswith(("#", "%"))]
+    fields = [(number, split_fields(line)) for number, line in written]
+    if is_mixed(fields):
+        return open_mixed(path, fields)
     names, rows = _numbers(path)
     if [name[:3].lower() for name in names[1:]] == list(MONTHS):
         table, places = _monthly(rows, path)
@@ -56,7 +64,7 @@ def _numbers(path: Path) -> tuple[list[str], Rows]:
         if values:
             rows.append((line, values))
     if not rows:
-        expected = "columns of numbers; with text among them, separated by commas, semicolons or tabs"
+        expected = "columns of numbers or of text, as many in every line; or separated by commas, semicolons or tabs"
         raise EmptyFileError(path, "no row of numbers only", expected)
     return names, rows
 
@@ -85,8 +93,7 @@ def _columns(names: list[str], rows: Rows, path: Path) -> tuple[pa.Table, list[i
     columns = np.array([values for _, values in rows])
     if len(names) != width or len(set(names)) != width:
         names = [f"f{k}" for k in range(width)]
-        years = width > 1 and 1000 <= columns[0, 0] < 3000 and bool((np.diff(columns[:, 0]) == 1).all())
-        names[0] = "year" if years else names[0]
+        names[0] = "year" if width > 1 and counts_years(columns[:, 0]) else names[0]
     table = dict(zip(names, columns.T, strict=True))
     if "year" in table:
         table["year"] = table["year"].astype(np.int64)

@@ -14,6 +14,7 @@ from ...optional import optional_imports
 from ..data_errors import FormatError
 from ..sequences import SequenceSet
 from .dates import is_date
+from .fields import is_mixed, split_fields
 from .limits import allow_bytes
 from .open_files import BOM, ZIP, existing, head, open_zip, text_encoding
 
@@ -250,6 +251,8 @@ def _of_text(start: str, path: Path) -> str:
         return table
     if len(rows) > 3 and 2 * sum(_are_numbers(line.split(), 2) for line in rows) > len(rows):
         return "dat"  # numbers with a preface
+    if _has_spaced_columns(rows):
+        return "dat"  # without a name above the names of rows
     widths = {len(line.split()) for line in rows}
     if len(widths) == 1 and 2 <= widths.pop() <= 10 and len(rows) > 2:
         return "conll"
@@ -257,16 +260,22 @@ def _of_text(start: str, path: Path) -> str:
 
 
 def _by_columns(start: str, named: str) -> str:
-    """A .csv whose columns are numbers apart by white space is "dat", a .dat with delimiters "csv"."""
+    """A .csv whose columns are apart by white space is "dat", a .dat with delimiters "csv"."""
     rows = [line for line in start.splitlines()[:-1] if line.strip() and not line.startswith("#")]
     found = _as_table(rows)
     if named == "csv" and found == "dat" and all(_are_numbers(row.split(), 2) for row in rows[1:]):
+        return "dat"
+    if named == "csv" and not any(sign in line for line in rows for sign in ",;\t|") and _has_spaced_columns(rows):
         return "dat"
     return "csv" if named == "dat" and found == "csv" else named
 
 
 def _are_numbers(fields: list[str], least: int = 1) -> bool:
     return len(fields) >= least and all(map(is_number, fields))
+
+
+def _has_spaced_columns(rows: list[str]) -> bool:
+    return is_mixed([(number, split_fields(line)) for number, line in enumerate(rows)])
 
 
 def _as_table(rows: list[str]) -> str | None:
