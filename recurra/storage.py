@@ -3,8 +3,9 @@
     model/
       config.json         format, kind, recurra's version, SHA-256 of the weights, and what the kind adds
       model.safetensors   the tensors
+      my_cells.py         the source of the user's own cell, if it was imported from a file; for people to read
 
-Nothing in the files is executed: a kind names a class of recurra, a cell is written by its registered name.
+Nothing in the folder is executed: a kind names a class of recurra, a cell is written by its registered name.
 
 A save is one transaction. Both files are written beside under hidden names, the new config as `.config-SHA.json`. The
 rename of `model.safetensors` commits; the rename of the config follows. A reader that finds a staged config with the
@@ -29,6 +30,7 @@ from torch.overrides import TorchFunctionMode
 from .argument_checks import path_of
 from .cell import Cell
 from .cells import registry
+from .cells.user_modules import imported
 from .errors import ModelFileError, OptionError, RecurraError, WeightsMismatchError
 from .file_lock import owned_lock
 from .tensor_files import check_shapes, map_file, read_json, save_tensors, sha256, sync, write_json
@@ -148,7 +150,8 @@ def _write(folder: Path, contents: FolderContents) -> None:
     try:
         save_tensors(weights_draft, contents.tensors)
         digest = sha256(weights_draft)
-        write_json(config_draft, _header(contents.kind, digest) | contents.config)
+        imports = _keep_sources(folder) if _has_own_cell(contents.config) else {}
+        write_json(config_draft, _header(contents.kind, digest) | imports | contents.config)
         staged = folder / _staged_name(digest)
         os.replace(config_draft, staged)
         sync(folder)
@@ -164,6 +167,30 @@ def _header(kind: str, digest: str) -> dict[str, Any]:
     from . import __version__
 
     return {"format": FORMAT, "kind": kind, "recurra": __version__, "sha256": digest}
+
+
+def _has_own_cell(section: Mapping[str, Any]) -> bool:
+    """Whether a config names a cell that is none of recurra's."""
+    for name, value in section.items():
+        if isinstance(value, Mapping) and _has_own_cell(value):
+            return True
+        kind = registry().get(value) if name == "cell" and isinstance(value, str) else None
+        if kind is not None and not kind.__module__.startswith("recurra."):
+            return True
+    return False
+
+
+def _keep_sources(folder: Path) -> dict[str, Any]:
+    """Write the files that registered cells, and note the name and SHA-256 of each."""
+    kept = []
+    for name, source in imported.items():
+        if source is not None:
+            (draft := folder / f".{source.name}").write_bytes(source.content)
+            os.replace(draft, folder / source.name)
+            kept.append({"name": source.name, "sha256": source.sha256})
+        else:
+            kept.append({"name": name})
+    return {"imports": kept} if kept else {}
 
 
 def _staged_name(digest: str) -> str:

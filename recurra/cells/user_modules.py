@@ -1,15 +1,29 @@
 """Imports modules that register cells of the user: `--import my_cells.py`."""
 
+import hashlib
 import os
 import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import InputError
 
-#: modules that were imported, as they were named; a model folder remembers them, but never imports them itself
-imported: list[str] = []
+
+class Source(NamedTuple):
+    """A Python file as it was imported."""
+
+    name: str
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+#: modules that were imported, as they were named, and the source of each that is one file; model folders keep a copy
+imported: dict[str, Source | None] = {}
 
 
 def import_user_module(name: str) -> None:
@@ -24,7 +38,15 @@ def import_user_module(name: str) -> None:
         except ModuleNotFoundError as error:
             raise InputError("modules", f"{name!r} ({error})", "a module that can be imported") from error
     if name not in imported:
-        imported.append(name)
+        imported[name] = _source_of(name)
+
+
+def _source_of(name: str) -> Source | None:
+    """The file of an imported module; None for a package, which a copy of one file would not replace."""
+    module = sys.modules[Path(name).stem if name.endswith(".py") else name]
+    path = Path(getattr(module, "__file__", None) or "")
+    single = path.suffix == ".py" and path.stem == module.__name__
+    return Source(path.name, path.read_bytes()) if single else None
 
 
 def _import_file(path: Path) -> None:

@@ -126,11 +126,14 @@ def compare_command(
 
     [dim]recurra compare sensors.csv --target label --cells lstm,gru,mgu[/]
     """
+    from recurra.cli.own_cells import import_named
     from recurra.cli.settings import given_flags
     from recurra.compare.settings import CompareSettings
     from recurra.problem.settings import load_settings
 
     chosen = load_settings(CompareSettings, settings, given_flags(context, CompareSettings))
+    for module in modules or ():
+        import_named(module)
     more = {"modules": tuple(modules or ()), "fresh": fresh, "report": report}
     run(data, chosen.problem_arguments(), {**chosen.compare_arguments(), **more}, json)
 

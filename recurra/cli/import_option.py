@@ -17,9 +17,9 @@ def with_import_option(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(*arguments: Any, modules: list[str] | None = None, **named: Any) -> None:
         for module in modules or ():
-            from recurra.cells.user_modules import import_user_module
+            from recurra.cli.own_cells import import_named
 
-            import_user_module(module)
+            import_named(module)
         command(*arguments, **named)
 
     option = Parameter("modules", Parameter.KEYWORD_ONLY, default=None, annotation=Modules)

@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from recurra.cells import registry
+from recurra.cli.own_cells import import_kept_cells
 from recurra.errors import ModelFileError
 from recurra.problem import TASKS, LoadedData, infer_problem, load_problem, read_like_training
 from recurra.problem.problem import estimator_class, fitted_network
-from recurra.problem.saved import needed_imports
 from recurra.storage import read_config
 
 #: task → metric, for an estimator that was saved without a problem
@@ -59,17 +58,8 @@ def load_model(folder: Path) -> SavedModel:
     task = next(task for task, kind in TASKS.items() if kind == config["kind"])
     kind: Any = estimator_class(task)
     schema, metric = load_problem(folder, task)
-    _check_cell(folder, config)
+    import_kept_cells(folder, config)
     return SavedModel(folder, kind.load(folder), task, metric or DEFAULT_METRICS[task], schema)
-
-
-def _check_cell(folder: Path, config: dict[str, Any]) -> None:
-    """Raise for a cell of the user's own that is not registered. Its module is named, never imported unasked."""
-    options = config.get("options")
-    name, needed = options.get("cell") if isinstance(options, dict) else None, needed_imports(config)
-    if isinstance(name, str) and name not in registry() and needed:
-        commands = " ".join(f"--import {module}" for module in needed)
-        raise ModelFileError(folder, f"the cell {name!r}, which recurra does not have", f"its module: {commands}")
 
 
 def count_weights(estimator: Any) -> int:

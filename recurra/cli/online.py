@@ -12,7 +12,10 @@ def online(
     context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="A CSV file with a header, or - for standard input.")],
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column to predict. [dim]\\[default: the last][/]", rich_help_panel=COLUMNS)
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column to predict. [dim]\\[default: the last][/]", rich_help_panel=COLUMNS
+        ),
     ] = None,
     ignore: Annotated[str, typer.Option(metavar="A,B,C", help="Columns to leave out.", rich_help_panel=COLUMNS)] = "",
     classes: Annotated[
@@ -88,6 +91,7 @@ def _new(labels: list[str] | None, options: dict[str, Any]) -> Any:
 def _saved(folder: Path, context: typer.Context) -> Any:
     """The model in a folder, which has its own classes, cell and rate."""
     from recurra import estimators
+    from recurra.cli.own_cells import import_kept_cells
     from recurra.errors import OptionError
     from recurra.storage import read_config
 
@@ -96,5 +100,6 @@ def _saved(folder: Path, context: typer.Context) -> Any:
         if source is not None and source.name != "DEFAULT":
             flag = f"--{name.replace('_', '-')}"
             raise OptionError("--resume", f"{flag} beside it", f"no {flag}: the saved model has its own")
-    kind = read_config(folder, "OnlineForecaster", "OnlineClassifier")["kind"]
-    return getattr(estimators, kind).load(folder)
+    config = read_config(folder, "OnlineForecaster", "OnlineClassifier")
+    import_kept_cells(folder, config)
+    return getattr(estimators, config["kind"]).load(folder)

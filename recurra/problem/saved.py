@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from recurra.cells import find
-from recurra.cells.user_modules import imported
 from recurra.errors import ModelFileError
 from recurra.problem.problem import TASKS, Problem
 from recurra.storage import CONFIG, FolderContents, read_config, write_folder
@@ -21,10 +19,7 @@ def save_problem(
 
     `measures`: the scores on the test set, kept for display.
     """
-    cell = getattr(estimator, "cell", "")
-    own = isinstance(cell, str) and not find(cell).__module__.startswith("recurra.")
     section = {"source": problem.source, "metric": problem.metric, "measures": measures or {}, "schema": problem.schema}
-    section |= {"imports": imported} if own and imported else {}
     contents = estimator.folder_contents()
     write_folder(folder, FolderContents(contents.kind, {**contents.config, SECTION: section}, contents.tensors))
 
@@ -43,10 +38,3 @@ def load_problem(folder: str | Path, task: str) -> tuple[dict[str, Any], str | N
     if not isinstance(schema, dict) or schema.get("task") != task:
         raise ModelFileError(path, "no schema for this model", f"the schema of the data for the task {task!r}")
     return schema, str(found.get("metric"))
-
-
-def needed_imports(config: dict[str, Any]) -> list[str]:
-    """The modules with the user's cells that were imported when a model was saved."""
-    section = config.get(SECTION)
-    names = section.get("imports", []) if isinstance(section, dict) else []
-    return [name for name in names if isinstance(name, str)]

@@ -97,22 +97,34 @@ def test_unseen_characters_never_stop_a_language_model(run, tmp_path):
     assert "über die Straße," in run("predict", "m", "new.txt")
 
 
-def test_cells_from_a_file_are_found_with_the_flag_that_the_error_names(run, tmp_path, monkeypatch):
+def test_cells_from_a_file_are_kept_for_the_user_who_imported_them(run, tmp_path, monkeypatch):
     from recurra.cell import REGISTRY
 
     (tmp_path / "reading_cells.py").write_text(CELLS, encoding="utf-8")
+    monkeypatch.setenv("RECURRA_CACHE", str(tmp_path / "cache"))
     words = ("--import", "reading_cells.py")
     small = ("--epochs", 1, "--hidden-size", 2)
     assert "Unknown cell 'reading_rnn'." in run("fit", FILES / "sensors.csv", "-c", "reading_rnn", *small, code=2)
     run("fit", FILES / "sensors.csv", "-c", "reading_rnn", *small, "-o", "m", *words)
-    monkeypatch.delitem(REGISTRY, "reading_rnn")
-    monkeypatch.delitem(sys.modules, "reading_cells")
-    said = run("predict", "m", FILES / "sensors.csv", code=2)
-    assert (
-        "the cell 'reading_rnn', which recurra does not have, expected its module: --import reading_cells.py." in said
-    )
+    assert (tmp_path / "m" / "reading_cells.py").read_text(encoding="utf-8") == CELLS
+
+    def forget() -> None:  # as a new process does
+        monkeypatch.delitem(REGISTRY, "reading_rnn")
+        monkeypatch.delitem(sys.modules, "reading_cells")
+
+    forget()
+    (tmp_path / "reading_cells.py").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run("predict", "../m", FILES / "sensors.csv").startswith("id,prediction")
+    forget()
+    monkeypatch.setenv("RECURRA_CACHE", str(tmp_path / "cache of another user"))
+    said = run("predict", "../m", FILES / "sensors.csv", code=2)
+    assert "the cell 'reading_rnn', which recurra does not have" in said
+    assert "if you trust it: --import ../m/reading_cells.py." in said
     assert "reading_cells" not in sys.modules  # a folder never imports code by itself
-    assert run("predict", "m", FILES / "sensors.csv", *words).startswith("id,prediction")
+    words = ("--import", "../m/reading_cells.py")
+    assert run("predict", "../m", FILES / "sensors.csv", *words).startswith("id,prediction")
     assert "no such file 'absent.py'" in run("cells", "--import", "absent.py", code=2)
 
 

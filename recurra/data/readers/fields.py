@@ -52,7 +52,9 @@ def is_mixed(fields: NumberedFields) -> bool:
         return False
     kinds = [_kind(column) for column in zip(*rows, strict=True)]
     gaps = any(field in NULLS for row in rows for field in row)
-    return "numbers" in kinds and None not in kinds and ("text" in kinds or gaps) and 2 * kinds.count("text") <= len(kinds)
+    return (
+        "numbers" in kinds and None not in kinds and ("text" in kinds or gaps) and 2 * kinds.count("text") <= len(kinds)
+    )
 
 
 def _kind(column: Sequence[str]) -> str | None:
