@@ -1,6 +1,6 @@
 """Speed against torch's own modules, another library, the plain loop and the machine's matrix product.
 
-    python benchmarks/speed.py [--all | --zoo] [--threads N] [--rounds N] [--device cuda]
+    python benchmarks/speed.py [--all | --zoo] [--threads N] [--rounds N] [--device cuda [--part calls]]
 
 Shares are of the rate of a 2048³ matrix product timed in the same rounds; for cells without an H×H product, of the
 time their product with x and a copy of x and y would take. Ratios are to the module of the same equations. Medians over
@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import calls_gpu  # pyrefly: ignore
 import speed_gpu  # pyrefly: ignore
 import torch
 from bars import bar_chart  # pyrefly: ignore
@@ -277,9 +278,12 @@ def main() -> None:
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    arguments.add_argument("--part", choices=("layers", "calls"), help="on a CUDA device: only this table")
     given = arguments.parse_args()
     if given.device == "cuda":
-        speed_gpu.main()
+        for name, run in (("layers", speed_gpu.main), ("calls", calls_gpu.main)):
+            if given.part in (None, name):
+                run()
         return
     torch.set_num_threads(given.threads)
     if given.zoo:
