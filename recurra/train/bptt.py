@@ -6,19 +6,23 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cell import positive_int
-from recurra.errors import InputError, OptionError
+from recurra.errors import InputError, OptionError, ShapeError
 from recurra.layers import Recurrent
+from recurra.models.hierarchical import HierarchicalRNN
 from recurra.train.learner import (
+    CARRIED_BY_LEARNER,
     Learner,
     Optimizer,
     StepTargets,
+    check_restart,
     positive,
+    refuse_carried_start,
     refuse_future,
     resolve_optimizer,
+    run_from,
     step_targets,
 )
 from recurra.train.objective import Loss
-from recurra.train.objective import _parameters as accepted_by
 from recurra.train.open_window import OpenWindow, kept_from, unnoticed
 from recurra.train.tensor_trees import detach_tree
 
@@ -34,7 +38,8 @@ class BPTT(Learner):
     - `optimizer`, `rate`: a name ("adam", "sgd", "rmsprop", "nesterov") with its learning rate, or a function from
       parameters to an optimizer.
     - `k1`: steps between two backward passes; each pass takes the losses of those k1 steps. None: one pass per call.
-    - `k2`: steps a gradient travels back, at least k1. Only gradients are truncated; the state runs on.
+    - `k2`: steps a gradient travels back from the end of a window, at least k1. Only gradients are truncated; the state
+      runs on. With k2 = k1 (the default) windows are chunks that do not overlap; with k2 ≥ T nothing is truncated.
     - `update`: when weights change, after each pass ("window") or once per call ("call").
     - `carry`: start each call from the final state of the previous one, which has read masked steps, too. With k1 and
       `update="window"` calls are pieces of a stream, cut anywhere: a window that a call leaves open is completed by the
@@ -77,6 +82,7 @@ class BPTT(Learner):
             raise InputError("k2", k2, f"at least k1 = {k1}, so that every loss reaches its own step")
         if self.k1 is not None or carry:
             refuse_future(model, "windows (k1, k2) or carry")
+            refuse_carried_start(model, CARRIED_BY_LEARNER)
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
         self.update, self.carry, self.l1 = update, carry, l1
         self.clip = None if clip is None else positive("clip", clip)
@@ -89,16 +95,18 @@ class BPTT(Learner):
         call = len(open_)  # the first step of this call
         x, targets = open_.extended(x, own)
         steps, new, known = len(x), open_.learned, dict(open_.states)  # detached states before a step
-        k1, k2, total = self.k1 or steps, self.k2 or steps, 0.0
+        k1, total = self.k1 or steps, 0.0
         self.optimizer.zero_grad(set_to_none=True)
         while new + k1 <= steps if self.is_stream else new < steps:  # the losses of steps new..end are new in this pass
-            end, begin = min(new + k1, steps), max(new + k1 - k2, 0)
+            end = min(new + k1, steps)
+            begin = self._first_step(new, end)
             loss, known[end] = self._window(x, targets, known, begin, new, end, call)
             total += loss
             if self.update == "window":
                 self._apply()
             new = end
-            oldest = max(t for t in known if t <= max(new + k1 - k2, 0))
+            following = self._first_step(new, new + k1 if self.is_stream else min(new + k1, steps))
+            oldest = max(t for t in known if t <= following)
             known = {t: state for t, state in known.items() if t >= oldest}
         if self.update == "call":
             self._apply()
@@ -109,6 +117,10 @@ class BPTT(Learner):
             self.state = known[steps] if self.carry else None
         self.steps += 1
         return total / max(own.total, 1)
+
+    def _first_step(self, new: int, end: int) -> int:
+        """Where the gradient of the losses of steps new..end stops: k2 steps before `end`; chunks do not overlap."""
+        return new if self.k1 == self.k2 else max(end - (self.k2 or end), 0)
 
     @property
     def is_stream(self) -> bool:
@@ -148,8 +160,12 @@ class BPTT(Learner):
         output, after = self._run(x[new:end], targets, state)
         for hook in hooks:
             hook.remove()
-        if after is None and (end - new < len(x) or self.carry):
-            raise OptionError("model", "a model that returns no state", "(output, state), for windows or carry")
+        if output.dim() == 3 and len(output) != end - new:
+            raise ShapeError("model output", tuple(output.shape), f"{end - new} steps, as x")
+        if end - new < len(x) or self.carry:
+            check_restart(self.model, after)
+        if self.l1 and not hidden:
+            raise OptionError("l1", self.l1, f"0 for {type(self.model).__name__}, which has no recurrent layer")
         loss = self._loss(output, targets, new)
         penalty = sum((h.abs().sum() for h in hidden), loss.new_zeros(()))
         ((loss + self.l1 * penalty) / self._mean_over(targets, new, end)).backward()
@@ -163,24 +179,20 @@ class BPTT(Learner):
         return max(int(targets.counts[new:end].sum()) if self.is_stream else targets.total, 1)
 
     def _loss(self, output: Tensor, targets: StepTargets, start: int) -> Tensor:
-        if output.shape[:2] != targets.counts[start:][: len(output)].shape:  # one output per sequence
+        if output.dim() < 3:  # one output per sequence
             ends = targets.counts.any(0)
             return self.loss(output[ends], targets.target[-1][ends]).mean() * int(ends.sum())
         return targets.loss_sum(self.loss, output, start)
 
     def _run(self, x: Tensor, targets: StepTargets, state: Any) -> tuple[Tensor, Any]:
-        accepted = accepted_by(self.model)
-        named = {"state": state, "hx": state, "lengths": self._lengths(x, targets)}
-        given = {name: value for name, value in named.items() if name in accepted and value is not None}
-        result = self.model(x, **given)
-        return (result[0], result[1]) if isinstance(result, tuple) else (result, None)
+        return run_from(self.model, x, state, self._lengths(x, targets))
 
     def _lengths(self, x: Tensor, targets: StepTargets) -> Tensor | None:
         """Where sequences end, for a pass over whole ones. A carried state has read every step, in windows or not."""
         return None if self.carry or len(x) < len(targets.counts) else targets.lengths
 
     def _watch(self, hidden: list[Tensor]) -> list[Any]:
-        layers = [m for m in self.model.modules() if isinstance(m, Recurrent)]
+        layers = [m for m in self.model.modules() if isinstance(m, (Recurrent, HierarchicalRNN, nn.RNNBase))]
         return [m.register_forward_hook(lambda _m, _i, result: hidden.append(result[0])) for m in layers]
 
     def _apply(self) -> None:

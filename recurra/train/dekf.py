@@ -19,7 +19,14 @@ from torch.func import jacrev, vmap
 from recurra.cell import positive_int
 from recurra.errors import InputError
 from recurra.train.cost import check_cost
-from recurra.train.learner import Learner, StepTargets, positive, step_targets
+from recurra.train.learner import (
+    CARRIED_BY_LEARNER,
+    Learner,
+    StepTargets,
+    positive,
+    refuse_carried_start,
+    step_targets,
+)
 from recurra.train.objective import output_kind
 from recurra.train.sensitivity import Sensitivity, exact, snap1
 from recurra.train.step_function import StepFunction
@@ -76,6 +83,7 @@ class DEKF(Learner):
         if derivatives not in ("rtrl", "snap1", "bptt"):
             raise InputError("derivatives", repr(derivatives), "'rtrl', 'snap1' or 'bptt'")
         super().__init__(model, loss)
+        refuse_carried_start(model, CARRIED_BY_LEARNER)
         self.step_fn, self.classes = StepFunction(model), loss == "cross_entropy"
         self.probabilities = output_kind(model) == "softmax"
         self.derivatives, self.window = derivatives, positive_int("window", window)
@@ -103,6 +111,7 @@ class DEKF(Learner):
         return choose(self.step_fn, batch, self.memory_limit, "DEKF")
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
+        self.step_fn.refuse_random_head()
         targets = step_targets(x, target, mask)
         batch = x.shape[1]
         if not self._running or len(self.tracker.state) != batch:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recurra.cell import Cell
 from recurra.data.sequences import IGNORE
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
 from recurra.layers import Recurrent
@@ -21,6 +22,9 @@ from recurra.models.hierarchical import HierarchicalRNN
 from recurra.models.narx import NARX
 from recurra.readout import Readout
 from recurra.train.objective import LOSSES, Loss, loss_for
+from recurra.train.objective import _parameters as arguments_of
+
+CARRIED_BY_LEARNER = "initial='zeros' or 'learned', with carry=True of the learner"
 
 Optimizer = str | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
@@ -77,6 +81,9 @@ class Learner(ABC):
             raise InputError("model", type(model).__name__, "a torch.nn.Module")
         if getattr(model, "batch_first", False) is True:
             raise InputError("model", f"{type(model).__name__} with batch_first=True", "a model that reads (T, B, D)")
+        _check_arguments(model)
+        if not any(p.requires_grad for p in model.parameters()):
+            raise InputError("model", f"{type(model).__name__} without trainable parameters", "some with requires_grad")
         self.model, self.loss = model, loss_for(resolve_loss(loss), model)
         self.steps = 0  # calls of `step` so far
 
@@ -106,6 +113,18 @@ class Learner(ABC):
         self.model.load_state_dict(state["model"])
         self.steps = int(state["steps"])
         self.load_extra_state(copy.deepcopy(state["extra"]))  # torch's optimizers would go on with these very tensors
+
+
+def _check_arguments(model: nn.Module) -> None:
+    """Refuse a model that needs more than the sequences x."""
+    required = [
+        name
+        for name, p in arguments_of(model).items()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+    if len(required) > 1:
+        got = f"{type(model).__name__}, which reads {', '.join(required)}"
+        raise InputError("model", got, "a model of x alone: (T, B, D) → output or (output, state)")
 
 
 @dataclass(frozen=True)
@@ -190,6 +209,41 @@ def resolve_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter], 
     if optimizer not in known:
         raise UnknownNameError("optimizer", optimizer, known)
     return known[optimizer](parameters, lr=rate)
+
+
+def run_from(model: nn.Module, x: Tensor, state: Any, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+    """Output and final state of a model that starts from `state` (None: its own start)."""
+    accepted = arguments_of(model)
+    named = {"state": state, "hx": state, "lengths": lengths}
+    given = {name: value for name, value in named.items() if name in accepted and value is not None}
+    result = model(x, **given)
+    return (result[0], result[1]) if isinstance(result, tuple) else (result, None)
+
+
+def check_restart(model: nn.Module, after: Any) -> None:
+    """Refuse a model whose runs cannot continue from the state `after` of the run before."""
+    if after is None:
+        raise OptionError("model", "a model that returns no state", "(output, state), for windows or carry")
+    accepted = list(arguments_of(model))
+    if not {"state", "hx"} & set(accepted):
+        got = f"{type(model).__name__}, whose forward({', '.join(accepted)}) returns a state and takes none"
+        raise OptionError("model", got, "an argument `state` or `hx`, for windows or carry")
+
+
+def refuse_carried_start(model: nn.Module, instead: str) -> None:
+    """Refuse layers with `initial="carried"`: their state moves whenever they are called."""
+    for part in model.modules():
+        if isinstance(part, Recurrent) and part.initial == "carried":
+            raise OptionError("model", f"{type(part).__name__} with initial='carried'", instead)
+
+
+def refuse_learned_start(model: nn.Module, why: str) -> None:
+    """Refuse layers whose first state is a parameter that the algorithm would leave as it is."""
+    for part in model.modules():
+        if isinstance(part, Cell) and any(
+            isinstance(v, str) and part.get_parameter(v).requires_grad for v in part.starts.values()
+        ):
+            raise OptionError("model", f"{type(part).__name__} with a learned start", why)
 
 
 def refuse_future(model: nn.Module, why: str) -> None:

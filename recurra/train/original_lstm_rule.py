@@ -25,7 +25,17 @@ from recurra.cells.greff import LSTMNFG
 from recurra.cells.lstm import LSTM, OriginalLSTM, VanillaLSTM
 from recurra.engine.dispatch import Sequences, scan
 from recurra.errors import InputError
-from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
+from recurra.train.learner import (
+    CARRIED_BY_LEARNER,
+    Learner,
+    Optimizer,
+    StepTargets,
+    positive,
+    refuse_carried_start,
+    refuse_learned_start,
+    resolve_optimizer,
+    step_targets,
+)
 from recurra.train.objective import Loss
 from recurra.train.step_function import StepFunction
 
@@ -76,6 +86,8 @@ class OriginalLSTMRule(Learner):
         clip: float | None = None,
     ):
         super().__init__(model, loss)
+        refuse_carried_start(model, CARRIED_BY_LEARNER)
+        refuse_learned_start(model, "a fixed one: the rule has no gradient for it")
         if update not in ("call", "step"):
             raise InputError("update", repr(update), "'call' or 'step'")
         step_fn = StepFunction(model)

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from recurra.cell import Cell
 from recurra.dilation import refuse_dilation
 from recurra.draws import Noise
+from recurra.engine.backend import set_backend
 from recurra.engine.found_draws import find_draws
 from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
@@ -26,6 +27,8 @@ from recurra.layers import Recurrent
 from recurra.models.as_layer import as_layer
 from recurra.models.hierarchical import HierarchicalRNN
 from recurra.models.narx import NARX
+from recurra.train.learner import Predictor
+from recurra.train.randomness import preserve_rng
 
 TRACE_AFTER = 12  # calls after which tracing the batched function pays off
 
@@ -36,6 +39,7 @@ class StepFunction:
     def __init__(self, model: nn.Module):
         self.layer, self.head = _parts(model)
         refuse_dilation("model", self.layer)
+        check_composition(model, self.head)
         self.names = {id(p): name for name, p in model.named_parameters()}
         self.cells: list[Cell] = [] if self.layer is None else self.layer.cell_list
         self.recurrent = _named(self.cells)
@@ -43,6 +47,7 @@ class StepFunction:
         self.sizes = [math.prod(state.shape(1)) for cell in self.cells for state in cell.carried]
         self._known: dict[Any, Callable] = {}
         self._calls: Counter[Any] = Counter()
+        self._fixed: set[tuple[int, bool]] = set()  # cells whose derived weights are the same every time
 
     @property
     def state_size(self) -> int:
@@ -95,9 +100,28 @@ class StepFunction:
 
     def prepare(self) -> None:
         """Trace the cells now; tracing does not work inside a `torch.func` transform."""
+        _check_dropout(self.layer)
         for cell in self.cells:
             _check_masks(cell)
+            self._check_weights(cell)
             bind_step(cell)
+
+    def refuse_random_head(self) -> None:
+        """For learners that take derivatives through the head several times a step."""
+        for part in self.head.modules():
+            if isinstance(part, nn.modules.dropout._DropoutNd) and part.training and part.p:
+                raise OptionError("model", f"{type(part).__name__} in training mode", "model.eval(), or BPTT")
+
+    def _check_weights(self, cell: Cell) -> None:
+        """Refuse weights that are drawn, as `rc.WeightDrop` does: every step would have others."""
+        if (key := (id(cell), cell.training)) not in self._fixed:
+            with preserve_rng(), torch.no_grad():
+                pairs = zip(cell.derived().values(), cell.derived().values(), strict=True)
+                if not all(torch.equal(a, b) for a, b in pairs):
+                    raise OptionError(
+                        "model", "weights drawn at random in training mode", "model.eval(); BPTT takes them"
+                    )
+            self._fixed.add(key)
 
     def function(self, name: str, one: Callable, *examples: Tensor) -> Callable:
         """`one`, vectorised over sequences; after some calls traced to a graph, which removes the overhead of vmap."""
@@ -157,6 +181,31 @@ def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:
             "model", "a bidirectional layer", "a unidirectional layer: an online learner does not see the future"
         )
     return layer, head
+
+
+def _check_dropout(layer: Recurrent | None) -> None:
+    if layer is not None and layer.dropout and layer.training and layer.num_layers > 1:
+        raise OptionError("model", "dropout between layers in training mode", "model.eval(), or BPTT")
+
+
+def check_composition(model: nn.Module, head: nn.Module) -> None:
+    """Refuse a module of the user's that computes something else than `head(layer(x))`, by an example."""
+    layer: Any = getattr(model, "layer", None)
+    if type(model) is Predictor or layer is None or isinstance(model, (Recurrent, NARX, HierarchicalRNN)):
+        return
+    modes, like = [(part, part.training) for part in model.modules()], next(layer.parameters())
+    with preserve_rng(), torch.no_grad(), set_backend("reference"):
+        x = torch.randn(5, 2, layer.input_size, dtype=like.dtype, device=like.device)
+        try:
+            model.eval()
+            found, expected = model(x), head(layer(x)[0])
+        finally:
+            for part, mode in modes:
+                part.training = mode
+    found = found[0] if isinstance(found, tuple) else found
+    tolerance = torch.finfo(like.dtype).eps ** 0.5
+    if found.shape != expected.shape or not torch.allclose(found, expected, tolerance, tolerance, equal_nan=True):
+        raise InputError("model", f"{type(model).__name__}, which is not head(layer(x))", "rc.train.Predictor, or BPTT")
 
 
 def _refuse_shared(layer: nn.Module, head: nn.Module) -> None:

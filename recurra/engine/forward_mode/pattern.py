@@ -70,7 +70,9 @@ def blocks_of(
         found.setdefault(region, Block(*region)).uses.append(use)
     blocks = list(found.values())
     for (k, state), parameter in starts.items():
-        size = next(s.size for s in structure.cells[k].carried if s.name == state)
+        size, delays = next((s.size, s.delays) for s in structure.cells[k].carried if s.name == state)
+        if delays:
+            raise Unsupported(f"a learned start of {state}, which is delayed")
         own = tuple(r for r in structure.roots if r.carried and r.label == f"{k}.{state}")
         if any(root.width != size for root in own):
             raise Unsupported(f"a learned start of {state}, which is made of several pieces")

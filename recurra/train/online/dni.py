@@ -8,7 +8,22 @@ from torch import Tensor, nn
 from recurra.cell import positive_int
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
-from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
+from recurra.models.as_layer import as_layer
+from recurra.models.hierarchical import HierarchicalRNN
+from recurra.models.narx import NARX
+from recurra.train.learner import (
+    CARRIED_BY_LEARNER,
+    Learner,
+    Optimizer,
+    Predictor,
+    StepTargets,
+    check_restart,
+    positive,
+    refuse_carried_start,
+    resolve_optimizer,
+    run_from,
+    step_targets,
+)
 from recurra.train.objective import Loss
 from recurra.train.open_window import OpenWindow, kept_from, unnoticed
 from recurra.train.tensor_trees import detach_tree, map_tensors
@@ -59,7 +74,9 @@ class DNI(Learner):
             raise InputError("update", repr(update), "'call' or 'step'")
         self.window, self.update, self.carry = positive_int("window", window), update, carry
         self.clip = None if clip is None else positive("clip", clip)
-        layer = model if isinstance(model, Recurrent) else getattr(model, "layer", None)
+        refuse_carried_start(model, CARRIED_BY_LEARNER)
+        self.network = _with_state_of_tensors(model)
+        layer = self.network if isinstance(self.network, Recurrent) else getattr(self.network, "layer", None)
         if not isinstance(layer, Recurrent) or layer.directions != 1:
             raise OptionError("model", type(model).__name__, "a layer of one direction, or rc.train.Predictor of one")
         if len(set(layer.dilation)) > 1:  # their states have different shapes
@@ -113,8 +130,8 @@ class DNI(Learner):
             return 0.0
         first = max(start, call)
         state = state if start >= call else self.state
-        with unnoticed(self.model):
-            output, self.state = self.model(x[first:]) if state is None else self.model(x[first:], state)
+        with unnoticed(self.network):
+            output, self.state = run_from(self.network, x[first:], state)
             return float(targets.loss_sum(self.loss, output, first))
 
     def _window(self, x: Tensor, targets: StepTargets, start: int, state: Any, call: int) -> tuple[float, Any]:
@@ -124,7 +141,8 @@ class DNI(Learner):
         if state is not None:
             state = map_tensors(lambda s: s.detach().requires_grad_(s.is_floating_point()), state)
             before = leaves(state)
-        output, after = self.model(x) if state is None else self.model(x, state)
+        output, after = run_from(self.network, x, state)
+        check_restart(self.network, after)
         loss = targets.loss_sum(self.loss, output, start)
         ends = leaves(after)
         is_last = not self.carry and start + len(x) == len(targets.counts)  # no loss lies beyond
@@ -170,6 +188,15 @@ class DNI(Learner):
         self.synthesis.load_state_dict(state["synthesis"])
         self.state = state["state"]
         self.open = OpenWindow.of(state["open"])
+
+
+def _with_state_of_tensors(model: nn.Module) -> nn.Module:
+    """The model itself; NARX and hierarchical networks as a layer of one cell, which shares their weights."""
+    if isinstance(model, (NARX, HierarchicalRNN)):
+        return as_layer(model)
+    if type(model) is Predictor and isinstance(model.layer, (NARX, HierarchicalRNN)):
+        return Predictor(as_layer(model.layer), model.head)
+    return model
 
 
 def leaves(tree: Any) -> list[Tensor]:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from recurra.train.learner import Optimizer
+from recurra.train.learner import Optimizer, refuse_learned_start
 from recurra.train.objective import Loss
 from recurra.train.online.learner import OnlineLearner, Tracker
 from recurra.train.online.local_traces import LocalTracker, feedback_matrix, head_matrix
@@ -53,6 +53,7 @@ class EProp(OnlineLearner):
         seed: int = 0,
     ):
         super().__init__(model, loss, optimizer, rate, update, carry, clip)
+        refuse_learned_start(model, "a fixed one: local traces hold no gradient for it")
         self.feedback, self.decay = feedback, decay
         self.matrix = feedback_matrix(self.step_fn, feedback, seed)
         self.tracker = self.make_tracker(1)

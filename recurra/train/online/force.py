@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from recurra.errors import InputError, OptionError
 from recurra.layers import Recurrent
-from recurra.train.learner import Learner, positive, step_targets
+from recurra.train.learner import CARRIED_BY_LEARNER, Learner, positive, refuse_carried_start, step_targets
+from recurra.train.step_function import check_composition
 from recurra.train.tensor_trees import map_tensors
 
 
@@ -49,7 +50,9 @@ class FORCE(Learner):
         seed: int = 0,
     ):
         super().__init__(model, "mse")
+        refuse_carried_start(model, CARRIED_BY_LEARNER)
         layer, self.weight, self.bias = _parts(model)
+        check_composition(model, model.head)  # pyrefly: ignore
         self.layer, self.carry = layer, carry
         if not 0 < forgetting <= 1:
             raise InputError("forgetting", forgetting, "a number above 0, at most 1")
@@ -120,6 +123,8 @@ def _parts(model: nn.Module) -> tuple[Recurrent, Tensor, Tensor | None]:
     if not isinstance(layer, Recurrent) or layer.directions != 1 or weight is None or getattr(head, "softmax", False):
         raise OptionError("model", type(model).__name__, "rc.train.Predictor(layer, n): a linear head, one direction")
     bias = getattr(head, "b", getattr(head, "bias", None))
+    if not all(w.requires_grad for w in (weight, bias) if w is not None):
+        raise OptionError("model", "a head without requires_grad", "a head that may change: FORCE learns it")
     return layer, weight, bias
 
 

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from recurra.errors import InputError
-from recurra.train.learner import Learner, Optimizer, StepTargets, positive, resolve_optimizer, step_targets
+from recurra.train.learner import (
+    CARRIED_BY_LEARNER,
+    Learner,
+    Optimizer,
+    StepTargets,
+    positive,
+    refuse_carried_start,
+    resolve_optimizer,
+    step_targets,
+)
 from recurra.train.objective import Loss
 from recurra.train.online.explain import explain_learner
 from recurra.train.step_function import StepFunction
@@ -88,6 +97,7 @@ class OnlineLearner(Learner):
         super().__init__(model, loss)
         if update not in ("call", "step"):
             raise InputError("update", repr(update), "'call' or 'step'")
+        refuse_carried_start(model, CARRIED_BY_LEARNER)
         self.step_fn = StepFunction(model)
         if self.step_fn.layer is None:
             got = f"{type(model).__name__}, without recurrence"

@@ -9,7 +9,14 @@ from torch.func import vmap
 
 from recurra.errors import InputError
 from recurra.train.cost import check_cost
-from recurra.train.learner import Learner, positive, step_targets
+from recurra.train.learner import (
+    CARRIED_BY_LEARNER,
+    Learner,
+    positive,
+    refuse_carried_start,
+    refuse_learned_start,
+    step_targets,
+)
 from recurra.train.step_function import StepFunction
 
 
@@ -56,6 +63,8 @@ class UKF(Learner):
         if loss not in ("mse", "cross_entropy"):
             raise InputError("loss", repr(loss), "'mse' or 'cross_entropy': the filter observes outputs, not a loss")
         super().__init__(model, loss)
+        refuse_carried_start(model, CARRIED_BY_LEARNER)
+        refuse_learned_start(model, "a fixed one: the filter corrects weights and states, not where they start")
         self.step_fn, self.classes, self.carry = StepFunction(model), loss == "cross_entropy", carry
         self.p, self.r, self.q = positive("p", p), positive("r", r), positive("q", q)
         self.spread = positive("spread", spread)
@@ -70,6 +79,7 @@ class UKF(Learner):
         self._running = False
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
+        self.step_fn.refuse_random_head()
         targets, total = step_targets(x, target, mask), 0.0
         if x.shape[1] != 1:
             raise InputError("x", f"{x.shape[1]} sequences", "one stream, (T, 1, D); DEKF takes several")
