@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.readers.frequency import CALENDARS, FrequencyDetector, times_at
+from ..data.readers.frequency import CALENDARS, FrequencyDetector, allowed_jitter, times_at
 from ..errors import InputError, ShapeError
 from . import input_conversion
 from .forecast_frames import with_dates_as_column
@@ -38,8 +38,11 @@ def _next_rows(
     if times is None or of.times is None:
         return rows[:steps]
     expected = times_after(of.times[k], steps, of.unit)
-    first = int(np.searchsorted(times, expected[0]))
-    if not np.array_equal(times[first : first + steps], expected):
+    step = int(expected[0] - of.times[k][-1])
+    allowed = allowed_jitter(step, of.unit == "date", of.unit == "seconds")
+    first = int(np.searchsorted(times, expected[0] - allowed))
+    chosen = times[first : first + steps]
+    if len(chosen) < steps or (np.abs(chosen - expected) > allowed).any():
         found, wanted, last = (_written(t, of.unit) for t in (times[0], expected[0], of.times[k][-1]))
         raise InputError("future", f"rows of {name!r} from {found} on", f"{steps} rows from {wanted} on, after {last}")
     return rows[first : first + steps]
@@ -59,7 +62,7 @@ def format_times(times: np.ndarray, unit: str) -> np.ndarray:
 
 def times_after(times: np.ndarray, steps: int, unit: str) -> np.ndarray:
     """The next times of a series at the frequency of its past: fixed steps, months or business days."""
-    detector = FrequencyDetector(unit == "date")
+    detector = FrequencyDetector(unit == "date", unit == "seconds")
     detector.feed(times, np.ones(len(times) - 1, dtype=bool))
     if len(times) < 2 or not detector.steps:
         raise InputError("ds", f"{len(times)} times without a common step", "evenly spaced times")

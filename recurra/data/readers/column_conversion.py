@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from ...numerals import is_number
 from ..data_errors import FormatError, TimestampError
-from .column_kinds import NOTE, is_text, kind_of
+from .column_kinds import NOTE, is_text
 from .column_roles import first_named
+from .date_parts import DATE, combine_parts
 from .dates import AmbiguousDate, find_date_format, is_date
+from .numeric_dates import find_numeric_dates
 from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout
 from .numbers_in_text import find_notation
 from .table_scan import index_in, strings
@@ -26,7 +28,6 @@ from .table_sources import OpenTable, Source, TableSource
 
 SAMPLE_ROWS = 1 << 16  # rows of a table on disk that decide its conversions and roles
 FEW = 20  # values that are tried before all are
-DATE = pa.timestamp("us")
 ROWS_PER_CATEGORY = 3  # rows per value, on average, from which whole numbers written as text are categories
 LEADING_ZERO, WHOLE = re.compile(r"[+-]?0\d"), re.compile(r"[+-]?\d{1,18}")
 DATE_EXAMPLES = "a date such as 2024-01-31, 2024-01, 31.01.2024, Jan 2024 or 2024 Q1"
@@ -94,8 +95,8 @@ def sample_of(source: Source) -> pa.Table:
 
 
 def combine_times(source: Source, names: tuple[str, ...]) -> Source:
-    """The source with a column `year+month` from the columns year and month, or from a date and a time of day."""
-    return _converted(source, [Conversion("+".join(names), names, DATE, "", lambda parts: _combine(parts, names))])
+    """The source with a column `year+month` from the columns year and month, or others of `date_parts.py`."""
+    return _converted(source, [Conversion("+".join(names), names, DATE, "", lambda parts: combine_parts(parts, names))])
 
 
 def _in_memory(source: Source) -> bool:
@@ -110,8 +111,9 @@ def _converted(source: Source, conversions: list[Conversion]) -> Source:
 def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> Conversion | None:
     kind, lowered = table.schema.field(name).type, name.strip().lower()
     is_time = name in given.time or (lowered in TIME_HINTS and not given.time)
-    if pa.types.is_integer(kind) and is_time:
-        return _from_integers(table, name)
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and is_time:
+        return from_numbers(table, name)
+    is_time = is_time and len(given.time) < 2  # a part of a date, such as January, is none
     kept = {given.id, given.label, *(given.target or () if given.task == "classification" else ())}
     kept |= set(given.categories or ()) | set(given.ignore)
     named_text = lowered in (*ID_HINTS, *LABEL_NAMES, *TEXT_NAMES) or lowered.endswith("_id")
@@ -156,7 +158,7 @@ def _from_dates(
     try:
         found = find_date_format(values, given.dates) if is_date(values[0]) else None
     except AmbiguousDate as error:
-        got = f"{error.text}, which is {error.readings[0]} or {error.readings[1]}"
+        got = f"{error.text}, which is {' or '.join(error.readings)}"
         expected = 'dates with one reading; use dates="day-first" or dates="month-first"'
         line = _line_of(table, name, error.text, opened)
         raise TimestampError(opened.file, got, expected, line, name) from error
@@ -179,17 +181,16 @@ def _line_of(table: pa.Table, name: str, text: str, opened: OpenTable) -> int:
     return opened.place(pc.index(strings(table.column(name).combine_chunks()), text).as_py())
 
 
-def _from_integers(table: pa.Table, name: str) -> Conversion | None:
-    """Integers like 19580329 are dates."""
-    values = table.column(name).drop_null().unique().to_pylist()
-    if not values or not all(15000101 <= value <= 21991231 for value in values):
-        return None
-    found = find_date_format([str(value) for value in values])
+def from_numbers(table: pa.Table, name: str) -> Conversion | None:
+    """Numbers of a column of times that are dates: 19580329, seconds since 1970, or years such as 1949.0833."""
+    column = table.column(name).drop_null().combine_chunks()
+    found = find_numeric_dates(column.to_numpy(zero_copy_only=False))
     if found is None:
         return None
-    times = pa.array(found[1].astype("datetime64[us]"), DATE)
-    again = lambda more: find_date_format([str(value) for value in more])  # noqa: E731
-    return Conversion(name, (name,), DATE, found[0], _mapping(values, times, again, name))
+    again = lambda more: find_numeric_dates(np.array(more))  # noqa: E731
+    note, times = found
+    values = column.to_pylist()
+    return Conversion(name, (name,), DATE, note, _mapping(values, pa.array(times).cast(DATE), again, name))
 
 
 def _mapping(
@@ -210,37 +211,6 @@ def _mapping(
         return results.take(index_in(column, known))
 
     return apply
-
-
-def _combine(columns: list[pa.Array], names: tuple[str, ...]) -> pa.Array:
-    if kind_of(columns[1].type) == "clock":
-        day = pc.cast(columns[0], DATE).to_numpy(zero_copy_only=False)
-        clock = pc.cast(pc.cast(columns[1], pa.time64("us")), pa.int64()).to_numpy(zero_copy_only=False)
-        return pa.array(day + clock.astype("timedelta64[us]"), DATE)
-    numbers = [pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False) for column in columns]
-    units = [_unit(name, k) for k, name in enumerate(names)]
-    texts = [_date_text(dict(zip(units, row, strict=True))) for row in zip(*numbers, strict=True)]
-    moments = [find_date_format([text]) for text in texts]
-    return pa.array([None if moment is None else int(moment[1][0]) for moment in moments], pa.int64()).cast(DATE)
-
-
-def _unit(name: str, position: int) -> str:
-    for unit in ("year", "month", "quarter", "week", "day"):
-        if unit[:3] in name.lower():
-            return unit
-    return ("year", "month", "day")[min(position, 2)]
-
-
-def _date_text(parts: dict[str, float]) -> str:
-    """The date of a row as text, or "" if a part is missing."""
-    if any(np.isnan(value) for value in parts.values()):
-        return ""
-    year = f"{int(parts['year']):04d}"
-    if "quarter" in parts:
-        return f"{year}Q{int(parts['quarter'])}"
-    if "week" in parts:
-        return f"{year}-W{int(parts['week']):02d}"
-    return f"{year}-{int(parts.get('month', 1)):02d}-{int(parts.get('day', 1)):02d}"
 
 
 def _refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> None:

@@ -1,7 +1,5 @@
 """Kinds of columns: number, text, time, clock, list."""
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 
 NOTE = b"recurra"  # metadata of a converted column: how its text was read
@@ -38,8 +36,3 @@ def type_name(table: pa.Table, column: str) -> str:
         found = "empty"
     note = (item.metadata or {}).get(NOTE, b"").decode()
     return f"{found} ({note})" if note else found
-
-
-def can_combine(kinds: Sequence[str]) -> bool:
-    """Whether columns of these kinds together are a date: numbers of year, month and day, or a date and a clock."""
-    return all(kind == "number" for kind in kinds) or list(kinds) == ["time", "clock"]

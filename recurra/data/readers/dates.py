@@ -2,7 +2,7 @@
 
 A column is read in one format: the first of `FORMATS` that fits all its values. 01/02/2012 fits two, day first and
 month first; a value such as 31/01/2012 decides, or the option `dates`, otherwise the column is refused with both
-readings.
+readings. A year of two digits is one of 1930 to 2029, as spreadsheets read it.
 """
 
 import re
@@ -15,11 +15,29 @@ import numpy as np
 
 DateOrder = Literal["day-first", "month-first"]
 
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+#: names of the twelve months in English, German, French, Spanish, Italian, Dutch and Portuguese
+MONTHS = (
+    "jan january januar jänner janv janvier ene enero gen gennaio januari janeiro",
+    "feb february februar févr février fevrier febrero febbraio februari fev fevereiro",
+    "mar march mär märz mrz maerz mars marzo maart mrt março marco",
+    "apr april avr avril abr abril aprile",
+    "may mai mayo mag maggio mei maio",
+    "jun june juni juin junio giu giugno junho",
+    "jul july juli juil juillet julio lug luglio julho",
+    "aug august août aout ago agosto augustus",
+    "sep sept september septembre septiembre set settembre setembro",
+    "oct october okt oktober octobre octubre ott ottobre out outubro",
+    "nov november novembre noviembre novembro",
+    "dec december dez dezember déc décembre decembre dic diciembre dicembre dezembro",
+)
+MONTH_NUMBERS = {name: number for number, names in enumerate(MONTHS, start=1) for name in names.split()}
 YEARS = range(1500, 2200)
 CLOCK = r"(?:[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:\.\d+)?))?(?: ?(?P<half>[AaPp][Mm]))?)?"
-NAME = r"(?P<name>[A-Za-z]{3,9})\.?"
+NAME = r"(?P<name>[^\W\d_]{3,10})\.?"
+WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? +)?"
 YEAR = r"(?P<year>\d{4})"
+SHORT_YEAR = r"'?(?P<short>\d{2})"
+FIRST_SHORT_YEAR = 1930
 WEEK = 7 * 86_400_000_000
 
 
@@ -40,8 +58,23 @@ def _format(name: str, pattern: str, clock: bool = True) -> DateFormat:
     return DateFormat(name, re.compile(r"\s*" + pattern + (CLOCK if clock else "") + r"\s*"))
 
 
-DAY_FIRST = _format("day/month/year", rf"(?P<day>\d{{1,2}})[/-](?P<month>\d{{1,2}})[/-]{YEAR}")
-MONTH_FIRST = _format("month/day/year", rf"(?P<month>\d{{1,2}})[/-](?P<day>\d{{1,2}})[/-]{YEAR}")
+def _slashes(first: str, second: str, third: str) -> str:
+    parts = {"day": r"(?P<day>\d{1,2})", "month": r"(?P<month>\d{1,2})", "year": YEAR, "short": SHORT_YEAR}
+    return r"(?P<sign>[/-])".join((parts[first], "")) + r"(?P=sign)".join((parts[second], parts[third]))
+
+
+#: ways to write a date that can be confused with each other
+CONFUSED: tuple[tuple[DateFormat, ...], ...] = (
+    (
+        _format("day/month/year", _slashes("day", "month", "year")),
+        _format("month/day/year", _slashes("month", "day", "year")),
+    ),
+    (
+        _format("day/month/year of two digits", _slashes("day", "month", "short")),
+        _format("month/day/year of two digits", _slashes("month", "day", "short")),
+        _format("year of two digits/month/day", _slashes("short", "month", "day")),
+    ),
+)
 FORMATS: tuple[DateFormat, ...] = (
     _format("year-month-day", rf"{YEAR}(?P<sign>[-/.])(?P<month>\d{{1,2}})(?P=sign)(?P<day>\d{{1,2}})"),
     _format("year-month", rf"{YEAR}[-/.M](?P<month>\d{{1,2}})", clock=False),
@@ -49,24 +82,25 @@ FORMATS: tuple[DateFormat, ...] = (
     _format("day.month.year", rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.{YEAR}"),
     _format("month name and year", rf"{NAME}[ -]{YEAR}", clock=False),
     _format("year and month name", rf"{YEAR}[ -]{NAME}", clock=False),
-    _format("day, month name, year", rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{NAME}[ ,-]+{YEAR}"),
-    _format("month name, day, year", rf"{NAME}[ -](?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ ,-]+{YEAR}"),
+    _format("day, month name, year", rf"{WEEKDAY}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{NAME}[ ,-]+{YEAR}"),
+    _format("month name, day, year", rf"{WEEKDAY}{NAME}[ -](?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ ,-]+{YEAR}"),
     _format("year and quarter", rf"{YEAR}[ -]?[Qq](?P<quarter>[1-4])", clock=False),
     _format("quarter and year", rf"[Qq](?P<quarter>[1-4])[ /-]?{YEAR}", clock=False),
     _format("year and week", rf"{YEAR}[ -]?W(?P<week>\d{{1,2}})(?:-(?P<weekday>[1-7]))?", clock=False),
     _format("yearmonthday", rf"{YEAR}(?P<month>\d{{2}})(?P<day>\d{{2}})", clock=False),
-    DAY_FIRST,
-    MONTH_FIRST,
+    _format("day.month.year of two digits", rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.{SHORT_YEAR}"),
+    _format("month name and year of two digits", rf"{NAME}[ -]{SHORT_YEAR}", clock=False),
+    _format("day, month name, year of two digits", rf"(?P<day>\d{{1,2}})[ -]{NAME}[ ,-]+{SHORT_YEAR}"),
 )
 
 
 class AmbiguousDate(Exception):
-    """A column of dates that can be read day first and month first; `text` is one of them."""
+    """A column of dates that can be read in several ways, such as day first and month first; `text` is one of them."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, formats: Sequence[DateFormat]):
         super().__init__(text)
         self.text = text
-        self.readings = tuple(_as_words(each.parse(text)) for each in (DAY_FIRST, MONTH_FIRST))
+        self.readings = tuple(dict.fromkeys(_as_words(each.parse(text)) for each in formats))
 
 
 def find_date_format(texts: Sequence[str], order: DateOrder | None = None) -> tuple[str, np.ndarray] | None:
@@ -77,26 +111,33 @@ def find_date_format(texts: Sequence[str], order: DateOrder | None = None) -> tu
     if not texts:
         return None
     for each in FORMATS:
-        if each in (DAY_FIRST, MONTH_FIRST):
-            continue
         if (found := _parse_all(texts, each.parse)) is not None:
             return each.name, found
-    both = [(each, _parse_all(texts, each.parse)) for each in (DAY_FIRST, MONTH_FIRST)]
-    fitting = [(each, found) for each, found in both if found is not None]
-    if len(fitting) == 2 and not np.array_equal(fitting[0][1], fitting[1][1]):
-        if order is None:
-            different = np.flatnonzero(fitting[0][1] != fitting[1][1])[0]
-            raise AmbiguousDate(texts[int(different)].strip())
-        fitting = [fitting[order == "month-first"]]
-    if fitting:
-        return fitting[0][0].name, fitting[0][1]
+    for confused in CONFUSED:
+        if (fitting := _fitting(texts, confused, order)) is not None:
+            return fitting
     found = _parse_all(texts, _iso)
     return None if found is None else ("ISO 8601", found)
 
 
+def _fitting(
+    texts: Sequence[str], formats: Sequence[DateFormat], order: DateOrder | None
+) -> tuple[str, np.ndarray] | None:
+    """The one of several formats that fits all texts; where they disagree, that of the order asked for."""
+    found = [(each, times) for each in formats if (times := _parse_all(texts, each.parse)) is not None]
+    different = [np.flatnonzero(found[0][1] != times) for _, times in found[1:]]
+    if any(map(len, different)):
+        if order is None:
+            raise AmbiguousDate(texts[int(next(each[0] for each in different if len(each)))].strip(), formats)
+        start = "day/month" if order == "day-first" else "month/day"
+        found = [(each, times) for each, times in found if each.name.startswith(start)]
+    return (found[0][0].name, found[0][1]) if found else None
+
+
 def is_date(text: str) -> bool:
     """Whether a text is a date in any of the formats."""
-    return any(each.parse(text) is not None for each in FORMATS) or _iso(text) is not None
+    every = (*FORMATS, *(each for confused in CONFUSED for each in confused))
+    return any(each.parse(text) is not None for each in every) or _iso(text) is not None
 
 
 def _parse_all(texts: Sequence[str], parse: Callable[[str], int | None]) -> np.ndarray | None:
@@ -119,7 +160,9 @@ def _iso(text: str) -> int | None:
 
 
 def _microseconds(parts: dict[str, str | None]) -> int | None:
-    year, month, day = int(parts["year"] or 0), 1, int(parts.get("day") or 1)
+    year, month, day = int(parts.get("year") or 0), 1, int(parts.get("day") or 1)
+    if parts.get("short"):
+        year = FIRST_SHORT_YEAR + (int(parts["short"] or 0) - FIRST_SHORT_YEAR) % 100
     if parts.get("month"):
         month = int(parts["month"] or 1)
     elif parts.get("name"):
@@ -152,8 +195,8 @@ def _clock(parts: dict[str, str | None]) -> int | None:
 
 
 def _month_number(name: str) -> int:
-    """1 to 12, or 0 for what is no English month."""
-    return MONTHS.index(name[:3].lower()) + 1 if name[:3].lower() in MONTHS else 0
+    """1 to 12, or 0 for what is no month."""
+    return MONTH_NUMBERS.get(name.lower(), 0)
 
 
 def _as_words(time: int | None) -> str:

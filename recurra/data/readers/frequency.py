@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 DAY = 86_400_000_000  # microseconds
+JITTER = 0.05  # of a step
+ROUNDING = 2  # microseconds between equal steps of times with six decimals
 
 
 def _by_clock(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -39,9 +41,14 @@ CALENDARS: dict[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
 
 
 class FrequencyDetector:
-    """Takes timestamps in order and keeps the calendars in which all steps so far are equal."""
+    """Takes timestamps in order and keeps the calendars in which all steps so far are equal.
 
-    def __init__(self, dated: bool):
+    Clocks jitter: steps of seconds, or of dates less than a day apart, may differ by `JITTER`. `seconds`: times are
+    numbers with decimals.
+    """
+
+    def __init__(self, dated: bool, seconds: bool = False):
+        self.dated, self.seconds = dated, seconds
         self.steps: dict[str, int | None] = dict.fromkeys(CALENDARS if dated else ("clock",))
 
     def feed(self, times: np.ndarray, within: np.ndarray) -> int | None:
@@ -51,12 +58,26 @@ class FrequencyDetector:
             count, rest = CALENDARS[name](times)
             steps, rests = np.diff(count), np.diff(rest)
             if self.steps[name] is None and within.any():
-                self.steps[name] = int(steps[within][0])
-            wrong = np.flatnonzero(within & ((steps != self.steps[name]) | (rests != 0)))
+                self.steps[name] = median(steps[within])
+            usual = self.steps[name] or 0
+            allowed = allowed_jitter(usual, self.dated, self.seconds) if name == "clock" else 0
+            wrong = np.flatnonzero(within & ((np.abs(steps - usual) > allowed) | (rests != 0)))
             if len(wrong):
                 breaks.append(int(wrong[0]))
                 del self.steps[name]
         return None if self.steps else max(breaks)
+
+
+def allowed_jitter(step: int, dated: bool, seconds: bool) -> int:
+    """By how many microseconds steps that are equal may differ."""
+    if seconds:
+        return max(ROUNDING, int(JITTER * step))
+    return int(JITTER * step) if dated and step < DAY else 0
+
+
+def median(steps: np.ndarray) -> int:
+    """The middle one of all steps."""
+    return int(np.sort(steps)[len(steps) // 2])
 
 
 def times_at(calendar: str, counts: np.ndarray, rest: int) -> np.ndarray:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from .column_kinds import can_combine
 from .column_roles import IGNORED, RoleDraft, first_named
-from .layout import ID_HINTS, ID_NAMES, TARGET_HINTS, TIME_HINTS, TIME_PARTS
+from .date_parts import find_date_parts
+from .layout import ID_HINTS, ID_NAMES, TARGET_HINTS, TIME_HINTS
 from .table_facts import (
     count_distinct,
     counts_rows,
@@ -22,13 +22,10 @@ from .table_facts import (
 def find_time(draft: RoleDraft) -> None:
     if draft.given.time:
         return
-    free = draft.free("time", "number", "clock")
-    for parts in TIME_PARTS:
-        names = [name for part in parts if (name := first_named((part,), free)) is not None]
-        if len(names) == len(parts) and can_combine([draft.kinds[name] for name in names]):
-            for name in names:
-                draft.assign(name, "time", f"{' and '.join(names)} together are the date")
-            return
+    if names := find_date_parts(draft.table, draft.free("time", "number", "clock", "text")):
+        for name in names:
+            draft.assign(name, "time", f"{' and '.join(names)} together are the date")
+        return
     named = first_named(TIME_HINTS, draft.free("time", "number"))
     if named:
         draft.assign(named, "time", "by its name")

@@ -24,8 +24,6 @@ TEXT_NAMES = ("tokens", "text")
 ID_HINTS = (*ID_NAMES, "id", "sequence", "series", "case", "trial", "subject", "session")
 TIME_HINTS = (*TIME_NAMES, "t", "step", "frame")
 TARGET_HINTS = (*LABEL_NAMES, *TARGET_NAMES, "target")
-#: columns that together are a date
-TIME_PARTS = (("year", "month", "day"), ("year", "month"), ("year", "quarter"), ("year", "week"), ("date", "time"))
 #: a role that no column shall have, as in id="none"
 NO_COLUMN = "none"
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ..data_errors import FormatError, MissingValueError, TimestampError, UnseenLabelError
 from .column_kinds import kind_of
-from .frequency import FrequencyDetector
+from .frequency import FrequencyDetector, median
 from .layout import Layout
 
 Place = Callable[[int], int]  # row of the table → line of the file
@@ -94,7 +94,8 @@ class TableScan:
         if len(backwards):
             self._raise_order_error(column, times, int(backwards[0]), first)
         if not self.layout.irregular:
-            self._cadence = self._cadence or FrequencyDetector(dated=is_dated(column.type))
+            seconds = pa.types.is_floating(column.type)
+            self._cadence = self._cadence or FrequencyDetector(is_dated(column.type), seconds)
             broken = self._cadence.feed(times, within)
             if broken is not None:
                 self._raise_step_error(column, times, broken, first, within)
@@ -108,7 +109,7 @@ class TableScan:
 
     def _raise_step_error(self, column: pa.Array, times: np.ndarray, pair: int, first: int, within: np.ndarray) -> None:
         line, steps = self.place(first + pair + 1), np.diff(times)
-        step, usual = (format_duration(int(each), column.type) for each in (steps[pair], steps[within][0]))
+        step, usual = (format_duration(int(each), column.type) for each in (steps[pair], median(steps[within])))
         got = f"a step of {step} among steps of {usual}"
         expected = 'evenly spaced steps; fill gaps with fill="forward" or fill="interpolate"; use irregular=True'
         raise TimestampError(self.file, got, expected, line, self.layout.time_column)
