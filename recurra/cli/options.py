@@ -97,6 +97,13 @@ Dates = Annotated[
     str | None,
     typer.Option(help="day-first or month-first, for dates like 01/02/2012.", rich_help_panel=COLUMNS),
 ]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="point or comma, for numbers like 1.234 in a file delimited by semicolons.", rich_help_panel=COLUMNS
+    ),
+]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel workbook.", rich_help_panel=COLUMNS)]
 Encoding = Annotated[
     str | None,
     typer.Option(

@@ -1,9 +1,10 @@
 """The arguments of `infer_problem`, checked and with the file format added."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from recurra.data.readers.column_roles import Roles
 from recurra.data.readers.layout import Layout
 from recurra.errors import InputError
 
@@ -25,7 +26,7 @@ class Hints:
     """What the caller said about a file. None means: infer it.
 
     `columns` has target, id, time, inputs, observed, static and ignore; `cleaning` has the reader options `missing`,
-    `fill`, `sort`, `dates` and `encoding`.
+    `fill`, `sort`, `dates`, `decimal`, `sheet` and `encoding`.
     """
 
     source: str
@@ -46,6 +47,18 @@ class Hints:
         del columns["inputs"]
         task = DATA_TASKS[self.task] if self.task else None
         return Layout.of({**columns, **self.cleaning, "task": task})  # pyrefly: ignore
+
+    def with_notations(self, roles: Roles) -> "Hints":
+        """How dates and numbers of the file are written, so that other files are read in the same way."""
+        types = [column.type for column in roles.columns]
+        found: dict[str, str] = {}
+        for start, order in (("date (day/month", "day-first"), ("date (month/day", "month-first")):
+            if any(name.startswith(start) for name in types):
+                found["dates"] = order
+        if any("decimal comma" in name for name in types):
+            found["decimal"] = "comma"
+        given = {name: value for name, value in self.cleaning.items() if value is not None}
+        return replace(self, cleaning={**self.cleaning, **found, **given})
 
     def refuse_forecast_options(self, task: str) -> None:
         """Raise for options that only a forecast has."""

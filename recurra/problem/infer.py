@@ -48,6 +48,8 @@ def infer_problem(
     fill: str = "none",
     sort: bool = False,
     dates: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
     encoding: str | None = None,
     seed: int = 0,
 ) -> Problem:
@@ -68,7 +70,7 @@ def infer_problem(
     - `horizon`, `season`: steps to forecast; season length in steps.
     - `test`: a test file, or the fraction to hold out. Default: a matching file next to this one (`train…`, `test…`),
       else 0.2.
-    - `missing`, `fill`, `sort`, `dates`, `encoding`: as in `rc.data.Layout`.
+    - `missing`, `fill`, `sort`, `dates`, `decimal`, `sheet`, `encoding`: as in `rc.data.Layout`.
     - `seed`: random seed of the split, and of the estimators made from the problem.
 
     **Returns**
@@ -89,7 +91,8 @@ def infer_problem(
         return sequences.builtin_problem(str(source), task, seed)
     columns = {"target": _one_or_several(target), "id": id, "time": _names(time), "inputs": _names(inputs)}
     columns |= {"static": _names(static) or (), "ignore": _names(ignore) or (), "observed": _names(observed) or ()}
-    cleaning = {"missing": missing, "fill": fill, "sort": sort, "dates": dates, "encoding": encoding}
+    cleaning = {"missing": missing, "fill": fill, "sort": sort, "dates": dates}
+    cleaning |= {"decimal": decimal, "sheet": sheet, "encoding": encoding}
     with text_encoding(encoding):
         path, test = _train_and_test(Path(source), test)
         format = detect_format(path)
@@ -126,6 +129,7 @@ def _infer(hints: Hints) -> Problem:
             hints.refuse_forecast_options(problem.task)
         return problem
     opened, roles, layout = prepare(open_table(hints.path, hints.format, hints.layout), hints.layout, strict=True)
+    hints = hints.with_notations(roles)
     check_fits_in_memory(hints.path, opened.source.rows, len(used_columns(layout)))
     if roles.task in ("forecasting", "next_step"):
         return series.from_table(hints, opened, roles)

@@ -20,7 +20,9 @@ def translation_problem(hints: Hints) -> Problem:
         raise FormatError(hints.path, f"the format {hints.format}", "a table with two columns of texts")
     source, target = _columns(hints)
     schema = {"task": "translate", "format": hints.format, "inputs": [source], "target": target}
-    schema |= {name: hints.cleaning[name] for name in ("missing", "encoding") if hints.cleaning.get(name)}
+    schema |= {
+        name: hints.cleaning[name] for name in ("missing", "decimal", "sheet", "encoding") if hints.cleaning.get(name)
+    }
     train, test, how = _split(hints, schema, read_pairs(hints.path, schema))
     held = f"{len(test[0]):,} for testing ({how})" if test else "none held out"
     summary = (
@@ -37,7 +39,7 @@ def translation_problem(hints: Hints) -> Problem:
 def _columns(hints: Hints) -> tuple[str, str]:
     """The columns of source and target: those given, else the first two that are left."""
     given = hints.columns
-    names = open_table(hints.path, hints.format, Layout()).source.schema.names
+    names = open_table(hints.path, hints.format, Layout.of_writing(hints.cleaning)).source.schema.names
     inputs = list(given["inputs"] or ())
     for name in (*inputs, *given["ignore"], *([given["target"]] if given["target"] else [])):
         if name not in names:
@@ -72,7 +74,7 @@ def read_pairs(path: str | Path, schema: dict[str, Any]) -> LoadedData:
 
         lines = [line.strip() for line in read_text(path).splitlines() if line.strip()]
         return LoadedData(lines, None, lines)
-    opened = open_table(path, schema["format"], Layout())
+    opened = open_table(path, schema["format"], Layout.of_writing(schema))
     [source], target, known = schema["inputs"], schema["target"], opened.source.schema.names
     if source not in known:
         raise MissingColumnError.among(path, source, known)

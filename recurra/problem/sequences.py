@@ -42,7 +42,19 @@ READER_TASKS = {
 STEP_TASKS = ("classify_steps", "regress_steps")
 MAX_VOCABULARY = 512
 #: parts of a schema that are options of a table reader
-TABLE_OPTIONS = ("id", "time", "static", "missing", "fill", "sort", "dates", "encoding", "categories")
+TABLE_OPTIONS = (
+    "id",
+    "time",
+    "static",
+    "missing",
+    "fill",
+    "sort",
+    "dates",
+    "decimal",
+    "sheet",
+    "encoding",
+    "categories",
+)
 #: reader → options that fix the classes or the vocabulary to those of the training file
 READER_OPTIONS = {"ts": ("classes",), "npz": ("classes",), "text_folder": ("classes", "vocabulary")}
 
@@ -174,7 +186,7 @@ def _is_unlabelled(path: Path, schema: dict[str, Any]) -> bool:
 def column_names(path: Path, schema: dict[str, Any]) -> list[str]:
     """The columns of a table."""
     with text_encoding(schema.get("encoding")):
-        return open_table(path, schema["format"], Layout()).source.schema.names
+        return open_table(path, schema["format"], Layout.of_writing(schema)).source.schema.names
 
 
 def _target_option(path: Path, schema: dict[str, Any]) -> str:
@@ -183,7 +195,7 @@ def _target_option(path: Path, schema: dict[str, Any]) -> str:
 
     if schema.get("task"):
         return "label" if schema["task"] == "classify" else "target"
-    kind = open_table(path, schema["format"], Layout()).source.schema.field(schema["target"]).type
+    kind = open_table(path, schema["format"], Layout.of_writing(schema)).source.schema.field(schema["target"]).type
     return "target" if pa.types.is_floating(kind) else "label"
 
 

@@ -33,6 +33,8 @@ class ProblemSettings(BaseModel):
     fill: Literal["none", "forward", "interpolate"] | None = None
     sort: bool | None = None
     dates: Literal["day-first", "month-first"] | None = None
+    decimal: Literal["point", "comma"] | None = None
+    sheet: str | None = None
     encoding: str | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**32)  # of the train/test split
     options: dict[str, Any] = Field(default_factory=dict)

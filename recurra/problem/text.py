@@ -90,7 +90,7 @@ def read_sentences(path: str | Path, schema: dict[str, Any]) -> tuple[Sentences,
 
 def _from_rows(path: Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences | None]:
     """One word per row; consecutive rows with the same id are a sentence."""
-    source = open_table(path, schema["format"], Layout()).source
+    source = open_table(path, schema["format"], Layout.of_writing(schema)).source
     table = source.read(source.schema.names, 0, source.rows)
     columns = [
         schema["id"],
@@ -108,7 +108,7 @@ def _from_rows(path: Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences
 
 def _from_lists(path: Path, schema: dict[str, Any]) -> tuple[Sentences, Sentences | None]:
     """One sentence per row: a list of words and a list of tags."""
-    source = open_table(path, schema["format"], Layout()).source
+    source = open_table(path, schema["format"], Layout.of_writing(schema)).source
     table = source.read(source.schema.names, 0, source.rows)
     column = schema["inputs"][0]
     if column not in table.column_names:

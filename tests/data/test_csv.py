@@ -122,7 +122,7 @@ def test_a_missing_column_gets_the_nearest(table):
 def test_a_ragged_row_is_named(table):
     error = refused(RaggedRowError, table("a,b\n1,2\n\n3\n"))
     assert error.line == 4
-    assert "got 1 fields, expected 2 fields (a, b)" in str(error)
+    assert "got 1 field, expected 2 fields (a, b)" in str(error)
 
 
 def test_a_missing_value_has_a_line_and_a_column(table):

@@ -7,11 +7,16 @@ published data: names of columns and ways to write dates follow statsmodels, veg
 import gzip
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from reading.more_files import GROUPS as MORE
 
 FOLDER = Path(__file__).parent / "files"
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -284,13 +289,21 @@ def columns_apart() -> dict[str, str]:
     }
 
 
-def write_excel(path: Path) -> None:
+def write_excel(path: Path, title: bool = False, notes: bool = False) -> None:
+    """A workbook; its sheet may have a `title` above the names, and a sheet of `notes` before it."""
     import zipfile
 
     import openpyxl
 
     book = openpyxl.Workbook()
     sheet = book.active
+    if notes:
+        lines_of_text = (["note"], ["measured by hand"], ["in metres"])
+        for row in lines_of_text:
+            sheet.append(row)
+        sheet = book.create_sheet("data")
+    for row in [["Measurements of 2012"], []] if title else []:
+        sheet.append(row)
     sheet.append(["id", "x", "label"])
     for k, _, x, _, c in recordings():
         sheet.append([k, float(x), c])
@@ -304,10 +317,14 @@ def write_excel(path: Path) -> None:
 
 def write_all(folder: Path = FOLDER) -> None:
     folder.mkdir(exist_ok=True)
-    for group in (one_series, troubled_series, panels, sequences, wide_tables, ways_of_writing, dumps, columns_apart):
+    groups = (one_series, troubled_series, panels, sequences, wide_tables, ways_of_writing, dumps, columns_apart)
+    for group in (*groups, *MORE):
         for name, content in group().items():
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     write_excel(folder / "sheet.xlsx")
+    write_excel(folder / "title.xlsx", title=True)
+    write_excel(folder / "two_sheets.xlsx", notes=True)
+    write_excel(folder / "two_sheets_told.xlsx", notes=True)
 
 
 if __name__ == "__main__":

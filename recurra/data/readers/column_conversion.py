@@ -20,9 +20,9 @@ from .column_kinds import NOTE, is_text
 from .column_roles import first_named
 from .date_parts import DATE, combine_parts
 from .dates import AmbiguousDate, find_date_format, is_date
-from .numeric_dates import find_numeric_dates
 from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout
 from .numbers_in_text import find_notation
+from .numeric_dates import find_numeric_dates
 from .table_scan import index_in, strings
 from .table_sources import OpenTable, Source, TableSource
 
@@ -124,7 +124,7 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
         return None
     if (found := _from_dates(table, name, values, given, opened, is_time)) is not None:
         return found
-    again = partial(find_notation, delimiter=opened.delimiter)
+    again = partial(find_notation, delimiter=opened.delimiter, decimal=given.decimal)
     if again(values[:FEW]) and (notation := again(values)) is not None:
         results = pa.array(notation[1])
         return Conversion(name, (name,), pa.float64(), notation[0], _mapping(values, results, again, opened.file))
@@ -221,5 +221,6 @@ def _refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTa
         return
     row, id = stray[0], given.id if given.id in table.column_names else first_named(ID_HINTS, table.column_names)
     where = f" in sequence {str(table.column(id)[row].as_py())!r}" if id is not None and id != name else ""
-    expected = "a number, as in most rows"
+    advice = "" if name in (given.target or ()) else f"; leave the column out with ignore={name!r}".replace("'", '"')
+    expected = f"a number, as in most rows{advice}"
     raise FormatError(opened.file, f"{column[row]!r}{where}", expected, opened.place(row), name)

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Unpack
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from ...numerals import is_number
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
-from .fields import is_header
+from .fields import NumberedFields, is_header, names_and_counts
 from .layout import ID_NAMES, TIME_NAMES, Layout, LayoutOptions
 from .numbers_in_text import find_notation
 from .open_files import decoding, estimated_size, existing, lines, open_arrow, text_encoding
 from .table_sources import OpenTable, Source, TableSource, spool_to_disk
 from .tables import sequences_of
 
-THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})*")
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})*|0")
+SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 #: larger files become a memory-mapped table
 IN_MEMORY = 128 << 20
 
@@ -64,10 +67,13 @@ class Dialect:
         start = list(islice(written, 20))
         if not start:
             raise EmptyFileError(path, "comments only", "a table with data")
-        number, first = start[0]
-        delimiter = _delimiter([line for _, line in start])
-        fields = [field.strip() for field in next(csv.reader([first], delimiter=delimiter))]
-        header = is_header(fields)
+        told = SEPARATOR_LINE.fullmatch(start[0][1])  # as spreadsheets write it
+        start = start[1:] if told and len(start) > 1 else start
+        delimiter = told[1] if told else _delimiter([line for _, line in start])
+        rows = [(number, _split(line, delimiter)) for number, line in start]
+        rows = rows[_preface(rows) :]
+        number, fields = rows[0]
+        header = is_header(fields) or (len(rows) > 1 and names_and_counts(fields, rows[1][1]))
         names = [name or f"Unnamed: {k}" for k, name in enumerate(fields)]
         names = names if header else [f"f{k}" for k in range(len(fields))]
         for name in names:
@@ -76,10 +82,27 @@ class Dialect:
         return cls(delimiter, names, header, number if header else number - 1)
 
 
+def _split(line: str, delimiter: str) -> list[str]:
+    return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
+
+
 def _delimiter(start: list[str]) -> str:
-    """The delimiter that gives the first lines equally many fields, more than one if possible."""
-    counts = {sign: [len(next(csv.reader([line], delimiter=sign), [])) for line in start] for sign in ",;\t|"}
+    """The delimiter that gives the first lines equally many fields, more than one if possible.
+
+    Lines without any delimiter may stand before them.
+    """
+    counts = {sign: [len(_split(line, sign)) for line in start] for sign in ",;\t|"}
+    if all(each[0] == 1 for each in counts.values()):
+        counts = {sign: [count for count in each if count > 1] or each for sign, each in counts.items()}
     return max(counts, key=lambda sign: (counts[sign][0] > 1, counts[sign].count(counts[sign][0]), counts[sign][0]))
+
+
+def _preface(rows: NumberedFields) -> int:
+    """How many lines stand before the names of the columns: lines without a delimiter before a table."""
+    first = next((k for k, (_, fields) in enumerate(rows) if len(fields) > 1), 0)
+    table = [fields for _, fields in rows[first:]]
+    same = len(table) > 2 and len({len(fields) for fields in table}) == 1
+    return first if same and not any(map(is_number, table[0])) and any(map(is_number, table[1])) else 0
 
 
 def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
@@ -89,11 +112,12 @@ def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
     kept = {parts.id, parts.label, *named, *(parts.target or () if parts.task == "classification" else ())}
     types = {name: pa.string() for name in kept if name in dialect.names}
     if estimated_size(path) <= IN_MEMORY:
-        table = arrow_csv.read_csv(open_arrow(path), read, parse, convert_options(types))
-        return TableSource(_with_decimal_commas(table, path, dialect))
+        table = _trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert_options(types)))
+        return TableSource(_with_decimal_commas(table, path, dialect, parts.decimal))
     convert = convert_options(types | _widen_types(path, read, parse, types))
     stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
-    return spool_to_disk(stream.schema, stream)
+    batches = (batch for each in stream for batch in _trimmed(pa.Table.from_batches([each])).to_batches())
+    return spool_to_disk(stream.schema, batches)
 
 
 def convert_options(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
@@ -108,22 +132,47 @@ def _as_text(path: Path, dialect: Dialect, names: Sequence[str], literal: bool =
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
     convert = convert_options(dict.fromkeys(names, pa.string()))
     convert.include_columns, convert.strings_can_be_null = list(names), not literal
-    return arrow_csv.read_csv(open_arrow(path), read, parse, convert)
+    return _trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert))
 
 
-def _with_decimal_commas(table: pa.Table, path: Path, dialect: Dialect) -> pa.Table:
-    """Beside decimal commas a point separates thousands: columns like 1.234 become text again, for `find_notation`."""
-    texts = [item.name for item in table.schema if pa.types.is_string(item.type)]
-    few = {name: [text for text in table.column(name)[:50].to_pylist() if text] for name in texts}
-    if not any(
-        (found := find_notation(values, dialect.delimiter)) and "decimal comma" in found[0] for values in few.values()
-    ):
+def _trimmed(table: pa.Table) -> pa.Table:
+    """The table without blanks around its texts."""
+    for position, item in enumerate(table.schema):
+        if pa.types.is_string(item.type):
+            table = table.set_column(position, item, pc.utf8_trim_whitespace(table.column(position)))
+    return table
+
+
+def _with_decimal_commas(table: pa.Table, path: Path, dialect: Dialect, decimal: str | None) -> pa.Table:
+    """Columns like 1.234, in which the point separates thousands, become text again, for `find_notation`.
+
+    So it is beside decimal commas. Where semicolons are all that says so, such a column has two readings.
+    """
+    if decimal == "point" or (decimal is None and dialect.delimiter != ";" and not _has_commas(table, dialect)):
         return table
+    sure = decimal == "comma" or _has_commas(table, dialect)
     for name in [item.name for item in table.schema if pa.types.is_floating(item.type)]:
         written = _as_text(path, dialect, [name]).column(name)
-        if all(THOUSANDS.fullmatch(text) for text in written.drop_null().unique().to_pylist()):
-            table = table.set_column(table.schema.get_field_index(name), name, written)
+        texts = written.drop_null().unique().to_pylist()
+        if not all(THOUSANDS.fullmatch(text) for text in texts):
+            if not sure:  # a column such as 0.5 shows that the point is the decimal sign
+                return table
+            continue
+        if not sure:
+            text = next(text for text in texts if "." in text)
+            row = pc.index(written, text).as_py()
+            got = f"{text}, which is {text.replace('.', '')} with decimal commas or {float(text):g} with decimal points"
+            expected = 'numbers with one reading; use decimal="comma" if the point separates thousands, else '
+            raise FormatError(path, got, expected + 'decimal="point"', _line_of(path, dialect, row), name)
+        table = table.set_column(table.schema.get_field_index(name), name, written)
     return table
+
+
+def _has_commas(table: pa.Table, dialect: Dialect) -> bool:
+    """Whether a column has numbers with a decimal comma."""
+    texts = [item.name for item in table.schema if pa.types.is_string(item.type)]
+    few = ([text for text in table.column(name)[:50].to_pylist() if text] for name in texts)
+    return any((found := find_notation(v, dialect.delimiter)) and "decimal comma" in found[0] for v in few)
 
 
 def _widen_types(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
@@ -147,7 +196,8 @@ def _raise_line_error(path: Path, dialect: Dialect) -> None:
     for line, fields in _records(path, dialect):
         if len(fields) != expected:
             names = ", ".join(dialect.names)
-            raise RaggedRowError(path, f"{len(fields)} fields", f"{expected} fields ({names})", line)
+            plural = "" if len(fields) == 1 else "s"
+            raise RaggedRowError(path, f"{len(fields)} field{plural}", f"{expected} fields ({names})", line)
 
 
 def _line_of(path: Path, dialect: Dialect, row: int) -> int:

@@ -39,7 +39,14 @@ COMBINATIONS = (
     ("date", "time"),
     ("date", "hour"),
 )
-LIMITS = {"month": (1, 12), "quarter": (1, 4), "week": (1, 53), "day of year": (1, 366), "day": (1, 31), "hour": (0, 24)}
+LIMITS = {
+    "month": (1, 12),
+    "quarter": (1, 4),
+    "week": (1, 53),
+    "day of year": (1, 366),
+    "day": (1, 31),
+    "hour": (0, 24),
+}
 QUARTER = re.compile(r"\s*(?:[Qq]([1-4])|([1-4])[Qq])\s*")
 
 

@@ -100,7 +100,8 @@ class AmbiguousDate(Exception):
     def __init__(self, text: str, formats: Sequence[DateFormat]):
         super().__init__(text)
         self.text = text
-        self.readings = tuple(dict.fromkeys(_as_words(each.parse(text)) for each in formats))
+        times = [time for each in formats if (time := each.parse(text)) is not None]
+        self.readings = tuple(dict.fromkeys(map(_as_words, times)))
 
 
 def find_date_format(texts: Sequence[str], order: DateOrder | None = None) -> tuple[str, np.ndarray] | None:
@@ -199,8 +200,6 @@ def _month_number(name: str) -> int:
     return MONTH_NUMBERS.get(name.lower(), 0)
 
 
-def _as_words(time: int | None) -> str:
-    if time is None:
-        return ""
+def _as_words(time: int) -> str:
     date = np.datetime64(time, "us").item()
     return f"{date.day} {date:%B %Y}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError, UnknownNameError, nearest
 from ...numerals import is_number
 from ...optional import optional_imports
-from ..data_errors import FormatError
+from ..data_errors import EncodingError, FormatError
 from ..sequences import SequenceSet
 from .dates import is_date
 from .fields import is_mixed, split_fields
@@ -89,8 +89,9 @@ OTHER_FILES: dict[bytes, tuple[str, str]] = {
 }
 #: formats of folders, by the suffix of the files in them; other folders hold text
 FOLDERS = ("wav", "parquet")
-MARKUP = ("<!doctype", "<html", "<?xml", "<svg")
-RECORDS = re.compile(r"\s*(?:\[\s*\{|\{\s*\")")
+MARKUP = ("<!doctype", "<!--", "<?xml", "<html", "<head", "<body", "<table", "<div", "<svg", "<rss", "<kml", "<gpx")
+RECORDS = re.compile(r"\s*(?:\[\s*\{|\{\s*\"|\[\s*\[\s*-?\d)")
+RULE = re.compile(r"[\s|+:=-]*-{3,}[\s|+:=-]*")  # below the names of a table that is drawn with | and -
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 SUFFIXES: dict[str, str] = {
@@ -139,7 +140,7 @@ def read(
       that is more; the environment variable RECURRA_MAX_BYTES replaces the default. More is a `SizeError`.
     - `encoding`: of a text file, such as "latin-1" or "utf-16"; by default UTF-8.
     - `options`: of the reader of the format, for tables those of `Layout`: `id`, `time`, `features`, `target`, `label`,
-      `static`, `ignore`, `missing`, `fill`, `sort`, `dates`.
+      `static`, `ignore`, `missing`, `fill`, `sort`, `dates`, `decimal`, `sheet`.
 
     **Returns** a `SequenceSet`. A file that cannot be read raises a `DataError` with the line and the column.
 
@@ -213,6 +214,9 @@ def text_start(path: Path) -> str:
     start = head(path).removeprefix(BOM)
     if start[:2] in UTF16:
         return start.decode("utf-16", errors="replace")
+    if (half := len(start) // 2) and max(start[::2].count(0), start[1::2].count(0)) > 0.9 * half:
+        name = "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
+        raise EncodingError(path, "UTF-16 without a mark at its start", f'UTF-8 text; use encoding="{name}"')
     if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > 0:
         raise FormatError(path, "an unknown binary format", f"one of {', '.join(READERS)}")
     return start.decode("utf-8", errors="replace")
@@ -233,10 +237,11 @@ def _in_zip(path: Path) -> str:
 def _of_text(start: str, path: Path) -> str:
     """The format of a text file without a known suffix: JSON by its braces, tables by their columns, otherwise text."""
     lines = [line for line in start.splitlines()[:-1] if line.strip()] or start.splitlines()
-    if start.lstrip().startswith("{") and _is_json(lines[0]):
+    is_json = path.name.lower().removesuffix(".gz").endswith(".json")
+    if start.lstrip().startswith("{") and _is_json(lines[0]) and not (is_json and len(start.splitlines()) == 1):
         return "jsonl"
-    if start.lstrip().startswith(("[", "{")) and '"' in start:
-        return "json" if path.suffix.lower() == ".json" and RECORDS.match(start) else "sentences"
+    if start.lstrip().startswith(("[", "{")) and ('"' in start or is_json):
+        return "json" if is_json and RECORDS.match(start) else "sentences"
     if start.lstrip().lower().startswith(MARKUP):
         raise FormatError(path, f"markup ({start.lstrip()[:15]!r})", "a table, sequences or a text without markup")
     keys = {line.split()[0].lower() for line in lines if line.startswith("@")}
@@ -245,6 +250,8 @@ def _of_text(start: str, path: Path) -> str:
     if "@relation" in keys:
         return "tsf" if "@frequency" in keys else "arff"
     rows = [line for line in lines if not line.startswith("#")]
+    if _is_drawn_table(rows):
+        raise FormatError(path, "a table that is drawn with | and -", "the same as CSV")
     if rows and all(line.count("\t") == 9 for line in rows):
         return "conllu"
     if (table := _as_table(rows)) is not None:
@@ -268,6 +275,10 @@ def _by_columns(start: str, named: str) -> str:
     if named == "csv" and not any(sign in line for line in rows for sign in ",;\t|") and _has_spaced_columns(rows):
         return "dat"
     return "csv" if named == "dat" and found == "csv" else named
+
+
+def _is_drawn_table(rows: list[str]) -> bool:
+    return any(map(RULE.fullmatch, rows[:3])) and 2 * sum("|" in row for row in rows) > len(rows)
 
 
 def _are_numbers(fields: list[str], least: int = 1) -> bool:

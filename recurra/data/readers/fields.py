@@ -27,6 +27,15 @@ def is_header(fields: list[str]) -> bool:
     return len(steps) == 1 and min(steps) > 0
 
 
+def names_and_counts(first: list[str], second: list[str]) -> bool:
+    """Whether a line has names and then 0, 1, …, as pandas writes a series with a named index: Month,0."""
+    names = [field for field in first if not field.isdigit()]
+    counts = [str(k) for k in range(len(first) - len(names))]
+    if not names or not counts or first != names + counts or any(is_number(name) or is_date(name) for name in names):
+        return False
+    return any(is_number(field) or is_date(field) for field in second[: len(names)])
+
+
 def split_fields(line: str) -> list[str]:
     """The fields of a line; one in quotes may hold blanks."""
     return next(csv.reader([" ".join(line.split())], delimiter=" ", skipinitialspace=True), [])

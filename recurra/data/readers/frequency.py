@@ -76,8 +76,8 @@ def allowed_jitter(step: int, dated: bool, seconds: bool) -> int:
 
 
 def median(steps: np.ndarray) -> int:
-    """The middle one of all steps."""
-    return int(np.sort(steps)[len(steps) // 2])
+    """The middle one of all steps; of two, the shorter."""
+    return int(np.sort(steps)[(len(steps) - 1) // 2])
 
 
 def times_at(calendar: str, counts: np.ndarray, rest: int) -> np.ndarray:

@@ -45,7 +45,10 @@ def _why_input(draft: RoleDraft, name: str, id: str | None, static: bool) -> str
 
 def _assign_text(draft: RoleDraft, name: str, task: Task) -> None:
     count = count_distinct(draft.table, name)
-    if count > MAX_CATEGORIES or count == draft.table.num_rows > MIN_WIDE_STEPS:
+    id = draft.one("id")
+    if id is not None and 1 < count == count_distinct(draft.table, id) and is_constant_within(draft.table, name, id):
+        draft.assign(name, IGNORED, f"a different text for every {id!r}: names of sequences")
+    elif count > MAX_CATEGORIES or count == draft.table.num_rows > MIN_WIDE_STEPS:
         draft.assign(name, IGNORED, f"text with {count} different values, too many for categories")
     else:
         values = f"{count} different value{'s' if count != 1 else ''}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "drop", "fill"]
 Fill = Literal["none", "forward", "interpolate"]
+Decimal = Literal["point", "comma"]
 Form = Literal["long", "wide", "nested"]
 
 #: column names, in lower case, that have a role if none is given
@@ -48,6 +49,8 @@ class LayoutOptions(TypedDict, total=False):
     sort: bool
     irregular: bool
     dates: DateOrder | None
+    decimal: Decimal | None
+    sheet: str | None
     encoding: str | None
     form: Form | None
     unlabelled: bool
@@ -79,6 +82,7 @@ class Layout:
     - `sort`: group the rows by sequence and sort them by time; otherwise unsorted rows are an error.
     - `irregular`: accept unequal time steps; otherwise they are an error.
     - `dates`: "day-first" or "month-first", for dates like 01/02/2012.
+    - `decimal`: "point" or "comma", for numbers like 1.234 in a file delimited by semicolons. `sheet`: of a workbook.
     - `encoding`: of a text file, such as "latin-1" or "utf-16"; by default UTF-8.
     - `form`: "long" (a row is a step) or "wide" (a row is a sequence). `unlabelled`: read no targets, to predict them.
 
@@ -108,6 +112,8 @@ class Layout:
     sort: bool = False
     irregular: bool = False
     dates: DateOrder | None = None
+    decimal: Decimal | None = None
+    sheet: str | None = None
     encoding: str | None = None
     form: Form | None = None
     unlabelled: bool = False
@@ -126,11 +132,17 @@ class Layout:
             given["categories"] = {name: tuple(values) for name, values in given["categories"].items()}
         layout = cls(**given)
         choices: dict[str, tuple[str, ...]] = {"missing": get_args(Missing), "fill": get_args(Fill)}
-        choices |= {"task": get_args(Task), "dates": get_args(DateOrder), "form": get_args(Form)}
+        choices |= {"task": get_args(Task), "dates": get_args(DateOrder), "decimal": get_args(Decimal)}
+        choices |= {"form": get_args(Form)}
         for name, accepted in choices.items():
             if (value := getattr(layout, name)) is not None and value not in accepted:
                 raise UnknownNameError(name, value, accepted)
         return layout
+
+    @classmethod
+    def of_writing(cls, options: Mapping[str, Any]) -> "Layout":
+        """How a file is written, without the roles of its columns."""
+        return cls(decimal=options.get("decimal"), sheet=options.get("sheet"))
 
     @property
     def rewrites(self) -> bool:

@@ -25,6 +25,7 @@ from .table_sources import Source
 def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str | Path, place: Place) -> SequenceSet:
     """A set with one sequence per row. A gap inside a list is a missing value; "drop" drops the sequence."""
     features = layout.features or ()
+    _check_steps(source, features, file)
     _check_no_mixture(source, features, kinds, file, place)
     tokens = len(features) == 1 and _holds_text(source.schema.field(features[0]).type)
     scan = _NestedScan(layout, file, place, tokens)
@@ -39,6 +40,17 @@ def from_nested(source: Source, layout: Layout, kinds: dict[str, str], file: str
         inputs = ListColumns(source, features, filled=layout.missing == "fill")
     result = _with_targets(source, layout, kinds, scan, inputs, lengths, about, file)
     return result if not scan.gaps else result.select([i for i in range(len(result)) if i not in scan.gaps])
+
+
+def _check_steps(source: Source, features: tuple[str, ...], file: str | Path) -> None:
+    """Steps are numbers or lists of numbers, not objects."""
+    for name in features:
+        kind = source.schema.field(name).type
+        value = getattr(kind, "value_type", None)
+        if value is not None and pa.types.is_struct(value):
+            fields = ", ".join(value.field(k).name for k in range(value.num_fields))
+            expected = f"numbers or lists of numbers; write a list for each of {fields}"
+            raise FormatError(file, f"steps that are objects ({fields})", expected, column=name)
 
 
 def _check_no_mixture(

@@ -164,13 +164,15 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without line ends (LF, CRLF) and without a BOM."""
-    empty = True
+    """Numbered lines without line ends (LF, CRLF, CR) and without a BOM."""
+    empty, number = True, 0
     with open_bytes(path) as file:
-        for number, raw in enumerate(file, start=1):
-            raw = raw.removeprefix(BOM) if number == 1 else raw
+        for raw in file:
+            raw = raw.removeprefix(BOM) if number == 0 else raw
             empty = empty and not raw.strip()
-            yield number, decode(raw, path, number).rstrip("\r\n")
+            for line in raw.rstrip(b"\r\n").split(b"\r"):
+                number += 1
+                yield number, decode(line, path, number)
     if empty:
         raise EmptyFileError(path, "blank lines only", "a file with data")
 
@@ -204,5 +206,6 @@ def decode(raw: bytes, path: str | Path, line: int) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{raw[error.start]:02x} at position {error.start}"
-        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        other = "cp1252" if 0x80 <= raw[error.start] < 0xA0 else "latin-1"  # such as € and curly quotes
+        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else other
         raise EncodingError(path, byte, f'UTF-8 text; use encoding="{other}"', line) from error

@@ -102,6 +102,8 @@ class ParquetSource:
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
         parts, group = [], bisect_right(self.starts, start) - 1
+        if start >= self.rows:  # as of a list: a loop over all sequences ends here
+            raise IndexError(start)
         while start < stop:
             first, last = self.starts[group : group + 2]
             end = min(stop, last)

@@ -53,7 +53,12 @@ def find_target(draft: RoleDraft, one_row_each: bool) -> str:
         candidates = constant or numbers or usable
         shown = ", ".join(candidates[:MAX_SHOWN]) or "none"
         more = f", and {len(candidates) - MAX_SHOWN} more" if len(candidates) > MAX_SHOWN else ""
-        raise FormatError(draft.file, f"several possible targets ({shown}{more})", "one; choose it with target=")
+        got = f"several possible targets ({shown}{more})"
+        if not numbers and not constant:
+            got = f"no column of numbers or labels among {', '.join(draft.kinds)}"
+        elif len(candidates) == 1 and (beside := [name for name in texts if name not in candidates]):
+            got = f"no clear target: beside {candidates[0]!r}, text that is no date ({', '.join(beside[:MAX_SHOWN])})"
+        raise FormatError(draft.file, got, "one; choose it with target=")
     draft.assign(chosen, "target", why)
     return why
 

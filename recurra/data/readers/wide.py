@@ -83,6 +83,12 @@ def _complete_rows(table: pa.Table, names: list[str], layout: Layout, file: str 
             expected = 'a number (sequences of unequal length need one row per step); use missing="drop"'
             raise MissingValueError(file, "nothing", expected, place(int(np.flatnonzero(gaps)[0])), name)
         keep &= ~gaps
+        if (
+            pa.types.is_floating(table.schema.field(name).type)
+            and (infinite := np.isinf(table.column(name).to_numpy())).any()
+        ):
+            row = int(np.flatnonzero(infinite)[0])
+            raise FormatError(file, str(table.column(name)[row].as_py()), "a finite number", place(row), name)
     if not keep.any():
         raise FormatError(file, "a missing value in every row", "at least one complete row")
     return keep
