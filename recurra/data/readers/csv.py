@@ -139,7 +139,7 @@ def _trimmed(table: pa.Table) -> pa.Table:
     """The table without blanks around its texts."""
     for position, item in enumerate(table.schema):
         if pa.types.is_string(item.type):
-            table = table.set_column(position, item, pc.utf8_trim_whitespace(table.column(position)))
+            table = table.set_column(position, item, pc.call_function("utf8_trim_whitespace", [table.column(position)]))
     return table
 
 

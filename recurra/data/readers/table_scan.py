@@ -61,7 +61,10 @@ class TableScan:
                     'a value; use missing="drop" or fill="forward"' if self.layout.missing == "error" else "a value"
                 )
                 raise MissingValueError(self.file, "nothing", policy, self.place(self.rows + position), name)
-            if pa.types.is_floating(column.type) and (position := pc.index(pc.is_inf(column), True).as_py()) >= 0:
+            if (
+                pa.types.is_floating(column.type)
+                and (position := pc.index(pc.call_function("is_inf", [column]), True).as_py()) >= 0
+            ):
                 value = str(column[position].as_py())
                 raise FormatError(self.file, value, "a finite number", self.place(self.rows + position), name)
 
