@@ -4,7 +4,8 @@
 
 `persistent/`: `tiling.py` decides which program computes which rows and columns. `codegen.py` generates the kernel:
 `operands.py` finds the values of a step, `products.py` and `row_per_program.py` write the matrix products,
-`spin_wait.py` the waiting between programs, `kernel_builder.py` collects the lines. `launch.py` runs it.
+`row_exchange.py` the row sums, `spin_wait.py` the waiting between programs, `kernel_builder.py` collects the lines.
+`launch.py` runs it.
 
 `stepwise/`: `codegen.py` generates the matrix products and the fused kernel of each group of a step (`stages.py`),
 `graphs.py` captures windows of steps as CUDA graphs, `run.py` runs a sequence through them.

@@ -13,6 +13,7 @@ from .persistent.codegen import render
 from .persistent.kernel_builder import KernelSpec
 from .persistent.launch import PersistentLoop, load_module, processors, shared_memory
 from .persistent.tiling import ROW_PER_PROGRAM, Tiling, step_tiling, tiling
+from .row_sums import with_early_row_sums
 from .stepwise import codegen
 from .stepwise.run import StepwiseLoop
 
@@ -31,12 +32,12 @@ class GpuLoops:
 
     @functools.cached_property
     def forward_schedule(self) -> Schedule:
-        return schedule(self.plan.forward)
+        return schedule(with_early_row_sums(self.plan.forward, is_gradient=False))
 
     @functools.cached_property
     def backward_schedule(self) -> Schedule:
         assert self.plan.backward is not None
-        return schedule(self.plan.backward)
+        return schedule(with_early_row_sums(self.plan.backward, is_gradient=True))
 
     def tiling(self, backward: bool, batch: int, device: torch.device, share: int = 1) -> Tiling | None:
         """The tiling for a batch, on all multiprocessors or one in `share`."""

@@ -376,7 +376,7 @@ class _LoopAllocator:
                 bound[buffer] = torch.zeros(loop.tiles(batch), total, dtype=loop.summed_in, device=self.like.device)
             elif buffer == ROW_SUMS:
                 assert isinstance(loop, PersistentLoop)
-                bound[buffer] = self.rows(buffer, len(schedule.rowsums) * loop.tiling.programs, torch.float32)
+                bound[buffer] = self.rows(buffer, loop.rendered.row_sums, torch.float32)
             else:
                 dtype = torch.float32 if buffer.role is Role.CARRY else None
                 bound[buffer] = self.rows(buffer, schedule.buffers[buffer].width, dtype)

@@ -105,6 +105,22 @@ def reduce_columns(value, mask, MAX: constexpr, BT: constexpr, U: constexpr, S: 
         return L.expand_dims(L.sum(L.where(mask, value, 0.0), 1), 1)
 
 
+def square(value):
+    return value * value
+
+
+def own_columns(first, WIDTH: constexpr, U: constexpr):
+    """How many of a program's columns, from `first` on, a value of some width has."""
+    return L.minimum(L.maximum(WIDTH - first, 0), U).to(L.float32)
+
+
+def squares_around(sums, squares, mean, program, VALUES: constexpr, WIDTH: constexpr, U: constexpr):
+    """The parts of Σ (v - mean)² of VALUES rows of numbers, from the sum of each program's columns and the sum of
+    squares around their own mean."""
+    count = own_columns(program * U, WIDTH, U) * VALUES
+    return squares + count * square(sums / L.maximum(count, 1.0) - mean)
+
+
 def store_column_sums(pointer, value, width: constexpr, first, BT: constexpr, U: constexpr, S: constexpr):
     """Store the sums of a tile over its rows."""
     total = L.sum(value, 0)

@@ -34,6 +34,9 @@ vector_matrix = tiles_common.bind(tiles_common.vector_matrix, globals())
 max_of_rows = tiles_common.bind(tiles_common.max_of_rows, globals())
 reduce_columns = tiles_common.bind(tiles_common.reduce_columns, globals())
 store_column_sums = tiles_common.bind(tiles_common.store_column_sums, globals())
+square = tiles_common.bind(tiles_common.square, globals())
+own_columns = tiles_common.bind(tiles_common.own_columns, globals())
+squares_around = tiles_common.bind(tiles_common.squares_around, globals())
 
 
 # ---------------------------------------------------------------------------------------------------- layouts
@@ -347,39 +350,73 @@ def load_slot(slot, value, BT: constexpr, U: constexpr, S: constexpr):
     return L.expand_dims(slot.load(L.SliceLayout(2, matrix_layout(BT, U, S))), 2)
 
 
-# ---------------------------------------------------------------------------------------------------- reductions
+# ---------------------------------------------------------------------------------------------------- row sums
+
+
+@triton.constexpr_function
+def parts_layout(BT, U, S, COUNT):
+    """(BT, parts): every row on the threads that hold it in `tile_layout`."""
+    mine = min(U, max(1, BT * U // (32 * S)))
+    threads = min(32, U // mine)
+    of_row = max(1, next_power_of_two(COUNT) // threads)
+    return L.BlockedLayout([1, of_row], [32 // threads, threads], [S, 1], [1, 0])
 
 
 @gluon.jit
-def reduce_programs(
-    pointer,
-    part,
-    program,
-    live,
-    first,
-    batch,
+def publishable(value):
+    """The bits of a float32; a NaN of all ones is another NaN."""
+    bits = value.to(L.float32).to(L.int32, bitcast=True)
+    return L.where(bits == -1, 0x7FFFFFFF, bits)
+
+
+@gluon.jit
+def own_part(pointer, row, live, program, ITEM: constexpr, COUNT: constexpr):
+    """(BT, 1): the address of this program's part of a row of COUNT parts of ITEM numbers; zero outside the batch."""
+    return L.where(live, (pointer + (row * COUNT + program) * ITEM).to(L.int64), 0)
+
+
+@gluon.jit
+def part_pointers(pointer, first, batch, ITEM: constexpr, COUNT: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+    """(BT, parts): the addresses of all parts; zero where there is none."""
+    layout: constexpr = parts_layout(BT, U, S, COUNT)
+    r = L.expand_dims(first + L.arange(0, BT, layout=L.SliceLayout(1, layout)), 1)
+    p = L.expand_dims(L.arange(0, next_power_of_two(COUNT), layout=L.SliceLayout(0, layout)), 0)
+    return L.where((r < batch) & (p < COUNT), (pointer + (r * COUNT + p) * ITEM).to(L.int64), 0)
+
+
+@gluon.jit
+def _of_tile(total, BT: constexpr, U: constexpr, S: constexpr):
+    """(BT, 1), from the rows of `parts_layout`: every number is already on the right threads."""
+    return L.expand_dims(L.convert_layout(total, L.SliceLayout(1, tile_layout(BT, U, S))), 1)
+
+
+@gluon.jit
+def combine_parts(parts, first, batch, COUNT: constexpr, MAX: constexpr, BT: constexpr, U: constexpr, S: constexpr):
+    """(BT, 1): the sum or the maximum of all programs' parts of a row."""
+    if MAX:
+        layout: constexpr = parts_layout(BT, U, S, COUNT)
+        r = L.expand_dims(first + L.arange(0, BT, layout=L.SliceLayout(1, layout)), 1)
+        p = L.expand_dims(L.arange(0, next_power_of_two(COUNT), layout=L.SliceLayout(0, layout)), 0)
+        total = max_of_rows(parts, (r < batch) & (p < COUNT))
+    else:
+        total = L.sum(parts, 1)
+    return _of_tile(total, BT, U, S)
+
+
+@gluon.jit
+def combine_squares(
+    sums,
+    squares,
+    mean,
+    VALUES: constexpr,
+    WIDTH: constexpr,
     COUNT: constexpr,
-    MAX: constexpr,
     BT: constexpr,
     U: constexpr,
     S: constexpr,
 ):
-    """(BT, 1): the sum or the maximum of all programs' parts of a row; `pointer` has COUNT elements per row."""
-    here = rows(first, BT, U, S)
-    publish(pointer + here * COUNT + program, part, live)
-    width: constexpr = next_power_of_two(COUNT)
-    layout: constexpr = L.BlockedLayout([1, 1], [32 // min(32, width), min(32, width)], [S, 1], [1, 0])
-    r = L.expand_dims(first + L.arange(0, BT, layout=L.SliceLayout(1, layout)), 1)
-    p = L.expand_dims(L.arange(0, width, layout=L.SliceLayout(0, layout)), 0)
-    at = pointer + r * COUNT + p
-    mask = (r < batch) & (p < COUNT)
-    parts = L.load(at, mask=mask, other=0.0, cache_modifier=".cg")
-    unset = any_unset(parts)
-    while unset != 0:
-        parts = L.load(at, mask=mask, other=0.0, cache_modifier=".cg")
-        unset = any_unset(parts)
-    if MAX:
-        total = max_of_rows(parts, mask)
-    else:
-        total = L.sum(parts, 1)
-    return L.expand_dims(L.convert_layout(total, L.SliceLayout(1, tile_layout(BT, U, S))), 1)
+    """(BT, 1): the sum of squares around `mean`, from each program's sum and squares around the mean of its columns."""
+    layout: constexpr = parts_layout(BT, U, S, COUNT)
+    p = L.expand_dims(L.arange(0, next_power_of_two(COUNT), layout=L.SliceLayout(0, layout)), 0)
+    around = L.expand_dims(L.convert_layout(L.reshape(mean, [BT]), L.SliceLayout(1, layout)), 1)
+    return _of_tile(L.sum(squares_around(sums, squares, around, p, VALUES, WIDTH, U), 1), BT, U, S)

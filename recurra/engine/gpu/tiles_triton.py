@@ -26,6 +26,9 @@ vector_matrix = tiles_common.bind(tiles_common.vector_matrix, globals())
 max_of_rows = tiles_common.bind(tiles_common.max_of_rows, globals())
 reduce_columns = tiles_common.bind(tiles_common.reduce_columns, globals())
 store_column_sums = tiles_common.bind(tiles_common.store_column_sums, globals())
+square = tiles_common.bind(tiles_common.square, globals())
+own_columns = tiles_common.bind(tiles_common.own_columns, globals())
+squares_around = tiles_common.bind(tiles_common.squares_around, globals())
 
 
 # ------------------------------------------------------------------------------------------------ layouts: none
@@ -164,26 +167,6 @@ def store_slot(slot, value, mask):
 @triton.jit
 def load_slot(slot, value, BT: constexpr, U: constexpr, S: constexpr):
     return value[:, :, None]
-
-
-# ---------------------------------------------------------------------------------------------------- reductions
-
-
-@triton.jit
-def reduce_programs(
-    pointer,
-    part,
-    program,
-    live,
-    first,
-    batch,
-    COUNT: constexpr,
-    MAX: constexpr,
-    BT: constexpr,
-    U: constexpr,
-    S: constexpr,
-):
-    return part
 
 
 # ---------------------------------------------------------------------------------------------------- single steps

@@ -8,13 +8,14 @@ loaded one step ahead. The source does not depend on batch size or length.
 from dataclasses import dataclass, field
 
 from ...ir.buffers import CLOCK, ROW_SUMS, SUMS, BufferRef
-from ...ir.nodes import Node, Vector, is_whole
+from ...ir.nodes import Node, Vector
 from ...plan.program import Out, Plan
 from ...plan.schedule import Group, Schedule
 from ..math_functions import expression, number
 from .kernel_builder import KernelBuilder, KernelSpec
 from .operands import Operands
 from .products import CooperativeProducts
+from .row_exchange import RowExchange
 from .row_per_program import RowPerProgramProducts
 from .tiling import Tiling
 
@@ -27,6 +28,7 @@ class KernelSource:
     arguments: list[BufferRef]  # the buffer of each pointer
     lanes: list[tuple[Node, int]] = field(default_factory=list)  # product with x before the loop; its first column
     exchanged: set[BufferRef] = field(default_factory=set)  # buffers to be filled with all-one bits
+    row_sums: int = 0  # numbers a row that programs exchange for row sums
 
 
 def render(schedule: Schedule, plan: Plan, tiling: Tiling, spec: KernelSpec) -> KernelSource:
@@ -42,13 +44,15 @@ class _KernelWriter:
         self.operands = Operands(schedule, plan, self.builder)
         products = RowPerProgramProducts if tiling.row_per_program else CooperativeProducts
         self.products = products(schedule, plan, self.builder, self.operands)
+        self.row_exchange = RowExchange(schedule, self.builder, self.operands)
 
     def run(self) -> KernelSource:
         for mark, group in enumerate(self.schedule.groups):
             self._group(mark, group)
         self._end_of_step()
-        text = self.builder.source(self.products.shared_memory_setup())
-        return KernelSource(text, self.builder.arguments, self.products.lanes, self.products.exchanged)
+        text = self.row_exchange.placed(self.builder.source(self.products.shared_memory_setup()))
+        exchanged = self.products.exchanged | ({ROW_SUMS} if self.row_exchange.width else set())
+        return KernelSource(text, self.builder.arguments, self.products.lanes, exchanged, self.row_exchange.width)
 
     # ------------------------------------------------------------------------------------------ values
 
@@ -58,13 +62,13 @@ class _KernelWriter:
         for node in group.body:
             if node not in self.operands.names:
                 self._value(node)
+        self.row_exchange.publish(group)
         stores = sorted(group.stores, key=lambda o: o.buffer not in self.products.exchanged)
         for out in stores:
             self._store(out)
         for q, node in group.sums:
             self._sum(q, node)
-        for node in group.rowsums:
-            self._row_sum(node)
+        self.row_exchange.wait(group)
 
     def _value(self, node: Node) -> None:
         if node.op == "const":
@@ -97,7 +101,7 @@ class _KernelWriter:
         width = out.node.width
         if out.buffer == CLOCK:
             return
-        value = self._as_tile(out.node)
+        value = self.operands.as_tile(out.node)
         if self.spec.ragged:
             value = f"L.where(run, {value}, 0.0)"
         self.products.store_operand(out, value)
@@ -107,12 +111,6 @@ class _KernelWriter:
         base = f"{self.builder.pointer(out.buffer)} + at * {self.operands.size(out.buffer)}"
         address, mask = self.builder.address(base, self.operands.size(out.buffer), out.offset, width, "live")
         self.builder.step.append(f"{function}({address}, {value}, {self.builder.writer_mask(width, mask)})")
-
-    def _as_tile(self, node: Node) -> str:
-        """A value as a full tile: constants and single columns are broadcast."""
-        name = self.operands.names[node]
-        spread = node.is_leaf or not is_whole(node)
-        return f"({name} + {'zero' if node.width > 1 else 'zero_row'})" if spread else name
 
     def _sum(self, q: int, node: Node) -> None:
         name, width = f"total{q}", node.width
@@ -125,27 +123,13 @@ class _KernelWriter:
             f"store_column_sums({pointer}, {name}, {width}, first_column, {self.builder.shape})"
         )
 
-    def _row_sum(self, node: Node) -> None:
-        slot, programs, shape = self.schedule.rowsums.index(node), self.builder.tiling.programs, self.builder.shape
-        value, width = node.args[0], node.args[0].width
-        name, largest = f"n{node.index}", node.attr == "max"
-        self.operands.names[node] = name
-        self.builder.step.append(f"{name} = reduce_columns({self._as_tile(value)}, col < {width}, {largest}, {shape})")
-        if programs > 1:
-            self.products.exchanged.add(ROW_SUMS)
-            pointer = f"{self.builder.pointer(ROW_SUMS)} + ({slot} * L.cast(steps, L.int64) * batch + at) * {programs}"
-            self.builder.step.append(
-                f"{name} = reduce_programs({pointer}, {name}, program, live, first_row, batch,"
-                f" {programs}, {largest}, {shape})"
-            )
-
     def _end_of_step(self) -> None:
         """Update the registers for the next step; after the last, store them."""
         for group in self.schedule.groups:
             for out in group.stores:
                 key = (out.buffer, out.offset, out.node.width)
                 if key in self.operands.registers:
-                    name, new = self.operands.registers[key], self._as_tile(out.node)
+                    name, new = self.operands.registers[key], self.operands.as_tile(out.node)
                     self.builder.step.append(
                         f"next_{name} = {f'L.where(run, {new}, {name})' if self.spec.ragged else new}"
                     )

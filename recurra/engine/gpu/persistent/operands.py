@@ -3,7 +3,7 @@
 from ....cell import TIME
 from ...ir.buffers import LENGTHS, BufferKind, BufferRef, Role
 from ...ir.lowering import Unsupported
-from ...ir.nodes import Node
+from ...ir.nodes import Node, is_whole
 from ...plan.program import Plan
 from ...plan.schedule import Schedule
 from ..buffers import ProgramBuffers
@@ -22,6 +22,12 @@ class Operands(ProgramBuffers):
         for node in (n for g in schedule.groups for n in g.body):
             if node.op == "load" and node not in self.names:
                 self._load(node)
+
+    def as_tile(self, node: Node) -> str:
+        """A value as a full tile: constants and single columns are broadcast."""
+        name = self.names[node]
+        spread = node.is_leaf or not is_whole(node)
+        return f"({name} + {'zero' if node.width > 1 else 'zero_row'})" if spread else name
 
     def _find_registers(self) -> None:
         """Find states that stay in registers, by the pieces in which they are stored; write their initial values."""

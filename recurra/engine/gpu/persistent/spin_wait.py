@@ -81,6 +81,47 @@ def constraints(spots: int, rows: int, first: str) -> str:
     return ",".join(["=&r"] * (spots * rows * WORDS) + ["l"] * spots + ["r"] + ["l"] * (first == "probe"))
 
 
+def publish_instructions(count: int) -> str:
+    """PTX that stores numbers of a program side by side. Operands: a result without meaning, the address (zero: store
+    nothing), and the numbers."""
+    lines = [".reg .pred p;", "setp.ne.s64 p, $1, 0;"]
+    for first in range(0, count, WORDS):
+        numbers = [f"${2 + word}" for word in range(first, min(count, first + WORDS))]
+        kind, given = _vector(numbers)
+        lines.append(f"@p st.relaxed.gpu.global{kind}.b32 [$1+{4 * first}], {given};")
+    return " ".join(["{", *lines, "mov.b32 $0, 0;", "}"])
+
+
+def publish_constraints(count: int) -> str:
+    return ",".join(["=r", "l", *["r"] * count])
+
+
+def wait_instructions(count: int, addresses: int) -> str:
+    """PTX that loads `count` numbers from each of some addresses until none has all bits set. Operands: the first
+    numbers of all addresses, the second numbers and so on, then the addresses (zero: load nothing)."""
+    first = count * addresses
+    words = [[f"${number * addresses + place}" for number in range(count)] for place in range(addresses)]
+    lines = [f".reg .pred p, has<{addresses}>;", ".reg .b32 most;"]
+    lines += [f"setp.ne.s64 has{place}, ${first + place}, 0;" for place in range(addresses)]
+    lines += [f"mov.b32 ${word}, 0;" for word in range(first)]
+    lines.append("again:")
+    for place in range(addresses):
+        for start in range(0, count, WORDS):
+            kind, into = _vector(words[place][start : start + WORDS])
+            lines.append(f"@has{place} ld.relaxed.gpu.global{kind}.b32 {into}, [${first + place}+{4 * start}];")
+    lines += [*_any_unset([word for group in words for word in group], 32), *_repeat("again")]
+    return " ".join(["{", *lines, "}"])
+
+
+def wait_constraints(count: int, addresses: int) -> str:
+    return ",".join(["=&r"] * (count * addresses) + ["l"] * addresses)
+
+
+def _vector(words: Sequence[str]) -> tuple[str, str]:
+    """The suffix of an instruction that moves some words, and its operand."""
+    return (f".v{len(words)}", f"{{{', '.join(words)}}}") if len(words) > 1 else ("", words[0])
+
+
 def join_tiles(names: Sequence[str]) -> str:
     """Join tiles into one with further axes of length two: the bits of a tile's number, the highest first."""
     while len(names) > 1:
