@@ -7,6 +7,7 @@ from .attractors import power_spectrum_distance, state_space_divergence
 from .catalogue import henon, logistic, lorenz
 from .echo import EchoState, MemoryCapacity, echo_state, memory_capacity, recalled
 from .lyapunov import lyapunov
+from .noise_reduction import reduce_noise
 from .orbits import Bifurcation, FixedPoints, bifurcation, fixed_points
 from .slow_points import SlowPoints, slow_points
 from .system import DynamicalSystem
@@ -28,6 +29,7 @@ __all__ = [
     "memory_capacity",
     "power_spectrum_distance",
     "recalled",
+    "reduce_noise",
     "slow_points",
     "state_space_divergence",
 ]
