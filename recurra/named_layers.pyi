@@ -82,7 +82,7 @@ class AdaptiveLIF(Recurrent):
         tau: float = 20.0,
         tau_a: float = 200.0,
         beta: float = 1.8,
-        threshold: float = 1.0,
+        threshold: float = 0.01,
         surrogate: str = "triangle",
         slope: float | None = None,
     ) -> None: ...

@@ -18,7 +18,8 @@ from recurra.cells import canonical_names
 
 Options = dict[str, Any]
 
-POSITIVE = (("SLSTM", "n"), ("LinearTransformer", "z"))  # states that are sums of positive numbers
+# States that are sums of positive numbers.
+POSITIVE = (("SLSTM", "n"), ("LinearTransformer", "z"), ("AdaptiveLIF", "a"))
 ALIVE = 6  # with this seed no network of rectifiers in the table is dead
 
 
@@ -141,7 +142,7 @@ OPTIONS: dict[str, list[Options]] = {
     "ltc": [{"timed": True, "unfolds": 2}],
     "cfc": [{"timed": True, "backbone": 3}],
     "ode_rnn": [{"timed": True, "steps": 2, "units": 3}],
-    "gru_d": [{"timed": True, "mean": 0.3}],
+    "gru_d": [{"timed": True, "mean": 0.25}],
     "phased_lstm": [{"timed": True, "ratio": 0.6}],
     "lmu": [{"order": 3, "theta": 5.0}],
     "ea_lstm": [{"static": 0}, {"static": 2}],

@@ -117,6 +117,7 @@ class GRUD(Timed):
         self.gamma_x, self.b_x = self.vector(features, fill=0.1), self.vector(features)
         self.gamma_h = self.affine("s")
         self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.get_default_dtype()).expand(features).clone())
+        self.start("v", "mean")  # until a feature is seen
 
     def step(self, x: Tensor, h: Tensor, v: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         u, dt = self.split(x)

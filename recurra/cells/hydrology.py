@@ -1,5 +1,6 @@
 """Cells of rainfall-runoff models: static attributes of a basin as a gate, and a memory that conserves mass."""
 
+import torch
 from torch import Tensor, sigmoid, softmax, tanh
 
 from .. import init
@@ -25,7 +26,10 @@ class EALSTM(Memory):
             self.i = self.affine(self.static)
         else:
             self.b_i = self.vector()
-        init.constant_(self.f.b, 3.0)  # as in the paper
+        for gate in (self.f, self.g, self.o):  # as in the authors' program
+            init.orthogonal_(gate.U)
+            init.identity_(gate.W)
+        init.constant_(self.f.b, 5.0)
 
     def _width(self, operand: str | int) -> int:
         return self.input_size - self.static if operand == "x" else super()._width(operand)
@@ -56,6 +60,7 @@ class MassConservingLSTM(Cell):
         self.i = self.affine(*operands, size=hidden_size * mass)
         self.R = self.affine(*operands, size=hidden_size * hidden_size)
         self.o = self.affine(*operands)
+        self.R.b.data.copy_(torch.eye(hidden_size).flatten())  # a cell rather keeps than gives
         init.constant_(self.o.b, -3.0)  # little leaves at first
 
     def _width(self, operand: str | int) -> int:

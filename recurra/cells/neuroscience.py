@@ -53,20 +53,28 @@ class CTRNN(Rates):
             raise InputError("density", density, "a share of the connections in (0, 1]")
         if excitatory is not None and not 0 <= excitatory <= 1:
             raise InputError("excitatory", excitatory, "a share of the units between 0 and 1, or None")
-        if excitatory is not None:
-            self._obey_dales_law(round(excitatory * hidden_size))
+        if excitatory is not None:  # a unit excites all others or inhibits all others; no unit reads itself
+            sign = torch.where(torch.arange(hidden_size) < round(excitatory * hidden_size), 1.0, -1.0)
+            self.a.derive("W", Signed(sign, self_connections=False))
         if density < 1:
             self.a.derive("W", Masked(torch.rand(hidden_size, hidden_size) < density))
+        if excitatory is not None:
+            self._balance()
 
-    def _obey_dales_law(self, excitatory: int) -> None:
-        """A unit excites all others or inhibits all others; no unit reads itself; excitation balances inhibition."""
-        size = self.hidden_size
-        sign = torch.where(torch.arange(size) < excitatory, 1.0, -1.0)
-        weights = init.normal_(torch.empty(size, size), 1 / math.sqrt(size)).abs()
-        if 0 < excitatory < size:
-            weights[:, excitatory:] *= excitatory / (size - excitatory)
-        self.a.W.data.copy_(weights)
-        self.a.derive("W", Signed(sign, self_connections=False))
+    @torch.no_grad()
+    def _balance(self, radius: float = 1.5) -> None:
+        """Gamma-distributed weights, inhibition balancing excitation in every row, scaled to a spectral radius."""
+        raw = self.a.stored("W")
+        raw.fill_(1.0)
+        signs = self.a.W  # 0 where there is no connection
+        excitation, inhibition = (part.relu().sum(1, keepdim=True) for part in (signs, -signs))
+        both = (excitation > 0) & (inhibition > 0)
+        balance = torch.where(both, excitation / inhibition.clamp_min(1.0), 1.0)
+        raw.exponential_().add_(torch.empty_like(raw).exponential_())  # Γ(2)
+        raw.mul_(torch.where(signs < 0, balance, 1.0))
+        raw.div_(raw.norm(dim=1, keepdim=True))
+        found = torch.linalg.eigvals(self.a.W).abs().max()
+        raw.mul_(torch.where(found > 1e-3, radius / found, 1.0))  # 0 where no two units read each other
 
     def step(self, x: Tensor, h: Tensor, *, xi: Tensor | None = None) -> tuple[Tensor, Tensor]:
         r = self.nonlinearity(h)

@@ -1,7 +1,8 @@
 """Spiking neurons: outputs of 0 and 1, membrane potentials as states, surrogate derivatives (`rc.cells.spike`).
 
 All read their input through an affine, so a layer of them is a layer of neurons with synapses. As in snntorch, a neuron
-that is above its threshold after a step is reset in the next step; no gradient flows through the reset.
+that is above its threshold after a step is reset in the next step, and no gradient flows through the reset; that of
+`parametric_lif`, `adaptive_lif` and `srm` has one, as in their papers.
 """
 
 import math
@@ -12,6 +13,7 @@ from torch import Tensor, relu, sigmoid
 from .. import init
 from ..cell import Cell, register
 from ..errors import InputError
+from .derivations import ZeroDiagonal
 from .surrogates import spike
 
 
@@ -127,17 +129,21 @@ class AdaptiveLIF(Spiking):
 
     def __init__(
         self, input_size: int, hidden_size: int, tau: float = 20.0, tau_a: float = 200.0, beta: float = 1.8,
-        threshold: float = 1.0, surrogate: str = "triangle", slope: float | None = None,
+        threshold: float = 0.01, surrogate: str = "triangle", slope: float | None = None,
     ):  # fmt: skip
         super().__init__(input_size, hidden_size, threshold, surrogate, slope)
         for name, value in (("tau", tau), ("tau_a", tau_a)):
             if not value > 0:
                 raise InputError(name, value, "a positive time constant, in steps")
         self.current = self.affine("x", "s", bias=False)
+        init.normal_(self.current.U, 1 / math.sqrt(input_size))
+        init.normal_(self.current.W, 1 / math.sqrt(hidden_size))
+        self.current.derive("W", ZeroDiagonal())  # no neuron reads itself
         self.alpha, self.rho, self.beta = math.exp(-1 / tau), math.exp(-1 / tau_a), beta
 
     def step(self, x: Tensor, s: Tensor, v: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        v = self.alpha * v + (1 - self.alpha) * self.current(x, s) - self.threshold * s
+        crossed = self.threshold + self.beta * a  # the threshold of the last step
+        v = self.alpha * v + (1 - self.alpha) * self.current(x, s) - crossed * s
         a = self.rho * a + (1 - self.rho) * s
         b = self.threshold + self.beta * a
         u = (v - b) / b  # relative to the threshold
@@ -217,7 +223,8 @@ class Izhikevich(Spiking):
             v = v + 0.5 * (0.04 * v * v + 5 * v + 140 - u + i)
         u = u + self.a * (self.b * v - u)
         s = self.fire(v - self.threshold)
-        return s, v + s * (self.c - v), u + self.d * s
+        fired = self.last(v)
+        return s, v + fired * (self.c - v), u + self.d * fired
 
 
 @register("srm")

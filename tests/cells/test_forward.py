@@ -48,6 +48,8 @@ def _start(case: Case, cell: rc.Cell, state: str) -> Tensor:
     """Zero, but for the models that say otherwise: a learned start, or a constant of the cell."""
     if case.name == "unitary_rnn":
         return cell.h_0.detach()
+    if (case.name, state) == ("gru_d", "v"):
+        return torch.tensor(case.options.get("mean", 0.0), dtype=torch.float64)
     return torch.tensor(STARTS.get((case.name, state), case.options.get("start", 0.0)), dtype=torch.float64)
 
 

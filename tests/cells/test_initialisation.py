@@ -322,6 +322,61 @@ def test_a_clipped_plrnn_starts_where_all_its_weights_learn():
     assert 0.5 < float(cell.inner.b.detach().std()) < 1.2
 
 
+@pytest.mark.parametrize("density", [1.0, 0.5])
+def test_a_network_of_dales_law_starts_balanced_at_its_radius(density: float):
+    """Song, Yang & Wang 2016: excitation and inhibition of a unit cancel on average; the spectral radius is 1.5."""
+    W = rc.registry()["ctrnn"](3, 200, excitatory=0.8, density=density).a.W.detach()
+    assert torch.linalg.eigvals(W.double()).abs().max().item() == pytest.approx(1.5, abs=1e-4)
+    excitation, inhibition = W.relu().sum(1), (-W).relu().sum(1)
+    assert (excitation / inhibition).log().mean().abs() < 0.05
+    assert not W.diagonal().any()
+
+
+@pytest.mark.parametrize(("size", "excitatory"), [(1, 0.5), (2, 0.5), (5, 1.0), (5, 0.0)])
+def test_small_networks_of_dales_law_start_finite_and_alive(size: int, excitatory: float):
+    raw = rc.registry()["ctrnn"](3, size, excitatory=excitatory).a.W_raw
+    assert bool((raw > 0).all())
+    assert bool((raw < 10).all())
+
+
+def test_adaptive_neurons_fire_from_the_start_and_adapt():
+    """With the weights and the threshold of Bellec et al.; a constant current makes them fire less and less."""
+    torch.manual_seed(0)
+    layer = rc.layer("adaptive_lif", 20, 100)
+    W = layer.cells[0].current.W
+    assert not W.diagonal().any()
+    assert 0.09 < float(W.detach().std()) < 0.11
+    with torch.no_grad():
+        s = layer(torch.randn(1, 16, 20).expand(200, -1, -1))[0]
+    early, late = s[:20].mean(), s[-20:].mean()
+    assert 0.02 < late < 0.7 * early
+
+
+def test_an_entity_aware_lstm_starts_as_its_authors_program():
+    cell = fresh("ea_lstm")
+    for gate in (cell.f, cell.g, cell.o):
+        assert torch.equal(gate.W, torch.eye(P))
+        assert_orthogonal(gate.U.detach())
+    assert torch.equal(cell.f.b, torch.full((P,), 5.0))
+
+
+def test_a_mass_conserving_lstm_keeps_its_mass_at_first():
+    cell = rc.registry()["mass_conserving_lstm"](3, 5)
+    assert torch.equal(cell.R.b, torch.eye(5).flatten())
+    assert torch.equal(cell.o.b, torch.full((5,), -3.0))
+
+
+def test_gru_d_starts_from_the_mean_of_a_feature():
+    """Before it was seen, a feature is its mean: as if the mean had been seen long ago."""
+    layer = rc.layer("gru_d", 2, 3, mean=torch.tensor([0.5, -2.0])).double()
+    x = torch.randn(4, 1, 2, dtype=torch.float64)
+    x[:, :, 0] = float("nan")
+    (h, v, _), mean = layer(x)[1], torch.tensor([0.5, -2.0], dtype=torch.float64)
+    assert v[0, 0, 0] == mean[0]
+    far = (torch.zeros(1, 1, 3, dtype=torch.float64), mean.expand(1, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64))
+    torch.testing.assert_close(layer(x, far)[1][0], h)
+
+
 @pytest.mark.parametrize("tau", ["learned", True, [1.0, 2.0], torch.ones(2, 3)])
 def test_time_constants_that_do_not_fit_are_refused(tau: object) -> None:
     with pytest.raises(rc.errors.InputError, match="tau: got"):

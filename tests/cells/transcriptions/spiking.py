@@ -68,11 +68,13 @@ def parametric_lif(w: Weights, x: Array, v: Array, tau: float = 2.0, threshold: 
 
 def adaptive_lif(
     w: Weights, x: Array, s: Array, v: Array, a: Array, tau: float = 20.0, tau_a: float = 200.0, beta: float = 1.8,
-    threshold: float = 1.0,
+    threshold: float = 0.01,
 ) -> Result:  # fmt: skip
     alpha, rho, outputs = math.exp(-1 / tau), math.exp(-1 / tau_a), []
+    n, B = len(s), threshold + beta * a
+    W = np.array([[0.0 if i == j else w["current.W_raw"][i, j] for j in range(n)] for i in range(n)])
     for x_t in x:
-        v = alpha * v + (1 - alpha) * (w["current.U"] @ x_t + w["current.W"] @ s) - threshold * s
+        v = alpha * v + (1 - alpha) * (w["current.U"] @ x_t + W @ s) - B * s
         a = rho * a + (1 - rho) * s
         B = threshold + beta * a
         s = spike((v - B) / B, "triangle", 1.0, 0.3)
@@ -112,7 +114,8 @@ def izhikevich(
             v = v + 0.5 * (0.04 * v**2 + 5 * v + 140 - u + current(w, x_t))
         u = u + a * (b * v - u)
         s = spike(v - 30.0, slope=1.0)
-        v, u = s * c + (1 - s) * v, u + d * s
+        fired = above(v, 30.0)
+        v, u = np.where(fired == 1, c, v), u + d * fired
         outputs.append(s)
     return outputs, (v, u)
 
