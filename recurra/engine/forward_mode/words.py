@@ -70,7 +70,8 @@ def library(real: str) -> ctypes.CDLL:
     cases = " ".join(map(_case, OPERATIONS))
     names = "\n".join(f"#define {name} {number}" for name, number in CODE.items())
     here = "\n".join(
-        Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("instructions.h", "recursions.h")
+        Path(__file__).with_name(name).read_text(encoding="utf-8")
+        for name in ("instructions.h", "recursions.h", "online_loop.h")
     )
     parts = [
         f"#define REAL {real}",

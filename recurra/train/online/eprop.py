@@ -59,7 +59,11 @@ class EProp(OnlineLearner):
         self.tracker = self.make_tracker(1)
 
     def make_tracker(self, batch: int) -> Tracker:
-        return LocalTracker(self.step_fn, batch, self.feedback, self.matrix)
+        return LocalTracker(self.step_fn, batch, self.matrix)
+
+    @property
+    def updates_plainly(self) -> bool:
+        return type(self)._apply is EProp._apply and self.feedback != "adaptive"
 
     def _apply(self) -> None:
         if self.feedback != "adaptive":

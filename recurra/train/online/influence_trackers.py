@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from recurra.engine.forward_mode.chunk import Chunk, chunk_of
+from recurra.engine.forward_mode.online_loop import OnlineLoop
 from recurra.train.cost import check_cost
+from recurra.train.learner import StepTargets
+from recurra.train.online.compiled_loop import loop_of, rule_of, targets_of
 from recurra.train.online.compiled_step import (
     CompiledInfluence,
     Head,
@@ -16,7 +19,7 @@ from recurra.train.online.compiled_step import (
     WeightGradients,
     influence_plan,
 )
-from recurra.train.online.learner import Tracker
+from recurra.train.online.learner import OnlineLearner, Tracker
 from recurra.train.sensitivity import Masked, Sensitivity, exact, is_elementwise, snap1
 from recurra.train.step_function import StepFunction
 
@@ -29,6 +32,7 @@ class CompiledTracker(Tracker):
         self.influence, self.head = CompiledInfluence(plan, batch), Head(step_fn)
         self.to_parameters = WeightGradients(step_fn, plan)
         self.chunk: Chunk | None = None  # made by the first call of many steps
+        self.loop: tuple[OnlineLoop | None] | None = None  # made by the first call that updates after every step
         self.is_new = True  # whether no step has been taken since the start
 
     def reset(self) -> None:
@@ -81,6 +85,25 @@ class CompiledTracker(Tracker):
             by_tensor = {key: by_tensor[key] + g for key, g in found.items()} if by_tensor else found
         self.is_new = False
         return total, self.to_parameters(by_tensor) + by_head
+
+    def feedback(self) -> Tensor | None:
+        """The matrix from errors to units, (q, H), where it is fixed and not that of the head."""
+        return None
+
+    def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
+        if self.loop is None:
+            self.loop = (loop_of(self.influence, self.step_fn, self.feedback()),)
+        loop, count = self.loop[0], int(targets.counts.any(1).sum())
+        found = None if loop is None else targets_of(learner.loss, targets, loop.head.outputs, self.influence.dtype)
+        if loop is None or found is None or not learner.updates_plainly:
+            return None
+        rule = rule_of(learner.optimizer, loop.parameters, learner.clip, count)
+        if rule is None:
+            return None
+        self.to_parameters.refresh()
+        self.is_new = False
+        inputs = x.detach().to(self.influence.dtype).contiguous()
+        return loop.learn(inputs, found[0], targets.counts.contiguous(), found[1], rule)
 
     def state_dict(self) -> dict[str, Any]:
         return self.influence.state_dict()

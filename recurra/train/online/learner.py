@@ -57,6 +57,10 @@ class Tracker(ABC):
         """
         return None
 
+    def call_updates(self, learner: "OnlineLearner", x: Tensor, targets: StepTargets) -> float | None:
+        """Take all steps of x, with an update after each, where that is possible at once; the sum of the losses."""
+        return None
+
     def peek(self, x: Tensor) -> Tensor:
         """The outputs of the next step, (B, q), without taking it."""
         state = self.state_dict()
@@ -108,6 +112,11 @@ class OnlineLearner(Learner):
         self.tracker: Tracker | None = None
         self._running = False
 
+    @property
+    def updates_plainly(self) -> bool:
+        """Whether an update is a step of the optimiser and nothing else."""
+        return type(self)._apply is OnlineLearner._apply
+
     @abstractmethod
     def make_tracker(self, batch: int) -> Tracker:
         """A tracker for this many sequences."""
@@ -115,11 +124,15 @@ class OnlineLearner(Learner):
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
         targets, total = self._begin(x, target, mask), 0.0
         self.optimizer.zero_grad(set_to_none=True)
+        assert self.tracker is not None
         whole = self._whole_call(x, targets) if self.update == "call" else None
+        updated = self.tracker.call_updates(self, x, targets) if self.update == "step" else None
         if whole is not None:
             total = whole[0]
             self._accumulate(whole[1], 1.0 / max(targets.total, 1))
-        for t in range(len(x)) if whole is None else ():
+        elif updated is not None:
+            total = updated
+        for t in range(len(x)) if whole is None and updated is None else ():
             loss, gradient = self._gradient(x[t], targets, t)
             total += loss
             if gradient is None:

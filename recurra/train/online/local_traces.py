@@ -21,9 +21,12 @@ class LocalTracker(CompiledTracker):
     a fixed random matrix ("random"), or a matrix that starts at random and takes the updates of the head ("adaptive").
     """
 
-    def __init__(self, step_fn: StepFunction, batch: int, feedback: str, matrix: Tensor | None):
+    def __init__(self, step_fn: StepFunction, batch: int, matrix: Tensor | None):
         super().__init__(step_fn, batch, _plan(step_fn))
-        self.feedback, self.matrix = feedback, matrix  # (q, H)
+        self.matrix = matrix  # (q, H)
+
+    def feedback(self) -> Tensor | None:
+        return self.matrix
 
     def signal(self, loss: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.matrix is None:

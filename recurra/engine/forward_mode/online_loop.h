@@ -1,0 +1,205 @@
+// A stream whose weights change after every step: forward, head, loss, influence, gradient and update in one loop.
+// Structures are filled by online_loop.py; every field has eight bytes.
+
+struct Head {  // y = V h + b, or y = h where V is null
+  int64_t width, outputs;
+  const real *weight, *bias;
+  const real* feedback;  // (outputs, width): errors come back to the units through it
+  real *weight_gradient, *bias_gradient;  // null where they do not learn
+};
+struct Parameter {
+  int64_t size;
+  real *value, *gradient, *first, *second;  // moments of the gradient
+};
+struct Part {  // a block of weights in the gradient of its parameter
+  int64_t from, sequence_stride;
+  real* to;
+  int64_t outer, inner, outer_stride, inner_stride;
+};
+struct Rule {
+  int64_t kind;
+  double clip;  // 0: none
+  const double* factors;  // (steps that count, 2)
+  double decay, second_decay, epsilon;
+};
+enum { SGD, ADAM, RMSPROP };  // kinds of a rule
+enum { SQUARED_ERROR, CROSS_ENTROPY };
+
+struct Words { const int64_t* at; int64_t length; };
+struct Loop {
+  Words forward, back, advance;
+  real** regions;
+  const int64_t* strides;
+  const int32_t* maps;
+  int64_t steps, batch, inputs, loss;
+  real* x;               // (steps, batch, inputs)
+  const void* targets;   // numbers (steps, batch, outputs) or classes (steps, batch)
+  const unsigned char* counts; // (steps, batch): whether the target counts
+  real* scores;          // (batch, outputs)
+  Head head;
+  Rule rule;
+  int64_t parameter_count, part_count;
+  const Parameter* parameters;
+  const Part* parts;
+  real* collected;  // the gradients that parts are added to
+  int64_t collected_size;
+};
+
+// regions of a program, as in row_program.py
+enum { SCRATCH, INPUT, STATE, NEW, POOL, COTANGENT, OUTPUTS, KEPT, GRADIENT };
+
+// ------------------------------------------------------------------------------------------ head and loss
+
+static void head_forward(const Head& h, const real* state, real* y) {
+  for (int64_t o = 0; o < h.outputs; ++o)
+    y[o] = h.weight ? dot(h.weight + o * h.width, state, h.width) + (h.bias ? h.bias[o] : real(0)) : state[o];
+}
+
+// y becomes ∂loss/∂y; the loss of one item.
+static double squared_error(real* y, const real* target, int64_t outputs) {
+  double total = 0;
+  for (int64_t o = 0; o < outputs; ++o) {
+    const real off = y[o] - target[o];
+    total += double(off) * off;
+    y[o] = 2 * off / real(outputs);
+  }
+  return total / double(outputs);
+}
+
+static double cross_entropy(real* y, int64_t target, int64_t outputs) {
+  real most = y[0];
+  for (int64_t o = 1; o < outputs; ++o) most = nan_max(most, y[o]);
+  const real own = y[target] - most;
+  vec sums = {};
+  COLUMNS_OF(outputs) {
+    const vec e = exp_(load(y + j, count) - splat(most));
+    store(y + j, e, count);
+    sums += zero_tail(e, count);
+  }
+  const real sum = horizontal_sum(sums);
+  for (int64_t o = 0; o < outputs; ++o) y[o] /= sum;
+  y[target] -= 1;
+  return double(log_(splat(sum))[0] - own);
+}
+
+static void head_backward(const Head& h, const real* state, const real* error, real* cotangent) {
+  if (!h.feedback) {
+    for (int64_t o = 0; o < h.outputs; ++o) cotangent[o] = error[o];
+  } else {
+    for (int64_t j = 0; j < h.width; ++j) cotangent[j] = 0;
+    for (int64_t o = 0; o < h.outputs; ++o) add_scaled(cotangent, h.feedback + o * h.width, error[o], h.width);
+  }
+  for (int64_t o = 0; o < h.outputs; ++o) {
+    if (h.weight_gradient) add_scaled(h.weight_gradient + o * h.width, state, error[o], h.width);
+    if (h.bias_gradient) h.bias_gradient[o] += error[o];
+  }
+}
+
+// Scores of all sequences to cotangents and gradients of the head; the sum of the losses.
+static double learn_head(const Loop& l, int64_t t, int64_t count) {
+  const Head& h = l.head;
+  if (h.weight_gradient) __builtin_memset(h.weight_gradient, 0, h.outputs * h.width * sizeof(real));
+  if (h.bias_gradient) __builtin_memset(h.bias_gradient, 0, h.outputs * sizeof(real));
+  double total = 0;
+  for (int64_t b = 0; b < l.batch; ++b) {
+    const int64_t item = t * l.batch + b;
+    const real* const state = l.regions[OUTPUTS] + b * l.strides[OUTPUTS];
+    real *const y = l.scores + b * h.outputs, *const cotangent = l.regions[COTANGENT] + b * l.strides[COTANGENT];
+    if (!l.counts[item]) {
+      __builtin_memset(cotangent, 0, h.width * sizeof(real));
+      continue;
+    }
+    head_forward(h, state, y);
+    total += l.loss == SQUARED_ERROR ? squared_error(y, (const real*)l.targets + item * h.outputs, h.outputs)
+                                     : cross_entropy(y, ((const int64_t*)l.targets)[item], h.outputs);
+    for (int64_t o = 0; o < h.outputs; ++o) y[o] /= real(count);
+    head_backward(h, state, y, cotangent);
+  }
+  return total;
+}
+
+// ------------------------------------------------------------------------------------------ gradient and update
+
+static void collect(const Loop& l) {  // what the program left, summed over sequences, in the order of the parameters
+  __builtin_memset(l.collected, 0, l.collected_size * sizeof(real));
+  for (int64_t p = 0; p < l.part_count; ++p) {
+    const Part& part = l.parts[p];
+    for (int64_t b = 0; b < l.batch; ++b) {
+      const real* const from = l.regions[GRADIENT] + part.from + b * part.sequence_stride;
+      for (int64_t i = 0; i < part.outer; ++i) {
+        real* const to = part.to + i * part.outer_stride;
+        const real* const row = from + i * part.inner;
+        if (part.inner_stride == 1) add_scaled(to, row, 1, part.inner);
+        else for (int64_t j = 0; j < part.inner; ++j) to[j * part.inner_stride] += row[j];
+      }
+    }
+  }
+}
+
+static real clip_factor(const Loop& l) {
+  if (!(l.rule.clip > 0)) return 1;
+  double total = 0;
+  for (int64_t p = 0; p < l.parameter_count; ++p) {
+    const Parameter& own = l.parameters[p];
+    total += double(dot(own.gradient, own.gradient, own.size));
+  }
+  const double factor = l.rule.clip / (__builtin_sqrt(total) + 1e-6);
+  return factor < 1 ? real(factor) : total == total ? real(1) : real(__builtin_nan(""));
+}
+
+static void update(const Loop& l, int64_t number) {
+  const Rule& r = l.rule;
+  const real scale = clip_factor(l), keep = real(r.decay), keep2 = real(r.second_decay), epsilon = real(r.epsilon);
+  const real factor = real(r.factors[2 * number]), root = real(r.factors[2 * number + 1]);
+  const real gain = real(1 - r.decay), gain2 = real(1 - r.second_decay);
+  for (int64_t p = 0; p < l.parameter_count; ++p) {
+    const Parameter own = l.parameters[p];
+    COLUMNS_OF(own.size) {
+      const vec g = load(own.gradient + j, count) * scale;
+      vec step = g;
+      if (own.first) {
+        const vec before = load(own.first + j, count);
+        step = r.kind == ADAM ? before + (g - before) * gain : before * keep + g;
+        store(own.first + j, step, count);
+      }
+      if (own.second) {
+        const vec after = load(own.second + j, count) * keep2 + g * g * gain2;
+        store(own.second + j, after, count);
+        step /= sqrt_(after) * root + epsilon;
+      }
+      store(own.value + j, load(own.value + j, count) - step * factor, count);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------ the loop
+
+static void execute(const Loop& l, const Words& words) {
+  run(words.at, words.length, l.regions, l.strides, l.maps, l.batch);
+}
+
+// The sum of the losses. `regions` of the old and the new state change places after every step.
+extern "C" double learn_steps(const Loop* given) {
+  const Loop& l = *given;
+  double total = 0;
+  int64_t updates = 0;
+  for (int64_t t = 0; t < l.steps; ++t) {
+    l.regions[INPUT] = l.x + t * l.batch * l.inputs;
+    execute(l, l.forward);
+    int64_t count = 0;
+    for (int64_t b = 0; b < l.batch; ++b) count += l.counts[t * l.batch + b];
+    if (count) total += learn_head(l, t, count);
+    else for (int64_t b = 0; b < l.batch; ++b)
+      __builtin_memset(l.regions[COTANGENT] + b * l.strides[COTANGENT], 0, l.head.width * sizeof(real));
+    execute(l, l.back);
+    execute(l, l.advance);
+    if (count) {
+      collect(l);
+      update(l, updates++);
+    }
+    real* const state = l.regions[STATE];
+    l.regions[STATE] = l.regions[NEW];
+    l.regions[NEW] = state;
+  }
+  return total;
+}

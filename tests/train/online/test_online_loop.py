@@ -1,0 +1,138 @@
+"""The compiled loop of updates after every step, against the loop in Python."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import recurra as rc
+from recurra.train import RFLO, RTRL, EProp, Predictor, SnAp
+from recurra.train.online.influence_trackers import CompiledTracker
+
+
+def network(name: str, head: Any = 2, **options: Any) -> Predictor:
+    torch.manual_seed(0)
+    return Predictor(rc.layer(name, 3, 5, **options), head).double()
+
+
+def stream(steps: int = 23, batch: int = 1, classes: bool = False) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(steps, batch, 3, generator=random, dtype=torch.float64)
+    if classes:
+        return x, torch.randint(0, 2, (steps, batch), generator=random)
+    return x, torch.randn(steps, batch, 2, generator=random, dtype=torch.float64)
+
+
+def both_ways(
+    make: Callable[[nn.Module], Any], model: nn.Module, monkeypatch: pytest.MonkeyPatch, *given: Any
+) -> tuple[Any, Any]:
+    """A learner after two calls by the compiled loop, and one by the loop in Python."""
+    compiled, plain = make(model), make(copy.deepcopy(model))
+    losses = [compiled.step(*given) for _ in range(2)]
+    assert compiled.tracker.loop[0] is not None
+    monkeypatch.setattr(CompiledTracker, "call_updates", lambda *_: None)
+    torch.testing.assert_close(losses, [plain.step(*given) for _ in range(2)], rtol=1e-10, atol=1e-10)
+    return compiled, plain
+
+
+def assert_alike(compiled: Any, plain: Any) -> None:
+    for (name, a), b in zip(compiled.model.named_parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10, msg=name)
+    for a, b in zip(compiled.model.parameters(), plain.model.parameters(), strict=True):
+        for moment, value in plain.optimizer.state[b].items():
+            own = compiled.optimizer.state[a][moment]
+            torch.testing.assert_close(own, value, rtol=1e-8, atol=1e-10, msg=moment)
+
+
+MODELS: dict[str, tuple[type, Callable[[], Predictor]]] = {
+    "SnAp of a GRU": (SnAp, lambda: network("gru", reset_after=True)),
+    "SnAp of an LSTM": (SnAp, lambda: network("lstm")),
+    "RTRL of a minGRU": (RTRL, lambda: network("min_gru")),
+    "RTRL of an IndRNN and nn.Linear": (RTRL, lambda: network("indrnn", nn.Linear(5, 2))),
+    "RTRL of units that spike": (RTRL, lambda: network("lif", nn.Linear(5, 2, bias=False))),
+    "RTRL with a learned start": (RTRL, lambda: network("min_gru", initial="learned")),
+    "EProp of a GRU": (EProp, lambda: network("gru")),
+    "RFLO of a GRU": (RFLO, lambda: network("gru")),
+    "EProp of an LSTM with peepholes": (EProp, lambda: network("peephole_lstm")),
+    "the layer's own output": (RTRL, lambda: Predictor(rc.layer("min_gru", 3, 2).double())),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("batch", (1, 3))
+def test_weights_and_moments_are_those_of_the_loop_in_python(
+    name: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, make = MODELS[name]
+    given = stream(batch=batch)
+    compiled, plain = both_ways(
+        lambda m: kind(m, "mse", update="step", carry=True, rate=0.01), make(), monkeypatch, *given
+    )
+    assert_alike(compiled, plain)
+    assert compiled.predict(given[0]).allclose(plain.predict(given[0]), rtol=1e-8)
+
+
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": "sgd",
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.99)),
+    "rmsprop": "rmsprop",
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("clip", (None, 0.05))
+def test_optimizers_and_clipping(name: str, clip: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(model: nn.Module) -> SnAp:
+        return SnAp(model, "mse", OPTIMIZERS[name], 0.01, update="step", carry=True, clip=clip)
+
+    assert_alike(*both_ways(make, network("lstm"), monkeypatch, *stream()))
+
+
+def test_classes_and_steps_that_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, target = stream(batch=3, classes=True)
+    mask = torch.rand(x.shape[:2], generator=torch.Generator().manual_seed(2)) < 0.4
+    assert not mask.any(1).all()
+    assert_alike(*both_ways(lambda m: SnAp(m, update="step"), network("lstm"), monkeypatch, x, target, mask))
+
+
+@pytest.mark.parametrize("kind", (SnAp, RFLO))
+def test_pieces_and_a_resumed_stream_are_bit_equal(kind: type) -> None:
+    x, target = stream(60)
+    options = {"update": "step", "carry": True, "clip": 1.0}
+    whole, pieces = (kind(network("gru", reset_after=True).float(), "mse", **options) for _ in range(2))
+    x, target = x.float(), target.float()
+    whole.step(x, target)
+    for start, stop in ((0, 1), (1, 2), (2, 31), (31, 60)):
+        pieces.step(x[start:stop], target[start:stop])
+        resumed = kind(network("gru", reset_after=True).float(), "mse", **options)
+        resumed.load_state_dict(pieces.state_dict())
+        pieces = resumed
+    for a, b in zip(whole.model.parameters(), pieces.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_what_the_loop_does_not_take_goes_step_by_step() -> None:
+    x, target = stream()
+    for learner in (
+        SnAp(network("lstm"), "mae", update="step"),
+        SnAp(network("lstm"), "mse", lambda p: torch.optim.Adam(p, weight_decay=0.1), update="step"),
+        SnAp(network("lstm", nn.Sequential(nn.Linear(5, 2))), "mse", update="step"),
+        EProp(network("lstm"), "mse", update="step", feedback="adaptive"),
+    ):
+        before = [p.detach().clone() for p in learner.model.parameters()]
+        learner.step(x, target)
+        assert not any(torch.equal(a, b) for a, b in zip(before, learner.model.parameters(), strict=True))
+
+
+def test_a_layer_sees_the_weights_that_the_loop_wrote() -> None:
+    model = network("min_gru").float()
+    x, target = (t.float() for t in stream())
+    before = model(x)[0]
+    RTRL(model, "mse", rate=0.1, update="step").step(x, target)
+    after = model(x)[0]
+    fresh = copy.deepcopy(model)(x)[0]
+    assert torch.equal(after, fresh) and not torch.allclose(after, before)
