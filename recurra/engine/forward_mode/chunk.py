@@ -90,7 +90,7 @@ class Chunk:
         given = cotangents.reshape(self.items, -1).to(self.dtype)
         parts = self._gradients(given)
         if goes_on:
-            self._advance()
+            self.advance()
             self.is_fresh = False
         self.run.state.copy_(self.states[self.items : self.items + self.batch])
         return self._by_tensor(parts)
@@ -99,7 +99,7 @@ class Chunk:
         """block → gradient of its weights, (units, deep)."""
         raise NotImplementedError
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Replace the influence before the chunk by that after it."""
         raise NotImplementedError
 
@@ -118,10 +118,10 @@ class Chunk:
     def row(self, place: tuple[int, int], width: int) -> Tensor:
         """A row of the program in all steps, (K · B, width)."""
         at, step, item = place[0] & OFFSET, place[1], 0
-        memory, item = self._memory(place[0] >> words.REGION)
+        memory, item = self.memory(place[0] >> words.REGION)
         return memory.as_strided((self.items, width), (item, step), at + memory.storage_offset())
 
-    def _memory(self, region: int) -> tuple[Tensor, int]:
+    def memory(self, region: int) -> tuple[Tensor, int]:
         """The memory of a region, and its stride from item to item."""
         own = {SCRATCH: self.scratch, INPUT: self.x, STATE: self.states, NEW: self.states[self.batch :]}
         if region in own:
@@ -175,7 +175,7 @@ class RowChunk(Chunk):
                 found[block] = total
         return found
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         for group in self.groups:
             carried = [root for root in group.roots if root.carried]
             swept = []
@@ -217,7 +217,7 @@ class _Group:
         integers, addresses = ctypes.c_int64 * max(count, 1), ctypes.c_void_p * max(count, 1)
         news, olds, items, units, rows = integers(), integers(), integers(), integers(), addresses()
         for i, (new, old, (address, step)) in enumerate(self.links):
-            memory, item = chunk._memory(address >> words.REGION)
+            memory, item = chunk.memory(address >> words.REGION)
             news[i], olds[i], items[i], units[i] = new, old, item, step
             rows[i] = memory.data_ptr() + (address & OFFSET) * memory.itemsize
         sizes = (chunk.items // chunk.batch, chunk.batch, self.width, count)
@@ -282,7 +282,7 @@ class MatrixChunk(Chunk):
     def _add_carried(self, first: Tensor, found: dict[Block, Tensor]) -> None:
         """What the influence before the chunk gives: cotangents of the first state times the sheets."""
         for number, sheet in enumerate(self.programs.sheets):
-            columns = _rows_of(sheet)
+            columns = rows_of(sheet)
             old = self.run.old_sheets[number][:, self.run.readouts :]
             row = torch.einsum("bn,bnp->p", first[:, columns], old)
             for block in sheet.blocks:
@@ -310,7 +310,7 @@ class MatrixChunk(Chunk):
             total.baddbmm_(c[..., low : low + matrix.shape[1]], matrix)
         return total
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """The influence on the last state, through ∂(last state)/∂(state after each step)."""
         n, steps, jacobian = self.structure.state_size, self.items // self.batch, self.jacobians()
         jacobian = jacobian[:, :n].unflatten(0, (steps, self.batch))
@@ -341,7 +341,7 @@ class MatrixChunk(Chunk):
         return total
 
     def _advance_sheet(self, number: int, sheet: Any) -> None:
-        run, rows = self.run, _rows_of(sheet)
+        run, rows = self.run, rows_of(sheet)
         if not len(rows):  # weights that reach outputs alone
             return
         old, new = (sheets[number][:, run.readouts :] for sheets in (run.old_sheets, run.new_sheets))
@@ -364,7 +364,7 @@ class MatrixChunk(Chunk):
         run.old_sheets[number], run.new_sheets[number] = run.new_sheets[number], run.old_sheets[number]
 
 
-def _rows_of(sheet: Any) -> Tensor:
+def rows_of(sheet: Any) -> Tensor:
     """The places in the state vector of the roots that a sheet carries."""
     places = [place for root in sheet.roots for place in range(root.at, root.at + root.width)]
     return torch.tensor(places, dtype=torch.int64)

@@ -43,6 +43,10 @@ struct Loop {
   const Part* parts;
   real* collected;  // the gradients that parts are added to
   int64_t collected_size;
+  real* gradient;  // what parts are read from: of `gradient_batch` sequences
+  int64_t gradient_batch;
+  const Chunk* chunk;  // null: the influence is of rows, and advanced at every step
+  int64_t at, fresh;   // steps in the chunk so far; whether there is no influence before it
 };
 
 // regions of a program, as in row_program.py
@@ -124,8 +128,8 @@ static void collect(const Loop& l) {  // what the program left, summed over sequ
   __builtin_memset(l.collected, 0, l.collected_size * sizeof(real));
   for (int64_t p = 0; p < l.part_count; ++p) {
     const Part& part = l.parts[p];
-    for (int64_t b = 0; b < l.batch; ++b) {
-      const real* const from = l.regions[GRADIENT] + part.from + b * part.sequence_stride;
+    for (int64_t b = 0; b < l.gradient_batch; ++b) {
+      const real* const from = l.gradient + part.from + b * part.sequence_stride;
       for (int64_t i = 0; i < part.outer; ++i) {
         real* const to = part.to + i * part.outer_stride;
         const real* const row = from + i * part.inner;
@@ -178,21 +182,35 @@ static void execute(const Loop& l, const Words& words) {
   run(words.at, words.length, l.regions, l.strides, l.maps, l.batch);
 }
 
-// The sum of the losses. `regions` of the old and the new state change places after every step.
+// Memory of the step after `at` steps of a chunk, which keeps what every step has left.
+static void enter_chunk(const Loop& l, const real* x, int64_t at) {
+  const Chunk& c = *l.chunk;
+  const int64_t numbers = l.batch * l.inputs;
+  __builtin_memcpy(c.x + at * numbers, x, numbers * sizeof(real));
+  l.regions[INPUT] = c.x + at * numbers;
+  l.regions[SCRATCH] = c.scratch + at * l.batch * c.scratch_size;
+  l.regions[STATE] = c.state + at * l.batch * c.states;
+  l.regions[NEW] = c.state + (at + 1) * l.batch * c.states;
+}
+
+// The sum of the losses. Without a chunk, `regions` of the old and the new state change places after every step.
 extern "C" double learn_steps(const Loop* given) {
   const Loop& l = *given;
   double total = 0;
   int64_t updates = 0;
   for (int64_t t = 0; t < l.steps; ++t) {
-    l.regions[INPUT] = l.x + t * l.batch * l.inputs;
+    real* const x = l.x + t * l.batch * l.inputs;
+    l.regions[INPUT] = x;
+    if (l.chunk) enter_chunk(l, x, l.at + t);
     execute(l, l.forward);
     int64_t count = 0;
     for (int64_t b = 0; b < l.batch; ++b) count += l.counts[t * l.batch + b];
+    real* const cotangent = l.regions[COTANGENT];
+    const int64_t sequence = l.strides[COTANGENT];
     if (count) total += learn_head(l, t, count);
-    else for (int64_t b = 0; b < l.batch; ++b)
-      __builtin_memset(l.regions[COTANGENT] + b * l.strides[COTANGENT], 0, l.head.width * sizeof(real));
-    execute(l, l.back);
-    execute(l, l.advance);
+    else for (int64_t b = 0; b < l.batch; ++b) __builtin_memset(cotangent + b * sequence, 0, l.head.width * sizeof(real));
+    if (!l.chunk) execute(l, l.back), execute(l, l.advance);
+    else if (count) chunk_gradient(*l.chunk, l.at + t + 1, l.batch, cotangent, sequence, l.fresh);
     if (count) {
       collect(l);
       update(l, updates++);

@@ -1,7 +1,8 @@
 """A stream whose weights change after every step, in one compiled loop: forward, head, loss, influence and update.
 
-For influences of rows: elementwise cells, SnAp(1), eligibility traces. The loop writes into the parameters and into the
-moments of their optimiser; between two calls both are those that a loop in Python would leave, but for rounding.
+The loop writes into the parameters and into the moments of their optimiser; after a call both are those that a loop in
+Python would leave, but for rounding. Influences of rows (elementwise cells, SnAp(1), eligibility traces) are advanced
+at every step, others once per chunk (online_chunk.py).
 """
 
 import ctypes
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .influence import CompiledInfluence
+from .pattern import Block
 from .row_program import INPUT
 
 KINDS = ("sgd", "adam", "rmsprop")
@@ -43,7 +45,7 @@ class UpdateRule:
     moments: Mapping[int, tuple[Tensor | None, Tensor | None]]  # id of a parameter → its moments
 
 
-def _structure(name: str, *fields: str) -> Any:
+def structure(name: str, *fields: str) -> Any:
     """Eight bytes a field: "name" is an integer, "*name" an address, "=name" a number."""
     types = {"*": ctypes.c_void_p, "=": ctypes.c_double}
     pairs = [(f.lstrip("*="), types.get(f[0], ctypes.c_int64)) for f in " ".join(fields).split()]
@@ -52,20 +54,20 @@ def _structure(name: str, *fields: str) -> Any:
 
 HEAD = "head_width head_outputs *weight *bias *feedback *weight_gradient *bias_gradient"
 RULE = "kind =clip *factors =decay =second_decay =epsilon"
-Parameter = _structure("Parameter", "size *value *gradient *first *second")
-Part = _structure("Part", "from_ sequence_stride *to outer inner outer_stride inner_stride")
-Loop = _structure(
+Parameter = structure("Parameter", "size *value *gradient *first *second")
+Part = structure("Part", "from_ sequence_stride *to outer inner outer_stride inner_stride")
+Loop = structure(
     "Loop",
     "*forward forward_length *back back_length *advance advance_length *regions *strides *maps",
     "steps batch inputs loss *x *targets *counts *scores",
     HEAD,
     RULE,
-    "parameter_count part_count *parameters *parts *collected collected_size",
+    "parameter_count part_count *parameters *parts *collected collected_size *gradient gradient_batch *chunk at fresh",
 )
 
 
 class OnlineLoop:
-    """The loop of an influence. `parameters`: (cell, weight of its blocks) → the parameter; those of `head` beside them."""
+    """The loop of an influence. `parameters`: (cell, weight of its blocks) → the parameter, without the head."""
 
     def __init__(self, run: CompiledInfluence, parameters: Mapping[tuple[int, str], Tensor], head: LinearHead):
         self.run, self.head = run, head
@@ -78,27 +80,29 @@ class OnlineLoop:
         run.library.learn_steps.restype = ctypes.c_double
         self._fill()
 
+    def gradient_places(self) -> tuple[Tensor, dict[Block, int]]:
+        """The memory (sequences, numbers) in which a step leaves its gradient, and where that of each block begins."""
+        return self.run.gradient[:, 0], self.run.programs.gradient_at
+
     def _gradients(self, keys: Mapping[int, tuple[int, str]]) -> list[Tensor]:
-        """The memory of all gradients: that of the program, where it is in the order of the parameter."""
-        run, parts = self.run, []
-        collected = [p for p in self.parameters if id(p) in keys and not self._is_direct(keys[id(p)])]
-        self.collected = torch.zeros(sum(p.numel() for p in collected), dtype=run.dtype)
+        """The memory of the gradients of all parameters: that of a block, where it is in the order of the parameter."""
+        (memory, places), parts = self.gradient_places(), []
+        direct = self.run.whole if len(memory) == 1 else set()
+        collected = [p for p in self.parameters if id(p) in keys and keys[id(p)] not in direct]
+        self.collected = torch.zeros(sum(p.numel() for p in collected), dtype=self.run.dtype)
         pieces = self.collected.split([p.numel() for p in collected])
         found = {keys[id(p)]: piece for p, piece in zip(collected, pieces, strict=True)}
-        for block in run.plan.blocks:
-            key, at = (block.cell, block.weight), run.programs.gradient_at[block]
-            if self._is_direct(key):
-                found[key] = run.gradient[0, 0, at : at + block.size]
+        for block in self.run.plan.blocks:
+            key, at = (block.cell, block.weight), places[block]
+            if key in direct:
+                found[key] = memory[0, at : at + block.size]
             else:
                 units, deep = (block.units, block.unit_stride), (block.deep, block.deep_stride)
                 (outer, far), (inner, near) = (deep, units) if block.along_units else (units, deep)
-                to = found[key].data_ptr() + block.start * run.dtype.itemsize
-                parts.append(Part(at, run.gradient[0].numel(), to, outer, inner, far, near))
-        self.parts = (Part * len(parts))(*parts)
+                to = found[key].data_ptr() + block.start * self.run.dtype.itemsize
+                parts.append(Part(at, memory.shape[1], to, outer, inner, far, near))
+        self.parts, self.memory = (Part * len(parts))(*parts), memory
         return [found[keys[id(p)]] if id(p) in keys else torch.zeros_like(p) for p in self.parameters]
-
-    def _is_direct(self, key: tuple[int, str]) -> bool:
-        return self.run.batch == 1 and key in self.run.whole
 
     def _fill(self) -> None:
         """What stays from call to call."""
@@ -111,36 +115,44 @@ class OnlineLoop:
         loop.maps, loop.batch, loop.inputs = run.maps.data_ptr(), run.batch, int(run.sequence_strides[INPUT])
         loop.scores, loop.head_width, loop.head_outputs = self.scores.data_ptr(), head.width, head.outputs
         gradient_of = {id(p): g.data_ptr() for p, g in zip(self.parameters, self.gradients, strict=True)}
-        loop.weight_gradient, loop.bias_gradient = (gradient_of.get(id(p), None) for p in (head.weight, head.bias))
+        loop.weight_gradient, loop.bias_gradient = (gradient_of.get(id(p)) for p in (head.weight, head.bias))
         loop.parameter_count, loop.part_count = len(self.table), len(self.parts)
         loop.parameters, loop.parts = ctypes.addressof(self.table), ctypes.addressof(self.parts)
         loop.collected, loop.collected_size = self.collected.data_ptr(), self.collected.numel()
+        loop.gradient, loop.gradient_batch = self.memory.data_ptr(), len(self.memory)
         for row, gradient in zip(self.table, self.gradients, strict=True):
             row.size, row.gradient = gradient.numel(), gradient.data_ptr()
 
     def learn(self, x: Tensor, targets: Tensor, counts: Tensor, loss: str, rule: UpdateRule) -> float:
         """Learn from x (T, B, D), all contiguous; the sum of the losses. `counts` (T, B): whether a target counts."""
-        run, loop, head = self.run, self.loop, self.head
-        for i, tensor in enumerate(self._memory(x)):
-            self.regions[i] = tensor.data_ptr()
-        loop.steps, loop.loss = len(x), LOSSES.index(loss)
-        loop.x, loop.targets, loop.counts = x.data_ptr(), targets.data_ptr(), counts.data_ptr()
+        loop, head = self.loop, self.head
+        loop.loss = LOSSES.index(loss)
         loop.weight, loop.bias, loop.feedback = map(_address, (head.weight, head.bias, head.feedback))
         loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.data_ptr()
         loop.decay, loop.second_decay, loop.epsilon = rule.decay, rule.second_decay, rule.epsilon
         for row, parameter in zip(self.table, self.parameters, strict=True):
             row.value = parameter.data_ptr()
             row.first, row.second = map(_address, rule.moments[id(parameter)])
-        total = run.library.learn_steps(ctypes.byref(loop))
-        if len(x) % 2:
-            run.state, run.new = run.new, run.state
+        total = self.take(x, targets, counts)
         torch.autograd.graph.increment_version(self.parameters)
         return total
 
-    def _memory(self, x: Tensor) -> list[Tensor]:
-        run = self.run
-        own = [run.scratch, x, run.state, run.new, run.pool, run.cotangents, run.outputs, run.kept, run.gradient]
-        return own + [run.plan.weights.tensor(*key) for key in run.programs.weight_region]
+    def take(self, x: Tensor, targets: Tensor, counts: Tensor) -> float:
+        """Run all steps."""
+        total = self.run_steps(x, targets, counts)
+        if len(x) % 2:
+            self.run.state, self.run.new = self.run.new, self.run.state
+        return total
+
+    def run_steps(self, x: Tensor, targets: Tensor, counts: Tensor) -> float:
+        run, loop = self.run, self.loop
+        memory = [run.scratch, x, run.state, run.new, run.pool, run.cotangents, run.outputs, run.kept, run.gradient]
+        memory += [sheet for pair in zip(run.old_sheets, run.new_sheets, strict=True) for sheet in pair]
+        memory += [run.plan.weights.tensor(*key) for key in run.programs.weight_region]
+        for i, tensor in enumerate(memory):
+            self.regions[i] = tensor.data_ptr()
+        loop.steps, loop.x, loop.targets, loop.counts = len(x), x.data_ptr(), targets.data_ptr(), counts.data_ptr()
+        return run.library.learn_steps(ctypes.byref(loop))
 
 
 def _address(tensor: Tensor | None) -> Any:

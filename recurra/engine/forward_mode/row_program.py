@@ -129,7 +129,9 @@ class RowProgram:
             v = node.attr
             ld = self.shapes[k, v.weight][-1] if v.col is not None else 1
             at = v.rows[0] * ld + (v.col or 0)
-            return address(self.weight_region[k, v.weight], at), 0 if node.width == 1 else ld
+            copy = self.scratch(node.width)  # later steps of a chunk ask for the weight that this step had
+            self.emit("COPY", node.width, copy, (address(self.weight_region[k, v.weight], at), ld))
+            return copy, int(node.width > 1)
         if node.op == "expand" and self.row(k, node.args[0])[1] == 0:
             return self.row(k, node.args[0])
         y = self.scratch(node.width)

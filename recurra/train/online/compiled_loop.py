@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from recurra.engine.forward_mode.influence import START
+from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import LinearHead, OnlineLoop, UpdateRule
+from recurra.engine.forward_mode.pattern import keeps_all
 from recurra.readout import Readout
 from recurra.train.learner import StepTargets
 from recurra.train.objective import auto, cross_entropy, squared_error
@@ -17,10 +19,10 @@ Moments = tuple[Tensor | None, Tensor | None]
 
 
 def loop_of(run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None) -> OnlineLoop | None:
-    """The loop of a network; None for what a loop in Python does: other heads, derived weights, whole layers that mix."""
+    """The loop of a network; None for what a loop in Python does: other heads, derived weights, parts of matrices."""
     weights, head = run.plan.weights, _head(step_fn, feedback)
     tied = len({id(p) for p in step_fn.recurrent.values()}) < len(step_fn.recurrent)
-    if head is None or tied or run.programs.sheets or not all(weights.is_direct(*key) for key in run.plan.shapes):
+    if head is None or tied or not all(weights.is_direct(*key) for key in run.plan.shapes):
         return None
     keys = {(block.cell, block.weight) for block in run.plan.blocks}
     parameters = {}
@@ -30,7 +32,9 @@ def loop_of(run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | No
         if len(options) > 1:  # a weight that is the first state, too
             return None
         parameters[options[0] if options else (int(cell), own)] = parameter
-    return OnlineLoop(run, parameters, head)
+    if not run.programs.sheets:
+        return OnlineLoop(run, parameters, head)
+    return ChunkLoop(run, parameters, head) if keeps_all(run.plan.blocks, run.plan.links) else None
 
 
 def _head(step_fn: StepFunction, feedback: Tensor | None) -> LinearHead | None:

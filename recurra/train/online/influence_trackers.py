@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.engine.forward_mode.chunk import Chunk, chunk_of
+from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import OnlineLoop
 from recurra.train.cost import check_cost
 from recurra.train.learner import StepTargets
@@ -32,20 +33,31 @@ class CompiledTracker(Tracker):
         self.influence, self.head = CompiledInfluence(plan, batch), Head(step_fn)
         self.to_parameters = WeightGradients(step_fn, plan)
         self.chunk: Chunk | None = None  # made by the first call of many steps
-        self.loop: tuple[OnlineLoop | None] | None = None  # made by the first call that updates after every step
+        self.loop: OnlineLoop | None = None  # made by the first call that updates after every step
+        self.knows_loop = False
         self.is_new = True  # whether no step has been taken since the start
 
     def reset(self) -> None:
         self.to_parameters.refresh()
         self.influence.reset(self.step_fn.start(self.step_fn.flat()[0], self.batch))
         self.is_new = not any(block.first for block in self.influence.plan.blocks)
+        if isinstance(self.loop, ChunkLoop):
+            self.loop.restart(self.is_new)
 
     def output(self, x: Tensor) -> Tensor:
+        self._finish_chunk()
         self.to_parameters.refresh()
         return self.head(self.influence.forward(x))
 
     def peek(self, x: Tensor) -> Tensor:
-        return self.output(x).detach()  # the state moves with `gradient` alone
+        self.to_parameters.refresh()
+        with torch.no_grad():  # the state moves with `gradient` alone
+            return self.head.module(self.influence.forward(x).clone())
+
+    def _finish_chunk(self) -> None:
+        """The influence after the steps that the loop has taken."""
+        if isinstance(self.loop, ChunkLoop):
+            self.loop.finish()
 
     def gradient(self, loss: Tensor | None) -> list[Tensor] | None:
         self.is_new = False
@@ -68,6 +80,7 @@ class CompiledTracker(Tracker):
         self.chunk = self.chunk or chunk_of(self.influence)
         if self.chunk is None:
             return None
+        self._finish_chunk()
         self.to_parameters.refresh()
         chunk, total = self.chunk, 0.0
         chunk.is_fresh = self.is_new
@@ -90,27 +103,39 @@ class CompiledTracker(Tracker):
         """The matrix from errors to units, (q, H), where it is fixed and not that of the head."""
         return None
 
+    def find_loop(self) -> OnlineLoop | None:
+        """The compiled loop, made once; None where there is none."""
+        if not self.knows_loop:
+            self.loop, self.knows_loop = loop_of(self.influence, self.step_fn, self.feedback()), True
+        return self.loop
+
     def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
-        if self.loop is None:
-            self.loop = (loop_of(self.influence, self.step_fn, self.feedback()),)
-        loop, count = self.loop[0], int(targets.counts.any(1).sum())
-        found = None if loop is None else targets_of(learner.loss, targets, loop.head.outputs, self.influence.dtype)
+        loop, dtype = self.find_loop(), self.influence.dtype
+        found = None if loop is None else targets_of(learner.loss, targets, loop.head.outputs, dtype)
         if loop is None or found is None or not learner.updates_plainly:
             return None
-        rule = rule_of(learner.optimizer, loop.parameters, learner.clip, count)
+        counts = targets.counts.contiguous()
+        rule = rule_of(learner.optimizer, loop.parameters, learner.clip, int(counts.any(1).sum()))
         if rule is None:
             return None
         self.to_parameters.refresh()
+        if isinstance(loop, ChunkLoop) and not loop.at:
+            loop.restart(self.is_new)
         self.is_new = False
-        inputs = x.detach().to(self.influence.dtype).contiguous()
-        return loop.learn(inputs, found[0], targets.counts.contiguous(), found[1], rule)
+        return loop.learn(x.detach().to(dtype).contiguous(), found[0], counts, found[1], rule)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.influence.state_dict()
+        opened = self.loop.state_dict() if isinstance(self.loop, ChunkLoop) and self.loop.at else None
+        return self.influence.state_dict() | ({} if opened is None else {"chunk": opened})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.influence.load_state_dict(state)
         self.is_new = False
+        loop = self.find_loop() if "chunk" in state else self.loop
+        if isinstance(loop, ChunkLoop):
+            loop.restart(False)
+            if "chunk" in state:
+                loop.load_state_dict(state["chunk"])
 
 
 class SensitivityTracker(Tracker):
