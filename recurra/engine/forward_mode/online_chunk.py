@@ -139,7 +139,7 @@ class ChunkLoop(OnlineLoop):
 
     def take(self, x: Tensor, targets: Tensor, counts: Tensor) -> float:
         batch, total, done, updates = self.run.batch, 0.0, 0, 0
-        factors = self.loop.factors
+        factors = self.loop.factors or 0  # none where no target counts
         while done < len(x):
             count = min(self.length - self.at, len(x) - done)
             piece = slice(done, done + count)
