@@ -64,7 +64,7 @@ class CellCache:
         kinds = [(part.dtype, part.device, part.shape) if isinstance(part, Tensor) else part for part in parts]
         self.form = kinds, names, guards.form, self.hooked  # everything but the tensors themselves
         weights: dict[str, Tensor] = {}
-        self.weights = weights if _collect(cell, "", weights) else None  # None if some are derived from others
+        self.weights = weights if _collect(cell, "", weights, set()) else None  # None if some are derived from others
         self.has_constant_start = _has_constant_start(cell)
         self.traced: dict[str, Any] = {}  # the traced step, in the forms that were asked for
         self.executors: dict[Any, Any] = {}  # (request, compiler) → executor or refusal
@@ -139,7 +139,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 def weights_of(cell: Cell) -> dict[str, Tensor]:
     """What `cell.weights()` returns, found faster if no weight is derived from another."""
     found: dict[str, Tensor] = {}
-    return found if _collect(cell, "", found) else cell.weights()
+    return found if _collect(cell, "", found, set()) else cell.weights()
 
 
 def _modules(module: nn.Module) -> Iterator[tuple[dict, str, nn.Module]]:
@@ -159,8 +159,9 @@ def _tensors(module: nn.Module) -> Iterator[tuple[dict, str, Tensor | None]]:
             yield from _tensors(child)
 
 
-def _collect(module: nn.Module, path: str, found: dict[str, Tensor]) -> bool:
-    """Add every tensor by its dotted name; False if one is derived from others."""
+def _collect(module: nn.Module, path: str, found: dict[str, Tensor], seen: set[int]) -> bool:
+    """Add every tensor by its dotted name, the first one of a shared module; False if one is derived from others."""
+    seen.add(id(module))
     for tensors in (module._parameters, module._buffers):
         for name, tensor in tensors.items():
             if tensor is not None:
@@ -168,6 +169,6 @@ def _collect(module: nn.Module, path: str, found: dict[str, Tensor]) -> bool:
     for name, child in module._modules.items():
         if name == "derivations" and child:
             return False
-        if child is not None and not _collect(child, f"{path}{name}.", found):
+        if child is not None and id(child) not in seen and not _collect(child, f"{path}{name}.", found, seen):
             return False
     return True

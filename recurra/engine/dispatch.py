@@ -19,12 +19,13 @@ from ..cell import TIME, Cell
 from ..optional import is_installed
 from . import reference, torch_op
 from .backend import backend, backend_here, self_check
+from .batch_check import batch_obstacle, some_batch_obstacle
 from .cell_cache import CellCache, cache_of, weights_of
 from .cpu import compiler
 from .cpu.dense_call import DenseCall, StepCall
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import threads_here
-from .executors import Executor, Refusal, Request, executor_for, pin, pinned
+from .executors import Executor, Refusal, Request, executor_for, pin, pinned, warn_plain_loop
 from .gpu.step_call import prepare_step
 from .graph_constants import graph_constant, object_at
 from .newton.call import can_solve, solve
@@ -61,7 +62,7 @@ class Choice(NamedTuple):
 
 def choose(cell: Cell, given: Sequences, keep_trace: bool = False) -> Choice:
     """The engine for these sequences; for a single step if x is `(B, D)`. A missing state is the cell's own start."""
-    if can_solve(cell, given):
+    if can_solve(cell, given) and not batch_obstacle(cell, given.x.shape[1]):
         return Choice("newton", "all steps at once by iterations, or the loop if they do not converge")
     return _choose_loop(cell, given, keep_trace)
 
@@ -101,6 +102,9 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
         return Choice("reference", executor.why)
     if executor.fault:
         return Choice("reference", f"the compiled code gave other numbers: {executor.fault}")
+    if reason := batch_obstacle(cell, given.x.shape[-2]):
+        warn_plain_loop(cell, f"{reason}.")
+        return Choice("reference", reason)
     if isinstance(executor, CpuExecutor):
         if compiler.find_compiler() is None or not executor.is_built:
             return Choice("replayed", "no C++ compiler works here", executor)
@@ -347,7 +351,7 @@ def _constant_key(
     if not cache.guards.guard_graph() and cache.guards.follows_code:
         return ""  # torch.compile guards the plain loop itself
     executor = executor_for(cell, cache, Request(train, needs_x, named, dtype, device, restarts, scan))
-    if isinstance(executor, Refusal) or executor.fault:
+    if isinstance(executor, Refusal) or executor.fault or some_batch_obstacle(cell):
         return ""
     if not isinstance(executor, CpuExecutor) and executor.obstacle(1, torch.device(device, index or 0)):
         return ""

@@ -96,7 +96,7 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
     try:
         step = trace_in_clean_context(cell)
     except Untraceable as reason:
-        _warn_plain_loop(cell, f"{reason}.")
+        warn_plain_loop(cell, f"{reason}.")
         return Refusal(str(reason))
     except TraceError as reason:  # the plain loop raises it again
         return Refusal(str(reason))
@@ -112,7 +112,7 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
                 planned = plan(cell, step, train=request.train, needs_x=request.needs_x, named=request.named)
                 made = _executor(planned, request, key)
             except Unsupported as reason:
-                _warn_plain_loop(cell, f"the compiled one does not take {reason}.")
+                warn_plain_loop(cell, f"the compiled one does not take {reason}.")
                 return Refusal(f"the compiled engine does not take {reason}")
         _alive[key] = made
         _use(key, made)
@@ -171,7 +171,7 @@ def _build(made: CpuExecutor) -> None:
     made.is_built = True
 
 
-def _warn_plain_loop(cell: Cell, reason: str) -> None:
+def warn_plain_loop(cell: Cell, reason: str) -> None:
     """For the user's own cells. Those of the zoo that cannot be compiled are documented."""
     if type(cell) not in registry().values() or backend() == "compiled":
         warn_once(f"{type(cell).__name__} runs on the reference engine: {reason}")

@@ -13,9 +13,11 @@ import array
 import collections
 import dis
 import functools
+import os
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from operator import attrgetter, getitem, is_, methodcaller
 from typing import Any
 from weakref import ref
@@ -37,6 +39,7 @@ MANY = 64  # entries from which on a container of numbers and strings is compare
 SMALL_TENSOR = 4096  # numbers up to which a tensor that is no weight is compared by content
 
 _OF_EVERY_MODULE = set(vars(nn.Module())) - {"training"}
+_STATELESS = {"builtins", "enum", "logging", "numpy", "recurra", "threading", "typing"}  # their methods read no numbers
 _UNCALLED = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)  # modules without a `forward`
 _SIZES = ("input_size", "hidden_size", "output_size")  # of recurra's own cells: no step reads them
 _BOILERPLATE = {"__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__", "__init__"}
@@ -122,7 +125,7 @@ class _Collector:
         self.readers: list[Callable[[], Any]] = []
         self.form: list[Any] = []  # what a graph depends on: equal for equal numbers, whichever objects hold them
         self.seen: dict[Any, Any] = {}  # an id is unique only while its object lives
-        self.count = 0
+        self.count, self.modifiers = 0, cell.modifiers
         self.drops = any(isinstance(module, _DropoutNd) for module in cell.modules())
         for module in cell.modules():
             self.module(module)
@@ -189,6 +192,8 @@ class _Collector:
     def numpy_array(self, value: Any) -> None:
         self.form.append((value.shape, value.dtype))
         self.readers.append(value.tobytes)
+        for each in value.ravel().tolist() if value.dtype.hasobject else ():
+            self.visit(each)
 
     def tensor(self, value: Tensor) -> None:
         self.form.append((value.shape, value.dtype))
@@ -218,6 +223,8 @@ class _Collector:
         for name in sorted(global_names):
             if name in value.__globals__:
                 self.item(value.__globals__, name, value.__globals__[name])
+        if attributes & {"environ", "getenv"}:
+            self.visit(os.environ)
         for name in sorted(modules & sys.modules.keys()):
             self.visit(sys.modules[name])
         if value.__dict__:
@@ -240,10 +247,20 @@ class _Collector:
         for part in (value.func, value.args, value.keywords):
             self.visit(part)
 
+    def context_variable(self, value: ContextVar) -> None:
+        held = value.get(None)
+        self.readers.append(lambda: value.get(None) is held)
+        self.visit(held)
+
+    def weak_reference(self, value: ref) -> None:
+        target, again = value(), ref(value()) if value() is not None else None
+        self.readers.append(lambda: value() is (again and again()))
+        self.visit(target)
+
     def descriptor(self, value: Any) -> None:
         """A property, classmethod, staticmethod or cached property: the functions inside."""
         for name in ("fget", "__func__", "func"):
-            self.visit(getattr(value, name, None))
+            self.visit(_read(value, name))
 
     # ------------------------------------------------------------------------------------------ objects
 
@@ -271,13 +288,26 @@ class _Collector:
             self.class_attribute(value, name)
 
     def class_attribute(self, kind: type, name: str) -> None:
-        owner = next((owner for owner in kind.__mro__ if name in vars(owner)), None)
-        if owner is not None and (id(owner), name) not in self.seen:
-            self.seen[id(owner), name] = owner
-            self.item(vars(owner), name, vars(owner)[name])
+        """The attribute in every class that has it, down to the first of a library: `super()` reads hidden ones."""
+        for owner in (owner for owner in kind.__mro__ if name in vars(owner)):
+            if (id(owner), name) not in self.seen:
+                self.seen[id(owner), name] = owner
+                self.item(vars(owner), name, vars(owner)[name])
+            if self.is_library(owner):
+                return
+
+    def library_methods(self, kind: type) -> None:
+        """Names that methods of a library's class read, of those the step may call: `scheduler.get_last_lr()`."""
+        if kind.__module__.partition(".")[0] in _STATELESS:
+            return
+        for owner in (owner for owner in kind.__mro__ if self.is_library(owner)):
+            for name, member in vars(owner).items():
+                if self.wants(name) or _is_special(name):
+                    for code in _codes(member):
+                        self.names |= {each for each in _names(code)[0] if each.isidentifier() and each[:2] != "__"}
 
     def object(self, value: Any) -> None:
-        fields = getattr(value, "__dict__", None)
+        fields = _read(value, "__dict__")
         if type(fields) is dict:
             is_read = any(map(self.wants, fields)) or not self.is_library(type(value))
             self.fields(fields) if is_read else self.form.append(value)
@@ -285,10 +315,12 @@ class _Collector:
             self.form.append(value if fields is None and not hasattr(type(value), "__slots__") else type(value))
         slots = [name for owner in type(value).__mro__ for name in _slots(owner) if self.wants(name)]
         for name in slots:
-            if hasattr(value, name):
-                self.attribute(value, name, getattr(value, name))
+            if (held := _read(value, name, value)) is not value:
+                self.attribute(value, name, held)
         if isinstance(value, nn.Module):  # not a part of the cell
             self.visit(value._modules)
+        elif fields is not None or slots:
+            self.library_methods(type(value))
         self.visit(type(value))
 
     def module(self, module: nn.Module) -> None:
@@ -298,6 +330,10 @@ class _Collector:
         self.seen[id(module)] = module
         place, kind = vars(module), type(module)
         is_library = self.is_library(kind)
+        if not (is_library and isinstance(module, (Affine, Cell))) and module is not self.modifiers:
+            held = [name for name in ("_modules", "_parameters", "_buffers") if type(place.get(name)) is dict]
+            self.sized += [place[name] for name in held]  # a list of layers may grow
+            self.items += [(place, name, place[name]) for name in held]
         if is_library and isinstance(module, _UNCALLED):
             return
         self.sized.append(place)
@@ -328,6 +364,8 @@ _FOLLOW: list[tuple[Any, Callable[[_Collector, Any], None]]] = [
     (types.FunctionType, _Collector.function),
     (types.MethodType, _Collector.method),
     (functools.partial, _Collector.partial),
+    (ContextVar, _Collector.context_variable),
+    (ref, _Collector.weak_reference),
     ((property, classmethod, staticmethod, functools.cached_property), _Collector.descriptor),
     (types.ModuleType, _Collector.python_module),
     (type, _Collector.kind),
@@ -355,6 +393,23 @@ def _is_special(name: str) -> bool:
 def _slots(owner: type) -> tuple[str, ...]:
     slots = vars(owner).get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _read(value: Any, name: str, default: Any = None) -> Any:
+    """An attribute; the default where there is none, or where the object's own code for it fails."""
+    try:
+        return getattr(value, name, default)
+    except Exception:
+        return default
+
+
+def _codes(member: Any) -> Iterator[types.CodeType]:
+    """The code of a function, of what wraps one, or of a property."""
+    for name in ("fget", "__func__", "func"):
+        member = _read(member, name) or member
+    code = _read(member, "__code__")
+    if isinstance(code, types.CodeType):
+        yield code
 
 
 def _content(cell: Any) -> Any:

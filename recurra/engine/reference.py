@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from ..cell import TIME, Cell, State
+from .batch_check import require_batch
 from .trace import bind_weights
 from .traced_step import BoundStep, StepFunction, step_function
 from .watched_step import WatchedStep, call_step, has_own_hooks, must_watch
@@ -38,18 +39,22 @@ class Scanned:
 
 def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
     """Run the cell over whole sequences, one step at a time."""
-    step = _graph_step(cell, keep_trace)  # before bind_weights changes the cell
+    step = _graph_step(cell, given.x.shape[1], keep_trace)  # before bind_weights changes the cell
     # Derived weights are computed once per call. torch.compile finds by itself that they are loop-invariant.
     with nullcontext() if is_compiling() else bind_weights(cell, cell.derived()):
         step = BoundStep(step, cell.weights()) if isinstance(step, StepFunction) else step
         return _loop(cell, given, keep_trace, step)
 
 
-def _graph_step(cell: Cell, keep_trace: bool) -> StepFunction | WatchedStep | None:
+def _graph_step(cell: Cell, batch: int, keep_trace: bool) -> StepFunction | WatchedStep | None:
     """The traced step, where modifiers or a trace ask for one; None where the cell's own is called."""
     if keep_trace and must_watch(cell):
         return WatchedStep(cell)
-    return step_function(cell) if keep_trace or (cell.modifiers and not has_own_hooks(cell)) else None
+    if not (keep_trace or (cell.modifiers and not has_own_hooks(cell))):
+        return None
+    if not is_compiling():
+        require_batch(cell, batch)
+    return step_function(cell)
 
 
 def _loop(cell: Cell, given: Sequences, keep_trace: bool, step: AnyStep | None) -> Scanned:

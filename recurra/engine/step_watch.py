@@ -34,6 +34,7 @@ _DERIVATIVES = {
 }
 _LOG = logging.Logger.handle.__code__
 _TRANSFORMS = "eager_transforms.py"  # torch.func.grad, vjp, jvp, …
+_FUNCTIONAL_CALL = torch.nn.utils.stateless._functional_call.__code__  # the weights it sets are hidden while tracing
 _READ_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage", "__repr__"}
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_"}
 _AUTOGRAD_FIELDS = {"requires_grad", "is_leaf", "grad_fn", "grad"}
@@ -113,6 +114,8 @@ class StepWatch:
             return self._on_applied
         if code in _DERIVATIVES or code.co_filename.endswith(_TRANSFORMS):
             self._note(f"calls {_DERIVATIVES.get(code, 'torch.func.' + code.co_name)}")
+        elif code is _FUNCTIONAL_CALL:
+            self._note("calls torch.func.functional_call")
         elif code is _LOG:
             self._note("writes to a log")
         elif is_user_code(code):

@@ -26,13 +26,14 @@ from ..cell import TIME, Cell
 from ..cells.surrogates import checked_spike
 from ..draws import StepDropout
 from ..errors import TraceError
+from .batch_sizes import compare_operations, merge_batch_sizes, pattern_of
 from .cell_cache import cache_of
 from .custom_vjp import custom_vjp_of
 from .dropouts import DropoutCall
-from .operations import BATCH_AXIS, DECOMPOSITIONS, is_other_product, product_of
+from .operations import DECOMPOSITIONS, is_other_product, product_of
 from .record import Recorder
 from .step_watch import StepWatch
-from .user_code import Untraceable
+from .user_code import Untraceable, raised_at
 
 aten = torch.ops.aten
 
@@ -53,6 +54,7 @@ class _OutputName(str):
         return "OUTPUT"  # copies are the same object
 
 
+PATTERN = "operations"  # key among what is remembered of a traced cell: what its graph is for every batch size
 OUTPUT = _OutputName("output:")  # beside the names of states, which may be any text
 
 
@@ -123,14 +125,17 @@ def trace(cell: Cell) -> Step:
 def trace_equations(cell: Cell) -> Step:
     """The graph of the cell's own equations, without modifiers."""
     try:
-        (step, two), (other, three) = _trace_at(cell, 2), _trace_at(cell, 3)
+        if any(isinstance(part, torch.jit.ScriptModule) for part in cell.modules()):
+            raise Untraceable("has a part that torch.jit compiled")
+        (step, two), (other, three) = trace_at(cell, 2), trace_at(cell, 3)
         for line in sorted(two.compared & three.compared):  # in one of them, another size may happen to be 2 or 3
             raise Untraceable(f"branches on the batch size: it may differ for 2 sequences and for more ({line})")
-        _merge_batch_sizes(step.graph, other.graph)
+        merge_batch_sizes(step.graph, other.graph)
         cell.found_dropouts = step.dropouts
+        cache_of(cell).traced[PATTERN] = pattern_of(step.graph)
         if two.plain_size or three.plain_size:
             for batch in (5, 64):
-                _compare_operations(step.graph, _trace_at(cell, batch)[0].graph, batch, two.plain_size)
+                compare_operations(step.graph, trace_at(cell, batch)[0].graph, batch, two.plain_size)
     except Untraceable as error:
         name = f"{type(cell).__name__}.step"
         message = str(error).removeprefix("step ")
@@ -146,7 +151,7 @@ def _input_names(state: Any) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------------- tracing
 
 
-def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
+def trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
     """Trace `step` at one batch size, on zeros. A branch on the value of a tensor is an error."""
     weights = {n: _stand_in(w.shape, w) for n, w in cell.weights().items()}
     like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
@@ -173,7 +178,7 @@ def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
         watch.draw = draw
 
         def one_step() -> list[Tensor]:
-            args, kwargs = _arguments(cell, given)
+            args, kwargs = arguments_of(cell, given)
             with watch:
                 returned = cell.step(*args, **kwargs)
             return [*output_and_states(cell, returned), *watch.names.values()]
@@ -184,13 +189,20 @@ def _trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
         except Exception as error:
             if "is not differentiable with respect to" in str(error):  # a buffer, such as a running mean
                 raise Untraceable(f"calls a torch function that takes no gradient: {error}") from error
-            if isinstance(error, TraceError) or recorder.failure is None:
+            if isinstance(error, TraceError):
                 raise
-            raise recorder.failure from error  # what the step did with the first error
+            if recorder.failure is not None:
+                raise recorder.failure from error  # what the step did with the first error
+            what = f"{type(error).__name__} for {batch} sequences of zeros: {_first_line(error)}"
+            raise Untraceable(f"raises {what} ({raised_at(error)})") from error
     _simplify(graph)
     outputs = (OUTPUT, *(state.name for state in cell.carried if state.name != TIME))
     read = _prune(graph, len(given), tuple(weights))
     return Step(graph, tuple(given), read, outputs, tuple(watch.names), dropouts), watch
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "").strip()[:200]
 
 
 def _unused_name(stem: str, used: set[str]) -> str:
@@ -211,7 +223,7 @@ def _stand_in(shape: Sequence[int], like: Tensor, differentiable: bool = True) -
         return torch.zeros(shape, dtype=like.dtype, device=like.device, requires_grad=grows).clone()
 
 
-def _arguments(cell: Cell, given: dict[str, Tensor]) -> tuple[list[Any], dict[str, Tensor]]:
+def arguments_of(cell: Cell, given: dict[str, Tensor]) -> tuple[list[Any], dict[str, Tensor]]:
     """The arguments of the cell's `step`: x and the states, and those filled by name."""
     values: list[Any] = [given["x"]]
     for state in cell.carried:
@@ -323,71 +335,6 @@ def _prune(graph: fx.Graph, inputs: int, weights: tuple[str, ...]) -> tuple[str,
     return tuple(kept)
 
 
-# ---------------------------------------------------------------------------------------------------- batch sizes
-
-
-def _merge_batch_sizes(two: fx.Graph, three: fx.Graph) -> fx.Graph:
-    """Make the graph for 2 sequences one for any number, from its differences to the graph for 3. Edits `two`."""
-    _compare_operations(two, three, 3)
-    first, second = list(two.nodes), list(three.nodes)
-    placeholders = [node for node in first if node.op == "placeholder"]
-    with two.inserting_after(placeholders[-1]):
-        batch = two.call_function(aten.sym_size.int, (placeholders[0], 0))
-    twin = dict(zip(second, first, strict=True))
-    for a, b in zip(first, second, strict=True):
-        a.meta[BATCH_AXIS] = _batch_axis(a, b)
-        if (custom := custom_vjp_of(a)) is not None:
-            _merge_batch_sizes(custom.graph, custom_vjp_of(b).graph)  # pyrefly: ignore
-            a.target = replace(custom).target()  # its name changes with its graph
-        if a.op != "placeholder":
-            a.args = tuple(_merge(p, q, batch, twin) for p, q in zip(a.args, b.args, strict=True))
-            a.kwargs = {k: _merge(v, b.kwargs[k], batch, twin) for k, v in a.kwargs.items()}
-    if not batch.users:
-        two.erase_node(batch)
-    return two
-
-
-def _compare_operations(one: fx.Graph, other: fx.Graph, batch: int, line: str = "") -> None:
-    """Check that the step runs the same operations for 2 sequences as for another number."""
-    if [_kind(node) for node in one.nodes if node.target is not aten.sym_size.int] != [
-        _kind(node) for node in other.nodes if node.target is not aten.sym_size.int
-    ]:
-        at = f" ({line})" if line else ""
-        raise Untraceable(f"runs other operations for 2 sequences than for {batch}: it branches on the batch size{at}")
-
-
-def _kind(node: fx.Node) -> tuple:
-    """What two nodes at the same place of two graphs have in common."""
-    custom = custom_vjp_of(node)
-    if custom is not None:
-        return custom.name, custom.outputs, custom.inputs, custom.reads
-    return node.op, node.target if node.op == "call_function" else None
-
-
-def _batch_axis(two: fx.Node, three: fx.Node) -> int | None:
-    """The axis along which the two values differ in size."""
-    shapes = [getattr(node.meta.get("val"), "shape", ()) for node in (two, three)]
-    return next((axis for axis, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b), None)
-
-
-def _merge(two: Any, three: Any, batch: fx.Node, twin: dict[fx.Node, fx.Node]) -> Any:
-    """One argument of a node, for any batch size. `twin` maps nodes of the second graph to those of the first."""
-    if isinstance(two, fx.Node):
-        if not isinstance(three, fx.Node) or twin[three] is not two:
-            raise Untraceable("step reads another value for 2 sequences than for 3: it branches on the batch size")
-        return two
-    if isinstance(two, (list, tuple)):
-        return type(two)(_merge(a, b, batch, twin) for a, b in zip(two, three, strict=True))
-    if two == three or (two != two and three != three):  # or both are NaN
-        return two
-    if (two, three) == (2, 3):
-        return batch
-    if isinstance(two, int) and isinstance(three, int) and two * 3 == three * 2:  # the batch and other axes as one
-        with batch.graph.inserting_after(batch):
-            return batch.graph.call_function(operator.mul, (batch, two // 2))
-    raise Untraceable(f"step holds {two} for 2 sequences and {three} for 3: it folds the batch into another size")
-
-
 # ---------------------------------------------------------------------------------------------------- lowering
 
 
@@ -403,7 +350,7 @@ def decompose(step: Step) -> Step:
     def at(batch: int) -> fx.Graph:
         return _trace_decomposed(lambda *values: list(function(*values)), *_examples(step, batch))
 
-    return replace(step, graph=_merge_batch_sizes(at(2), at(3)))
+    return replace(step, graph=merge_batch_sizes(at(2), at(3)))
 
 
 def _trace_decomposed(function: Callable, *examples: Tensor) -> fx.Graph:

@@ -8,8 +8,9 @@ tensors, and a graph traced from them would be wrong for every later call.
 """
 
 import copy
+import sys
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -27,7 +28,7 @@ from . import caches
 from .cell_cache import cache_of
 from .graph_constants import graph_constant, object_at
 from .operations import BATCH_AXIS
-from .trace import Step, trace
+from .trace import PATTERN, Step, trace
 from .user_code import Untraceable
 
 MAX_FUNCTIONS = 256  # step functions kept; the one used longest ago goes first
@@ -139,17 +140,22 @@ def trace_in_clean_context(cell: Cell) -> Step:
         raise known[0]
     try:
         with clean_context():
-            plain = {
-                id(tensor): torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-                for tensor in (*cell.parameters(), *cell.buffers())
-            }
-            step = trace(_copy_with(cell, plain))
+            copied = traceable_copy(cell)
+            step = trace(copied)
             cell.found_dropouts = step.dropouts
+            cache_of(cell).traced[PATTERN] = cache_of(copied).traced[PATTERN]
             return step
     except Untraceable as error:
         if error.effects:  # the step changes the cell at every call: it need not be traced again for that
             _CHANGED[cell] = error, _settings(cell, error.effects)
         raise
+
+
+def traceable_copy(cell: Cell) -> Cell:
+    """A copy of the cell with plain tensors of any numbers."""
+    tensors = (*cell.parameters(), *cell.buffers())
+    plain = {id(each): torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in tensors}
+    return _copy_with(cell, plain)
 
 
 _CHANGED: WeakKeyDictionary[Cell, tuple[Untraceable, list]] = WeakKeyDictionary()
@@ -191,8 +197,19 @@ def clean_context() -> Iterator[None]:
         torch.inference_mode(False),
         torch.autocast("cpu", enabled=False),
         torch.autocast("cuda", enabled=False),
+        _without_compile(),
     ):
         yield
+
+
+def _without_compile() -> AbstractContextManager[Any]:
+    """Functions that torch.compile made run as they were written: it would compile what records them."""
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    try:
+        return torch.compiler.set_stance("force_eager")
+    except RuntimeError:  # torch.compile is at work, and leaves functions of its own alone
+        return nullcontext()
 
 
 def _batch_axes(step: Step) -> dict[str, int]:

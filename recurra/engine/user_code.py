@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any
@@ -39,6 +40,12 @@ def is_called_by_user(function: Any) -> bool:
 def user_frame() -> FrameType | None:
     """The innermost frame of user code."""
     return next((frame for frame in _frames() if is_user_code(frame.f_code)), None)
+
+
+def raised_at(error: BaseException) -> str:
+    """`file:line` of the user's code where an error comes from."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_user_code(frame.f_code)]
+    return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
 
 
 def location(frame: FrameType | None = None) -> str:

@@ -18,6 +18,7 @@ from recurra.cell import Cell
 from recurra.dilation import refuse_dilation
 from recurra.draws import Noise
 from recurra.engine.backend import set_backend
+from recurra.engine.batch_check import require_any_batch
 from recurra.engine.found_draws import find_draws
 from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
@@ -104,6 +105,7 @@ class StepFunction:
         for cell in self.cells:
             _check_masks(cell)
             self._check_weights(cell)
+            require_any_batch(cell)
             bind_step(cell)
 
     def refuse_random_head(self) -> None:

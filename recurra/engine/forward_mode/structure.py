@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...cell import TIME, Cell
+from ..batch_check import require_any_batch
 from ..ir.buffers import CLOCK, Role, X
 from ..ir.lowering import LoweredStep, lower_step
 from ..ir.nodes import Matrix, Node, Vector, subgraph
@@ -94,6 +95,8 @@ class StackStructure:
         self, cells: Sequence[Cell], depth: str | None, learned: Callable[[int, str], bool], local: bool = False
     ):
         self.cells, self.depth, self.learned, self.local = cells, depth, learned, local
+        for cell in cells:
+            require_any_batch(cell)
         self.steps: list[LoweredStep] = [lower_step(cell, trace_in_clean_context(cell)) for cell in cells]
         self.state_at: dict[tuple[int, str], int] = {}
         self.state_size = 0

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...cell import Cell, State
+from ...engine.batch_check import require_any_batch
 from ...engine.ir.buffers import BufferRef, Role, X
 from ...engine.ir.lowering import Unsupported
 from ...engine.ir.nodes import Node, subgraph
@@ -68,6 +69,7 @@ def scan(
 def _plan_cell(cell: Cell) -> tuple[Plan, dict[str, Tensor]]:
     """The plan of a step, and the weights it reads."""
     try:
+        require_any_batch(cell)
         with clean_context():
             planned = plan(cell, trace(cell), train=False, needs_x=False)
     except TraceError as reason:
