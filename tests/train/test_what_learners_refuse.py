@@ -48,8 +48,12 @@ class Plain(Rectified):
         return self.head(h), state
 
 
-class Forgetful(Rectified):
+class Forgetful(nn.Module):
     """Returns a state that it does not take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = rc.GRU(3, 4), rc.Readout(4, 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         h, state = self.layer(x)
