@@ -111,7 +111,7 @@ def _decide(cell: Cell, cache: CellCache, given: Sequences, keep_trace: bool) ->
         return Choice("compiled", "the step was planned and compiled", executor)
     batch, device = given.x.shape[-2], given.x.device
     reason = executor.obstacle(batch, device)
-    return Choice("reference", reason) if reason else Choice("compiled", executor.loops.way(batch, device), executor)
+    return Choice("reference", reason) if reason else Choice("compiled", executor.way(batch, device), executor)
 
 
 def _request(

@@ -22,6 +22,7 @@ from .cell_cache import CellCache
 from .cpu import compiler
 from .cpu.call_template import load_template
 from .cpu.executor import CpuExecutor
+from .gpu.matrix.runner import MatrixExecutor
 from .gpu.runner import GpuExecutor
 from .guards import MAX_VALUES, constant_buffers
 from .ir.diagonal_blocks import diagonal_blocks
@@ -33,7 +34,7 @@ from .user_code import Untraceable
 
 RECENT = 128  # executors that stay though no cell uses them
 
-Executor = CpuExecutor | GpuExecutor
+Executor = CpuExecutor | GpuExecutor | MatrixExecutor
 
 
 class Request(NamedTuple):
@@ -124,11 +125,9 @@ def _make(cell: Cell, request: Request) -> Executor | Refusal:
 def _executor(planned: Any, request: Request, key: str) -> Executor:
     if request.device != "cuda":
         return CpuExecutor(planned, request.dtype, key, request.scan)
-    if planned.gathers:
-        raise Unsupported("numbers of a row read in another order on the GPU")
     if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
         raise Unsupported("the derivative of a maximum over a row on the GPU")
-    return GpuExecutor(planned, request.dtype, key)
+    return (MatrixExecutor if planned.gathers else GpuExecutor)(planned, request.dtype, key)
 
 
 def _key(text: str, request: Request) -> str:

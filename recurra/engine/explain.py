@@ -14,6 +14,8 @@ from .cpu.layout import Layout, dense
 from .dispatch import Choice, Sequences, choose
 from .found_draws import draw_ahead
 from .gpu.describe import describe
+from .gpu.matrix.describe import describe as describe_matrices
+from .gpu.matrix.runner import MatrixExecutor
 from .gpu.runner import GpuExecutor
 from .ir.buffers import Role, X
 from .ir.nodes import Node
@@ -93,6 +95,8 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
         lines += describe_scans(choice.executor.plan)
     if isinstance(choice.executor, GpuExecutor):
         lines += describe(choice.executor, batch, x.device, source)
+    elif isinstance(choice.executor, MatrixExecutor):
+        lines += describe_matrices(choice.executor, source)
     elif choice.executor is not None:
         lines += _planned(choice.executor, choice, dense(steps, batch), source)
     return "\n".join(lines)

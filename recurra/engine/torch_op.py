@@ -48,8 +48,7 @@ def _(key, x, states, masks, weights, lengths):
     buffers = plan.forward.buffers
     outputs = [x.new_empty(steps, batch, buffers[plan.output].width), *(torch.empty_like(s) for s in states)]
     outputs += [x.new_empty(steps, batch, buffers[name].width) for name in plan.named.values()]
-    kept = executor.kept_shapes(steps * batch, lengths is not None) if executor.trains else []
-    return [*outputs, *(x.new_empty(shape) for shape in kept)]
+    return [*outputs, *(executor.kept_like(x, lengths is not None) if executor.trains else [])]
 
 
 @torch.library.register_fake("recurra::scan_backward")

@@ -202,6 +202,10 @@ class CpuExecutor:
         output = self.plan.forward.buffers[self.plan.output].width
         return [(self.kept_numbers(rows),), *([(rows, output)] if ragged else [])]
 
+    def kept_like(self, x: Tensor, ragged: bool) -> list[Tensor]:
+        """Empty tensors like what `forward` adds for backward."""
+        return [x.new_empty(shape) for shape in self.kept_shapes(x.shape[0] * x.shape[1], ragged)]
+
     def _masks(self, masks: Sequence[Tensor], rows: Rows) -> list[Tensor]:
         kinds = self.plan.masks.values()
         return [rows.gather(m) if each == "step" else rows.sort([m])[0] for each, m in zip(kinds, masks, strict=True)]

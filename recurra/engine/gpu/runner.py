@@ -81,6 +81,10 @@ class GpuExecutor:
             return f"the GPU's kernels do not take {reason}"
         return "" if batch * self._widest < INDEX_LIMIT else "a step has too many numbers"
 
+    def way(self, batch: int, device: torch.device) -> str:
+        """How a loop forward runs, in a few words."""
+        return self.loops.way(batch, device)
+
     @functools.cached_property
     def _widest(self) -> int:
         return max(b.width for b in self.loops.forward_schedule.buffers.values())
@@ -91,6 +95,10 @@ class GpuExecutor:
         """Shapes of what `forward` adds for backward."""
         buffers = self.plan.forward.buffers
         return [(rows, buffers[name].width) for name in (*self.histories, *self.plan.kept)]
+
+    def kept_like(self, x: Tensor, ragged: bool) -> list[Tensor]:
+        """Empty tensors like what `forward` adds for backward."""
+        return [x.new_empty(shape) for shape in self.kept_shapes(x.shape[0] * x.shape[1], ragged)]
 
     @hide_from_modes
     def forward(

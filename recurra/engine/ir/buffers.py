@@ -40,6 +40,9 @@ class Role(Enum):
     INPUT_PROJECTION = "input projection"  # all products with x of all steps, side by side
     SUMS = "sums"  # over all rows of all steps
     ROW_SUMS = "row sums"
+    CHECKPOINT = "checkpoint"  # a matrix before every few steps
+    CHUNK = "chunk"  # a matrix before each of these few steps
+    TOTAL = "total"  # one of the sums, for each sequence
 
     __hash__ = object.__hash__  # members are singletons; Enum's own hash is a call of Python at each look-up
 
@@ -145,6 +148,21 @@ class BufferRef(NamedTuple):
     def weight(name: str) -> "BufferRef":
         return BufferRef(Role.WEIGHT, name)
 
+    @staticmethod
+    @_cached
+    def checkpoint(name: str) -> "BufferRef":
+        return BufferRef(Role.CHECKPOINT, name)
+
+    @staticmethod
+    @_cached
+    def chunk(name: str) -> "BufferRef":
+        return BufferRef(Role.CHUNK, name)
+
+    @staticmethod
+    @_cached
+    def total(number: int) -> "BufferRef":
+        return BufferRef(Role.TOTAL, number=number)
+
     @property
     def memory(self) -> "BufferRef":
         """The buffer whose rows it reads: a past value lies among all values of its state."""
@@ -164,7 +182,7 @@ class BufferRef(NamedTuple):
         return f"{text} {self.number}" if self.role in _NUMBERED else text
 
 
-_NUMBERED = (Role.KEPT, Role.DELTA, Role.SCRATCH, Role.INPUT_PRODUCT)
+_NUMBERED = (Role.KEPT, Role.DELTA, Role.SCRATCH, Role.INPUT_PRODUCT, Role.TOTAL)
 
 X, Y, D_X, D_Y = (BufferRef(role) for role in (Role.X, Role.Y, Role.D_X, Role.D_Y))
 LENGTHS, SUMS, ROW_SUMS = (BufferRef(role) for role in (Role.LENGTHS, Role.SUMS, Role.ROW_SUMS))

@@ -421,7 +421,7 @@ class _Reader:
         if len(places) > MAX_WIDTH:
             raise Unsupported(f"a row of shape {format_shapes(shape)}")
         runs = _runs(places.tolist())
-        if len(runs) > 1 and self.has_matrices and any(times > 1 for _, _, times in runs):
+        if len(runs) > 1 and self.has_matrices and (len(shape) > 2 or any(times > 1 for _, _, times in runs)):
             return Value((self.gather(segments, IndexMap.of(places)),), shape)  # heads stay together
         if len(runs) <= FEW_PIECES or (len(runs) <= MAX_PIECES and len(places) >= LONG * len(runs)):
             return Value(tuple(s for run in runs for s in self._piece_of(value, *run)), shape)

@@ -219,7 +219,7 @@ class Builder:
         if value.op == "literal":
             row = torch.tensor([value.attr], dtype=torch.float64)
             return self.literal(Gather(kind, (index,)).compute([row])[0].tolist())
-        if value.op == "gather" and value.attr.moves:
+        if _is_read_through(value, index):
             return self.gather(value.args[0], index.after(value.attr.maps[0]), kind)
         if value.op == "concat":
             low, high = index.bounds()
@@ -236,7 +236,7 @@ class Builder:
     def dot(self, values: Iterable[Node], maps: Iterable[IndexMap]) -> Node:
         """The sum of products of the numbers of two rows that each place of two maps reads."""
         read = [
-            (v.args[0], m.after(v.attr.maps[0])) if v.op == "gather" and v.attr.moves else (v, m)
+            (v.args[0], m.after(v.attr.maps[0])) if _is_read_through(v, m) else (v, m)
             for v, m in zip(values, maps, strict=True)
         ]
         args, maps = zip(*read, strict=True)
@@ -349,6 +349,14 @@ class Builder:
                 parts.append(self.cut(part, first, last))
             at += part.width
         return self.concat(parts)
+
+
+def _is_read_through(value: Node, index: IndexMap) -> bool:
+    """Whether a map of a value that only moves numbers reads its source instead. A row in another order that is spread
+    over a wider one is put in order once."""
+    if value.op != "gather" or not value.attr.moves:
+        return False
+    return value.width != value.args[0].width or index.terms * index.width <= value.width
 
 
 def flip_matrix(matrix: Matrix) -> Matrix:

@@ -1,0 +1,237 @@
+"""Values of all steps at once, by torch: what runs before and after the loop of matrix states.
+
+A value is a tensor (T · B, n), in the order of time. A state that the loop does not carry is read one or more steps back
+by moving its rows.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...ir.buffers import CLOCK, BufferKind, BufferRef, Role
+from ...ir.index_map import Gather
+from ...ir.nodes import TABLE, Node, subgraph
+from ...ir.table import evaluate
+from ...ir.values import Unsupported
+from ...plan.program import Out, Plan
+from ..epilogue import PaddedRows
+from .phases import Phases
+
+
+class Rows:
+    """Computes nodes of a program for all rows; remembers each. Operations run in single precision."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        phases: Phases,
+        bound: Mapping[BufferRef, Tensor],
+        weights: Mapping[str, Tensor],
+        rows: PaddedRows,
+        like: Tensor,
+    ):
+        self.plan, self.phases, self.bound, self.weights, self.rows = plan, phases, bound, weights, rows
+        self.program = phases.program
+        self.like = like  # of the executor's dtype
+        self.states = {state.name: state for state in plan.states}
+        self.known: dict[Node, Tensor] = {}
+        self.made: dict[BufferRef, Tensor] = {}
+        self.outs: dict[BufferRef, list[Out]] = {}
+        for out in self.program.outs:
+            self.outs.setdefault(out.buffer, []).append(out)
+
+    def __call__(self, node: Node) -> Tensor:
+        """(T · B, n), or (1, n) of what is the same in all rows."""
+        for part in subgraph([node], stop=self.known.__contains__):
+            if part not in self.known:
+                self.known[part] = self._value(part)
+        return self.known[node]
+
+    def full(self, node: Node) -> Tensor:
+        """(T · B, n)."""
+        return self(node).expand(self.rows.total, node.width)
+
+    def buffer(self, ref: BufferRef) -> Tensor:
+        """What a program stores in a buffer at all steps, side by side."""
+        parts = [self.full(out.node) for out in sorted(self.outs[ref], key=lambda out: out.offset)]
+        return parts[0] if len(parts) == 1 else torch.cat([part.float() for part in parts], 1)
+
+    # ------------------------------------------------------------------------------------------ one value
+
+    def _value(self, node: Node) -> Tensor:
+        if node.op == "const":
+            return torch.full((1, 1), node.attr, device=self.like.device)
+        if node.op == "literal":
+            return torch.tensor([node.attr], device=self.like.device)
+        if node.op == "weight":
+            return node.attr.of(self.weights).float()[None]
+        if node.op == "load":
+            return self._load(node)
+        args = [self.known[arg] for arg in node.args]
+        if node.op == "product":
+            operand = args[0].to(self.like.dtype).expand(-1, node.args[0].width)
+            return operand @ node.attr.of(self.weights).t()
+        args = [arg.float() for arg in args]
+        if node.op == "rowsum":
+            row = args[0].expand(-1, node.args[0].width)
+            return row.amax(1, keepdim=True) if node.attr == "max" else row.sum(1, keepdim=True)
+        if node.op == "expand":
+            return args[0].expand(-1, node.width)
+        if node.op == "concat":
+            count = max(arg.shape[0] for arg in args)
+            return torch.cat([a.expand(count, part.width) for a, part in zip(args, node.args, strict=True)], 1)
+        if node.op == "gather":
+            return gather(node.attr, [a.expand(-1, part.width) for a, part in zip(args, node.args, strict=True)])
+        if node.op == "stop":
+            return args[0]
+        if node.op not in TABLE:
+            raise Unsupported(f"{node.op} over all steps")
+        return evaluate(node.op, args, node.attr)
+
+    def _load(self, node: Node) -> Tensor:
+        at, width = node.attr, node.width
+        columns = slice(at.offset, at.offset + width)
+        role, name = at.buffer.role, at.buffer.name
+        if at.buffer == CLOCK or (role is Role.PAST and name == CLOCK.name):
+            return self._clock(at.lag if role is Role.STATE else at.buffer.lag)
+        if role is Role.STATE:
+            return self._earlier(name, self._history(at.buffer), at.lag)[:, columns]
+        if role is Role.PAST:
+            history = self.bound[at.buffer.memory]
+            return self._earlier(name, history, at.buffer.lag)[:, columns]
+        if role is Role.CARRY:
+            return self._later_carry(at.buffer, at.lag)[:, columns]
+        if role is Role.DELTA and at.lag:
+            return self._later(self._stored(at.buffer), at.lag)[:, columns]
+        if at.start:
+            return self._at_the_end(self.bound[at.buffer])[:, columns]
+        value = self.bound[at.buffer]
+        if self.program.buffers[at.buffer].kind is BufferKind.PER_SEQUENCE:
+            value = value.repeat(self.rows.steps, 1)
+        return value[:, columns]
+
+    # ------------------------------------------------------------------------------------------ other steps
+
+    def _clock(self, lag: int) -> Tensor:
+        steps, batch = self.rows.steps, self.rows.rows
+        time = torch.arange(steps, device=self.like.device, dtype=torch.float32)[:, None] + (0.0 if lag else 1.0)
+        start = self.bound[BufferRef.initial(CLOCK.name)].float().reshape(1, batch)
+        return (time + start).reshape(-1, 1)
+
+    def _history(self, buffer: BufferRef) -> Tensor:
+        return self.bound[buffer] if buffer in self.bound else self._stored(buffer)
+
+    def _stored(self, buffer: BufferRef) -> Tensor:
+        """What the program itself stores at all steps."""
+        if buffer not in self.made:
+            self.made[buffer] = self.buffer(buffer)
+        return self.made[buffer]
+
+    def _earlier(self, state: str, history: Tensor, lag: int) -> Tensor:
+        """The rows `lag` steps before; before the first step, initial values."""
+        if not lag:
+            return history
+        steps, batch = self.rows.steps, self.rows.rows
+        initial = self.bound[BufferRef.initial(state)]
+        slots = initial if initial.dim() == 3 else initial[None]  # newest first
+        first = slots[:lag].flip(0)[:steps]
+        past = history.reshape(steps, batch, -1)[: max(0, steps - lag)]
+        return torch.cat([first.to(past.dtype), past]).reshape(steps * batch, -1)
+
+    def _later(self, rows: Tensor, lag: int) -> Tensor:
+        """The rows `lag` steps later; after the last step, zeros."""
+        running = self.masked(rows)
+        steps, batch = self.rows.steps, self.rows.rows
+        end = running.new_zeros(min(lag, steps) * batch, running.shape[1])
+        return torch.cat([running[lag * batch :], end])
+
+    def _later_carry(self, carry: BufferRef, lag: int) -> Tensor:
+        found = self._later(self._stored(carry), lag)
+        if self.states[carry.name].delays:
+            return found
+        return found + self._at_the_end(self.bound[BufferRef.d_final(carry.name)])
+
+    def _at_the_end(self, final: Tensor) -> Tensor:
+        """Each sequence's value at the row of its last step, zeros at the others."""
+        spread = final.new_zeros(self.rows.total, final.shape[-1], dtype=torch.float32)
+        if self.rows.total:
+            ends = self.rows.ends()
+            value = torch.where((ends > 0)[:, None], final.float(), 0.0)
+            spread.index_add_(0, self.rows.row_index(ends - 1), value)
+        return spread
+
+    def masked(self, value: Tensor) -> Tensor:
+        """Zeros in the padding."""
+        running = self.running
+        return value if running is None else torch.where(running, value, torch.zeros_like(value))
+
+    @functools.cached_property
+    def running(self) -> Tensor | None:
+        """(T · B, 1); None if all rows are."""
+        if self.rows.lengths is None:
+            return None
+        steps = torch.arange(self.rows.steps, device=self.like.device)[:, None]
+        return (steps < self.rows.lengths.to(self.like.device)).reshape(-1, 1)
+
+
+# ---------------------------------------------------------------------------------------------------- gathers
+
+
+def gather(what: Gather, args: Sequence[Tensor]) -> Tensor:
+    """The result of an index map. Maps with axes are views."""
+    views = [_view(index.data, index.terms) for index in what.maps]
+    if any(view is None for view in views):
+        return what.compute(list(args))
+    read = [view(arg) for view, arg in zip(views, args, strict=True)]  # pyrefly: ignore
+    value = read[0] if len(read) == 1 else read[0].reshape(-1, *_flat(what)) * read[1].reshape(-1, *_flat(what))
+    count = args[0].shape[0] if len(args) == 1 else max(arg.shape[0] for arg in args)
+    value = value.reshape(count, *_flat(what))
+    if what.terms == 1:
+        return value[:, 0]
+    return value.sum(1) if what.kind == "sum" else value.amax(1)
+
+
+def _flat(what: Gather) -> tuple[int, int]:
+    return what.terms, what.maps[0].width
+
+
+@functools.lru_cache(maxsize=512)
+def _view(data: bytes, terms: int) -> Callable[[Tensor], Tensor] | None:
+    """A map of rows as a view of their memory; None if it has no axes."""
+    places = torch.frombuffer(bytearray(data), dtype=torch.int32).reshape(terms, -1).long()
+    if bool((places < 0).any()):
+        return None
+    first, down, across = int(places[0, 0]), places[:, 0], places[0]
+    if not torch.equal(places, down[:, None] + across[None, :] - first):
+        return None
+    one, other = _strides(down), _strides(across)
+    if one is None or other is None:
+        return None
+    sizes, strides = [s for s, _ in (*one, *other)], [s for _, s in (*one, *other)]
+
+    def read(value: Tensor) -> Tensor:
+        rows = value.contiguous()
+        start = rows.storage_offset() + first
+        return rows.as_strided((rows.shape[0], *sizes), (rows.shape[1], *strides), start)
+
+    return read
+
+
+def _strides(places: Tensor) -> list[tuple[int, int]] | None:
+    """(size, stride) of each axis, the last one fastest, of numbers that are a sum of steps along axes."""
+    count = len(places)
+    if count == 1:
+        return []
+    stride = int(places[1] - places[0])
+    steady = places == places[0] + stride * torch.arange(count)
+    run = int(steady.int().argmin()) if not bool(steady.all()) else count
+    for size in range(run, 1, -1):
+        if count % size == 0:
+            starts = places.reshape(-1, size)
+            if torch.equal(starts, starts[:, :1] + stride * torch.arange(size)):
+                outer = _strides(starts[:, 0])
+                return None if outer is None else [*outer, (size, stride)]
+    return None
