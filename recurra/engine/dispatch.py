@@ -26,6 +26,7 @@ from .cpu.dense_call import DenseCall, StepCall
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import threads_here
 from .executors import Executor, Refusal, Request, executor_for, pin, pinned, warn_plain_loop
+from .gpu.runner import GpuExecutor
 from .gpu.step_call import prepare_step
 from .graph_constants import graph_constant, object_at
 from .newton.call import can_solve, solve
@@ -239,9 +240,9 @@ def _stream_of(x: Tensor) -> int | None:
 def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], start: _Start) -> Call | None:
     if executor.trains:
         return None
-    if not isinstance(executor, CpuExecutor):
+    if isinstance(executor, GpuExecutor):
         return prepare_step(executor, x, weights, start)
-    if not executor.can_step:
+    if not isinstance(executor, CpuExecutor) or not executor.can_step:
         return None
     return StepCall(executor, x, weights, start)
 

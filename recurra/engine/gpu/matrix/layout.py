@@ -8,7 +8,7 @@ from ...ir.nodes import Node
 from ...ir.values import Unsupported
 from .axes import Axes, Axis
 
-TILE = 1024  # numbers of a matrix that a program of one warp holds
+TILE = 512  # numbers of a matrix that a program of one warp holds
 LARGEST = 16384  # that one program holds
 MOST_WARPS = 8
 
@@ -47,7 +47,7 @@ class TileLayout:
 
 
 def choose(axes: Axes, carried: Iterable[Node], matrices: Iterable[Node]) -> TileLayout:
-    """The layout of a kernel; `carried` is what the next step reads, `matrices` are the values that stay on the chip."""
+    """The layout of a kernel; `carried` is what the next step reads, `matrices` is what stays on the chip."""
     tile = TILE
     users = {*carried, *(arg for node in axes.nodes for arg in node.args)}
     own = max((axes.of(node) for node in matrices), key=lambda found: prod(axis.size for axis in found))

@@ -1,12 +1,11 @@
 """Values of all steps at once, by torch: what runs before and after the loop of matrix states.
 
-A value is a tensor (T · B, n), in the order of time. A state that the loop does not carry is read one or more steps back
-by moving its rows.
+A value is a tensor (T · B, n), in the order of time. A state that the loop does not carry is read one or more steps
+back by moving its rows.
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
