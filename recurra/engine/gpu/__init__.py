@@ -10,6 +10,8 @@
 `stepwise/`: `codegen.py` generates the matrix products and the fused kernel of each group of a step (`stages.py`),
 `graphs.py` captures windows of steps as CUDA graphs, `run.py` runs a sequence through them.
 
+`matrix/`: cells whose states are matrices, as one kernel of its own kind.
+
 Generated kernels call the tile functions of `tiles_gluon.py` (NVIDIA) or `tiles_triton.py` (stepwise kernels, and
 Triton's interpreter), which share `tiles_common.py`, and the elementwise functions of `math_functions.py`.
 `epilogue.py` computes what follows the loop, `describe.py` the text of `rc.explain`.
