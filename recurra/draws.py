@@ -5,6 +5,8 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
+from torch.compiler import is_compiling
 
 
 @dataclass(frozen=True)
@@ -18,9 +20,8 @@ class Mask:
     def draw(self, steps: int, batch: int, like: Tensor, training: bool) -> Tensor:
         """(T, B, size) for a mask of each step, else (B, size)."""
         shape = (steps, batch, self.size) if self.each == "step" else (batch, self.size)
-        ones = like.new_ones(())
         if not training or self.rate == 0.0:
-            return ones.expand(shape)
+            return like.new_ones(()).expand(shape)
         return _dropout_mask(shape, self.rate, like)
 
     def is_random(self, training: bool) -> bool:
@@ -86,6 +87,9 @@ def _dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor, scaled: boo
     """0 with probability `rate`, else 1, or 1 / (1 - rate) if scaled."""
     if rate == 1.0:  # everything is dropped, and 1 / (1 - rate) is infinite
         return like.new_zeros(()).expand(shape)
+    if like.is_cuda and not is_compiling() and peek_interpreter_stack() is None:  # two kernels instead of five
+        kept = torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1.0 - rate)
+        return kept.div_(1.0 - rate) if scaled else kept
     kept = torch.full(shape, 1.0 - rate, dtype=like.dtype, device=like.device).bernoulli()
     return kept / (1.0 - rate) if scaled else kept
 

@@ -251,8 +251,9 @@ class Recurrent(nn.Module):
             >>> bool(y[1, 2:].any()), torch.equal(h[0, 1], y[1, 1])
             (False, True)
         """
-        if lengths is None and resets is None and not return_trace:
-            done = self._forward_fast(x, state)
+        if not return_trace:
+            done = self._forward_fast(x, state) if lengths is None and resets is None else None
+            done = self._forward_on_card(x, state, lengths, resets) if done is None else done
             if done is not None:
                 return done
         x, lengths, wrapping = self._sequences(x, lengths)
@@ -319,6 +320,29 @@ class Recurrent(nn.Module):
             return None
         done = self._run_fast(x.transpose(0, 1) if self.batch_first else x, state)
         return (done[0].transpose(0, 1), done[1]) if done is not None and self.batch_first else done
+
+    def _forward_on_card(self, x: Any, state: Any, lengths: Any, resets: Any) -> tuple[Tensor, Any] | None:
+        """A dense or ragged batch through a single layer on a GPU; None if the general path is needed."""
+        if torch.compiler.is_compiling() or self.checkpoint or not isinstance(x, Tensor) or not x.is_cuda:
+            return None
+        if state is not None or self.bidirectional or self.num_layers > 1 or self.dilation != (1,):
+            return None
+        if self.initial == "carried" or x.is_nested or x.dim() != 3 or (lengths is not None and resets is not None):
+            return None
+        self._check_x(x, (3,))
+        rows = x.transpose(0, 1) if self.batch_first else x
+        steps, batch = rows.shape[:2]
+        lengths = lengths if lengths is None else check_lengths(lengths, steps, batch, x.device)
+        resets = check_resets(resets, rows, True, self.batch_first)
+        cell = self.cell_list[0]
+        given = Sequences(rows, None, draw_ahead(cell, steps, batch, rows), lengths, resets)
+        choice = choose(cell, given)
+        if choice.run is not None:
+            scanned = choice.run(given)
+        else:
+            scanned = scan(cell, given._replace(state=initial_state(cell, batch, rows, 1)))
+        y = scanned.y.transpose(0, 1) if self.batch_first else scanned.y
+        return y, stack_states([cell], [scanned.state], True)
 
     def _run_fast(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """Run the prepared call of a single layer, for a dense batch or a step; None if there is none."""

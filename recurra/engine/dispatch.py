@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from ..affine import Affine
 from ..cell import TIME, Cell
 from ..optional import is_installed
 from . import reference, torch_op
@@ -32,7 +33,7 @@ from .graph_constants import graph_constant, object_at
 from .newton.call import can_solve, solve
 from .plan.replay import replay
 from .reference import Scanned, Sequences
-from .restarts import can_restart, with_mask
+from .restarts import MASK, can_restart, start_again, with_mask
 from .self_check import find_disagreement, report
 from .split_at_resets import split_at_resets
 from .torch_modes import is_exporting, is_plain_call, is_transformed, needs_dispatcher
@@ -49,13 +50,15 @@ class Choice(NamedTuple):
     """Which engine runs a call ("newton", "compiled", "replayed" or "reference"), and why.
 
     `call(x, states)` runs it as it is, if it is a dense batch or a single step: it returns the output and the final
-    states, shaped as the given ones. None: `scan` converts the inputs first.
+    states, shaped as the given ones. None: `scan` converts the inputs first. `run(given)` does so for sequences with
+    masks, lengths or resets on a GPU, whose states may be missing.
     """
 
     backend: str
     why: str
     executor: Executor | None = None
     call: Call | None = None
+    run: Callable[[Sequences], Scanned] | None = None
 
 
 # ---------------------------------------------------------------------------------------------------- the choice
@@ -74,7 +77,10 @@ def _choose_loop(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     cache, threads = cache_of(cell), threads_here()
     x, states, masks, lengths, resets = given
     tensors = (x,) if states is None else (x, *states)
-    if keep_trace or masks or lengths is not None or resets is not None or not is_plain_call(tensors):
+    has_more = masks or lengths is not None or resets is not None
+    if has_more and x.is_cuda and not keep_trace:
+        return _choose_with_more(cell, cache, given)
+    if keep_trace or has_more or not is_plain_call(tensors):
         if not all(isinstance(tensor, Tensor) for tensor in tensors):
             return Choice("reference", "a state is not a tensor")
         return _decide(cell, cache, given, keep_trace)
@@ -87,6 +93,28 @@ def _choose_loop(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
         choice = choice._replace(call=_prepare(cell, cache, choice, given))
         if choice.call is not None and _must_check(choice, given):
             return choice._replace(call=_FirstCall(cell, cache, signature, choice))
+        cache.remember(signature, choice)
+    return choice
+
+
+def _choose_with_more(cell: Cell, cache: CellCache, given: Sequences) -> Choice:
+    """The choice for masks, lengths or resets on a GPU, found again by their signature like that of a dense batch."""
+    x, states, masks, lengths, resets = given
+    tensors = (x, *(states or ()))
+    more = (*masks.values(), *(t for t in (lengths, resets) if t is not None))
+    if not all(isinstance(tensor, Tensor) for tensor in tensors):
+        return Choice("reference", "a state is not a tensor")
+    if not is_plain_call((*tensors, *more)) or any(map(_REQUIRES_GRAD, more)):
+        return _decide(cell, cache, given, False)
+    train = torch.is_grad_enabled() and any(map(_REQUIRES_GRAD, (*tensors, *cache.tensors)))
+    kinds = len(tensors), *map(KIND, tensors), *map(KIND, more), *masks, lengths is None, resets is None
+    signature = *kinds, train, train and x.requires_grad, backend_here()
+    choice = cache.choices.get(signature)
+    if choice is None:
+        choice = _decide(cell, cache, given, False)
+        if _must_check(choice, given):
+            return choice
+        choice = choice._replace(run=_prepare_with_more(cell, cache, choice, given))
         cache.remember(signature, choice)
     return choice
 
@@ -201,6 +229,65 @@ def _prepare(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> 
     if isinstance(executor, CpuExecutor) and not executor.trains:
         return DenseCall(executor, x.shape, weights, read, start)
     return _TrainCall(executor, weights, start)
+
+
+def _prepare_with_more(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> "_CallWithMore | None":
+    """The call that runs masks, lengths or resets on a GPU as they are; None if they must be converted first."""
+    x, states, masks, lengths, resets = given
+    executor = choice.executor
+    if choice.backend != "compiled" or not isinstance(executor, GpuExecutor) or x.dtype != executor.dtype:
+        return None
+    if x.dim() != 3 or any(s.delays or s.axes or s.name == TIME for s in cell.carried):
+        return None
+    if x.shape[-1] != cell.input_size or not (states is None or (_fit(states, cell, x) and states[0].dim() == 2)):
+        return None
+    if any((mask.dtype, mask.device) != (x.dtype, x.device) for mask in masks.values()):
+        return None
+    if resets is not None and (lengths is not None or not _restarts(cell, given, False)):
+        return None
+    weights = _Weights(cell, cache)
+    with keep_random_state(), torch.no_grad():
+        read = executor.prologue(weights())
+    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read) or needs_dispatcher(read):
+        return None
+    return _CallWithMore(executor, weights, _Start(cell, cache, x))
+
+
+class _Weights:
+    """The weights of a cell at a call: those derived from others are computed anew."""
+
+    def __init__(self, cell: Cell, cache: CellCache):
+        derived = [(p, m) for p, m in cell.named_modules() if isinstance(m, Affine)] if cache.weights is None else []
+        self.derived = [(f"{path}.{name}", affine, name) for path, affine in derived for name in affine.derivations]
+        self.own = cache.weights
+        if self.own is None:
+            with keep_random_state(), torch.no_grad():
+                names = {name for name, _, _ in self.derived}
+                self.own = {name: weight for name, weight in cell.weights().items() if name not in names}
+
+    def __call__(self) -> dict[str, Tensor]:
+        assert self.own is not None
+        if not self.derived:
+            return self.own
+        return self.own | {key: getattr(affine, name) for key, affine, name in self.derived}
+
+
+class _CallWithMore:
+    """Sequences with masks, lengths or resets on a GPU."""
+
+    def __init__(self, executor: "GpuExecutor", weights: _Weights, start: "_Start"):
+        self.executor, self.weights, self.start = executor, weights, start
+
+    def __call__(self, given: Sequences) -> Scanned:
+        x, states, masks, lengths, resets = given
+        if states is None:
+            states = self.start(x)
+        elif resets is not None:
+            states = [start_again(resets[0], f, s) for f, s in zip(self.start(x), states, strict=True)]
+        read = [resets if name == MASK and resets is not None else masks[name] for name in self.executor.plan.masks]
+        ends = None if lengths is None else lengths.to(torch.int32)
+        found = torch_op.scan(self.executor, x, states, read, self.executor.prologue(self.weights()), ends)
+        return Scanned(found[0], tuple(found[1 : 1 + len(states)]))
 
 
 def _fit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
@@ -383,6 +470,8 @@ def scan(cell: Cell, given: Sequences, keep_trace: bool = False) -> Scanned:
         choice = _choose_loop(cell, given, keep_trace)
     if choice.call is not None:
         return Scanned(*choice.call(given.x, given.state))
+    if choice.run is not None:
+        return choice.run(given)
     if choice.backend == "reference" or choice.executor is None:
         return reference.scan(cell, given, keep_trace)
     if is_compiling():

@@ -67,9 +67,19 @@ def with_mask(cell: Cell, given: Sequences) -> Sequences:
         ends = ends & valid_steps(given.lengths.to(ends.device) - 1, ends.shape[0])
     masks = {**given.masks, MASK: (~ends).to(given.x.dtype).unsqueeze(-1)}
     fresh = cell.initial_state(given.x.shape[1], given.x)
-    states = tuple(_choose(resets[0], f, s) for f, s in zip(fresh, given.state, strict=True))
+    states = tuple(start_again(resets[0], f, s) for f, s in zip(fresh, given.state, strict=True))
     return Sequences(given.x, states, masks, given.lengths)
 
 
-def _choose(restarts: Tensor, fresh: Tensor, state: Tensor) -> Tensor:
+def start_again(restarts: Tensor, fresh: Tensor, state: Tensor) -> Tensor:
+    """The states before the first step: fresh ones in the rows that restart there."""
     return torch.where(restarts[:, None], fresh, state)
+
+
+def as_mask(given: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a loop reads as a mask: resets (T, B), given in its place, become (T, B, 1)."""
+    if given.dtype is not torch.bool:
+        return given
+    goes_on = given.new_ones((*given.shape, 1), dtype=dtype)
+    goes_on[:-1, :, 0] = given[1:].logical_not()
+    return goes_on

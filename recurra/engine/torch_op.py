@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .executors import Executor, find
 from .plan.replay import replay
+from .restarts import as_mask
 from .torch_modes import needs_dispatcher
 
 # torch.library.custom_op would import torch.compile with the first call.
@@ -121,7 +122,7 @@ def is_batched(cotangents: Sequence[Tensor | None]) -> bool:
 def replayed_cotangents(executor: Executor, cotangents, x, states, masks, weights, lengths):
     """The derivative of the replayed plan. Each input enters as a view of its own: one tensor may be given twice, or be
     computed from another, and each input receives its own share alone."""
-    differentiable = torch.is_grad_enabled()
+    differentiable, masks = torch.is_grad_enabled(), [as_mask(mask, x.dtype) for mask in masks]
     with torch.enable_grad():
         inputs = [v.view_as(v) for v in (x, *states, *weights)]
         count = 1 + len(states)

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import graph_calls, select
+from . import select
 from .loops import precision_of
 from .runner import GpuExecutor
+
+MOST_BYTES = 320 << 20  # that a replay may copy: two loops at once save more than these copies take
 
 
 class Direction(NamedTuple):
@@ -30,7 +32,7 @@ def can_run(executor: GpuExecutor, x: Tensor) -> bool:
     width = buffers[executor.plan.output].width + sum(w for _, w in executor.kept_shapes(1, False))
     copied = steps * batch * (x.shape[2] + 2 * width) * x.element_size()
     passes = (False, True) if executor.trains else (False,)
-    return 2 * copied < graph_calls.MOST_BYTES and all(
+    return 2 * copied < MOST_BYTES and all(
         executor.loops.beside_another(backward, batch, x.device) is not None for backward in passes
     )
 
@@ -39,7 +41,7 @@ def forward(executor: GpuExecutor, x: Tensor, directions: Sequence[Direction]) -
     """[y of both side by side, final states of the first, of the second, what backward needs of each]."""
     inputs = [x, *(tensor for one in directions for tensor in (*one.states, *one.weights))]
     key = "both", False, precision_of(executor.dtype), select.forced()
-    return executor.graphs(functools.partial(_forward, executor), inputs, key)
+    return executor.graphs(functools.partial(_forward, executor), inputs, key, most=MOST_BYTES)
 
 
 def backward(
@@ -56,7 +58,8 @@ def backward(
     inputs = [*given, *needed, *(c for c in cotangents if c is not None)]
     run = functools.partial(_backward, executor, present, wants_states)
     key = "both", present, wants_states, precision_of(executor.dtype), select.forced()
-    return executor.graphs(run, inputs, key, flat=1 + 2 * len(executor.plan.states) * wants_states)
+    flat = 1 + 2 * len(executor.plan.states) * wants_states
+    return executor.graphs(run, inputs, key, flat, MOST_BYTES)
 
 
 def _forward(executor: GpuExecutor, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -50,9 +50,11 @@ class GraphCalls:
     def __init__(self) -> None:
         self.known: OrderedDict[Hashable, _Signature] = OrderedDict()
 
-    def __call__(self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None) -> list[Tensor]:
+    def __call__(
+        self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None, most: int = MOST_BYTES
+    ) -> list[Tensor]:
         """`run(inputs)`, replayed if it is known; `key` is all that it depends on beside the inputs. Results from
-        number `flat` on may share memory."""
+        number `flat` on may share memory. A call that copies more than `most` bytes is not captured."""
         device = inputs[0].device.index
         if device is None or torch.cuda.is_current_stream_capturing():
             return run(inputs)
@@ -64,7 +66,7 @@ class GraphCalls:
             if len(self.known) > MOST_SIGNATURES:
                 self.known.popitem(last=False)
         if signature.graph is None:
-            return signature.run_and_count(run, inputs, flat)
+            return signature.run_and_count(run, inputs, flat, most)
         with _lock:
             if signature.number in _recent:
                 _recent.move_to_end(signature.number)
@@ -83,13 +85,13 @@ class _Signature:
     def replay(self, run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
         return run(inputs) if self.graph is None else self.graph(inputs)
 
-    def run_and_count(self, run: Run, inputs: Sequence[Tensor], flat: int | None) -> list[Tensor]:
+    def run_and_count(self, run: Run, inputs: Sequence[Tensor], flat: int | None, most: int) -> list[Tensor]:
         self.calls += 1
         results = run(inputs)
         if self.calls == CAPTURE_AT:
             fixed = {i for i, t in enumerate(inputs) if type(t) is Parameter and t.is_contiguous()}
             moved = [tensor for i, tensor in enumerate(inputs) if i not in fixed]
-            if sum(tensor.nbytes for tensor in (*moved, *results)) <= MOST_BYTES:
+            if sum(tensor.nbytes for tensor in (*moved, *results)) <= most:
                 self._capture(run, inputs, fixed, flat)
         return results
 

@@ -26,6 +26,7 @@ from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.program import Plan
 from ..plan.rows import last_values, spread_final
 from ..plan.schedule import Schedule
+from ..restarts import as_mask
 from ..torch_modes import hide_from_modes
 from . import select
 from .epilogue import GpuLoopMemory, PaddedRows
@@ -188,7 +189,8 @@ class GpuExecutor:
     ) -> dict[BufferRef, Tensor]:
         bound = {X: _contiguous(x.reshape(-1, x.shape[-1]))}
         for name, mask in zip(self.plan.masks, masks, strict=True):
-            bound[BufferRef.mask(name)] = _contiguous(mask.reshape(-1, mask.shape[-1]))
+            rows = as_mask(mask, self.dtype)
+            bound[BufferRef.mask(name)] = _contiguous(rows.reshape(-1, rows.shape[-1]))
         for state, value in zip(self.plan.states, states, strict=True):
             slots = value.transpose(0, 1) if state.delays else value
             initial = _contiguous(slots)
