@@ -64,13 +64,73 @@ class LeakyReservoir:
         return states.transpose(0, 2, 1), states[-1].copy() if len(states) else state
 
 
+class ReservoirCell(Cell):
+    """h' = (1 - aγ) h + γ tanh(W h + x): the neurons of a reservoir; x is all that comes from outside."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int, leak: float, decay: float):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("h", bias=False)
+        self.leak, self.decay = leak, decay
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        return (1 - self.decay * self.leak) * h + self.leak * torch.tanh(self.a(h) + x)
+
+
+class EngineReservoir:
+    """The neurons of a `LeakyReservoir` as a layer on a device, a GPU for thousands of units; W is dense there."""
+
+    def __init__(self, plain: LeakyReservoir, device: torch.device | str, dtype: torch.dtype = torch.float32):
+        self.plain, self.units, self.device, self.dtype = plain, plain.units, torch.device(device), dtype
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # no numbers are drawn for W
+            layer = Recurrent(ReservoirCell, self.units, self.units, leak=plain.leak, decay=plain.decay, dtype=dtype)
+        self.layer = layer.to_empty(device=self.device).eval().requires_grad_(False)
+        W = plain.weights.W.tocoo()
+        with torch.no_grad():
+            matrix = self.layer.cell_list[0].recurrent_matrices()[0].zero_()
+            values, at = torch.from_numpy(W.data), (torch.from_numpy(v).long() for v in W.coords)
+            matrix.index_put_(tuple(v.to(self.device) for v in at), values.to(matrix), accumulate=True)
+        self.inputs, self.bias = (self._tensor(v) for v in (plain.inputs.T, plain.weights.b))
+
+    @property
+    def effective_radius(self) -> float:
+        return self.plain.effective_radius
+
+    def _tensor(self, value: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(value)).to(self.device, self.dtype)
+
+    def initial(self, batch: int, random: np.random.Generator | None = None) -> torch.Tensor:
+        return self._tensor(self.plain.initial(batch, random).T[None])  # (1, B, N)
+
+    def run(
+        self, drive: np.ndarray, state: torch.Tensor, noise: np.random.Generator | None = None
+    ) -> tuple[np.ndarray, torch.Tensor]:
+        if not len(drive):
+            return np.zeros((0, drive.shape[1], self.units)), state
+        with torch.no_grad():
+            total = self._tensor(drive) @ self.inputs + self.bias
+            if noise is not None and self.plain.noise:
+                shape = (len(drive), self.units, drive.shape[1])  # drawn in the order of a `LeakyReservoir`
+                total += self._tensor(self.plain.noise * noise.uniform(-1, 1, shape).transpose(0, 2, 1))
+            states, state = self.layer(total, state)
+        return states.double().cpu().numpy(), state
+
+
 class CellReservoir:
     """Any cell with fixed random weights; recurrent matrices scaled to the spectral radius."""
 
     effective_radius: float | None = None
 
     def __init__(
-        self, cell: type[Cell] | str, units: int, scales: np.ndarray, radius: float, density: float, seed: int
+        self,
+        cell: type[Cell] | str,
+        units: int,
+        scales: np.ndarray,
+        radius: float,
+        density: float,
+        seed: int,
+        device: torch.device | str | None = None,
     ):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -78,14 +138,17 @@ class CellReservoir:
             self.layer = (
                 Recurrent(cell, len(scales), units, init=recipe, dtype=torch.float64).eval().requires_grad_(False)
             )
-        self.scales = torch.from_numpy(scales)
+        self.device = torch.device("cpu" if device is None else device)
+        self.dtype = torch.float64 if device is None else torch.float32
+        self.layer.to(device=self.device, dtype=self.dtype)
+        self.scales = torch.from_numpy(scales).to(self.device, self.dtype)
         self.units = self.layer.output_size
 
     def initial(self, batch: int, random: np.random.Generator | None = None) -> State:
-        like = torch.zeros(batch, 1, dtype=torch.float64)
+        like = torch.zeros(batch, 1, dtype=self.dtype, device=self.device)
         states = self.layer.cell_list[0].initial_state(batch, like)
         if random is not None:
-            states = [torch.from_numpy(random.uniform(-1, 1, tuple(s.shape))) for s in states]
+            states = [torch.from_numpy(random.uniform(-1, 1, tuple(s.shape))).to(s) for s in states]
         packed = tuple(s[None].clone() for s in states)
         return packed if len(packed) > 1 else packed[0]
 
@@ -93,8 +156,9 @@ class CellReservoir:
         self, drive: np.ndarray, state: State, noise: np.random.Generator | None = None
     ) -> tuple[np.ndarray, State]:
         with torch.no_grad():
-            states, state = self.layer(torch.from_numpy(np.ascontiguousarray(drive)) * self.scales, state)
-        return states.numpy(), state
+            x = torch.from_numpy(np.ascontiguousarray(drive)).to(self.device, self.dtype)
+            states, state = self.layer(x * self.scales, state)
+        return states.double().cpu().numpy(), state
 
 
 class Stack:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .core import CellReservoir, LeakyReservoir, Stack
+from .core import CellReservoir, EngineReservoir, LeakyReservoir, Reservoir, Stack
 from .matrices import Weights, draw
 from .options import depth, penalties
 from .readout import RecursiveLeastSquares, Ridge
@@ -69,7 +69,7 @@ class Member:
 
     def _fit_ridge(self, rows: Callable[[], Rows]) -> None:
         candidates = penalties(self.options["ridge"])
-        solver = Ridge(min(candidates))
+        solver = Ridge(min(candidates), self.options["device"] or "cpu")
         for S, D in rows():
             solver.add(S, D)
         self.penalty = candidates[0]
@@ -97,16 +97,14 @@ class Member:
         return found[:, None] if found.ndim == 1 else found
 
 
-def _layers(
-    options: dict[str, Any], inputs: int, outputs: int, seed: np.random.SeedSequence
-) -> list[LeakyReservoir | CellReservoir]:
+def _layers(options: dict[str, Any], inputs: int, outputs: int, seed: np.random.SeedSequence) -> list[Reservoir]:
     """The reservoirs, lowest first; the lowest reads the input and the feedback."""
     sizes, given = depth(options["units"]), options["weights"]
     if given is not None:
         constants = options["leak"], options["noise"], options["decay"]
-        return [LeakyReservoir(w, *constants) for w in _given(given, inputs, outputs, options)]
+        return [_leaky(w, constants, options) for w in _given(given, inputs, outputs, options)]
     fed = outputs if options["feedback"] else 0
-    layers: list[LeakyReservoir | CellReservoir] = []
+    layers: list[Reservoir] = []
     for size, one in zip(sizes, seed.spawn(len(sizes)), strict=True):
         width, back = (layers[-1].units, 0) if layers else (inputs, fed)
         random = np.random.default_rng(one)
@@ -114,15 +112,21 @@ def _layers(
         if options["cell"] is not None:
             scaling = np.broadcast_to(1.0 if layers else options["input_scaling"], (width,))
             scales = np.concatenate([scaling, np.full(back, options["feedback"])])
-            layers.append(CellReservoir(options["cell"], size, scales, **recipe, seed=int(random.integers(2**31))))
+            recipe |= {"seed": int(random.integers(2**31)), "device": options["device"]}
+            layers.append(CellReservoir(options["cell"], size, scales, **recipe))
             continue
         scaling = options["input_scaling"] if not layers else 1 / np.sqrt(width)  # of N states, each below one
         feedback = options["feedback"] if back else 0.0
         weights = draw(
             size, width, back, input_scaling=scaling, feedback=feedback, bias=options["bias"], random=random, **recipe
         )
-        layers.append(LeakyReservoir(weights, options["leak"], options["noise"], options["decay"]))
+        layers.append(_leaky(weights, (options["leak"], options["noise"], options["decay"]), options))
     return layers
+
+
+def _leaky(weights: Weights, constants: tuple[float, float, float], options: dict[str, Any]) -> Reservoir:
+    plain, device = LeakyReservoir(weights, *constants), options["device"]
+    return plain if device is None else EngineReservoir(plain, device)
 
 
 def _given(weights: Weights | Sequence[Weights], inputs: int, outputs: int, options: dict[str, Any]) -> list[Weights]:

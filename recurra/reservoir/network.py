@@ -49,6 +49,8 @@ class EchoStateNetwork(BaseEstimator):
       estimator. `direct`, `intercept`: whether it reads x_t and a constant.
     - `cell`: any `rc.Cell` or its name instead of leaky neurons. `weights`: given matrices (`rc.reservoir.Weights`).
     - `chunk`: steps in memory at a time.
+    - `device`: None runs a sparse loop on the CPU in double precision; a torch device, such as "cuda", runs the layer
+      engine there in single precision with W as a dense matrix, for thousands of units, and solves the ridge there.
 
     **Fitted attributes**: `effective_spectral_radius_`, ρ(γW + (1 - aγ) I); `ridge_`, the chosen penalties; `members_`.
 
@@ -89,6 +91,7 @@ class EchoStateNetwork(BaseEstimator):
         cell: type[Cell] | str | None = None,
         weights: Weights | Sequence[Weights] | None = None,
         chunk: int = 4096,
+        device: torch.device | str | None = None,
     ):
         self.units, self.spectral_radius, self.leak, self.density = units, spectral_radius, leak, density
         self.decay = decay
@@ -96,6 +99,7 @@ class EchoStateNetwork(BaseEstimator):
         self.random_state, self.bias, self.noise, self.output_activation = random_state, bias, noise, output_activation
         self.readout, self.forgetting, self.direct, self.intercept = readout, forgetting, direct, intercept
         self.ensemble, self.support, self.cell, self.weights, self.chunk = ensemble, support, cell, weights, chunk
+        self.device = device
 
     # ------------------------------------------------------------------------------------------ fit
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, UnknownNameError
+from ..layer_arguments import device_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def check(options: dict[str, Any]) -> None:
     for units in depth(options["units"]):
         check_whole("units", units, 1)
     penalties(options["ridge"])
+    if options["device"] is not None:
+        device_of(options["device"])
     if isinstance(options["readout"], str) and options["readout"] not in ("ridge", "rls"):
         raise UnknownNameError("readout", repr(options["readout"]), ("ridge", "rls"))
 

@@ -19,15 +19,15 @@ PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unle
 class Ridge:
     """V = argmin |D - S V|² + β |V|², with S arriving in chunks of any size."""
 
-    def __init__(self, smallest: float = 0.0) -> None:
-        """`smallest`: the smallest penalty that `weights` will be called with."""
-        self.smallest = smallest
+    def __init__(self, smallest: float = 0.0, device: torch.device | str = "cpu") -> None:
+        """`smallest`: the smallest penalty that `weights` will be called with. `device`: where products are made."""
+        self.smallest, self.device = smallest, device
         self.gram: torch.Tensor | None = None  # [S D]'[S D], while that is accurate enough
         self.R: torch.Tensor | None = None
 
     def add(self, S: np.ndarray, D: np.ndarray) -> None:
         """Add rows (n, features) and their targets (n, q)."""
-        new = torch.from_numpy(np.hstack([S, D]))
+        new = torch.from_numpy(np.hstack([S, D])).to(self.device)
         self.features = S.shape[1]
         if self.R is None:
             product = new.T @ new if self.gram is None else self.gram.addmm(new.T, new)
@@ -50,20 +50,21 @@ class Ridge:
         if self.gram is not None and penalty >= self.smallest > 0:
             product = self.gram[: self.features] + penalty * torch.eye(self.features, self.gram.shape[1]).to(self.gram)
             factor = torch.linalg.cholesky(product[:, : self.features])
-            return torch.cholesky_solve(product[:, self.features :], factor).numpy()
+            return torch.cholesky_solve(product[:, self.features :], factor).cpu().numpy()
         left, right = self._parts()
         if penalty > 0:
-            damped = torch.cat([left, penalty**0.5 * torch.eye(self.features, dtype=left.dtype)])
+            damped = torch.cat([left, penalty**0.5 * torch.eye(self.features).to(left)])
             padded = torch.cat([right, right.new_zeros(self.features, right.shape[1])])
             q, r = torch.linalg.qr(damped)
-            return torch.linalg.solve_triangular(r, q.T @ padded, upper=True).numpy()
-        return torch.linalg.lstsq(left, right, driver="gelsd").solution.numpy()
+            return torch.linalg.solve_triangular(r, q.T @ padded, upper=True).cpu().numpy()
+        return torch.linalg.lstsq(left.cpu(), right.cpu(), driver="gelsd").solution.numpy()  # only the CPU has gelsd
 
     def leave_one_out(self, penalties: Sequence[float]) -> "LeaveOneOut":
         """Accumulator for a second pass over the same rows that finds the best of several penalties."""
         left, right = self._parts()
         u, sigma, vt = torch.linalg.svd(left, full_matrices=False)
-        return LeaveOneOut(vt.T.numpy(), sigma.numpy(), (u.T @ right).numpy(), tuple(penalties))
+        V, values, projected = (part.cpu().numpy() for part in (vt.T, sigma, u.T @ right))
+        return LeaveOneOut(V, values, projected, tuple(penalties))
 
     def _parts(self) -> tuple[torch.Tensor, torch.Tensor]:
         factor = self._factor()
