@@ -6,6 +6,7 @@ equations like a hand-written cell. It is plain data and is saved as JSON.
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,19 +18,41 @@ from torch import nn
 
 from recurra.affine import Affine
 from recurra.cell import Cell, register
+from recurra.cells.surrogates import DERIVATIVES
 from recurra.errors import InputError
 
-#: operation → (fewest inputs, most inputs, how it is written)
-OPERATIONS: dict[str, tuple[int, int, Callable[[str, list[str]], str]]] = {
-    "affine": (1, 4, lambda name, inputs: f"self.{name}({', '.join(inputs)})"),
-    "sigmoid": (1, 1, lambda name, inputs: f"torch.sigmoid({inputs[0]})"),
-    "tanh": (1, 1, lambda name, inputs: f"torch.tanh({inputs[0]})"),
-    "relu": (1, 1, lambda name, inputs: f"torch.relu({inputs[0]})"),
-    "add": (2, 4, lambda name, inputs: " + ".join(inputs)),
-    "multiply": (2, 4, lambda name, inputs: " * ".join(inputs)),
-    "subtract": (2, 2, lambda name, inputs: " - ".join(inputs)),
-    "complement": (1, 1, lambda name, inputs: f"1 - {inputs[0]}"),
-    "scale": (1, 1, lambda name, inputs: f"self.{name} * {inputs[0]}"),
+Written = Callable[[str, list[str], float], str]
+
+
+def _function(call: str) -> tuple[int, int, Written]:
+    return 1, 1, lambda name, inputs, number: call.format(inputs[0], number)
+
+
+def _learned(name: str, inputs: list[str], number: float) -> str:
+    return f"self.{name}.expand_as(h)"  # one row per sequence, so that it can be a state
+
+
+#: operation → (fewest inputs, most inputs, how it is written with the number of the node)
+OPERATIONS: dict[str, tuple[int, int, Written]] = {
+    "affine": (1, 8, lambda name, inputs, number: f"self.{name}({', '.join(inputs)})"),
+    "sigmoid": _function("torch.sigmoid({0})"),
+    "tanh": _function("torch.tanh({0})"),
+    "relu": _function("torch.relu({0})"),
+    "add": (2, 4, lambda name, inputs, number: " + ".join(inputs)),
+    "multiply": (2, 4, lambda name, inputs, number: " * ".join(inputs)),
+    "subtract": (2, 2, lambda name, inputs, number: " - ".join(inputs)),
+    "divide": (2, 2, lambda name, inputs, number: " / ".join(inputs)),
+    "complement": _function("1 - {0}"),
+    "scale": (1, 1, lambda name, inputs, number: f"self.{name} * {inputs[0]}"),
+    "vector": (0, 0, _learned),
+    "number": (0, 0, _learned),
+    "times": _function("{1!r} * {0}"),
+    "plus": _function("{0} + {1!r}"),
+    "clip": _function("torch.clamp({0}, 0.0, 1.0)"),
+    **{name: _function(f"torch.{name}({{0}})") for name in ("exp", "expm1", "sqrt", "sin", "cos")},
+    **{name: _function(f"torch.nn.functional.{name}({{0}})") for name in ("silu", "softplus")},
+    "above": _function("torch.where({0} > {1!r}, torch.ones_like({0}), torch.zeros_like({0}))"),
+    **{f"spike_{name}": _function(f"torch.ops.recurra.spike({{0}}, {name!r}, {{1!r}}, 1.0)") for name in DERIVATIVES},
 }
 ACTIVATIONS = ("sigmoid", "tanh", "relu")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # names become Python source: nothing else is allowed
@@ -39,7 +62,11 @@ LARGEST = 60
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `bias` is the initial bias of an affine node."""
+    """One operation.
+
+    `bias` is the initial bias of an affine node, the first value of a learned vector or number, or the fixed number of
+    `times`, `plus` and `above`; of spikes it is the slope.
+    """
 
     operation: str
     inputs: tuple[str, ...]
@@ -86,6 +113,8 @@ class Genome:
             raise InputError("genome", f"{name}: {node.operation} of {len(node.inputs)}", f"{fewest} to {most} inputs")
         if node.operation == "affine" and len(set(node.inputs)) != len(node.inputs):
             raise InputError("genome", f"{name} reads {node.inputs}", "each input once")
+        if not math.isfinite(node.bias):
+            raise InputError("genome", f"{name}: the number {node.bias}", "finite numbers")
         late = [source for source in node.inputs if source not in known]
         if late or ("x" in node.inputs and node.operation != "affine"):
             raise InputError("genome", f"{name} reads {node.inputs}", "states, nodes before it, and x through weights")
@@ -96,7 +125,7 @@ class Genome:
         """The step as Python source."""
         lines = [f"def step(self, {', '.join(('x', 'h', *self.memories))}):"]
         for name, node in self.nodes.items():
-            lines.append(f"    {name} = {OPERATIONS[node.operation][2](name, list(node.inputs))}")
+            lines.append(f"    {name} = {OPERATIONS[node.operation][2](name, list(node.inputs), node.bias)}")
         lines.append(f"    return {', '.join((self.output, *self.memories.values()))}")
         return "\n".join(lines) + "\n"
 
@@ -122,9 +151,10 @@ class Genome:
     def weights(self, input_size: int, hidden_size: int) -> int:
         """The number of weights of a cell of this size."""
         affine = [node.inputs for node in self.nodes.values() if node.operation == "affine"]
-        vectors = sum(node.operation == "scale" for node in self.nodes.values())
+        vectors = sum(node.operation in ("scale", "vector") for node in self.nodes.values())
+        numbers = sum(node.operation == "number" for node in self.nodes.values())
         deep = sum(sum(input_size if i == "x" else hidden_size for i in ins) + 1 for ins in affine)
-        return hidden_size * (deep + vectors)
+        return hidden_size * (deep + vectors) + numbers
 
     # ------------------------------------------------------------------------------------------ as data
 
@@ -173,6 +203,8 @@ class GraphCell(Cell):
                 self.add_module(name, affine)
             elif node.operation == "scale":
                 setattr(self, name, self.vector(fill=1.0))
+            elif node.operation in ("vector", "number"):
+                setattr(self, name, self.vector(1 if node.operation == "number" else None, fill=node.bias))
 
 
 def _check_name(name: str, taken: Iterable[str]) -> None:

@@ -5,10 +5,12 @@ import random
 
 import pytest
 import torch
+from cases import Case
 from helpers import assert_close, run
 
 import recurra as rc
 from recurra.cell import REGISTRY
+from recurra.cells import canonical_names
 from recurra.engine.trace import trace
 from recurra.train import Evolution, Genome, Language, Trial, evolve_cells, genome_of, lstm_genome, rnn_genome
 from recurra.train.evolve_cells import languages, try_cell, width
@@ -16,6 +18,14 @@ from recurra.train.genome import Node
 from recurra.train.genome_of_cell import read_genome
 from recurra.train.mutations import MUTATIONS, Draft, _Impossible, mutate
 from recurra.train.nsga import crowding, dominates, fronts, select
+
+
+def readable(name: str) -> Genome | None:
+    """The genome of a registered cell, if it has one."""
+    try:
+        return genome_of(name)
+    except rc.OptionError:
+        return None
 
 
 @pytest.mark.parametrize("forget", [True, False])
@@ -189,31 +199,28 @@ def test_the_first_tournament_prefers_the_better() -> None:
     assert [m.objectives for m in evolution.members] == sorted(m.objectives for m in evolution.members)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "rnn",
-        "gru",
-        "mgu",
-        "vanilla_lstm",
-        "mut1",
-        "nas",
-        "nested_lstm",
-        "intersection_rnn",
-        "cfn",
-        "t_rnn",
-        "rhn",
-        "star",
-    ],
-)
+GENOMES = [name for name in canonical_names() if isinstance(readable(name), Genome)]
+
+
+def test_most_cells_can_start_an_evolution() -> None:
+    assert len(GENOMES) >= 75
+    assert {"lif", "srm", "fast_grnn", "lem", "sgu", "nbrc", "min_lstm", "ctrnn", "cornn", "full_gate_lstm"} <= {
+        *GENOMES
+    }
+
+
+@pytest.mark.parametrize("name", GENOMES)
 def test_a_cell_as_a_genome_computes_what_the_cell_does(name: str) -> None:
-    cell = rc.registry()[name](3, 4).double()
+    """With the cell's weights, each in one place; and mutants of it are cells."""
+    cell = Case(name).cell()
     genome, origin = read_genome(type(cell))
     twin = genome.cell_class()(3, 4).double()
+    used = [weight for weights in origin.values() for weight in weights.values()]
+    assert sorted(used) == sorted(dict(cell.named_parameters()))
     with torch.no_grad():
         for node, weights in origin.items():
-            if genome.nodes[node].operation == "scale":
-                getattr(twin, node).copy_(cell.get_parameter(weights["scale"]))
+            if (operation := genome.nodes[node].operation) != "affine":
+                getattr(twin, node).copy_(cell.get_parameter(weights["scale" if operation == "scale" else "vector"]))
                 continue
             affine = getattr(twin, node)
             affine.b.copy_(cell.get_parameter(weights["bias"])) if "bias" in weights else affine.b.zero_()
@@ -222,12 +229,41 @@ def test_a_cell_as_a_genome_computes_what_the_cell_does(name: str) -> None:
     x = torch.randn(6, 2, 3, dtype=torch.float64)
     ours, theirs = (rc.Recurrent(type(c), 3, 4).double() for c in (cell, twin))
     ours.cells[0].load_state_dict(cell.state_dict()), theirs.cells[0].load_state_dict(twin.state_dict())
-    assert_close(theirs(x)[0], ours(x)[0], 1e-12)
+    chance = random.Random(0)
+    with rc.set_backend("reference"):
+        assert_close(theirs(x)[0], ours(x)[0], 1e-12)
+        for _ in range(3):
+            genome = mutate(genome, chance)
+            y = rc.Recurrent(genome.cell_class(), 3, 4)(torch.randn(3, 2, 3))[0]
+            assert y.shape == (3, 2, 4)
+            y.sum().backward()
 
 
-def test_a_cell_with_other_operations_is_no_genome() -> None:
-    with pytest.raises(rc.OptionError, match=r"LIF.*gt"):
-        genome_of("lif")
+def test_a_genome_with_thresholds_and_learned_numbers_is_compiled() -> None:
+    for name in ("lif", "fast_rnn"):
+        layer = rc.Recurrent(genome_of(name).cell_class(), 3, 4).double()
+        x = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
+        compiled = layer(x)[0]
+        with rc.set_backend("reference"):
+            expected = layer(x)[0]
+        assert_close(compiled, expected, 1e-12)
+        found, wanted = (torch.autograd.grad(y.sum(), x)[0] for y in (compiled, expected))
+        assert_close(found, wanted, 1e-12)
+        assert r"\begin" in layer.cells[0].equations()
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("ltc", "a matrix f.U that several products share"),
+        ("izhikevich", "states that do not start from 0"),
+        ("orthogonal_rnn", "weights that are derived"),
+        ("mlstm", "states of other sizes"),
+    ],
+)
+def test_a_cell_with_other_parts_is_no_genome(name: str, what: str) -> None:
+    with pytest.raises(rc.OptionError, match=what):
+        genome_of(name)
 
 
 def test_evolution_starts_from_names() -> None:
