@@ -58,7 +58,7 @@ class MassConservingLSTM(Cell):
         self.mass = mass
         operands = ("x", "c") if input_size > mass else ("c",)
         self.i = self.affine(*operands, size=hidden_size * mass)
-        self.R = self.affine(*operands, size=hidden_size * hidden_size)
+        self.R = self.affine(*operands, size=hidden_size * hidden_size)  # most of the cost: H² (D + H) products a step
         self.o = self.affine(*operands)
         self.R.b.data.copy_(torch.eye(hidden_size).flatten())  # a cell rather keeps than gives
         init.constant_(self.o.b, -3.0)  # little leaves at first
