@@ -112,6 +112,9 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             self.multilabel_, self.classes_, self.n_outputs_ = True, np.arange(rows.shape[1]), rows.shape[1]
             return rows
         y = column_or_1d(y, warn=True)
+        missing = [k for k, value in enumerate(np.asarray(y).tolist()) if value is None]
+        if missing:
+            raise InputError(f"y[{missing[0]}]", "None", "a label")
         check_classification_targets(y)
         return self._set_classes(np.unique(np.asarray(y)), y)
 
@@ -147,6 +150,11 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             found: Any = compute_sample_weight(self.class_weight, targets)  # pyrefly: ignore
         else:
             labels = self.classes_[targets]
+            unknown = (
+                set(self.class_weight) - set(self.classes_.tolist()) if isinstance(self.class_weight, dict) else ()
+            )
+            if unknown:
+                raise InputError("class_weight", f"a weight of {unknown.pop()!r}", f"classes {self.classes_.tolist()}")
             found = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)[targets]  # pyrefly: ignore
         return found
 

@@ -40,7 +40,15 @@ def to_long_table(X: Any) -> Any:
 
     A dataframe with one row per sequence is left to scikit-learn, which keeps its column names.
     """
+    X = _with_levels(X)
     return arrow(X) if is_table(X) or not column_names(X) else X
+
+
+def _with_levels(X: Any) -> Any:
+    """A pandas dataframe with the levels of its index, such as id and time, as columns."""
+    levels = getattr(getattr(X, "index", None), "names", None)
+    named = levels is not None and len(levels) > 1 and all(isinstance(name, str) for name in levels)
+    return X.reset_index() if named and column_names(X) else X
 
 
 def arrow(X: Any) -> Any:
@@ -48,6 +56,7 @@ def arrow(X: Any) -> Any:
 
     A stream can be read only once, so every entry point converts it first.
     """
+    X = _with_levels(X)
     streams = hasattr(X, "__arrow_c_stream__")
     if is_dict_of_columns(X):
         return require("pyarrow", extra="data", what="a table as input").table(X)
@@ -246,7 +255,11 @@ def is_plain(X: Any) -> bool:
 def to_values(X: Any) -> Any:
     """A series of pandas or polars as an array; otherwise X itself."""
     is_series = not column_names(X) and getattr(X, "ndim", len(getattr(X, "shape", ()))) == 1
-    return X.to_numpy() if is_series and hasattr(X, "to_numpy") and hasattr(X, "dtype") else X
+    if not (is_series and hasattr(X, "to_numpy") and hasattr(X, "dtype")):
+        return X
+    values = X.to_numpy()
+    holds_lists = values.dtype == object and len(values) and all(isinstance(v, list | np.ndarray) for v in values)
+    return list(values) if holds_lists else values  # a list of sequences
 
 
 def to_array(y: Any) -> np.ndarray:

@@ -105,6 +105,9 @@ def _from_table(data: Any, covariates: Covariates, targets: tuple[str, ...]) -> 
     targets = targets or (_find_target(data, covariates),)
     columns = (*targets, *covariates.columns)
     values, names, times, unit, roles, categories = read_table(data, columns, covariates)
+    for name in targets:
+        if name in categories:
+            raise InputError(f"column {name!r}", f"text such as {categories[name][0]!r}", "numbers to forecast")
     ends = np.cumsum([len(targets), len(covariates.known), len(covariates.static)])
     series, known, static, observed = zip(*(np.split(v, ends, axis=1) for v in values), strict=True)
     for name, v in zip(names, static, strict=True):

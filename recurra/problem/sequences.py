@@ -158,6 +158,7 @@ def _read(path: Path, schema: dict[str, Any]) -> SequenceSet:
     options: dict[str, Any] = {}
     if schema.get("form") is not None:
         options = {key: schema[key] for key in TABLE_OPTIONS if schema.get(key)}
+        options |= {"categories": schema["categories"]} if "categories" in schema else {}
         options["irregular"] = True
     if schema.get("form") in ("long", "wide"):
         options |= {"features": schema["inputs"], "form": schema["form"], "task": READER_TASKS[schema["task"]]}

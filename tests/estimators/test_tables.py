@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import recurra as rc
+from recurra.data.data_errors import FormatError
 from recurra.errors import InputError, UnknownNameError
 
 QUICK = {"hidden_size": 5, "epochs": 2, "random_state": 0}
@@ -170,3 +171,46 @@ def test_steps_of_a_table_as_of_the_file(name, target, library):
         for found, rows in zip(model.predict(bare), expected, strict=True):
             np.testing.assert_array_equal(found, rows)
         assert 0 <= model.score(data, y) <= 1
+
+
+def small(**options):
+    return rc.SequenceClassifier("gru", hidden_size=2, epochs=1, random_state=0, **options)
+
+
+def test_the_levels_of_an_index_are_columns():
+    pd = pytest.importorskip("pandas")
+    k = np.arange(48)
+    frame = pd.DataFrame({"id": k // 4, "t": k % 4, "x": np.sin(k), "label": np.array(["a", "b"])[k // 4 % 2]})
+    model = small().fit(frame.set_index(["id", "t"]), "label")
+    assert model.columns_ == ("x",)
+    np.testing.assert_array_equal(
+        model.predict(frame.set_index(["id", "t"])), small().fit(frame, "label").predict(frame)
+    )
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_series_of_lists_is_a_list_of_sequences(library):
+    series = pytest.importorskip(library).Series([[1.0, 2.0], [3.0, 1.0, 2.0]] * 6)
+    model = small().fit(series, [0, 1] * 6)
+    np.testing.assert_array_equal(model.predict(series), model.predict([np.array(x) for x in series.to_list()]))
+
+
+def test_text_where_training_had_numbers_is_named():
+    table = {"id": [0, 0, 1, 1], "x": [1.0, 2.0, 3.0, 4.0], "label": ["a", "a", "b", "b"]}
+    model = small().fit(table, "label")
+    with pytest.raises(FormatError, match=r"column 'x': got text such as '1.0x', expected numbers, as in training"):
+        model.predict({**table, "x": [f"{v}x" for v in table["x"]]})
+
+
+def test_text_is_no_series_to_forecast():
+    table = {"ds": [f"2024-01-{k + 1:02d}" for k in range(20)], "y": ["a", "b"] * 10}
+    with pytest.raises(InputError, match=r"column 'y': got text such as 'a', expected numbers to forecast"):
+        rc.Forecaster(horizon=2).fit(table)
+
+
+def test_labels_that_are_none_and_weights_of_other_classes_are_named():
+    X = np.zeros((4, 3, 1))
+    with pytest.raises(InputError, match=r"y\[1\]: got None"):
+        small().fit(X, ["a", None, "a", "b"])
+    with pytest.raises(InputError, match="class_weight: got a weight of 7"):
+        small(class_weight={0: 1, 7: 2}).fit(X, [0, 1, 0, 1])

@@ -159,6 +159,7 @@ def _build_set(source: Source, layout: Layout, scan: TableScan, file: str | Path
     about: dict[str, Any] = {"names": scan.names or None, "source": str(file), "categories": categories}
     if layout.time_column:
         about["times"] = IntegerColumn(source, layout.time_column, offsets)
+    _check_numbers(source, layout, file)
     if layout.unlabelled:
         inputs, about["features"] = _store(source, features, offsets, categories), indicator_names(features, categories)
         return SequenceSet(inputs, torch.zeros(len(offsets) - 1, 1), offsets.diff(), "regression", **about)
@@ -185,6 +186,14 @@ def _build_set(source: Source, layout: Layout, scan: TableScan, file: str | Path
         targets, about["target_names"] = _store(source, target, offsets, {}), target
         targets = _constant_rows(targets, target, file) if task == "regression" else targets
     return SequenceSet(inputs, targets, offsets.diff(), task, **about)
+
+
+def _check_numbers(source: Source, layout: Layout, file: str | Path) -> None:
+    """With given categories, other columns of text are numbers that were written wrongly."""
+    for name in layout.features or () if layout.categories is not None else ():
+        if kind_of(source.schema.field(name).type) == "text" and name not in (layout.categories or {}):
+            values = strings(source.read([name], 0, 1).column(0).combine_chunks())
+            raise FormatError(file, f"text such as {values[0].as_py()!r}", "numbers, as in training", column=name)
 
 
 def _task(layout: Layout) -> Task:
