@@ -18,6 +18,7 @@ from ..data.precision import double_precision
 from ..data.sequences import SequenceSet, Task
 from ..errors import InputError, ShapeError, UnknownNameError
 from ..optional import require
+from .table_advice import advice_for_tables
 
 WORD_COLUMNS = ("word", "token")
 TAG_COLUMNS = ("tag", "tags", "label", "labels")
@@ -136,7 +137,7 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     from ..data import from_table as read
 
     named: dict[str, Any] = {"label" if task in ("classification", "tagging") else "target": target} if target else {}
-    with double_precision():
+    with double_precision(), advice_for_tables():
         return read(X, task=task, irregular=True, **named)
 
 
@@ -160,7 +161,7 @@ def series_of_table(X: Any, reading: Mapping[str, Any] | None = None) -> Sequenc
     """The sequences of a table without targets, read as the table of `fit` was: its `table_reading`."""
     from ..data import from_table as read
 
-    with double_precision():
+    with double_precision(), advice_for_tables():
         return read(X, unlabelled=True, irregular=True, **(reading or {}))
 
 

@@ -11,6 +11,7 @@ from ..errors import InputError
 from . import input_conversion
 from .covariates import Covariates, codes
 from .forecast_frames import library_of, with_dates_as_column
+from .table_advice import advice_for_tables
 
 NO_COVARIATES = Covariates()
 
@@ -139,7 +140,8 @@ def _find_target(data: Any, covariates: Covariates) -> str:
     if "y" in input_conversion.column_names(data):
         return "y"
     layout = Layout(task="forecasting", ignore=(*covariates.known, *covariates.observed), static=covariates.static)
-    _, roles, _ = prepare(OpenTable(TableSource(data), "table"), layout, strict=True)
+    with advice_for_tables():
+        _, roles, _ = prepare(OpenTable(TableSource(data), "table"), layout, strict=True)
     return roles.named("target")[0]
 
 
@@ -155,7 +157,7 @@ def read_table(
     known = {name: values for name, values in covariates.categories.items() if name in columns}
     given: dict[str, Any] = {"features": columns, "unlabelled": True, "form": "long", **roles}
     given |= {"categories": known} if known else {}
-    with double_precision():
+    with double_precision(), advice_for_tables():
         found = from_table(data, **given)
         categories = {name: tuple(found.categories[name]) for name in columns if name in found.categories}
         values = [codes(np.asarray(x, dtype=np.float64), columns, categories) for x in found.inputs]

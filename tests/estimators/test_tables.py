@@ -214,3 +214,12 @@ def test_labels_that_are_none_and_weights_of_other_classes_are_named():
         small().fit(X, ["a", None, "a", "b"])
     with pytest.raises(InputError, match="class_weight: got a weight of 7"):
         small(class_weight={0: 1, 7: 2}).fit(X, [0, 1, 0, 1])
+
+
+def test_advice_names_what_can_be_done_with_a_table():
+    table = {"id": [0, 1, 0, 1], "x": [1.0, 2.0, 3.0, 4.0], "label": ["a", "b", "a", "b"]}
+    with pytest.raises(FormatError, match=r"contiguous rows; sort the rows by sequence and time$"):
+        small().fit(table, "label")
+    gap = {"ds": [f"2024-01-{k:02d}" for k in (1, 2, 3, 5, 6, 7, 8, 9)], "y": [1.0] * 8}
+    with pytest.raises(InputError, match=r"evenly spaced steps; fill the gaps in the table$"):
+        rc.Forecaster(horizon=2).fit(gap)
