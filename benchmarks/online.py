@@ -11,6 +11,8 @@ import argparse
 import json
 import math
 import os
+import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +155,65 @@ def speed(_: argparse.Namespace) -> Numbers:
             at = f"{name}-{units}"
             ratios[f"RTRL / forward, {at}"] = times[f"{at}: exact RTRL"] / times[f"{at}: forward"]
     return {"microseconds": times, "ratios": ratios}
+
+
+def call_job(
+    kind: Callable[..., Any], layer: rc.Recurrent, update: str, steps: int
+) -> tuple[Callable[[], object], int]:
+    """A call of a learner with so many steps of a stream: from x and targets to updated weights, by Adam."""
+    learner = kind(Predictor(layer, 1), "mse", update=update, carry=True)
+    x, target = torch.randn(steps, 1, layer.input_size), torch.randn(steps, 1, 1)
+    return lambda: learner.step(x, target), steps
+
+
+def peers(args: argparse.Namespace) -> Numbers:
+    """Microseconds of a step beside braintrace (JAX): whole calls of learners, interleaved rounds, one thread.
+
+    braintrace leaves Adam out where a whole call has one gradient; recurra does not.
+    """
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    plain, after, elementwise = (lambda: rc.layer("gru", INPUTS, 64)), (lambda: gru(64)), "min_gru"
+    pairs: dict[str, tuple[str, Any, Callable[[], rc.Recurrent]]] = {
+        "GRU-64, D-RTRL": ("e-prop", EProp, plain),
+        "GRU-64, e-prop": ("e-prop", EProp, plain),
+        "GRU-64, SnAp(1)": ("SnAp(1), reset after the product", SnAp, after),
+        "GRU-64, SnAp(2)": ("exact RTRL", RTRL, plain),
+        "GRU-64, UORO": ("UORO", UORO, plain),
+        "minGRU-64, D-RTRL": ("exact RTRL", RTRL, lambda: rc.layer(elementwise, INPUTS, 64)),
+    }
+    script = Path(__file__).with_name("online_braintrace.py")
+    command = [args.braintrace, "-W", "ignore", str(script)]
+    found: dict[str, list[float]] = {}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
+        assert peer.stdin is not None
+        assert peer.stdout is not None
+        for theirs, (ours, kind, make) in pairs.items():
+            for when, update in (("a call", "call"), ("every step", "step")):
+                if (ours, update) == ("UORO", "step"):  # theirs sees windows of two steps or more
+                    continue
+                run, steps = call_job(kind, make(), update, 256)
+                run()
+                times: tuple[list[float], list[float]] = ([], [])
+                for number in range(5 if "SnAp(2)" in theirs or "UORO" in theirs else 12):
+                    peer.stdin.write(f"{theirs}, {when}\n")
+                    peer.stdin.flush()
+                    other = float(peer.stdout.readline())
+                    started = time.perf_counter()
+                    run()
+                    own = 1e6 * (time.perf_counter() - started) / steps
+                    if number:  # the first round of a stream comes before its caches are warm
+                        times[0].append(own), times[1].append(other)
+                name = f"{theirs} ({when}): recurra's {ours}"
+                found[name] = [f(t) for f in (statistics.median, min) for t in times]
+                print(name, found[name], flush=True)
+        peer.stdin.close()
+    columns = "recurra", "braintrace", "recurra, fastest", "braintrace, fastest"
+    rows = {name: dict(zip(columns, times, strict=True)) for name, times in found.items()}
+    for row in rows.values():
+        row["ratio"] = row["braintrace"] / row["recurra"]
+        row["ratio of the fastest"] = row["braintrace, fastest"] / row["recurra, fastest"]
+    return rows
 
 
 def growth(_: argparse.Namespace) -> Numbers:
@@ -311,6 +372,7 @@ def carried(_: argparse.Namespace) -> list[str]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "speed": speed,
+    "peers": peers,
     "growth": growth,
     "memory": memory,
     "carried": carried,
@@ -383,6 +445,18 @@ def write(found: dict[str, Any]) -> None:
             "",
         ]
         lines += table(found["speed"]["ratios"], "ratio") + table(found["speed"]["microseconds"], "microseconds")
+    if "peers" in found:
+        lines += [
+            "## Beside braintrace 0.2.6 (JAX)",
+            "",
+            "Microseconds of a step, batch 1, float32, one thread; whole calls of 256 steps (32 for its SnAp(2)) with",
+            "linear head and squared error; medians of interleaved rounds, and the fastest, because other work ran on",
+            "the machine. `every step`: Adam updates all weights after each step. `a call`: one gradient for the",
+            "call; recurra's time has one update in it, braintrace's none.",
+            "Equations of the cells differ in detail; D-RTRL and e-prop leave out what units do to each other.",
+            "",
+        ]
+        lines += table(found["peers"], "braintrace, beside recurra")
     if "growth" in found:
         lines += ["## Growth", "", "![time over units](online_growth.svg)", ""]
     if "memory" in found:
@@ -408,15 +482,20 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--braintrace", metavar="PYTHON", help="Interpreter with braintrace, for the part `peers`.")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     file = RESULTS / "online.json"
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     options = f"--seeds {args.seeds} --steps {args.steps} --threads {args.threads}"
     for name in args.parts or PARTS:
+        if name == "peers" and args.braintrace is None:
+            print("peers: left out; they need --braintrace", flush=True)
+            continue
         started = time.perf_counter()
         found[name] = PARTS[name](args)
-        found.setdefault("commands", {})[name] = f"python -m benchmarks.online {name} {options}"
+        peer = " --braintrace PYTHON" if name == "peers" else ""
+        found.setdefault("commands", {})[name] = f"python -m benchmarks.online {name} {options}{peer}"
         print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
     found["environment"] = environment()
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -20,7 +20,11 @@ def online(
     ignore: Annotated[str, typer.Option(metavar="A,B,C", help="Columns to leave out.", rich_help_panel=COLUMNS)] = "",
     classes: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Predict one of these labels instead of a number.", rich_help_panel=COLUMNS),
+        typer.Option(
+            metavar="A,B,C|N",
+            help="Predict one of these labels, or of at most so many, instead of a number.",
+            rich_help_panel=COLUMNS,
+        ),
     ] = None,
     cell: Annotated[
         str, typer.Option("--cell", "-c", help="Cell; see `recurra cells`.", rich_help_panel=NETWORK)
@@ -57,7 +61,7 @@ def online(
     from recurra.estimators.prequential import Prequential, predictions
 
     options = {"cell": cell, "hidden_size": hidden_size, "algorithm": algorithm, "lr": lr}
-    labels = None if classes is None else [label.strip() for label in classes.split(",")]
+    labels = None if classes is None else _labels(classes)
     model = _new(labels, options) if resume is None else _saved(resume, context)
     labels = getattr(model, "classes", None)
     result, seen = Prequential(every), []
@@ -67,7 +71,7 @@ def online(
         writer.writerow(["row", "prediction", "target"])
     for predicted in predictions(model, stream, result):
         if not quiet:
-            shown = predicted if labels is not None else f"{predicted:.6g}"
+            shown = (predicted or "") if labels is not None else f"{predicted:.6g}"
             writer.writerow([result.count, shown, seen[-1]])
             sys.stdout.flush()
         if result.count % every == 0:
@@ -82,7 +86,12 @@ def online(
         result.figure().write_html(figure)
 
 
-def _new(labels: list[str] | None, options: dict[str, Any]) -> Any:
+def _labels(text: str) -> list[str] | int:
+    """Labels, or the largest number of them."""
+    return int(text) if text.strip().isdecimal() else [label.strip() for label in text.split(",")]
+
+
+def _new(labels: list[str] | int | None, options: dict[str, Any]) -> Any:
     from recurra.estimators import OnlineClassifier, OnlineForecaster
 
     return OnlineForecaster(**options) if labels is None else OnlineClassifier(labels, **options)

@@ -11,7 +11,7 @@ from recurra.errors import InputError, UnknownNameError
 
 
 def read_rows(
-    data: str, target: str | None, ignore: list[str], labels: list[str] | None, seen: list[str]
+    data: str, target: str | None, ignore: list[str], labels: list[str] | int | None, seen: list[str]
 ) -> Iterator[tuple[dict[str, float], Any]]:
     """Every row as numbers by column and its target; the text of the target is appended to `seen`."""
     with ExitStack() as stack:
@@ -42,5 +42,5 @@ def _number(text: str | None, column: str, line: int) -> float:
     try:
         return float(text or "")
     except ValueError:
-        hint = "a number; leave text columns out with --ignore, or name labels of the target with --classes"
+        hint = "a number; leave text columns out with --ignore; --classes takes labels of the target, or their number"
         raise InputError(f"line {line}, column {column}", repr(text), hint) from None

@@ -52,6 +52,7 @@ class OnlineEstimator(BaseEstimator, ABC):
 
     learner_: OnlineLearner
     last_: np.ndarray  # what the network reads of the last target
+    classes_: list[Any]  # of a classifier: the labels known so far
 
     def __init__(
         self,
@@ -225,15 +226,16 @@ class OnlineForecaster(OnlineEstimator):
 class OnlineClassifier(OnlineEstimator):
     """Predicts the class of every step of a stream, and learns from it when it arrives.
 
-    The network reads the features of a step and, one-hot, the class of the step before. Classes must be named in
-    advance: a network has as many outputs as classes.
+    The network reads the features of a step and, one-hot, the class of the step before. A network has as many outputs
+    as classes: name them in advance, or say how many may come, and they are known as the stream shows them.
 
     **Arguments**
 
-    - `classes`: all labels that may come.
+    - `classes`: all labels that may come, or the largest number of them.
     - `cell`, `hidden_size`, `algorithm`, `lr`, `cell_options`, `clip`, `random_state`: as for `OnlineForecaster`.
 
-    **Returns**: `predict_one(x)` a label, `predict_proba_one(x)` label → probability, `learn_one(x, y)` itself.
+    **Returns**: `predict_one(x)` a label (None before the first that is known), `predict_proba_one(x)` label →
+    probability, `learn_one(x, y)` itself. `classes_` are the labels known so far.
 
     **Example**
 
@@ -249,7 +251,7 @@ class OnlineClassifier(OnlineEstimator):
 
     def __init__(
         self,
-        classes: Iterable[Any] = (),
+        classes: Iterable[Any] | int = (),
         cell: str = "gru",
         hidden_size: int = 32,
         algorithm: str = "rtrl",
@@ -268,35 +270,62 @@ class OnlineClassifier(OnlineEstimator):
         """Label → probability, for the step with features x; all alike before the first step."""
         labels = self._labels()
         if not hasattr(self, "learner_"):
-            return dict.fromkeys(labels, 1 / len(labels))
-        scores = self.learner_.predict(self._input(self._features(x or {}), self.last_))[0, 0]
+            return dict.fromkeys(labels, 1 / max(len(labels), 1))
+        scores = self.learner_.predict(self._input(self._features(x or {}), self.last_))[0, 0, : len(labels)]
         return dict(zip(labels, scores.double().softmax(0).tolist(), strict=True))
 
     def predict_one(self, x: Mapping[str, Real] | None = None) -> Any:
-        """The most likely label of the step with features x."""
+        """The most likely label of the step with features x; None while no label is known."""
         chances = self.predict_proba_one(x)
-        return max(chances, key=lambda label: chances[label])
+        return max(chances, key=lambda label: chances[label], default=None)
 
     def _labels(self) -> list[Any]:
+        """The labels known so far."""
+        if isinstance(self.classes, int):
+            self._outputs()
+            return getattr(self, "classes_", [])
         labels = list(self.classes)
         if len(labels) < 2 or len(set(labels)) < len(labels):
-            raise InputError("classes", labels, "at least two labels, each once")
+            raise InputError("classes", labels, "at least two labels, each once, or the largest number of them")
         return labels
 
+    def _outputs(self) -> int:
+        if not isinstance(self.classes, int):
+            return len(self._labels())
+        if isinstance(self.classes, bool) or self.classes < 2:
+            raise InputError("classes", self.classes, "at least two labels, each once, or the largest number of them")
+        return self.classes
+
     def start(self, features: Iterable[str]) -> None:
-        labels = self._labels()
-        self._start(features, len(labels), "cross_entropy")
-        self.last_ = np.zeros(len(labels))
+        self.classes_ = self._labels()
+        self._start(features, self._outputs(), "cross_entropy")
+        self.last_ = np.zeros(self._outputs())
+
+    def _number_of(self, label: Any) -> int:
+        """The output of a label, which takes the next free one when it comes for the first time."""
+        known = self._labels()
+        if label in known:
+            return known.index(label)
+        if not isinstance(self.classes, int):
+            raise InputError("y", repr(label), f"one of the classes {known}")
+        if isinstance(label, float) and label != label:
+            raise InputError("y", repr(label), "a label that equals itself")
+        if len(known) == self.classes:
+            raise InputError(
+                "y", repr(label), f"one of the first {self.classes} classes, {known}; classes= allows more"
+            )
+        self.classes_ = [*known, label]
+        return len(known)
 
     def learn_one(self, x: Mapping[str, Real] | None, y: Any) -> Self:
         """Learn that the step with features x had the label y."""
-        labels = self._labels()
-        if y not in labels:
-            raise InputError("y", repr(y), f"one of the classes {labels}")
+        if not isinstance(self.classes, int):
+            self._number_of(y)  # an unknown label is refused before a network is built
         if not hasattr(self, "learner_"):
             self.start(x or {})
-        row, number = self._features(x or {}), labels.index(y)
+        row = self._features(x or {})
+        number = self._number_of(y)
         self.scaling_.learn(row)
         self.learner_.step(self._input(row, self.last_), torch.tensor([[number]]))
-        self.last_, self.steps_ = np.eye(len(labels))[number], self.steps_ + 1
+        self.last_, self.steps_ = np.eye(self._outputs())[number], self.steps_ + 1
         return self

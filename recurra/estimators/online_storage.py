@@ -24,13 +24,15 @@ def contents_of(model: "OnlineEstimator") -> FolderContents:
     if not hasattr(model, "learner_"):
         raise InputError("model", "no step learned", "a model after its first learn_one, to be saved")
     options = model.get_params(deep=False)
-    if "classes" in options:
+    if "classes" in options and not isinstance(options["classes"], int):
         options["classes"] = list(options["classes"])
     learner, carried = model.learner_, {}
     stream = {"learner": learner.extra_state(), "last": torch.from_numpy(model.last_)}
     stream |= {name: torch.from_numpy(value) for name, value in _scaling_arrays(model).items()}
     fitted = {"features": list(model.feature_names_in_), "steps": model.steps_, "stream": encode(stream, carried)}
     tensors = {STREAM + name: tensor for name, tensor in carried.items()} | _network_tensors(model)
+    if "classes" in options and isinstance(options["classes"], int):
+        fitted["labels"] = saved_options.options_to_json({"cell": None, "labels": model.classes_})["labels"]
     config = {"options": saved_options.options_to_json(options), "fitted": fitted}
     return FolderContents(type(model).__name__, config, tensors)
 
@@ -45,6 +47,8 @@ def load(kind: type[Kind], folder: str | Path) -> Kind:
         features, steps = fitted["features"], int(fitted["steps"])
         with stored.building():
             model.start(features)
+        if "labels" in fitted:
+            model.classes_ = list(fitted["labels"])
     _load_weights(model, stored)
     carried = {name.removeprefix(STREAM): t.clone() for name, t in stored.weights.items() if name.startswith(STREAM)}
     try:

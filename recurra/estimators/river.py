@@ -67,8 +67,8 @@ class RiverClassifier(base.Classifier):
 
     Features that the first step did not have are left out; a feature that is missing counts as its mean so far.
 
-    **Arguments**: those of `rc.OnlineClassifier`; `classes` are all labels that may come. `model` is the
-    `OnlineClassifier` inside, which has `save`.
+    **Arguments**: those of `rc.OnlineClassifier`; `classes` are all labels that may come, or the largest
+    number of them. `model` is the `OnlineClassifier` inside, which has `save`.
 
     **Returns**: `predict_one(x)` a label, `predict_proba_one(x)` label → probability; `learn_one(x, y)` nothing, as in
     River.
@@ -85,7 +85,7 @@ class RiverClassifier(base.Classifier):
 
     def __init__(
         self,
-        classes: Iterable[Any] = (False, True),
+        classes: Iterable[Any] | int = (False, True),
         cell: str = "gru",
         hidden_size: int = 32,
         algorithm: str = "rtrl",

@@ -69,6 +69,29 @@ def test_a_classifier_learns_a_period() -> None:
     assert sum(model.predict_proba_one().values()) == pytest.approx(1)
 
 
+def test_classes_are_known_as_the_stream_shows_them() -> None:
+    model = rc.OnlineClassifier(3, hidden_size=8, lr=0.01)
+    assert model.predict_one() is None
+    model.learn_one({}, "b")
+    assert model.predict_proba_one() == {"b": 1.0}
+    found = prequential(model, (({}, "bbac"[t % 4]) for t in range(400)), window=50)
+    assert found.recent[-1] < 0.1
+    assert model.classes_ == ["b", "a", "c"]
+    before = [p.clone() for p in model.learner_.model.parameters()]
+    with pytest.raises(rc.InputError, match="first 3 classes"):
+        model.learn_one({}, "d")
+    assert all(torch.equal(a, b) for a, b in zip(before, model.learner_.model.parameters(), strict=True))
+    with pytest.raises(rc.InputError, match="classes"):
+        rc.OnlineClassifier(1).learn_one({}, "a")
+
+
+def test_classes_in_advance_and_as_they_come_are_the_same_network() -> None:
+    named, met = rc.OnlineClassifier(("a", "b", "c"), hidden_size=4), rc.OnlineClassifier(3, hidden_size=4)
+    steps = list(classes(30))  # a comes first, then b, then c
+    named.learn_many(steps), met.learn_many(steps)
+    assert met.predict_proba_one(steps[0][0]) == named.predict_proba_one(steps[0][0])
+
+
 def test_bad_steps_are_refused() -> None:
     model = rc.OnlineForecaster(hidden_size=4).learn_one({"a": 1.0}, 2.0)
     for x, y in (({"b": 1.0}, 1.0), ({"a": math.nan}, 1.0), ({"a": 1.0}, math.inf), ({"a": 1.0}, "x"), ([1.0], 1.0)):
@@ -87,8 +110,8 @@ def classes(steps: int):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(
     ("model", "stream"),
-    [(rc.OnlineForecaster(), wave), (rc.OnlineClassifier(("a", "b", "c")), classes)],
-    ids=["forecaster", "classifier"],
+    [(rc.OnlineForecaster(), wave), (rc.OnlineClassifier(("a", "b", "c")), classes), (rc.OnlineClassifier(4), classes)],
+    ids=["forecaster", "classifier", "classes as they come"],
 )
 def test_a_saved_model_goes_on_bit_equal(model, stream, algorithm: str, tmp_path) -> None:
     model = clone(model).set_params(hidden_size=4, algorithm=algorithm, lr=0.01)
@@ -169,6 +192,9 @@ def test_the_command_goes_on_where_it_stopped(tmp_path) -> None:
     first = predictions(lines[1:26], *options, "--out", folder)
     assert first + predictions(lines[26:], "--resume", folder) == whole
     assert rc.load(folder).steps_ == 25
+    met = predictions(lines[1:], "--classes", "3", *options[2:])
+    assert met[0] == ""
+    assert all(met[1:])
     refused = CliRunner().invoke(app, ["online", "-", "--resume", folder, "--hidden-size", "4"], input="a,y\n1,a\n")
     assert refused.exit_code != 0
     assert "--hidden-size" in refused.output
