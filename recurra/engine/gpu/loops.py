@@ -12,7 +12,7 @@ from . import select
 from .persistent.codegen import render
 from .persistent.kernel_builder import KernelSpec
 from .persistent.launch import PersistentLoop, load_module, processors, shared_memory
-from .persistent.tiling import ROW_PER_PROGRAM, Tiling, step_tiling, tiling
+from .persistent.tiling import COLUMNS, ROW_PER_PROGRAM, Tiling, depth_of, recurrent, step_tiling, tiling
 from .row_sums import with_early_row_sums
 from .stepwise import codegen
 from .stepwise.run import StepwiseLoop
@@ -47,6 +47,9 @@ class GpuLoops:
             return tiling(chosen, size, batch, processors(device) // share, shared_memory(device), mode)
         row_per_program = tiling(chosen, size, batch, 1, 0, ROW_PER_PROGRAM) if mode == ROW_PER_PROGRAM else None
         wide = max([8, *(group.width for group in chosen.groups)])
+        matrices, block = recurrent(chosen), next((m.bands[1] for m in recurrent(chosen)), 0)
+        if block in COLUMNS and all(depth_of(m, block) < m.deep for m in matrices) and not chosen.rowsums:
+            return Tiling(block, -(-wide // block), 16, 1, "registers")  # no program waits for another one
         return row_per_program or Tiling(1 << (wide - 1).bit_length(), 1, 16, 1, "registers")
 
     def find(self, backward: bool, batch: int, ragged: bool, device: torch.device) -> PersistentLoop | StepwiseLoop:

@@ -1,10 +1,11 @@
 """The GPU's kernels in Triton's interpreter, for cells named on the command line: equal to the plain loop, or an error.
 
-    TRITON_INTERPRET=1 python tests/engine/gpu/interpreted.py stepwise lstm gru Delays lstm:150 Random17 …
+    TRITON_INTERPRET=1 python tests/engine/gpu/interpreted.py stepwise lstm gru Delays lstm:150 slstm/2:16 Random17 …
 
 A program of its own, because the interpreter must be enabled before Triton is imported. The interpreter runs programs
-one after another, so one program computes all columns of a persistent kernel; the exchange between programs is tested
-on a card. Stepwise kernels have any number of programs; a layer of 150 has two per row.
+one after another, so one program computes all columns of a persistent kernel, or those of one diagonal block
+(`slstm/2:16` has two heads); the exchange between programs is tested on a card. Stepwise kernels have any number of
+programs; a layer of 150 has two per row.
 """
 
 import sys
@@ -31,6 +32,9 @@ from recurra.engine.traced_step import trace_in_clean_context
 
 
 def made(name: str, units: int) -> Cell:
+    name, _, heads = name.partition("/")
+    if heads:
+        return rc.layer(name, 5, units, heads=int(heads)).cell_list[0]
     if name in rc.registry():
         return rc.layer(name, 5, units).cell_list[0]
     if name.startswith("Random"):

@@ -65,10 +65,11 @@ def _number(argument: BufferRef, dtype: torch.dtype) -> str:
         (lambda: rc.layer("gru", 16, 768).cell_list[0], torch.bfloat16, 16),
         (lambda: rc.layer("rnn", 16, 50).cell_list[0], torch.bfloat16, 3),  # rows that are no whole sixteen bytes
         (lambda: RowNormalised(16, 64), torch.float32, 20),
+        (lambda: rc.layer("slstm", 16, 256, heads=4).cell_list[0], torch.bfloat16, 16),
         (lambda: TwoChainedProducts(16, 64), torch.bfloat16, 20),
         (lambda: FourStates(16, 64), torch.bfloat16, 20),
     ],
-    ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "two products", "four states"],
+    ids=["lstm", "lstm in 32 bits", "gru", "odd width", "row normalisation", "heads", "two products", "four states"],
 )
 def test_kernels_become_machine_code(make, dtype: torch.dtype, batch: int, backward: bool):
     made, shape = rendered(make(), backward, dtype, batch, "cooperative")

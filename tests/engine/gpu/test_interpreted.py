@@ -15,7 +15,7 @@ from recurra.engine.ir.nodes import TABLE
 TESTS = Path(__file__).parents[2]
 # A constant state; parts of products; masks and noise; spikes; samples; nothing to compute.
 ODD = ["Random4", "Random26", "MasksAndTime", "Noisy", "Spiking", "LeakySpiking", "RSSM", "OnlyAMask"]
-QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "Competing", *ODD]
+QUICK = ["lstm", "gru", "delay_rnn", "scrn", "indrnn", "slstm/2:16", "Competing", *ODD]
 REST = [n for n in sorted(REPRESENTATIVES) if n not in (*QUICK, "unitary_rnn")]
 RANDOM = [0, 1, 3, 5, 6, 10, 14, 18, 21]
 WIDE = ["lstm:150", "RowNormalised:150"]  # several programs share a row, and the batch

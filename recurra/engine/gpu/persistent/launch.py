@@ -41,7 +41,7 @@ class PersistentLoop:
         if not pointers:  # the step, or its derivative, computes nothing
             return
         if device.type == "cpu":  # Triton's interpreter
-            self.function[1, tiles](*pointers, steps, batch, tiles)
+            self.function[self.tiling.programs, tiles](*pointers, steps, batch, tiles)
             return
         grid = (self.tiling.programs, self.tiling.concurrent_tiles(batch, self.processors), 1)
         aligned = not any(address % 16 for address in map(Tensor.data_ptr, pointers))

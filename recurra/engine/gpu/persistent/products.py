@@ -11,7 +11,7 @@ from ...plan.schedule import Group, Schedule
 from .kernel_builder import KernelBuilder
 from .operands import Operands
 from .spin_wait import WORDS, constraints, instructions, join_tiles
-from .tiling import is_x
+from .tiling import depth_of, is_x
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Source:
     deep: int
     waits: bool  # for other programs
     rank: tuple[int, int]  # order of stores: the operand stored last is polled first
+    block: int = 0  # outputs of the diagonal block whose inputs are read; 0: all inputs are
 
 
 class CooperativeProducts:
@@ -98,6 +99,18 @@ class CooperativeProducts:
         valid = f"t + {at.lag} < steps" if at.lag else "batch > 0"
         return Source(base, valid, size, at.offset, operand.width, waits, (-at.lag, self._rank(at)))
 
+    def _of_block(self, group: Group, operand: Node) -> Source:
+        """The memory of an operand; where all matrices that multiply it are zero outside diagonal blocks, that of the
+        block in which this program's columns lie."""
+        source = self._source(operand)
+        matrices = [matrix for _, matrix in _users(group.lanes, operand)]
+        bands = {(m.bands[1], depth_of(m, self.tiling.columns), m.wide) for m in matrices}
+        (block, deep, _), *others = bands
+        if others or deep == operand.width or len({m.deep for m in matrices}) > 1:
+            return source
+        base = f"({source.base}) + first_column // {block} * {deep}"
+        return replace(source, base=base, deep=deep, block=block)
+
     def _rank(self, at: Load) -> int:
         return self.order.get((at.buffer, at.offset), 0)
 
@@ -105,7 +118,7 @@ class CooperativeProducts:
         """Write the lanes of a group: first products of complete operands, while the others arrive; then wait and
         multiply those."""
         operands = list(dict.fromkeys(a for lane in group.lanes for a in lane.args if not self.is_projected(a)))
-        sources = {operand: self._source(operand) for operand in operands}
+        sources = {operand: self._of_block(group, operand) for operand in operands}
         looping = [lane for lane in group.lanes if any(a in sources for a in lane.args)]
         sums = {lane: f"sum{i}" for i, lane in enumerate(looping)}
         bases = {operand: f"base_{mark}_{i}" for i, operand in enumerate(operands)}
@@ -120,7 +133,7 @@ class CooperativeProducts:
             self.builder.step += self._spin_wait_by_warp(pending, sources, bases, sums)
         elif pending:
             self._spin_wait_by_program(pending, sources, bases, sums)
-        self.settled |= set(pending)
+        self.settled |= {operand for operand in pending if not sources[operand].block}
         self.builder.step += [f"{name} = store_partials(partials, {i}, {name})" for i, name in enumerate(sums.values())]
         for i, lane in enumerate(looping):
             self.builder.step.append(f"n{lane.index} = reduce_partials(partials, {i}, sum{i}, {self.builder.shape})")
@@ -129,13 +142,13 @@ class CooperativeProducts:
 
     def _load_and_dot(self, operands: list[Node], sources: dict[Node, Source], bases: dict, sums: dict) -> list[str]:
         lines = []
-        parts = [(operand, start) for operand in operands for start in self._starts(operand.width)]
+        parts = [(operand, start) for operand in operands for start in self._starts(sources[operand].deep)]
         for batch in batched(parts, self.tiling.depth):
             for number_, (operand, start) in enumerate(batch):
                 place = self._operand_call(bases[operand], sources[operand], start)
                 lines.append(f"part{number_} = load_operand({place})")
             for number_, (operand, start) in enumerate(batch):
-                lines += self._dot_lines(operand, start, f"part{number_}", sums)
+                lines += self._dot_lines(operand, start, f"part{number_}", sums, sources[operand])
         return lines
 
     def _is_vectorised(self, source: Source) -> bool:
@@ -149,7 +162,7 @@ class CooperativeProducts:
     ) -> list[str]:
         t, rows = self.tiling, self.tiling.rows // 8
         lines, first = [f"row_count = valid_rows(first_row, batch, {t.warps})"], "probe" if t.probe_first else "pause"
-        parts = [(operand, start) for operand in pending for start in self._starts(operand.width)]
+        parts = [(operand, start) for operand in pending for start in self._starts(sources[operand].deep)]
         if t.probe_first:
             latest = max(pending, key=lambda operand: sources[operand].rank)
             call = self._operand_call(bases[latest], replace(sources[latest], waits=False), 0)
@@ -172,12 +185,12 @@ class CooperativeProducts:
             first = ""  # the other programs have stored by now
             for i, (operand, start) in enumerate(batch):
                 lines.append(f"part{i} = unpack_operand({join_tiles(words[i])}, {bases[operand]}, {t.rows}, {t.warps})")
-                lines += self._dot_lines(operand, start, f"part{i}", sums)
+                lines += self._dot_lines(operand, start, f"part{i}", sums, sources[operand])
         return lines
 
-    def _dot_lines(self, operand: Node, start: int, part: str, sums: dict) -> list[str]:
+    def _dot_lines(self, operand: Node, start: int, part: str, sums: dict, source: Source) -> list[str]:
         return [
-            f'{sums[lane]} = dot({part}, {self._weight(matrix, start)}, {sums[lane]}, "{self.spec.precision}")'
+            f'{sums[lane]} = dot({part}, {self._weight(matrix, start, source)}, {sums[lane]}, "{self.spec.precision}")'
             for lane, matrix in _users(list(sums), operand)
         ]
 
@@ -193,7 +206,7 @@ class CooperativeProducts:
         calls = [
             f"operand_unset({self._operand_call(bases[operand], sources[operand], start)})"
             for operand in pending
-            for start in self._starts(operand.width)
+            for start in self._starts(sources[operand].deep)
         ]
         lines += ["if waiting != 0:", *_any_of("    unset", calls)]
         lines += ["    settled = 1 - unset", "    waiting = waiting * 0 + 1"]
@@ -218,13 +231,15 @@ class CooperativeProducts:
     def _starts(self, deep: int) -> range:
         return range(0, deep, self.chunk * self.tiling.warps)
 
-    def _weight(self, matrix: Matrix, start: int) -> str:
+    def _weight(self, matrix: Matrix, start: int, source: Source) -> str:
         """The variable that holds a tile of a matrix, or the expression that loads it."""
         pointer, place, strides = self._place(matrix)
-        t = self.tiling
+        t, deep = self.tiling, source.deep
+        if source.block:
+            place = f"{place} + first_column // {source.block} * {deep * int(strides.split(', ')[1])}"
         first = "first_column" if matrix.wide > 1 else "program * 0"  # a single column belongs to all programs
         load = (
-            f"load_weights({place}, {first}, {strides}, {matrix.wide}, {start}, {matrix.deep}, {self.chunk},"
+            f"load_weights({place}, {first}, {strides}, {matrix.wide}, {start}, {deep}, {self.chunk},"
             f" {t.columns}, {t.warps})"
         )
         if t.weights == "memory":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...ir.buffers import X
-from ...ir.nodes import Node
+from ...ir.nodes import Matrix, Node
 from ...plan.schedule import Group, Schedule
 
 COOPERATIVE, ROW_PER_PROGRAM = "cooperative", "row_per_program"
@@ -135,11 +135,11 @@ def _placed(
     schedule: Schedule, size: int, columns: int, programs: int, rows: int, warps: int
 ) -> Iterator[tuple[Tiling, int]]:
     """(tiling, bytes of shared memory) for each place of the weights that leaves registers for sums and operands."""
-    weights = sum(matrix.deep for matrix in recurrent(schedule)) * columns * size
+    weights = sum(depth_of(matrix, columns) for matrix in recurrent(schedule)) * columns * size
     lanes = max((len(group.lanes) for group in schedule.groups), default=0)
     sums, piece = lanes * rows * columns // 32, rows // 2
     partials = lanes * warps * rows * columns * 4
-    deepest = max((_pieces(group, size, warps) for group in schedule.groups), default=1)
+    deepest = max((_pieces(group, size, warps, columns) for group in schedule.groups), default=1)
     places = (("registers", weights // (128 * warps), 0), ("shared", columns, weights), ("memory", 2 * columns, 0))
     for place, held, shared in places:
         depth = min(max(1, deepest), (REGISTERS[size] - held - sums) // piece)
@@ -153,15 +153,15 @@ def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors
         return _cycles_row_per_program(shape, schedule, batch, processors)
     total = 0.0
     for group in schedule.groups:
-        pieces = _pieces(group, size, shape.warps)
+        pieces = _pieces(group, size, shape.warps, shape.columns)
         if not pieces:
             continue
         total += STAGE + WARP * shape.warps + ROUND_TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * DEPENDENT_MMA
         total += NUMBER * -(-shape.rows * shape.columns // (32 * shape.warps))
         total += _read(shape, group, size, batch, processors) / (GLOBAL_RATE * processors)
         total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / SHARED_RATE  # reduction over warps
-        total += _held(group) * shape.columns * size / SHARED_RATE if shape.weights == "shared" else 0
-        total += SPLIT * _held(group) * shape.columns / (32 * shape.warps) if size == 4 else 0
+        total += _held(group, shape.columns) * shape.columns * size / SHARED_RATE if shape.weights == "shared" else 0
+        total += SPLIT * _held(group, shape.columns) * shape.columns / (32 * shape.warps) if size == 4 else 0
     return total * shape.passes(batch, processors)
 
 
@@ -178,24 +178,40 @@ def _cycles_row_per_program(shape: Tiling, schedule: Schedule, batch: int, proce
 
 def _read(shape: Tiling, group: Group, size: int, batch: int, processors: int) -> int:
     """Bytes that all programs together read per step."""
-    own = sum(_operands(group).values()) * min(batch, shape.rows) * size
-    own += 3 * _held(group) * shape.columns * size // 2 if shape.weights == "memory" else 0  # loads that nothing hides
+    own = sum(_operands(group, shape.columns).values()) * min(batch, shape.rows) * size
+    own += (
+        3 * _held(group, shape.columns) * shape.columns * size // 2 if shape.weights == "memory" else 0
+    )  # loads that nothing hides
     return own * shape.programs * shape.concurrent_tiles(batch, processors)
 
 
-def _held(group: Group) -> int:
+def depth_of(matrix: Matrix, columns: int) -> int:
+    """Inputs that a program with so many columns multiplies: those of one diagonal block, if it is inside one."""
+    first, wide, below, deep = matrix.bands
+    inside = wide > 0 and wide % columns == 0 and not first % wide and not below % deep and not matrix.wide % wide
+    return deep if inside else matrix.deep
+
+
+def _held(group: Group, columns: int) -> int:
     """Rows of the recurrent weights of a group."""
     pairs = ((a, m) for lane in group.lanes for a, m in zip(lane.args, lane.attr, strict=True))
-    return sum(matrix.deep for operand, matrix in pairs if not is_x(operand))
+    return sum(depth_of(matrix, columns) for operand, matrix in pairs if not is_x(operand))
 
 
-def _operands(group: Group) -> dict[Node, int]:
-    return {a: a.width for lane in group.lanes for a in lane.args if not is_x(a)}
+def _operands(group: Group, columns: int = 0) -> dict[Node, int]:
+    """The operands of a group, and how many of their numbers a program with so many columns reads."""
+    found: dict[Node, int] = {}
+    for lane in group.lanes:
+        for operand, matrix in zip(lane.args, lane.attr, strict=True):
+            if not is_x(operand):
+                deep = depth_of(matrix, columns) if columns else operand.width
+                found[operand] = max(found.get(operand, 0), deep)
+    return found
 
 
-def _pieces(group: Group, size: int, warps: int) -> int:
+def _pieces(group: Group, size: int, warps: int, columns: int) -> int:
     """Pieces of the operands of a group that a warp loads."""
-    return sum(-(-width * size // (64 * warps)) for width in _operands(group).values())
+    return sum(-(-width * size // (64 * warps)) for width in _operands(group, columns).values())
 
 
 def recurrent(schedule: Schedule) -> list:
