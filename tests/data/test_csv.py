@@ -1,6 +1,7 @@
 """Delimited text: parts of columns, and every fault with its file, line and column."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 import torch
@@ -319,3 +320,17 @@ def test_a_large_file_is_mapped_and_reads_the_same(table, monkeypatch):
     for k in (0, 5_999, 6_000, 9_999):
         assert torch.equal(large[k].inputs, small[k].inputs)
     assert large.series[9_999][-1, 0] == 99_999.5
+
+
+def test_a_line_may_be_longer_than_the_fields_of_the_csv_module(tmp_path: Path):
+    count = 500  # steps of a sequence: 150 kB of names, one field to whoever takes `;` for the delimiter
+    names = ",".join(f"{'s' * 300}_{k}" for k in range(count))
+    rows = "\n".join(",".join(str((k * n) % 7) for k in range(count)) + f",{n % 2}" for n in range(1, 5))
+    path = tmp_path / "wide.csv"
+    path.write_text(f"{names},label\n{rows}\n")
+    data = read(path, label="label")
+    assert (len(data), data.lengths.tolist()) == (4, [count] * 4)
+    long = tmp_path / "long.csv"
+    long.write_text("a,b\n" + "x" * 200_000 + ",1\n")
+    with pytest.raises(FormatError, match=r"long\.csv"):
+        read(long)

@@ -1,6 +1,5 @@
 """Reads `.arff` files (Weka, the UCR and UEA archives): a header of attributes, then one case per line."""
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Unpack
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
+from .fields import split_line
 from .layout import TARGET_HINTS, Layout, LayoutOptions
 from .open_files import existing, lines, text_encoding
 from .table_sources import OpenTable, TableSource
@@ -40,7 +40,7 @@ def open_arff(path: str | Path, parts: Layout) -> OpenTable:
             continue
         if text.startswith("{"):
             raise FormatError(path, "a sparse case, {…}", "a value for every attribute", line)
-        fields = next(csv.reader([text], quotechar="'" if "'" in text else '"', skipinitialspace=True, escapechar=None))
+        fields = split_line(text, ",", "'" if "'" in text else '"', skip_blanks=True)
         if len(fields) != len(attributes):
             raise RaggedRowError(path, f"{len(fields)} values", f"{len(attributes)}, one per attribute", line)
         cases.append(fields)

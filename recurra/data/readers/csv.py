@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from ...numerals import is_number
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
-from .fields import NumberedFields, is_header, names_and_counts
+from .fields import NumberedFields, is_header, names_and_counts, split_line
 from .layout import ID_NAMES, TIME_NAMES, Layout, LayoutOptions
 from .numbers_in_text import find_notation
 from .open_files import decoding, estimated_size, existing, lines, open_arrow, text_encoding
@@ -76,14 +77,14 @@ class Dialect:
         header = is_header(fields) or (len(rows) > 1 and names_and_counts(fields, rows[1][1]))
         names = [name or f"Unnamed: {k}" for k, name in enumerate(fields)]
         names = names if header else [f"f{k}" for k in range(len(fields))]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 raise FormatError(path, f"two columns called {name!r}", "a name for each column", number, name)
         return cls(delimiter, names, header, number if header else number - 1)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
-    return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
+    return [field.strip() for field in split_line(line, delimiter)]
 
 
 def _delimiter(start: list[str]) -> str:

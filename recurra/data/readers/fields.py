@@ -1,6 +1,7 @@
 """The fields of a line of text: which lines are a header, and which lines make a table with text in it."""
 
 import csv
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from .dates import is_date
 
 NULLS = frozenset({"NA", "N/A", "NaN", "nan", "null", "NULL", "?", "-"})
 ROW_NAMES = "Unnamed: 0"  # how pandas calls an index that was written without a name
+_LONG_FIELDS = threading.Lock()  # the limit of the csv module belongs to the process
 NumberedFields = list[tuple[int, list[str]]]  # the fields of lines, with the number of each line
 
 
@@ -36,9 +38,24 @@ def names_and_counts(first: list[str], second: list[str]) -> bool:
     return any(is_number(field) or is_date(field) for field in second[: len(names)])
 
 
+def split_line(line: str, delimiter: str = ",", quote: str = '"', skip_blanks: bool = False) -> list[str]:
+    """The fields of one line of any length; one in quotes may hold the delimiter."""
+    if quote not in line:
+        return [each.lstrip(" ") if skip_blanks else each for each in line.split(delimiter)] if line else []
+    options = {"delimiter": delimiter, "quotechar": quote, "skipinitialspace": skip_blanks}
+    if len(line) <= csv.field_size_limit():
+        return next(csv.reader([line], **options), [])
+    with _LONG_FIELDS:
+        limit = csv.field_size_limit(len(line))
+        try:
+            return next(csv.reader([line], **options), [])
+        finally:
+            csv.field_size_limit(limit)
+
+
 def split_fields(line: str) -> list[str]:
     """The fields of a line; one in quotes may hold blanks."""
-    return next(csv.reader([" ".join(line.split())], delimiter=" ", skipinitialspace=True), [])
+    return split_line(" ".join(line.split()), " ", skip_blanks=True)
 
 
 def header_and_rows(fields: NumberedFields) -> tuple[list[str] | None, NumberedFields]:
