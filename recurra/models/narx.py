@@ -218,10 +218,10 @@ class NARX(nn.Module):
         features = torch.cat([features, torch.ones_like(features[:, :1])], dim=-1)
         targets = y.flatten(0, 1).double()
         if ridge > 0:
-            eye = ridge**0.5 * torch.eye(features.shape[1], dtype=features.dtype)
+            eye = ridge**0.5 * torch.eye(features.shape[1]).to(features)
             features = torch.cat([features, eye])
             targets = torch.cat([targets, targets.new_zeros(len(eye), targets.shape[1])])
-        weights = torch.linalg.lstsq(features, targets, driver="gelsd").solution.T
+        weights = torch.linalg.lstsq(features.cpu(), targets.cpu(), driver="gelsd").solution.T  # only the CPU has gelsd
         parts = weights.split([self.cell.input_size, *[self.output_size] * len(self.output_delays), 1], dim=-1)
         for name, part in zip(self.cell.a.operands, parts, strict=False):
             getattr(self.cell.a, name).copy_(part)

@@ -16,7 +16,7 @@ from recurra.train.finite_checks import first_non_finite
 from recurra.train.fit_arguments import as_batch_source
 from recurra.train.fit_errors import NonFiniteError
 from recurra.train.micro_batches import MicroBatches, concat_states
-from recurra.train.objective import Loss, Objective, objective, with_next
+from recurra.train.objective import Loss, Objective, objective, refuse_batch_first, with_next
 from recurra.train.precision import Precision, choose_device
 from recurra.train.randomness import preserve_rng
 
@@ -49,6 +49,7 @@ def evaluate(
     """
     if not isinstance(model, nn.Module):
         raise InputError("model", repr(model), "a torch.nn.Module")
+    refuse_batch_first(model)
     chosen = choose_device(model, device)
     source = as_batch_source(data, "data", batch_size, shuffle=False)
     model.to(chosen)

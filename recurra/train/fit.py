@@ -17,7 +17,7 @@ from recurra.train.fit_arguments import OptimizerLike, as_batch_source, build_op
 from recurra.train.fit_context import current_context
 from recurra.train.interrupt import Interrupt
 from recurra.train.loop import Loop
-from recurra.train.objective import Loss, Objective, objective
+from recurra.train.objective import Loss, Objective, objective, refuse_batch_first
 from recurra.train.precision import Precision, choose_device
 from recurra.train.run import Callback, FitResult, Progress, Run
 from recurra.train.run_lock import run_lock
@@ -139,6 +139,7 @@ def fit(
 def _check(model: object, valid: object, clip: float | None, **counts: int | None) -> None:
     if not isinstance(model, nn.Module):
         raise InputError("model", repr(model), "a torch.nn.Module")
+    refuse_batch_first(model)
     for name, value in counts.items():
         if value is not None:
             positive_int(name, value)

@@ -21,7 +21,7 @@ from recurra.models.brnn import BaldiBRNN
 from recurra.models.hierarchical import HierarchicalRNN
 from recurra.models.narx import NARX
 from recurra.readout import Readout
-from recurra.train.objective import LOSSES, Loss, loss_for
+from recurra.train.objective import LOSSES, Loss, loss_for, refuse_batch_first
 from recurra.train.objective import _parameters as arguments_of
 
 CARRIED_BY_LEARNER = "initial='zeros' or 'learned', with carry=True of the learner"
@@ -79,8 +79,7 @@ class Learner(ABC):
     def __init__(self, model: nn.Module, loss: str | Loss = "auto"):
         if not isinstance(model, nn.Module):
             raise InputError("model", type(model).__name__, "a torch.nn.Module")
-        if getattr(model, "batch_first", False) is True:
-            raise InputError("model", f"{type(model).__name__} with batch_first=True", "a model that reads (T, B, D)")
+        refuse_batch_first(model)
         _check_arguments(model)
         if not any(p.requires_grad for p in model.parameters()):
             raise InputError("model", f"{type(model).__name__} without trainable parameters", "some with requires_grad")

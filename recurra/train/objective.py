@@ -226,6 +226,12 @@ def run_model(model: nn.Module, batch: Batch, state: Any) -> tuple[Tensor, Any]:
     return torch.cat(outputs), state
 
 
+def refuse_batch_first(model: nn.Module) -> None:
+    """Batches are (T, B, D): a model that reads (B, T, D) would take time for the batch."""
+    if getattr(getattr(model, "_orig_mod", model), "batch_first", False) is True:
+        raise InputError("model", f"{type(model).__name__} with batch_first=True", "a model that reads (T, B, D)")
+
+
 def _call(model: nn.Module, batch: Batch, state: Any, accepted: Mapping[str, Any]) -> tuple[Tensor, Any]:
     named = {"state": state, "hx": state, "lengths": batch.lengths, "resets": batch.resets}
     given = {name: value for name, value in named.items() if name in accepted and value is not None}

@@ -154,6 +154,15 @@ def test_a_model_of_more_than_x() -> None:
         BPTT(rc.models.EncoderDecoder(rc.GRU(3, 4), rc.GRU(7, 4), outputs=5))
 
 
+@pytest.mark.parametrize("run", [rc.train.fit, rc.train.evaluate])
+def test_fit_reads_no_batch_as_time(run: Callable) -> None:
+    xs = [torch.randn(4, 3) for _ in range(4)]
+    data = rc.data.SequenceSet.from_arrays(xs, [torch.randn(4, 2) for _ in xs], "forecasting")
+    for model in (rc.LSTM(3, 2, batch_first=True), nn.LSTM(3, 2, batch_first=True)):
+        with pytest.raises(rc.InputError, match="LSTM with batch_first=True"):
+            run(model, data)
+
+
 # ---------------------------------------------------------------------------------------------------- BPTT
 
 
