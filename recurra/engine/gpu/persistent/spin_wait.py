@@ -103,6 +103,7 @@ def wait_instructions(count: int, addresses: int) -> str:
     words = [[f"${number * addresses + place}" for number in range(count)] for place in range(addresses)]
     lines = [f".reg .pred p, has<{addresses}>;", ".reg .b32 most;"]
     lines += [f"setp.ne.s64 has{place}, ${first + place}, 0;" for place in range(addresses)]
+    lines += _pause()
     lines += [f"mov.b32 ${word}, 0;" for word in range(first)]
     lines.append("again:")
     for place in range(addresses):

@@ -32,6 +32,7 @@ STAGE, NUMBER = 2400, 250  # fixed cost of a stage; per element of a thread
 WARP = 30  # per warp, for the reduction over warps
 SPLIT = 2  # per weight of a thread that is multiplied in three TF32 products
 PROBE_BYTES = 4_000_000  # read per step by all programs, from which on probing first pays
+POLLS = 3  # times that a program loads the parts of row sums before all are there
 STAGE_ROW_PER_PROGRAM, LANE, OPERAND, WEIGHT = 500, 70, 3, 1 / 110  # one program per row; OPERAND: per column
 
 
@@ -153,6 +154,8 @@ def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors
         return _cycles_row_per_program(shape, schedule, batch, processors)
     total = 0.0
     for group in schedule.groups:
+        parts = shape.programs**2 * shape.rows * shape.concurrent_tiles(batch, processors) * len(group.rowsums)
+        total += POLLS * 4 * parts / (GLOBAL_RATE * processors)
         pieces = _pieces(group, size, shape.warps, shape.columns)
         if not pieces:
             continue
