@@ -99,7 +99,7 @@ def fit_base(
     ]
     members = tuple(member for member, _ in found)
     unseen = np.stack([one for _, one in found])  # (members, n, horizon)
-    spread = np.array([past.spread for past in pasts])
+    spread = np.array([past.spread * past.units.scale for past in pasts])
     errors = np.abs(actual - unseen).mean(axis=2) * spread  # (members, n)
     names = np.array([past.name for past in pasts])
     rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
@@ -172,14 +172,14 @@ def _importances(pasts: list[History], log: bool, seasons: tuple[int, ...]) -> l
     """Weights (n,) of errors in spreads: in units of the naive forecast's error on each series; and equal ones, or for
     logarithms relative errors."""
     views = [past.log for past in pasts] if log else pasts
-    spread = np.array([view.spread for view in views if view is not None])
+    scale = [past.units.log_scale if log else past.units.scale for past in pasts]
+    spread = np.array([view.spread * one for view, one in zip(views, scale, strict=True) if view is not None])
     usual: dict[str, list[float]] = {}
-    for past, view in zip(pasts, views, strict=True):
+    for past, view, unit in zip(pasts, views, spread, strict=True):
         assert view is not None
-        usual.setdefault(past.name, []).append(view.spread * _naive_error(view.values, seasons))
-    error = np.array([np.mean(usual[past.name]) for past in pasts])
-    scaled = spread / np.maximum(error, 1e-3)
-    plain = spread * np.array([past.units.log_scale for past in pasts]) if log else np.ones_like(spread)
+        usual.setdefault(past.name, []).append(unit * max(_naive_error(view.values, seasons), 1e-3))
+    scaled = spread / np.array([np.mean(usual[past.name]) for past in pasts])
+    plain = spread if log else np.ones_like(spread)
     return [plain, scaled] if np.ptp(scaled) > 1e-9 or log else [plain]
 
 

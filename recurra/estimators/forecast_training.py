@@ -15,7 +15,8 @@ from .base_forecast import fit_base
 from .calibration import error_quantiles, interval_corrections
 from .forecast_network import QuantileLoss
 from .forecast_quantiles import PREDICT_BATCH, error_units, network_errors
-from .likelihood_training import independent_blocks, train_with_likelihood
+from .held_out import is_certain, stop_and_judge, time_blocks
+from .likelihood_training import train_with_likelihood
 from .linear import History
 from .metrics import pinball
 from .panel import Panel
@@ -31,7 +32,6 @@ TrainingHistory = list[dict[str, Any]]
 MAX_WINDOWS = 8000  # for the base forecast; of more, evenly spaced ones are used
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the network, to choose from
 LEAST_GAIN = 0.01  # by which the network must lower the loss
-DEVIATIONS = 2.0  # of its mean, by which the gain must differ from zero
 
 
 class Learned(NamedTuple):
@@ -61,19 +61,30 @@ def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     model.windows_ = Windows.of(given, model.context_size, model.seasons)
     learned = _fit_base(model, given)
     before, held = _split(model, given, learned)
+    blocks = time_blocks(held.origins, [len(y) for y in given.y], to_int(model.horizon))
+    stopping, judging = stop_and_judge(blocks)
     with randomness.preserve_rng():
         torch.manual_seed(seed)
         network: Any = model._build()
-        network.departures.copy_(torch.tensor(error_quantiles(learned.errors, tuple(model.quantiles))))
+        network.departures.copy_(torch.tensor(_departures(learned.errors, tuple(model.quantiles))))
         model.network_ = network
-        model.history_ = _train(model, before, held, seed)
+        model.history_ = _train(model, before, held.at(stopping), seed)
     model.calibrated_ = bool(held.origins)
-    model.share_ = _choose_share(model, held)
+    model.share_ = _choose_share(model, held.at(judging), blocks[judging])
     model.network_.share.fill_(model.share_)
     _calibrate(model, given, held if model.share_ else learned)
     scaled = [model.windows_.scaling(given, k).apply(y[:, None])[:, 0] for k, y in enumerate(given.y)]
     model.variances_ = wandering(scaled, model.windows_.season)
     model.past_ = given.cut(-model.windows_.context, None)
+
+
+def _departures(errors: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
+    """(horizon, Q): the quantiles of errors around their median, since the base forecast is the median itself.
+
+    It minimises absolute errors; a median left over is that of windows early in the series, which it follows less well.
+    """
+    found = error_quantiles(errors, levels)
+    return found - found[:, [levels.index(0.5)]]
 
 
 def training_origins(model: "Forecaster", given: Panel) -> list[Origin]:
@@ -91,7 +102,7 @@ def training_origins(model: "Forecaster", given: Panel) -> list[Origin]:
 
 
 def _fit_base(model: "Forecaster", given: Panel) -> Learned:
-    windows, horizon = model.windows_, to_int(model.horizon)
+    windows, horizon = model.windows_.to_fit(given), to_int(model.horizon)
     origins = training_origins(model, given)
     pasts = [windows.history(given, origin, horizon) for origin in origins]
     actual = windows.targets_of(given, origins, pasts, horizon)
@@ -147,9 +158,9 @@ def _to_sequence_set(model: "Forecaster", windows: Learned) -> SequenceSet:
     return SequenceSet.from_arrays(inputs, windows.errors, "regression")
 
 
-def _choose_share(model: "Forecaster", held: Learned) -> float:
-    """How much of the network to use: what is best on the held-out windows, and none unless the gain is clear there, in
-    all quantiles together and in the median.
+def _choose_share(model: "Forecaster", held: Learned, blocks: np.ndarray) -> float:
+    """How much of the network to use: what is best on held-out windows, and none unless the gain is clear there, in all
+    quantiles together and in the median.
 
     Without held-out windows, all of it if none were asked for, else none.
     """
@@ -158,7 +169,6 @@ def _choose_share(model: "Forecaster", held: Learned) -> float:
     levels = tuple(model.quantiles)
     usual, middle = model.network_.departures.double().numpy(), levels.index(0.5)
     added = network_errors(model, held.pasts, held.base) - usual
-    blocks = independent_blocks(held.origins, to_int(model.horizon))
     plain = pinball(held.errors, np.broadcast_to(usual, added.shape), levels).mean(axis=1)  # (n, Q)
     best, chosen = float(plain.mean()), 0.0
     for share in SHARES:
@@ -169,10 +179,10 @@ def _choose_share(model: "Forecaster", held: Learned) -> float:
     return chosen
 
 
-def _is_clear(before: np.ndarray, after: np.ndarray, blocks: int) -> bool:
-    """Whether losses (n,) fall by enough, compared with how much the gain varies between independent windows."""
+def _is_clear(before: np.ndarray, after: np.ndarray, blocks: np.ndarray) -> bool:
+    """Whether losses (n,) fall by enough, and beyond doubt."""
     gain = before - after
-    return bool(gain.mean() > max(LEAST_GAIN * before.mean(), DEVIATIONS * gain.std() / np.sqrt(blocks)))
+    return bool(gain.mean() > LEAST_GAIN * before.mean() and is_certain(gain, blocks))
 
 
 def _calibrate(model: "Forecaster", given: Panel, windows: Learned) -> None:

@@ -20,6 +20,7 @@ from .autoregressive import (
     right_aligned,
 )
 from .covariates import one_hot
+from .held_out import is_certain, stop_and_judge, time_blocks
 from .likelihoods import LIKELIHOODS, NegativeLogLikelihood, fit_constants
 from .linear import History
 from .linear_fit import LinearFit
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 MAX_WINDOWS = 8000  # for the linear forecast; of more, evenly spaced ones are used
 CHUNK = 4096  # windows at a time
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the layers, to choose from
-DEVIATIONS = 2.0  # of its mean, by which the gain in likelihood must differ from zero
 
 
 class Examples(NamedTuple):
@@ -72,10 +72,13 @@ def train_with_likelihood(model: "Forecaster", given: Panel, seed: int) -> None:
         model.network_ = model._build()
         _fit_linear(model, given, before)
         forecasts = _linear_forecasts(model, given)
-        examples, unseen = (_examples(model, given, some, forecasts) for some in (before, held))
-        model.history_ = _train(model, examples, unseen, seed)
+        blocks = time_blocks(held, [len(y) for y in given.y], to_int(model.horizon))
+        early, late = stop_and_judge(blocks)
+        parts = (before, [held[k] for k in early], [held[k] for k in late])
+        examples, stopping, judging = (_examples(model, given, some, forecasts) for some in parts)
+        model.history_ = _train(model, examples, stopping, seed)
     model.calibrated_ = bool(held)
-    model.share_ = _choose_share(model, unseen)
+    model.share_ = _choose_share(model, judging, blocks[late])
     model.network_.share.fill_(model.share_)
     model.past_ = given.cut(-model.windows_.context, None)
 
@@ -193,20 +196,18 @@ def _to_sequence_set(examples: Examples) -> SequenceSet:
 
 
 @torch.no_grad()
-def _choose_share(model: "Forecaster", held: Examples) -> float:
-    """How much of the layers to use: what is most likely on the held-out windows, and none unless the gain is clear.
+def _choose_share(model: "Forecaster", held: Examples, blocks: np.ndarray) -> float:
+    """How much of the layers to use: what is most likely on held-out windows, and none unless the gain is clear.
 
-    Without held-out windows, all of it if none were asked for, else none.
+    Without held-out windows to judge by, all of it if none were asked for, else none.
     """
     if not held.origins:
         return 0.0 if model.validation else 1.0
-    blocks = independent_blocks(held.origins, to_int(model.horizon))
     plain, chosen = _losses(model, held, 0.0), 0.0
     best = float(plain.mean())
     for share in SHARES:
         losses = _losses(model, held, share)
-        gain = plain - losses
-        if losses.mean() < best and gain.mean() > DEVIATIONS * gain.std() / np.sqrt(blocks):
+        if losses.mean() < best and is_certain(plain - losses, blocks):
             best, chosen = float(losses.mean()), share
     return chosen
 
@@ -223,11 +224,3 @@ def _losses(model: "Forecaster", held: Examples, share: float) -> np.ndarray:
         parameters = network(torch.nn.utils.rnn.pad_sequence(inputs), lengths)
         found.append(loss(parameters, torch.tensor(held.actual[some]).to(parameters)).double().numpy())
     return np.concatenate(found)
-
-
-def independent_blocks(origins: list[Origin], horizon: int) -> int:
-    """How many windows do not overlap."""
-    places: dict[int, list[int]] = {}
-    for origin in origins:
-        places.setdefault(origin.series, []).append(origin.at)
-    return sum(1 + (max(at) - min(at)) // horizon for at in places.values())

@@ -8,7 +8,7 @@ series with growing amplitude stays in the range of the training data. Text is a
 network embeds.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from .scaling import Scaling
 
 T = TypeVar("T")
 MIN_SPREAD = 0.1  # of a window, relative to its series, so that a flat window is not amplified
+LEAST_DEVIATION = 0.1  # of the start of a series, relative to the whole
 MAX_OBSERVED = 256  # lags of observed numbers that the linear forecast reads, of all columns together
 
 
@@ -44,6 +45,34 @@ class Window(NamedTuple):
     units: Units = Units()
 
 
+class ScalingBefore:
+    """Mean and deviation of a series before every step, and of its logarithms."""
+
+    def __init__(self, y: np.ndarray, positive: bool):
+        self._of_values, self._of_logs = RunningMoments(y), RunningMoments(np.log(y)) if positive else None
+
+    def values(self, at: int) -> Scaling:
+        return self._of_values.before(at)
+
+    def logs(self, at: int) -> Scaling | None:
+        return None if self._of_logs is None else self._of_logs.before(at)
+
+
+class RunningMoments:
+    """Mean and deviation of all steps before each; the deviation is at least a share of that of the whole series."""
+
+    def __init__(self, y: np.ndarray):
+        whole = Scaling.of([y[:, None]])
+        self.whole, scaled = whole, whole.apply(y[:, None])[:, 0]
+        count = np.arange(1, len(y) + 1)
+        self.mean = np.cumsum(scaled) / count
+        self.deviation = np.sqrt(np.maximum(np.cumsum(np.square(scaled)) / count - np.square(self.mean), 0.0))
+
+    def before(self, at: int) -> Scaling:
+        mean, deviation = self.mean[at - 1], max(self.deviation[at - 1], LEAST_DEVIATION)
+        return Scaling(self.whole.mean + self.whole.scale * mean, self.whole.scale * deviation)
+
+
 @dataclass
 class Windows:
     """Cuts windows of the last `context` steps before an origin, scaled series by series."""
@@ -57,6 +86,7 @@ class Windows:
     covariates: Covariates = NO_COVARIATES
     targets: int = 1
     logs: dict[str, Scaling] = field(default_factory=dict)  # of the logarithms of positive series
+    before: dict[str, "ScalingBefore"] = field(default_factory=dict)  # of each origin, while forecasts are fitted
 
     @property
     def season(self) -> int:
@@ -79,16 +109,29 @@ class Windows:
         }
         return cls(context, seasons, each, known, static, observed, about, len(given.targets), logs)
 
-    def scaling(self, given: Panel, k: int) -> Scaling:
-        """The scaling of a series from `fit`, or for an unknown series that of its own past."""
-        return self.series.get(given.ids[k]) or Scaling.of([given.y[k][:, None]])
+    def to_fit(self, given: Panel) -> "Windows":
+        """The same windows for fitting: scaled by what came before each origin, as a forecast made there would be.
 
-    def units(self, given: Panel, k: int) -> Units:
+        A scaling by the whole series would tell the forecast where the series goes.
+        """
+        before = {name: ScalingBefore(y, name in self.logs) for name, y in zip(given.ids, given.y, strict=True)}
+        return replace(self, before=before)
+
+    def scaling(self, given: Panel, k: int, at: int | None = None) -> Scaling:
+        """The scaling of a series from `fit`, or for an unknown series that of its past before `at`."""
+        name = given.ids[k]
+        if at is not None and name in self.before:
+            return self.before[name].values(at)
+        return self.series.get(name) or Scaling.of([given.y[k][:at, None]])
+
+    def units(self, given: Panel, k: int, at: int | None = None) -> Units:
         """Mean and scale of a series and of its logarithms, as in `scaling`."""
-        own, name = self.scaling(given, k), given.ids[k]
+        own, name, past = self.scaling(given, k, at), given.ids[k], given.y[k][:at]
         log = self.logs.get(name)
-        if log is None and name not in self.series and self.logs and given.y[k].min() > 0:
-            log = Scaling.of([np.log(given.y[k][:, None])])
+        if log is not None and at is not None and name in self.before:
+            log = self.before[name].logs(at)
+        if log is None and name not in self.series and self.logs and past.min() > 0:
+            log = Scaling.of([np.log(past[:, None])])
         mean, scale = float(own.mean[0]), float(own.scale[0])
         return Units(mean, scale) if log is None else Units(mean, scale, float(log.mean[0]), float(log.scale[0]))
 
@@ -97,18 +140,19 @@ class Windows:
     def window(self, given: Panel, origin: Origin, steps: int) -> Window:
         k, first = origin.series, max(0, origin.at - self.context)
         known = self.known.apply(given.known[k][first : origin.at + steps])
-        values = self._values(given, k, first, origin.at)
+        values = self._values(given, k, first, origin.at, origin.at)
         target, observed = k % self.targets, self._observed(given, k, first, origin.at)
-        static, units = self.static.apply(given.static[k]), self.units(given, k)
+        static, units = self.static.apply(given.static[k]), self.units(given, k, origin.at)
         return Window(values, known, static, observed, target, given.ids[k], units)
 
-    def _values(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
-        return self.scaling(given, k).apply(given.y[k][first:at, None])[:, 0]
+    def _values(self, given: Panel, k: int, first: int, stop: int, at: int) -> np.ndarray:
+        """The steps `first` to `stop` of a series, scaled as at the origin `at`."""
+        return self.scaling(given, k, at).apply(given.y[k][first:stop, None])[:, 0]
 
     def _observed(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
         """(L, P): the targets of the group, if there are several, and the observed covariates, scaled."""
         group = range(k - k % self.targets, k - k % self.targets + self.targets) if self.targets > 1 else ()
-        others = [self._values(given, j, first, at) for j in group]
+        others = [self._values(given, j, first, at, at) for j in group]
         scaling = self.observed.get(given.ids[k]) or numbers_scaled(
             [given.observed[k]], self.covariates.sizes("observed")
         )
@@ -190,7 +234,7 @@ class Windows:
         """(n, steps): the values after each origin, minus the level, in spreads."""
         found = np.empty((len(origins), steps))
         for row, o, past in zip(found, origins, pasts, strict=True):
-            values = self._values(given, o.series, o.at, o.at + steps)
+            values = self._values(given, o.series, o.at, o.at + steps, o.at)
             row[:] = (values - past.level) / past.spread
         return found
 
