@@ -24,6 +24,7 @@ from .missing_values import fill_missing
 from .sequence_storage import StoredEstimator
 from .training_options import draw_seed, named_argument, to_int
 
+LARGEST = 1e30  # value of a sequence: features are float32
 FOLDS = 5  # networks trained to weigh a network against random features
 
 
@@ -240,4 +241,8 @@ def _checked_weights(given: Any, count: int) -> np.ndarray:
 
 def _filled(X: Any) -> list[np.ndarray]:
     """Every series as (T, D) without missing values."""
-    return [fill_missing(x) for x in input_conversion.arrays(X, allow_missing=True)]
+    found = [fill_missing(x) for x in input_conversion.arrays(X, allow_missing=True)]
+    for k, x in enumerate(found):
+        if not (size := float(np.abs(x).max())) < LARGEST:
+            raise InputError(f"X[{k}]", f"a value of {size:g}", f"values below {LARGEST:g}, which float32 holds")
+    return found

@@ -138,7 +138,9 @@ class Forecaster(BaseEstimator):
     def fit(self, data: Any, y: Any = None) -> Self:
         """Train on series: (T,), (n, T), (n, T, targets), a list of series or a long table.
 
-        `y` may name the column to forecast, or several: each is forecast from the past of all of them.
+        `y` may name the column to forecast, or several: each is forecast from the past of all of them. In arrays NaN is
+        a missing value: it is padding before the first value of a series and after its last one, and interpolated
+        between them.
         """
         self._check_options()
         given = to_panel(data, self._covariates(), y if _are_names(y) else None)

@@ -14,6 +14,7 @@ from .linear import History, LinearForecast, predict_linear, shared_features
 from .metrics import naive
 
 PENALTIES = (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, np.inf)  # times the number of windows; infinity is the naive forecast
+CAUTIOUS = 0.1  # the least penalty for windows that mostly overlap, of which cross-validation tells little
 FOLDS = 4
 REWEIGHTED = 3  # regressions in which large errors count less
 LEAST_ERROR = 0.1  # of the median error: the smallest that a weight is divided by
@@ -89,6 +90,7 @@ class LinearFit:
         self.weight = np.ones(len(pasts)) if importance is None else importance / importance.mean()
         self.parts = _parts(pasts)
         horizon = actual.shape[1]
+        self.penalties = [p for p in PENALTIES if p >= CAUTIOUS or len(pasts) >= 2 * horizon]
         self.starts = {s: np.stack([naive(past.values, horizon, s) for past in pasts]) for s in sorted({1, *seasons})}
         self.changes = {season: actual - start for season, start in self.starts.items()}
         self.moments: dict[int, list[Moments]] = {}
@@ -125,7 +127,7 @@ class LinearFit:
         """Fit for least squared errors, so that forecasts are means. **Returns** as `fit` does."""
         best = np.inf, 1, np.inf, next(iter(self.starts.values()))
         for season, parts in self.moments.items():
-            for penalty in PENALTIES if len(parts) > 1 else (np.inf,):
+            for penalty in self.penalties if len(parts) > 1 else (np.inf,):
                 unseen = self.starts[season].copy()
                 for number in range(len(parts)):
                     held = self.parts == number
@@ -144,7 +146,7 @@ class LinearFit:
         for season, of_parts in self.moments.items():
             parts = [one.without(first) for one in of_parts]
             others = [_total(parts, number) for number in range(len(parts))] if len(parts) > 1 else parts
-            for penalty in PENALTIES if len(parts) > 1 else (np.inf,):
+            for penalty in self.penalties if len(parts) > 1 else (np.inf,):
                 error = 0.0
                 for number, moments in enumerate(others):
                     held = self.parts == number

@@ -11,6 +11,7 @@ from ..errors import InputError
 from . import input_conversion
 from .covariates import Covariates, codes
 from .forecast_frames import library_of, with_dates_as_column
+from .missing_values import fill_missing
 from .table_advice import advice_for_tables
 
 NO_COVARIATES = Covariates()
@@ -82,10 +83,19 @@ def to_panel(data: Any, covariates: Covariates = NO_COVARIATES, target: Sequence
 
 
 def _from_arrays(data: Any, one: bool) -> Panel:
-    series = input_conversion.arrays([data] if one else data)  # (T, targets) each
+    given = input_conversion.arrays([data] if one else data, allow_missing=True)
+    series = [_without_gaps(x, k) for k, x in enumerate(given)]  # (T, targets) each
     count = series[0].shape[1]
     names = ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
     return _ungrouped([str(k) for k in range(len(series))], series, names, form="one" if one else "series")
+
+
+def _without_gaps(x: np.ndarray, number: int) -> np.ndarray:
+    """A series (T, targets) from its first value to its last one, without NaN."""
+    steps = np.flatnonzero(~np.isnan(x).all(axis=1))
+    if not len(steps) or np.isnan(x).all(axis=0).any():
+        raise InputError(f"data[{number}]", "no value that is not NaN", "at least one value of every target")
+    return fill_missing(x[steps[0] :])
 
 
 def _ungrouped(names: list[str], series: list[np.ndarray], targets: tuple[str, ...], **more: Any) -> Panel:

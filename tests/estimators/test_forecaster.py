@@ -232,6 +232,19 @@ def test_bad_data_is_named(for_shops):
         rc.Forecaster().predict(3)
 
 
+def test_nan_pads_series_and_marks_gaps():
+    y = 10 + np.sin(np.arange(80) / 2)
+    model = rc.Forecaster(horizon=4, hidden_size=4, epochs=1, random_state=0)
+    rows = np.full((2, 100), np.nan)
+    rows[0, 20:], rows[1, :50] = y, y[:50]  # short rows are padded, before or after
+    np.testing.assert_array_equal(clone(model).fit(rows).predict(), clone(model).fit([y, y[:50]]).predict())
+    gap, line = y.copy(), y.copy()
+    gap[[30, 31]], line[[30, 31]] = np.nan, y[29] + (y[32] - y[29]) * np.array([1, 2]) / 3
+    np.testing.assert_allclose(clone(model).fit(gap).predict(), clone(model).fit(line).predict())
+    with pytest.raises(InputError, match=r"data\[1\].*at least one value"):
+        model.fit([y, np.full(5, np.nan)])
+
+
 # ---------------------------------------------------------------------------------------------------- real series
 
 

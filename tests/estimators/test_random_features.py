@@ -64,6 +64,9 @@ def test_padding_with_nan_is_the_end_of_a_sequence():
     ragged[3][2] = np.inf
     with pytest.raises(InputError, match=r"X\[3\]: got inf at step 2"):
         rc.SequenceClassifier(**QUICK).fit(ragged, y)
+    ragged[3][2] = 1e200
+    with pytest.raises(InputError, match=r"X\[3\]: got a value of 1e\+200"):
+        rc.SequenceClassifier(**QUICK).fit(ragged, y)
 
 
 def test_saved_and_loaded(model, tmp_path):
