@@ -240,16 +240,6 @@ def streamed(size: Size) -> tuple[Pair, Pair]:
 COMMON = (256, 64, 256, 256)
 DELAYS = {"delays": (1, 2, 8)}
 ROWS = [
-    Row("torch.compile: embedding, LSTM, linear", (64, 32, 256, 256), "fp32", "not compiled", "1.0", compiled_model()),
-    Row("torch.compile, dynamic=True", (64, 32, 256, 256), "fp32", "not compiled", "1.0", compiled_model(dynamic=True)),
-    Row(
-        "torch.compile, reduce-overhead",
-        (64, 32, 256, 256),
-        "fp32",
-        "not compiled",
-        "1.0",
-        compiled_model(mode="reduce-overhead"),
-    ),
     *(
         Row("LSTM", size, "bf16", "cuDNN LSTM fp16", "1.0", against_cudnn)
         for size in ((35, 64, 256, 256), (16, 256, 128, 128), (100, 32, 64, 128), (8, 1024, 64, 64), COMMON)
@@ -265,7 +255,6 @@ ROWS = [
         for size, limit in ((COMMON, "2.0"), ((512, 16, 768, 768), "2.5"))
     ),
     Row("GRU, 3 % resets", (64, 128, 256, 256), "bf16", "no resets", "1.1", with_resets(False)),
-    Row("GRU, 3 % resets, torch.compile", (64, 128, 256, 256), "bf16", "no resets", "1.1", with_resets(True)),
     Row("LSTM, lengths 8 to 256", COMMON, "bf16", "all of length 256", "1.1", ragged),
     Row("LSTM, lengths 8 to 256", (256, 4096, 256, 256), "bf16", "all of length 256", "0.7", ragged),
     Row(
@@ -290,6 +279,18 @@ ROWS = [
     *(
         Row("language model, 2 layers", (steps, 20, 200, 200), "fp32", "nn.LSTM", "0.8", language)
         for steps in (20, 35, 70)
+    ),
+    # Last, because they take the longest to prepare.
+    Row("GRU, 3 % resets, torch.compile", (64, 128, 256, 256), "bf16", "no resets", "1.1", with_resets(True)),
+    Row("torch.compile: embedding, LSTM, linear", (64, 32, 256, 256), "fp32", "not compiled", "1.0", compiled_model()),
+    Row("torch.compile, dynamic=True", (64, 32, 256, 256), "fp32", "not compiled", "1.0", compiled_model(dynamic=True)),
+    Row(
+        "torch.compile, reduce-overhead",
+        (64, 32, 256, 256),
+        "fp32",
+        "not compiled",
+        "1.0",
+        compiled_model(mode="reduce-overhead"),
     ),
 ]
 
@@ -403,20 +404,35 @@ def compile_some(wanted: list[int]) -> None:
 
 
 def main(chosen: str = "", runs: int = 3) -> None:
-    """Measure the rows whose description contains `chosen`."""
+    """Measure the rows whose description contains `chosen`. Without a choice, the table is written after every row, so
+    that a run that is stopped has a result."""
     wanted = [i for i, row in enumerate(ROWS) if chosen in row.what]
     compile_ahead(wanted)
-    found = []
+    found: list[dict] = []
+
+    def add(rows: list[dict]) -> None:
+        found.extend(rows)
+        print("\n".join(map(line, rows)), flush=True)
+        if not chosen:
+            save(found, runs)
+
     for number in wanted:
-        found.append(report(ROWS[number], runs))
-        print(line(found[-1]), flush=True)
-    if chosen:
-        return
-    found += first_use()
-    print("\n".join(map(line, found[-2:])))
-    about = {"command": COMMAND, **environment(), "cudnn": torch.backends.cudnn.version(), "runs": runs}
-    (RESULTS / "h200_calls.json").write_text(json.dumps(about | {"rows": found}, indent=1) + "\n")
-    (RESULTS / "h200_calls.md").write_text(table(about, found))
+        add([report(ROWS[number], runs)])
+    if not chosen:
+        add(first_use())
+
+
+def save(rows: list[dict], runs: int) -> None:
+    about = {
+        "command": f"{COMMAND} --runs {runs}",
+        **environment(),
+        "cudnn": torch.backends.cudnn.version(),
+        "runs": runs,
+    }
+    for name, text in (("json", json.dumps(about | {"rows": rows}, indent=1) + "\n"), ("md", table(about, rows))):
+        beside = RESULTS / f"h200_calls.{name}.new"
+        beside.write_text(text)
+        beside.replace(RESULTS / f"h200_calls.{name}")
 
 
 def line(row: dict) -> str:

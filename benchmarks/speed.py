@@ -1,6 +1,6 @@
 """Speed against torch's own modules, another library, the plain loop and the machine's matrix product.
 
-    python benchmarks/speed.py [--all | --zoo] [--threads N] [--rounds N] [--device cuda [--part calls]]
+    python benchmarks/speed.py [--all | --zoo] [--threads N] [--rounds N] [--device cuda [--part calls] [--runs N]]
 
 Shares are of the rate of a 2048³ matrix product timed in the same rounds; for cells without an H×H product, of the
 time their product with x and a copy of x and y would take. Ratios are to the module of the same equations. Medians over
@@ -279,9 +279,10 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments.add_argument("--part", choices=("layers", "calls"), help="on a CUDA device: only this table")
+    arguments.add_argument("--runs", type=int, default=3, help="on a CUDA device: runs of every row of the calls")
     given = arguments.parse_args()
     if given.device == "cuda":
-        for name, run in (("layers", speed_gpu.main), ("calls", calls_gpu.main)):
+        for name, run in (("layers", speed_gpu.main), ("calls", lambda: calls_gpu.main(runs=given.runs))):
             if given.part in (None, name):
                 run()
         return

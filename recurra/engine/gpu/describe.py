@@ -3,6 +3,8 @@
 import torch
 
 from ..plan.schedule import Schedule
+from .cost import StepCost, bandwidth, clock, machine_code, step_cost
+from .persistent.launch import PersistentLoop, processors
 from .persistent.tiling import Tiling, is_x
 from .runner import GpuExecutor
 from .stepwise.graphs import STEPS
@@ -26,11 +28,36 @@ def describe(made: GpuExecutor, batch: int, device: torch.device, source: bool) 
         else:
             lines += [f"  {direction}, one kernel for all steps:", *_grid(loop.tiling, batch)]
             lines += _stages(chosen, loop.tiling)
+            lines += _limits(made, loop, chosen, batch, device) if device.type == "cuda" else []
         if source:
             lines += ["", loop.rendered.text]
     if made.trains:
         lines.append(f"  after the loop: {len(made.runs)} products over all steps, the gradients of the weights")
     return lines
+
+
+def _limits(made: GpuExecutor, loop: PersistentLoop, chosen: Schedule, batch: int, device: torch.device) -> list[str]:
+    code = machine_code(loop, made.dtype, device)
+    spilled = f"{code.n_spills} of them spilled to memory" if code.n_spills else "none spilled"
+    cost = step_cost(loop, chosen, made.plan, made.dtype.itemsize, batch, processors(device))
+    return [
+        f"    {code.n_regs} registers of 255 per thread, {spilled}; {code.metadata.shared:,} bytes of shared memory",
+        *limits_of_a_step(cost, bandwidth(device), clock(device)),
+    ]
+
+
+def limits_of_a_step(cost: StepCost, bandwidth: float, clock: float) -> list[str]:
+    """Bytes of a step, and which share of its estimated time the card's memory needs for them."""
+    moved = f"    a step moves {cost.memory:,} bytes of device memory"
+    if bandwidth and clock:
+        least, estimated = 1e6 * cost.memory / bandwidth, 1e6 * cost.cycles / clock
+        moved += f": at least {least:.2f} µs, {least / max(estimated, least):.0%} of the {estimated:.2f} µs estimated"
+    if not cost.exchanged:
+        return [moved]
+    return [
+        moved,
+        f"    programs read {cost.exchanged:,} bytes a step that others wrote, or of weights, from the L2 cache",
+    ]
 
 
 def _step(loop: StepwiseLoop) -> list[str]:

@@ -60,9 +60,10 @@ class GraphCalls:
             return run(inputs)
         stream = torch._C._cuda_getCurrentRawStream(device)
         places = tuple([t.data_ptr() if type(t) is Parameter and t.is_contiguous() else t.shape for t in inputs])
-        signature = self.known.get((stream, key, places))
+        call = stream, key, places, torch._C._get_deterministic_algorithms()  # in force, torch refuses some products
+        signature = self.known.get(call)
         if signature is None:
-            signature = self.known[stream, key, places] = _Signature(device, stream)
+            signature = self.known[call] = _Signature(device, stream)
             if len(self.known) > MOST_SIGNATURES:
                 self.known.popitem(last=False)
         if signature.graph is None:

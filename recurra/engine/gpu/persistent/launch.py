@@ -58,9 +58,16 @@ class PersistentLoop:
         if self.machine_code is not None and aligned:  # skips Triton's look-up, which takes as long as a step
             self.machine_code[grid](*arguments)
             return
-        cooperative = not self.tiling.row_per_program
-        found = self.function[grid](*arguments, num_warps=self.tiling.warps, launch_cooperative_grid=cooperative)
+        found = self.function[grid](*arguments, **self._options)
         self.machine_code = found if aligned else None
+
+    def compile(self, pointers: list[Tensor]) -> Any:
+        """The machine code for pointers to such numbers, without a launch."""
+        return self.function.warmup(*pointers, 2, 2, 2, grid=(1, 1, 1), **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"num_warps": self.tiling.warps, "launch_cooperative_grid": not self.tiling.row_per_program}
 
 
 @functools.cache

@@ -74,7 +74,7 @@ def tiling(
     shapes = [*_row_per_program(schedule), *_fitting(schedule, bytes_a_number, processors, shared_memory - SPARE)]
     modes = {shape: ROW_PER_PROGRAM if shape.row_per_program else COOPERATIVE for shape in shapes}
     candidates = [shape for shape in shapes if modes[shape] == mode] or shapes
-    best = min(candidates, key=lambda s: _cycles(s, schedule, bytes_a_number, batch, processors), default=None)
+    best = min(candidates, key=lambda s: estimated_cycles(s, schedule, bytes_a_number, batch, processors), default=None)
     if best is None or best.row_per_program:
         return best
     busiest = max((_read(best, group, bytes_a_number, batch, processors) for group in schedule.groups), default=0)
@@ -148,7 +148,7 @@ def _placed(
             yield Tiling(columns, programs, rows, warps, place, depth), partials + shared
 
 
-def _cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors: int) -> float:
+def estimated_cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, processors: int) -> float:
     """Estimated cycles of a step."""
     if shape.row_per_program:
         return _cycles_row_per_program(shape, schedule, batch, processors)
@@ -177,6 +177,13 @@ def _cycles_row_per_program(shape: Tiling, schedule: Schedule, batch: int, proce
     programs = -(-batch // processors)  # per multiprocessor
     at_once = min(programs, max(1, REGISTER_FILE // of_one))
     return (STAGE_ROW_PER_PROGRAM * len(stages) + work * (1 + at_once) / 2) * -(-programs // at_once)
+
+
+def exchanged_bytes(shape: Tiling, schedule: Schedule, size: int, batch: int, processors: int) -> int:
+    """Bytes that all programs together read per step from each other, and of weights that do not stay on the chip."""
+    if shape.row_per_program:
+        return 0
+    return sum(_read(shape, group, size, batch, processors) for group in schedule.groups)
 
 
 def _read(shape: Tiling, group: Group, size: int, batch: int, processors: int) -> int:
