@@ -113,8 +113,10 @@ def _starts(cells: Sequence[Cell]) -> dict[tuple[int, str], str]:
     """(cell, state) → the learned parameter that is its first value."""
     found = {}
     for k, cell in enumerate(cells):
+        parameters = dict(cell.named_parameters())
         for state, start in cell.starts.items():
-            if isinstance(start, str) and dict(cell.named_parameters())[start].requires_grad:
+            parameter = parameters.get(start) if isinstance(start, str) else None  # a start may be a buffer
+            if parameter is not None and parameter.requires_grad:
                 found[k, state] = start
     return found
 
