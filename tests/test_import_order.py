@@ -28,7 +28,7 @@ ENGINE = (
     "dropouts", "effects", "step_watch", "torch_modes", "caches", "guards", "cell_cache", "trace", "traced_step",
     "batch_check", "found_draws", "graph_rewriter", "latex", "watched_step", "reference", "split_at_resets",
     "restarts", "ir", "plan", "require_scan", "cpu", "forward_mode", "newton", "gpu", "executors", "torch_op",
-    "self_check", "dispatch", "checkpoint", "parallel_directions", "explain",
+    "self_check", "prepared_calls", "dispatch", "checkpoint", "parallel_directions", "explain",
 )
 # fmt: on
 

@@ -9,13 +9,11 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
-from weakref import ref
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from ..affine import Affine
 from ..cell import TIME, Cell
 from ..optional import is_installed
 from . import reference, torch_op
@@ -23,27 +21,23 @@ from .backend import backend, backend_here, self_check
 from .batch_check import batch_obstacle, some_batch_obstacle
 from .cell_cache import CellCache, cache_of, weights_of
 from .cpu import compiler
-from .cpu.dense_call import DenseCall, StepCall
 from .cpu.executor import CpuExecutor
 from .cpu.kernel import threads_here
 from .executors import Executor, Refusal, Request, executor_for, pin, pinned, warn_plain_loop
-from .gpu.runner import GpuExecutor
-from .gpu.step_call import prepare_step
 from .graph_constants import graph_constant, object_at
 from .newton.call import can_solve, solve
 from .plan.replay import replay
+from .prepared_calls import KIND, Call, prepare, prepare_with_more
 from .reference import Scanned, Sequences
-from .restarts import MASK, can_restart, start_again, with_mask
+from .restarts import can_restart, with_mask
 from .self_check import find_disagreement, report
 from .split_at_resets import split_at_resets
-from .torch_modes import is_exporting, is_plain_call, is_transformed, needs_dispatcher
+from .torch_modes import is_exporting, is_plain_call, is_transformed
 from .traced_step import keep_random_state
 
 NARROW = {torch.bfloat16, torch.float16}  # on the CPU computed in float32 and rounded at the end
 DTYPES = {"cpu": {torch.float32, torch.float64, *NARROW}, "cuda": {torch.float32, *NARROW}}
-KIND, _REQUIRES_GRAD = attrgetter("dtype", "device", "shape"), attrgetter("requires_grad")
-
-Call = Callable[[Tensor, Sequence[Tensor] | None], tuple[Tensor, tuple[Tensor, ...]]]
+_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class Choice(NamedTuple):
@@ -90,7 +84,8 @@ def _choose_loop(cell: Cell, given: Sequences, keep_trace: bool) -> Choice:
     choice = cache.choices.get(signature)
     if choice is None:
         choice = _decide(cell, cache, given, keep_trace)
-        choice = choice._replace(call=_prepare(cell, cache, choice, given))
+        executor = choice.executor if choice.backend == "compiled" else None
+        choice = choice._replace(call=prepare(cell, cache, executor, given))
         if choice.call is not None and _must_check(choice, given):
             return choice._replace(call=_FirstCall(cell, cache, signature, choice))
         cache.remember(signature, choice)
@@ -114,7 +109,9 @@ def _choose_with_more(cell: Cell, cache: CellCache, given: Sequences) -> Choice:
         choice = _decide(cell, cache, given, False)
         if _must_check(choice, given):
             return choice
-        choice = choice._replace(run=_prepare_with_more(cell, cache, choice, given))
+        executor = choice.executor if choice.backend == "compiled" else None
+        restarts = _restarts(cell, given, False)
+        choice = choice._replace(run=prepare_with_more(cell, cache, executor, given, restarts))
         cache.remember(signature, choice)
     return choice
 
@@ -203,151 +200,6 @@ def _has_gluon() -> bool:
 
 
 _is_installed = functools.cache(is_installed)
-
-
-# ---------------------------------------------------------------------------------------------------- prepared calls
-
-
-def _prepare(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> Call | None:
-    """The call that runs these inputs as they are; None if they must be converted, or checked, first."""
-    x, states, executor, weights = given.x, given.state, choice.executor, cache.weights
-    if choice.backend != "compiled" or executor is None or weights is None or x.dtype != executor.dtype:
-        return None
-    if cell.drawn_inputs() or any(s.delays or s.axes or s.name == TIME for s in cell.carried):
-        return None
-    if needs_dispatcher(weights.values()):
-        return None
-    if x.shape[-1] != cell.input_size or not (states is None or _fit(states, cell, x)):
-        return None
-    with torch.no_grad():  # activation checkpoints count what a call saves, and this happens in the first one alone
-        read = executor.prologue(weights)
-    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read):
-        return None
-    start = _Start(cell, cache, x)
-    if x.dim() == 2:
-        return _prepare_step(executor, x, weights, start)
-    if isinstance(executor, CpuExecutor) and not executor.trains:
-        return DenseCall(executor, x.shape, weights, read, start)
-    return _TrainCall(executor, weights, start)
-
-
-def _prepare_with_more(cell: Cell, cache: CellCache, choice: Choice, given: Sequences) -> "_CallWithMore | None":
-    """The call that runs masks, lengths or resets on a GPU as they are; None if they must be converted first."""
-    x, states, masks, lengths, resets = given
-    executor = choice.executor
-    if choice.backend != "compiled" or not isinstance(executor, GpuExecutor) or x.dtype != executor.dtype:
-        return None
-    if x.dim() != 3 or any(s.delays or s.axes or s.name == TIME for s in cell.carried):
-        return None
-    if x.shape[-1] != cell.input_size or not (states is None or (_fit(states, cell, x) and states[0].dim() == 2)):
-        return None
-    if any((mask.dtype, mask.device) != (x.dtype, x.device) for mask in masks.values()):
-        return None
-    if resets is not None and (lengths is not None or not _restarts(cell, given, False)):
-        return None
-    weights = _Weights(cell, cache)
-    with keep_random_state(), torch.no_grad():
-        read = executor.prologue(weights())
-    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read) or needs_dispatcher(read):
-        return None
-    return _CallWithMore(executor, weights, _Start(cell, cache, x))
-
-
-class _Weights:
-    """The weights of a cell at a call: those derived from others are computed anew."""
-
-    def __init__(self, cell: Cell, cache: CellCache):
-        derived = [(p, m) for p, m in cell.named_modules() if isinstance(m, Affine)] if cache.weights is None else []
-        self.derived = [(f"{path}.{name}", affine, name) for path, affine in derived for name in affine.derivations]
-        self.own = cache.weights
-        if self.own is None:
-            with keep_random_state(), torch.no_grad():
-                names = {name for name, _, _ in self.derived}
-                self.own = {name: weight for name, weight in cell.weights().items() if name not in names}
-
-    def __call__(self) -> dict[str, Tensor]:
-        assert self.own is not None
-        if not self.derived:
-            return self.own
-        return self.own | {key: getattr(affine, name) for key, affine, name in self.derived}
-
-
-class _CallWithMore:
-    """Sequences with masks, lengths or resets on a GPU."""
-
-    def __init__(self, executor: "GpuExecutor", weights: _Weights, start: "_Start"):
-        self.executor, self.weights, self.start = executor, weights, start
-
-    def __call__(self, given: Sequences) -> Scanned:
-        x, states, masks, lengths, resets = given
-        if states is None:
-            states = self.start(x)
-        elif resets is not None:
-            states = [start_again(resets[0], f, s) for f, s in zip(self.start(x), states, strict=True)]
-        read = [resets if name == MASK and resets is not None else masks[name] for name in self.executor.plan.masks]
-        ends = None if lengths is None else lengths.to(torch.int32)
-        found = torch_op.scan(self.executor, x, states, read, self.executor.prologue(self.weights()), ends)
-        return Scanned(found[0], tuple(found[1 : 1 + len(states)]))
-
-
-def _fit(states: Sequence[Tensor], cell: Cell, x: Tensor) -> bool:
-    """Whether given states have the right shapes: `(B, size)` each, or `(1, B, size)`."""
-    batch = x.shape[-2]
-    lead = (batch,) if states[0].dim() == 2 else (1, batch)
-    return list(map(KIND, states)) == [(x.dtype, x.device, (*lead, spec.size)) for spec in cell.carried]
-
-
-class _Start:
-    """The states before the first step, of a call without given ones. The engines only read them, so constant ones are
-    made once. On a GPU they belong to one stream, and a graph that is being captured makes its own."""
-
-    def __init__(self, cell: Cell, cache: CellCache, x: Tensor):
-        self.cell = ref(cell)  # the cell's cache refers to this
-        self.constant: Sequence[Tensor] | None = None
-        self.stream = _stream_of(x)
-        if cache.has_constant_start and self.stream is not None:
-            with torch.inference_mode(False):  # inference tensors could not be saved for a backward pass
-                self.constant = cell.initial_state(x.shape[-2], x)
-
-    def __call__(self, x: Tensor) -> Sequence[Tensor]:
-        if self.constant is not None and self.stream == _stream_of(x):
-            return self.constant
-        cell = self.cell()
-        assert cell is not None
-        return cell.initial_state(x.shape[-2], x)
-
-
-def _stream_of(x: Tensor) -> int | None:
-    """The stream on which a call with x runs, 0 on the CPU; None while a CUDA graph is being captured."""
-    if x.is_cpu:
-        return 0
-    return None if torch.cuda.is_current_stream_capturing() else torch._C._cuda_getCurrentRawStream(x.device.index)
-
-
-def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], start: _Start) -> Call | None:
-    if executor.trains:
-        return None
-    if isinstance(executor, GpuExecutor):
-        return prepare_step(executor, x, weights, start)
-    if not isinstance(executor, CpuExecutor) or not executor.can_step:
-        return None
-    return StepCall(executor, x, weights, start)
-
-
-class _TrainCall:
-    """A dense batch with gradients, or on a GPU."""
-
-    def __init__(self, executor: Executor, weights: dict[str, Tensor], start: _Start):
-        self.executor, self.weights, self.start = executor, weights, start
-
-    def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        stacked = states is None or states[0].dim() == 3
-        if states is None:
-            states = self.start(x)
-        elif stacked:
-            states = [state[0] for state in states]
-        y, *finals = torch_op.scan(self.executor, x, states, (), self.executor.prologue(self.weights), None)
-        return y, tuple(final[None] if stacked else final for final in finals[: len(states)])
 
 
 # ---------------------------------------------------------------------------------------------------- the self-check
