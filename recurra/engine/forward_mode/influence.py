@@ -115,8 +115,7 @@ def _starts(cells: Sequence[Cell]) -> dict[tuple[int, str], str]:
     for k, cell in enumerate(cells):
         parameters = dict(cell.named_parameters())
         for state, start in cell.starts.items():
-            parameter = parameters.get(start) if isinstance(start, str) else None  # a start may be a buffer
-            if parameter is not None and parameter.requires_grad:
+            if isinstance(start, str) and start in parameters and parameters[start].requires_grad:  # no buffer
                 found[k, state] = start
     return found
 
@@ -128,13 +127,20 @@ class CompiledInfluence:
     Σ cotangents · outputs, for each of the `readouts` rows of cotangents.
     """
 
-    def __init__(self, plan: InfluencePlan, batch: int, readouts: int = 1, whole: bool = False):
+    def __init__(
+        self,
+        plan: InfluencePlan,
+        batch: int,
+        readouts: int = 1,
+        whole: bool = False,
+        programs: type[Programs] = Programs,
+    ):
         self.plan, self.batch, self.readouts = plan, batch, readouts
         like = next(p for cell in plan.cells for p in cell.parameters())
         self.dtype = like.dtype
         try:
             with clean_context():
-                self.programs = Programs(plan.structure, plan.blocks, plan.links, plan.shapes, readouts, whole)
+                self.programs = programs(plan.structure, plan.blocks, plan.links, plan.shapes, readouts, whole)
             self.library = words.library(REAL[like.dtype])
         except (Unsupported, BuildError) as reason:
             raise NotCompiled(str(reason)) from reason

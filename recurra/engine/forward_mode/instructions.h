@@ -92,13 +92,11 @@ static void gather(real* y, int64_t width, const int32_t* m, int64_t terms, Row 
 // to (rows, deep) += from (rows, wide) M, with M (wide, deep), or its transpose
 static void multiply(real* to, int64_t to_ld, const real* from, int64_t from_ld, int64_t rows, const real* m, int64_t ld,
                      int64_t wide, int64_t deep, bool flipped) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t k = 0; k < wide; ++k) {
-      const real factor = from[i * from_ld + k];
-      if (factor == 0) continue;
-      if (flipped) for (int64_t c = 0; c < deep; ++c) to[i * to_ld + c] += factor * m[c * ld + k];
-      else add_scaled(to + i * to_ld, m + k * ld, factor, deep);
-    }
+  for (int64_t i = 0; i < rows; ++i) {
+    if (flipped) for (int64_t c = 0; c < deep; ++c) to[i * to_ld + c] += dot(from + i * from_ld, m + c * ld, wide);
+    else for (int64_t k = 0; k < wide; ++k)
+      if (const real factor = from[i * from_ld + k]; factor != 0) add_scaled(to + i * to_ld, m + k * ld, factor, deep);
+  }
 }
 
 static void scatter(real* to, int64_t to_ld, const real* from, int64_t from_ld, int64_t rows, int64_t width,

@@ -47,6 +47,8 @@ struct Loop {
   int64_t gradient_batch;
   const Chunk* chunk;  // null: the influence is of rows, and advanced at every step
   int64_t at, fresh;   // steps in the chunk so far; whether there is no influence before it
+  const Estimate* estimate;  // null: an influence is carried
+  int64_t adds_up;           // no update: gradients of the sum of all losses add up over steps
 };
 
 // regions of a program, as in row_program.py
@@ -102,8 +104,8 @@ static void head_backward(const Head& h, const real* state, const real* error, r
 // Scores of all sequences to cotangents and gradients of the head; the sum of the losses.
 static double learn_head(const Loop& l, int64_t t, int64_t count) {
   const Head& h = l.head;
-  if (h.weight_gradient) __builtin_memset(h.weight_gradient, 0, h.outputs * h.width * sizeof(real));
-  if (h.bias_gradient) __builtin_memset(h.bias_gradient, 0, h.outputs * sizeof(real));
+  if (h.weight_gradient && !l.adds_up) __builtin_memset(h.weight_gradient, 0, h.outputs * h.width * sizeof(real));
+  if (h.bias_gradient && !l.adds_up) __builtin_memset(h.bias_gradient, 0, h.outputs * sizeof(real));
   double total = 0;
   for (int64_t b = 0; b < l.batch; ++b) {
     const int64_t item = t * l.batch + b;
@@ -116,7 +118,7 @@ static double learn_head(const Loop& l, int64_t t, int64_t count) {
     head_forward(h, state, y);
     total += l.loss == SQUARED_ERROR ? squared_error(y, (const real*)l.targets + item * h.outputs, h.outputs)
                                      : cross_entropy(y, ((const int64_t*)l.targets)[item], h.outputs);
-    for (int64_t o = 0; o < h.outputs; ++o) y[o] /= real(count);
+    for (int64_t o = 0; o < h.outputs && !l.adds_up; ++o) y[o] /= real(count);
     head_backward(h, state, y, cotangent);
   }
   return total;
@@ -124,7 +126,7 @@ static double learn_head(const Loop& l, int64_t t, int64_t count) {
 
 // ------------------------------------------------------------------------------------------ gradient and update
 
-static void collect(const Loop& l) {  // what the program left, summed over sequences, in the order of the parameters
+extern "C" void collect(const Loop& l) {  // what the program left, summed over sequences, in the order of the parameters
   __builtin_memset(l.collected, 0, l.collected_size * sizeof(real));
   for (int64_t p = 0; p < l.part_count; ++p) {
     const Part& part = l.parts[p];
@@ -193,6 +195,32 @@ static void enter_chunk(const Loop& l, const real* x, int64_t at) {
   l.regions[NEW] = c.state + (at + 1) * l.batch * c.states;
 }
 
+// The estimates of all sequences after one step, and the gradient that they assign to its losses.
+static void estimate(const Loop& l, int64_t t, bool losses) {
+  const Estimate& e = *l.estimate;
+  const Memory first{l.regions, l.strides, l.maps, 0};
+  const real* const cotangents = l.regions[COTANGENT];
+  if (!l.adds_up) __builtin_memset(e.gradient, 0, e.weights * sizeof(real));
+  for (Memory m = first; m.sequence < l.batch; ++m.sequence) {
+    real* const roots = m.at(e.root_cotangents);
+    __builtin_memset(roots, 0, 2 * e.roots * sizeof(real));
+    for (int64_t r = 0; losses && r < e.readout_count; ++r)
+      for (int64_t j = 0; j < e.readout_width[r]; ++j)
+        roots[e.readout_root[r] + j] += cotangents[m.sequence * l.strides[COTANGENT] + e.readout_column[r] + j];
+    const real* const signs = e.signs + (t * l.batch + m.sequence) * e.states;
+    if (e.kind == RANK_ONE) __builtin_memcpy(roots + e.roots, signs, e.states * sizeof(real));
+    __builtin_memset(m.at(e.tangent_rows), 0, e.tangent_size * sizeof(real));
+    __builtin_memcpy(m.at(e.state_tangent), e.state_part + m.sequence * e.states, e.states * sizeof(real));
+    if (e.kind == DIRECTION) push_direction(e, m);
+  }
+  if (e.kind == RANK_ONE) execute(l, l.back);
+  execute(l, l.advance);
+  for (Memory m = first; m.sequence < l.batch; ++m.sequence) {
+    if (e.kind == RANK_ONE) rank_one(e, m, e.signs + (t * l.batch + m.sequence) * e.states, losses);
+    else along_direction(e, m, cotangents + m.sequence * l.strides[COTANGENT], losses);
+  }
+}
+
 // The sum of the losses. Without a chunk, `regions` of the old and the new state change places after every step.
 extern "C" double learn_steps(const Loop* given) {
   const Loop& l = *given;
@@ -209,9 +237,10 @@ extern "C" double learn_steps(const Loop* given) {
     const int64_t sequence = l.strides[COTANGENT];
     if (count) total += learn_head(l, t, count);
     else for (int64_t b = 0; b < l.batch; ++b) __builtin_memset(cotangent + b * sequence, 0, l.head.width * sizeof(real));
-    if (!l.chunk) execute(l, l.back), execute(l, l.advance);
+    if (l.estimate) estimate(l, t, count > 0);
+    else if (!l.chunk) execute(l, l.back), execute(l, l.advance);
     else if (count) chunk_gradient(*l.chunk, l.at + t + 1, l.batch, cotangent, sequence, l.fresh);
-    if (count) {
+    if (count && !l.adds_up) {
       collect(l);
       update(l, updates++);
     }

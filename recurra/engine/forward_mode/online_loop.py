@@ -62,7 +62,8 @@ Loop = structure(
     "steps batch inputs loss *x *targets *counts *scores",
     HEAD,
     RULE,
-    "parameter_count part_count *parameters *parts *collected collected_size *gradient gradient_batch *chunk at fresh",
+    "parameter_count part_count *parameters *parts *collected collected_size *gradient gradient_batch",
+    "*chunk at fresh *estimate adds_up",
 )
 
 

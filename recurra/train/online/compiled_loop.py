@@ -5,14 +5,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recurra.engine.forward_mode.estimate_loop import EstimateLoop
 from recurra.engine.forward_mode.influence import START
 from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import LinearHead, OnlineLoop, UpdateRule
 from recurra.engine.forward_mode.pattern import keeps_all
+from recurra.engine.forward_mode.sweeps import SweepPrograms
 from recurra.readout import Readout
 from recurra.train.learner import StepTargets
 from recurra.train.objective import auto, cross_entropy, squared_error
-from recurra.train.online.compiled_step import CompiledInfluence
+from recurra.train.online.compiled_step import CompiledInfluence, InfluencePlan, NotCompiled
+from recurra.train.online.learner import OnlineLearner
 from recurra.train.step_function import StepFunction
 
 Moments = tuple[Tensor | None, Tensor | None]
@@ -20,6 +23,28 @@ Moments = tuple[Tensor | None, Tensor | None]
 
 def loop_of(run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None) -> OnlineLoop | None:
     """The loop of a network; None for what a loop in Python does: other heads, derived weights, parts of matrices."""
+    parts = _parts(run, step_fn, feedback)
+    if parts is None:
+        return None
+    if not run.programs.sheets:
+        return OnlineLoop(run, *parts)
+    return ChunkLoop(run, *parts) if keeps_all(run.plan.blocks, run.plan.links) else None
+
+
+def estimate_loop(plan: InfluencePlan, batch: int, step_fn: StepFunction, kind: str) -> EstimateLoop | None:
+    """The loop of an algorithm that carries an estimate; None for what a loop in Python does."""
+    try:
+        run = CompiledInfluence(plan, batch, programs=SweepPrograms)
+    except NotCompiled:
+        return None
+    parts = _parts(run, step_fn, None)
+    return None if parts is None else EstimateLoop(run, *parts, kind)
+
+
+def _parts(
+    run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None
+) -> tuple[dict[tuple[int, str], Tensor], LinearHead] | None:
+    """The parameters by the tensors that a compiled step reads, and the head."""
     weights, head = run.plan.weights, _head(step_fn, feedback)
     tied = len({id(p) for p in step_fn.recurrent.values()}) < len(step_fn.recurrent)
     if head is None or tied or not all(weights.is_direct(*key) for key in run.plan.shapes):
@@ -32,9 +57,7 @@ def loop_of(run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | No
         if len(options) > 1:  # a weight that is the first state, too
             return None
         parameters[options[0] if options else (int(cell), own)] = parameter
-    if not run.programs.sheets:
-        return OnlineLoop(run, parameters, head)
-    return ChunkLoop(run, parameters, head) if keeps_all(run.plan.blocks, run.plan.links) else None
+    return parameters, head
 
 
 def _head(step_fn: StepFunction, feedback: Tensor | None) -> LinearHead | None:
@@ -54,6 +77,16 @@ def _head(step_fn: StepFunction, feedback: Tensor | None) -> LinearHead | None:
     if any(t.dtype != step_fn.like.dtype or not t.is_contiguous() or t.device.type != "cpu" for t in given):
         return None
     return LinearHead(weight.shape[1], weight.shape[0], weight, bias, weight if feedback is None else feedback)
+
+
+def updates_in(loop: OnlineLoop, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> tuple[Any, ...] | None:
+    """What `loop.learn` takes for a call; None for losses and optimisers that a loop in Python serves."""
+    found = targets_of(learner.loss, targets, loop.head.outputs, loop.run.dtype)
+    if found is None or not learner.updates_plainly:
+        return None
+    counts = targets.counts.contiguous()
+    rule = rule_of(learner.optimizer, loop.parameters, learner.clip, int(counts.any(1).sum()))
+    return None if rule is None else (x.detach().to(loop.run.dtype).contiguous(), found[0], counts, found[1], rule)
 
 
 def targets_of(loss: Any, targets: StepTargets, outputs: int, dtype: torch.dtype) -> tuple[Tensor, str] | None:

@@ -1,13 +1,17 @@
 """Base of the trackers that carry an estimate of the influence beside the state, with random numbers of their own."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from recurra.engine.forward_mode.estimate_loop import EstimateLoop
+from recurra.train.learner import StepTargets
+from recurra.train.online.compiled_loop import estimate_loop, targets_of, updates_in
 from recurra.train.online.compiled_step import Head
-from recurra.train.online.learner import Tracker
+from recurra.train.online.learner import OnlineLearner, Tracker
 from recurra.train.online.step_derivatives import CompiledDerivatives, FunctionalDerivatives, step_derivatives
 from recurra.train.step_function import StepFunction
 
@@ -16,6 +20,7 @@ class EstimateTracker(Tracker):
     """Runs the step with its derivatives. A subclass carries tensors `carried` and defines `begin` and `estimate`."""
 
     carried: tuple[str, ...] = ()
+    kind = ""  # of the compiled loop over many steps; empty without one
 
     def make_derivatives(self) -> CompiledDerivatives | FunctionalDerivatives:
         return step_derivatives(self.step_fn, self.batch)
@@ -25,6 +30,8 @@ class EstimateTracker(Tracker):
         self.derivatives, self.head = self.make_derivatives(), Head(step_fn)
         self.why = self.derivatives.why
         self.generator = torch.Generator().manual_seed(seed)
+        self.loop: EstimateLoop | None = None  # made by the first call
+        self.knows_loop = not self.kind or bool(self.why)
 
     @abstractmethod
     def begin(self) -> None:
@@ -61,6 +68,50 @@ class EstimateTracker(Tracker):
         self.derivatives.commit()
         assert estimate is not None
         return estimate, by_head
+
+    # ------------------------------------------------------------------------------------------ many steps at once
+
+    def find_loop(self) -> EstimateLoop | None:
+        if not self.knows_loop:
+            assert isinstance(self.derivatives, CompiledDerivatives)
+            plan, self.knows_loop = self.derivatives.step.plan, True
+            self.loop = estimate_loop(plan, self.batch, self.step_fn, self.kind)
+        return self.loop
+
+    def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
+        loop = self.find_loop()
+        given = None if loop is None else updates_in(loop, learner, x, targets)
+        if loop is None or given is None:
+            return None
+        return self._move(loop, lambda: loop.learn(*given))
+
+    def call_gradient(
+        self, learner: OnlineLearner, x: Tensor, targets: StepTargets
+    ) -> tuple[float, list[Tensor]] | None:
+        loop = self.find_loop()
+        found = None if loop is None else targets_of(learner.loss, targets, loop.head.outputs, loop.run.dtype)
+        if loop is None or found is None:
+            return None
+        rows, counts = x.detach().to(loop.run.dtype).contiguous(), targets.counts.contiguous()
+        return self._move(loop, lambda: loop.gather(rows, found[0], counts, found[1]))
+
+    def _move(self, loop: EstimateLoop, run: Callable[[], Any]) -> Any:
+        """Run the loop from the state of the sequences, and leave them where it ends."""
+        assert isinstance(self.derivatives, CompiledDerivatives)
+        self.derivatives.to_parameters_of.refresh()
+        loop.run.state.copy_(self.derivatives.state)
+        loop.carry(*self.parts(), self.draw)
+        result = run()
+        self.derivatives.state.copy_(loop.run.state)
+        return result
+
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """What the loop carries, (B, n) and (B, P), in memory that it may write."""
+        raise NotImplementedError
+
+    def draw(self, steps: int) -> tuple[int, Tensor | None]:
+        """How many of the next steps of a loop take the same random numbers; random signs for each, (steps, B, n)."""
+        raise NotImplementedError
 
     def signs(self, *shape: int) -> Tensor:
         """Random signs, +1 or -1."""

@@ -1,6 +1,5 @@
 """Forward gradients: the derivative of the loss along a random direction, times that direction (Baydin et al. 2022)."""
 
-import torch
 from torch import Tensor, nn
 
 from recurra.cell import positive_int
@@ -56,6 +55,7 @@ class ForwardGradient(OnlineLearner):
 
 class DirectionTracker(EstimateTracker):
     carried = ("direction", "tangent", "age")
+    kind = "direction"
 
     def __init__(self, step_fn: StepFunction, batch: int, seed: int, redraw: int | None):
         super().__init__(step_fn, batch, seed)
@@ -67,11 +67,26 @@ class DirectionTracker(EstimateTracker):
         self.age = 0
 
     def estimate(self, by_output: Tensor | None) -> Tensor | None:
-        if self.redraw is not None and self.age >= self.redraw:
-            self.direction = self.normal(self.batch, self.derivatives.weight_count)
-            self.tangent, self.age = torch.zeros_like(self.tangent), 0
+        self._turn()
         outputs, self.tangent = self.derivatives.push(self.tangent, self.direction)
         self.age += 1
         if by_output is None:
             return None
         return (by_output * outputs).sum(1, keepdim=True) * self.direction
+
+    def _turn(self) -> None:
+        """Draw a new direction if it is time."""
+        if self.redraw is not None and self.age >= self.redraw:
+            self.direction.copy_(self.normal(self.batch, self.derivatives.weight_count))
+            self.tangent, self.age = self.tangent.zero_(), 0
+
+    def parts(self) -> tuple[Tensor, Tensor]:
+        self.tangent = self.tangent.contiguous()
+        return self.tangent, self.direction
+
+    def draw(self, steps: int) -> tuple[int, None]:
+        self._turn()
+        if self.redraw is not None:
+            steps = min(steps, self.redraw - self.age)
+        self.age += steps
+        return steps, None

@@ -1,6 +1,5 @@
 """Trackers that carry the influence of weights on states: compiled, or through torch.func where that cannot be."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import OnlineLoop
 from recurra.train.cost import check_cost
 from recurra.train.learner import StepTargets
-from recurra.train.online.compiled_loop import loop_of, rule_of, targets_of
+from recurra.train.online.compiled_loop import loop_of, updates_in
 from recurra.train.online.compiled_step import (
     CompiledInfluence,
     Head,
@@ -73,7 +72,7 @@ class CompiledTracker(Tracker):
         return self.head.gradients(loss)
 
     def call_gradient(
-        self, x: Tensor, loss_of: Callable[[Tensor, int], Tensor], goes_on: bool
+        self, learner: OnlineLearner, x: Tensor, targets: StepTargets
     ) -> tuple[float, list[Tensor]] | None:
         if len(x) == 1:  # nothing to gain
             return None
@@ -90,10 +89,10 @@ class CompiledTracker(Tracker):
             piece = x[start : start + chunk.length]
             output = self.head.over_steps(chunk.forward(piece))
             with torch.enable_grad():
-                loss = loss_of(output, start)
+                loss = targets.loss_sum(learner.loss, output, start)
             total += float(loss.detach())
             by_output, head = self.signal(loss)
-            found = chunk.learn(by_output, goes_on or start + len(piece) < len(x))
+            found = chunk.learn(by_output, learner.carry or start + len(piece) < len(x))
             by_head = [a + b for a, b in zip(by_head, head, strict=True)] if by_head else head
             by_tensor = {key: by_tensor[key] + g for key, g in found.items()} if by_tensor else found
         self.is_new = False
@@ -110,19 +109,15 @@ class CompiledTracker(Tracker):
         return self.loop
 
     def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
-        loop, dtype = self.find_loop(), self.influence.dtype
-        found = None if loop is None else targets_of(learner.loss, targets, loop.head.outputs, dtype)
-        if loop is None or found is None or not learner.updates_plainly:
-            return None
-        counts = targets.counts.contiguous()
-        rule = rule_of(learner.optimizer, loop.parameters, learner.clip, int(counts.any(1).sum()))
-        if rule is None:
+        loop = self.find_loop()
+        given = None if loop is None else updates_in(loop, learner, x, targets)
+        if loop is None or given is None:
             return None
         self.to_parameters.refresh()
         if isinstance(loop, ChunkLoop) and not loop.at:
             loop.restart(self.is_new)
         self.is_new = False
-        return loop.learn(x.detach().to(dtype).contiguous(), found[0], counts, found[1], rule)
+        return loop.learn(*given)
 
     def state_dict(self) -> dict[str, Any]:
         opened = self.loop.state_dict() if isinstance(self.loop, ChunkLoop) and self.loop.at else None

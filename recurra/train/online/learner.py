@@ -6,7 +6,6 @@ It keeps nothing of earlier steps but tensors of fixed size.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,12 +48,9 @@ class Tracker(ABC):
         """The gradient of a loss of these outputs, in the order of `step_fn.parameters()`; None for no loss."""
 
     def call_gradient(
-        self, x: Tensor, loss_of: Callable[[Tensor, int], Tensor], goes_on: bool
+        self, learner: "OnlineLearner", x: Tensor, targets: StepTargets
     ) -> tuple[float, list[Tensor]] | None:
-        """Loss and gradient of all steps of x (T, B, D) at once, where that is possible; None: step by step.
-
-        `loss_of(outputs, t)`: the loss of outputs (K, B, q) from step t on. `goes_on`: the stream does not end here.
-        """
+        """Sum of the losses of all steps of x (T, B, D) and its gradient, where that is possible at once."""
         return None
 
     def call_updates(self, learner: "OnlineLearner", x: Tensor, targets: StepTargets) -> float | None:
@@ -194,7 +190,7 @@ class OnlineLearner(Learner):
         assert self.tracker is not None
         if not targets.total:
             return None
-        return self.tracker.call_gradient(x, lambda y, t: targets.loss_sum(self.loss, y, t), self.carry)
+        return self.tracker.call_gradient(self, x, targets)
 
     def _gradient(self, x: Tensor, targets: StepTargets, t: int) -> tuple[float, list[Tensor] | None]:
         """Loss at step t, summed over sequences, and its gradient by all weights (None without targets)."""

@@ -58,6 +58,14 @@ class UORO(OnlineLearner):
 
 class RankOneTracker(EstimateTracker):
     carried = ("state_part", "weight_part")
+    kind = "rank one"
+
+    def parts(self) -> tuple[Tensor, Tensor]:
+        self.state_part, self.weight_part = self.state_part.contiguous(), self.weight_part.contiguous()
+        return self.state_part, self.weight_part
+
+    def draw(self, steps: int) -> tuple[int, Tensor]:
+        return steps, self.signs(steps, self.batch, self.derivatives.state_size)
 
     def begin(self) -> None:
         d = self.derivatives

@@ -1,5 +1,8 @@
 """UORO, KF-RTRL and forward gradients: the mean of many draws is the exact gradient; streams go on exactly."""
 
+import copy
+from functools import partial
+
 import pytest
 import torch
 from cases import Case, draw_inputs
@@ -8,6 +11,7 @@ from torch import Tensor
 import recurra as rc
 from recurra.engine.backend import set_backend
 from recurra.train import KFRTRL, RTRL, UORO, ForwardGradient, Predictor
+from recurra.train.online.estimate_trackers import EstimateTracker
 
 ESTIMATES = (UORO, KFRTRL, ForwardGradient)
 STEPS = 4
@@ -84,6 +88,35 @@ def test_pieces_of_a_stream_and_a_resumed_one_are_bit_equal(make) -> None:
     resumed.step(x[4:], target[4:])
     for other in (pieces, resumed):
         assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), other.model.parameters(), strict=True))
+
+
+COMPILED = {
+    "UORO": UORO,
+    "forward gradient": ForwardGradient,
+    "forward gradient that turns": partial(ForwardGradient, redraw=3),
+}
+
+
+@pytest.mark.parametrize("update", ["step", "call"])
+@pytest.mark.parametrize("make", COMPILED.values(), ids=COMPILED)
+@pytest.mark.parametrize("name", ["gru", "scrn", "mogrifier_lstm", "delay_rnn", "slstm"])
+def test_the_compiled_loop_is_the_loop_in_python(name: str, make, update: str, monkeypatch) -> None:
+    """Weights, losses, what is carried and the random numbers drawn, after calls in which not every step counts."""
+    model = predictor(name, num_layers=2, depth="graves" if update == "step" else "stack")
+    x, target = draw_inputs(Case(name), steps=7, batch=3), torch.randn(7, 3, 2, dtype=torch.float64)
+    mask = torch.rand(7, 3) < 0.7
+    mask[2] = False
+    compiled, plain = (make(copy.deepcopy(model), "mse", "adam", 0.01, update=update, carry=True) for _ in range(2))
+    losses = [compiled.step(x, target, mask) for _ in range(2)]
+    assert compiled.tracker.loop is not None
+    for method in ("call_updates", "call_gradient"):
+        monkeypatch.setattr(EstimateTracker, method, lambda *_: None)
+    assert losses == pytest.approx([plain.step(x, target, mask) for _ in range(2)], rel=1e-12)
+    for a, b in zip(compiled.model.parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)  # Adam divides by small gradients
+    found, expected = compiled.tracker.state_dict(), plain.tracker.state_dict()
+    assert torch.equal(found.pop("generator"), expected.pop("generator"))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.slow
