@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn, sigmoid, tanh
 
 import recurra as rc
-from benchmarks.bars import bar_chart
+from benchmarks.bars import bar_chart, one_below_another
 from benchmarks.environment import environment
 from benchmarks.timing import Job, interleaved
 
@@ -209,12 +209,36 @@ def table(about: dict[str, Any]) -> str:
 
 
 def picture(about: dict[str, Any]) -> str:
-    """Times as multiples of recurra's, at the first size."""
+    """Times as multiples of recurra's: on a CPU at the first size, and on a card, from the results of speed.py."""
     rows = about["sizes"][0]["milliseconds"]
     names = [name for name in PEERS if any(name in row for row in rows.values())]
     series = {name: [row.get(name, 0.0) / row["recurra"] for row in rows.values()] for name in names}
     title = f"Training time on a CPU, as a multiple of recurra's, (T, B, D, H) = {tuple(about['sizes'][0]['size'])}"
-    return bar_chart(title, "×", list(rows), series)
+    return one_below_another([bar_chart(title, "×", list(rows), series), picture_of_card()])
+
+
+ON_CARD = {  # name → the row of recurra in bfloat16, and those of others
+    "LSTM": ("lstm", {"cuDNN fp16": "cuDNN LSTM", "cuDNN bf16": "cuDNN LSTM"}),
+    "GRU": ("gru(reset_after=True)", {"cuDNN fp16": "cuDNN GRU", "cuDNN bf16": "cuDNN GRU"}),
+    "peephole LSTM": ("vanilla_lstm", {"torchrecurrent fp32": "torchrecurrent PeepholeLSTM"}),
+    "own cell": ("unseen: four gates, two states", {}),
+}
+
+
+def picture_of_card(size: tuple[int, ...] = (256, 64, 256, 256)) -> str:
+    """The same on an H200, from h200.json."""
+    about = json.loads((RESULTS / "h200.json").read_text(encoding="utf-8"))
+    rows = [row for row in about["rows"] if tuple(row[axis] for axis in "TBDH") == size]
+    times = {(row["cell"], row["dtype"]): row["train_ms"] for row in rows}
+    others = ("cuDNN fp16", "cuDNN bf16", "torchrecurrent fp32")
+    series = {"recurra bf16": [1.0] * len(ON_CARD)}
+    for other in others:
+        series[other] = [
+            times[peers[other], other.split()[-1]] / times[ours, "bf16"] if other in peers else 0.0
+            for ours, peers in ON_CARD.values()
+        ]
+    title = f"On an H200, the same at (T, B, D, H) = {size}; logarithmic"
+    return bar_chart(title, "×", list(ON_CARD), series, log=True)
 
 
 if __name__ == "__main__":

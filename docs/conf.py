@@ -11,7 +11,7 @@ from generate import gallery  # noqa: E402
 project = "recurra"
 copyright = "the authors of recurra, Apache-2.0"
 extensions = ["myst_parser", "sphinx_gallery.gen_gallery", "generate.math_renderer"]
-extensions += ["generate.pages", "generate.gallery", "generate.outside_links"]
+extensions += ["generate.pages", "generate.gallery", "generate.outside_links", "generate.survey_directives"]
 exclude_patterns = [
     "_build",
     "generate",
@@ -39,7 +39,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
 }
 # A page without pages below it needs no list of them at its side.
 LEAVES = ("index", "tour", "which_cell", "under_the_hood", "glossary", "generated/examples")

@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import importlib
 import io
 import os
 import re
@@ -9,17 +10,21 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import recurra as rc
 from recurra.cells import canonical_names
+from recurra.guide.entries import NAMES
+from recurra.inspect.mathml import mathml
 from tests.inspect.browser import Browser
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated", "adr", "reading.md"} & set(p.parts)
 )
+SURVEY = ("survey/index", "survey/learning", "survey/gates", "generated/evidence/index")
 GALLERY = ("generated/gallery/index", "generated/gallery/gradient_flow", "generated/gallery/diagrams")
 RUNNABLE = [p for p in PAGES if re.search(r"^```(python|pycon)$", p.read_text(encoding="utf-8"), re.MULTILINE)]
 
@@ -77,6 +82,9 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page: Path, tmp_p
 
 def run_page(page: Path) -> None:
     names = {"__name__": "__main__"}
+    if page.parent.name == "survey" and page.name != "index.md":  # chapters use the names of their first page
+        (block,) = blocks(page.with_name("index.md"), "python")
+        exec(block, names)
     for number, (block, expected) in enumerate(programs(page)):
         if not file_of(block):
             prints(block, f"{page.name}, block {number}", names, expected)
@@ -107,11 +115,12 @@ def test_the_program_that_compares_cells_runs(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_program_for_fsdp_runs_in_two_processes(tmp_path: Path):
+@pytest.mark.parametrize("name", ["train_ddp.py", "train_fsdp.py"])
+def test_a_program_for_several_processes_runs_in_two(name: str, tmp_path: Path):
     page = ROOT / "docs" / "howto" / "compile_amp_ddp.md"
-    (program,) = [block for block, _ in programs(page) if file_of(block)]
-    (tmp_path / "train_fsdp.py").write_text(program, encoding="utf-8")
-    (command,) = [block for block in blocks(page, "sh") if "train_fsdp.py" in block]
+    (program,) = [block for block, _ in programs(page) if file_of(block) == name]
+    (tmp_path / name).write_text(program, encoding="utf-8")
+    (command,) = [block for block in blocks(page, "sh") if name in block]
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(command)[1:]]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -142,6 +151,31 @@ def test_every_page_is_reached_from_the_index():
     }
     for page in PAGES:
         assert page.name == "index.md" or page.with_suffix("").resolve() in listed, name_of(page)
+
+
+CHAPTERS = ("networks", "learning", "vanishing", "gates", "directions")
+
+
+def test_the_chapters_of_the_survey_have_every_section_once_and_in_order():
+    pages = [ROOT / "docs" / "survey" / f"{name}.md" for name in CHAPTERS]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    sections = re.findall(r"^```\{survey\} (\S+)\n```", text, re.MULTILINE)
+    assert sections == [entry.where for entry in rc.survey() if entry.kind == "section"]
+    assert len(re.findall(r"^```\{drawn\}", text, re.MULTILINE)) >= 10
+
+
+def test_the_names_of_the_survey_are_those_of_its_first_page():
+    (block,) = blocks(ROOT / "docs" / "survey" / "index.md", "python")
+    for name, value in NAMES.items():
+        assert re.search(rf"^{name} = {re.escape(value)}(  # .*)?$", block, re.MULTILINE), name
+
+
+def test_every_equation_of_the_survey_is_set(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    equations = importlib.import_module("generate.survey_equations").EQUATIONS
+    assert list(equations) == [e.where.removeprefix("eq. ") for e in rc.survey() if e.kind == "equation"]
+    for line in (line for lines in equations.values() for line in lines):
+        assert ElementTree.fromstring(mathml(line)).tag == "math"
 
 
 def test_every_script_of_the_gallery_is_short_and_has_a_small_picture():
@@ -180,6 +214,8 @@ def test_examples_are_set_as_code_and_evidence_begins_with_where_recurra_is_wors
         assert "<blockquote" not in page.read_text(encoding="utf-8"), f"{page.name}: an example became a quotation"
     evidence = (site / "generated" / "evidence" / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<h2>([^<]+)", evidence)[0] == "Where recurra is worse"
+    for result in (ROOT / "benchmarks" / "results").glob("*.md"):
+        assert f'href="{result.stem}.html"' in evidence, f"{result.name} is not listed"
 
 
 @pytest.mark.slow
@@ -195,7 +231,7 @@ def test_links_to_elsewhere_are_listed(site: Path):
 def test_pages_fit_phones_and_desks_by_day_and_night(site: Path):
     browser = Browser()
     try:
-        for name in ("index", "tour", "howto/own_cell", "generated/cells/lstm", "generated/survey/index", *GALLERY):
+        for name in ("index", "tour", "howto/own_cell", "generated/cells/lstm", *SURVEY, *GALLERY):
             for width in (390, 1280):
                 page = browser.open(site / f"{name}.html", width, 900)
                 assert page.run("document.documentElement.scrollWidth") <= width, f"{name} is wider than {width}"

@@ -156,15 +156,17 @@ def _index(families: dict[str, list[tuple[str, type[Cell]]]]) -> str:
     everything = [pair for cells in families.values() for pair in cells]
     listed = "\n".join(f"{title_of(family)} <family_{family}>" for family in families)
     return (
-        f"# Cells\n\n{len(everything)} cells, each with its paper's equations and initialisation. Click on a column to "
-        "sort by it. *Scan*: the new state is linear in the old one, so that a parallel scan over time can compute it; "
-        "*loop*: it needs one step after the other. *Training time* is that of one CPU thread."
+        f"# Cells\n\n{len(everything)} cells, each with its paper's equations and initialisation. Click on the head of "
+        "a column to sort by it. *Scan*: the new state is linear in the old one, so that a parallel scan over time can "
+        "compute it; "
+        "*loop*: it needs one step after the other. Parameters per unit are those of a layer with "
+        f"{sizes.INPUTS} inputs and {sizes.UNITS} units; training time is that of one CPU thread."
         f"\n\n{_table(everything)}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
 
 
 def _table(cells: list[tuple[str, type[Cell]]]) -> str:
-    per_unit = f"parameters per unit (D = {sizes.INPUTS}, H = {sizes.UNITS})"
+    per_unit = "parameters per unit"
     heads = (
         "cell",
         "what it is",

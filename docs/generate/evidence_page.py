@@ -3,12 +3,16 @@
 import re
 from pathlib import Path
 
-from . import where_worse
+from . import evidence_tables, where_worse
+from .evidence_facts import facts
 from .repository_pages import within_site
 from .speed_results import RESULTS
 
 GROUPS = {
-    "Speed and memory": ("peers", "zoo_speed", "h200", "scan", "spiking_cpu", "crf", "online"),
+    "Speed and memory": (
+        *("peers", "speed", "cell_speed", "zoo_speed", "h200", "h200_calls", "scan", "matrix_states", "matrix_peers"),
+        *("spiking_cpu", "crf", "online", "larger_than_memory"),
+    ),
     "Accuracy beside other methods": ("uea", "ucr", "forecasting", "m4", "tagging", "language", "dates"),
     "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
 }
@@ -18,16 +22,19 @@ TITLES = {"learning": "What the learning algorithms learn", "learning_notes": "N
 
 def pages() -> dict[str, str]:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(RESULTS.glob("*.md"))}
+    texts |= evidence_tables.from_json(set(texts))
     found = {f"evidence/{name}.md": _page(name, text) for name, text in texts.items()}
     grouped = {title: [name for name in names if name in texts] for title, names in GROUPS.items()}
     grouped[REST] = [name for name in texts if not any(name in names for names in grouped.values())]
     lists = "\n\n".join(f"## {title}\n\n{_rows(names, texts)}" for title, names in grouped.items())
     listed = "\n".join(name for names in grouped.values() for name in names)
     found["evidence/index.md"] = (
-        "# Evidence\n\nThe tables behind every claim, as the scripts that measured them wrote them. Each page names "
-        "its command, and the hardware and versions where these matter.\n\n"
-        f"## Where recurra is worse\n\n{where_worse.listed()}\n\n{lists}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+        "# Evidence\n\nThe tables behind every claim, as the scripts that measured them wrote them. Each page begins "
+        "with its command, hardware, versions and date. [All tables on one page](all.md).\n\n"
+        f"## Where recurra is worse\n\n{where_worse.listed()}\n\n{lists}\n\n"
+        f"```{{toctree}}\n:hidden:\n\n{listed}\nall\n```\n"
     )
+    found["evidence/all.md"] = _all(grouped, texts)
     return found
 
 
@@ -37,21 +44,26 @@ def title_of(name: str, text: str) -> str:
 
 
 def _rows(names: list[str], texts: dict[str, str]) -> str:
-    rows = "\n".join(f"| [{title_of(name, texts[name])}]({name}.md) | {_command(texts[name])} |" for name in names)
-    return f"| result | made by |\n|---|---|\n{rows}"
-
-
-def _command(text: str) -> str:
-    """The first command that a result names."""
-    found = re.search(r"((?:OMP_\w+=\w+ )*python (?:-m benchmarks\.|benchmarks/)[^`|\n]+?)(?=[`|\n])", text)
-    if not found:
-        script = re.search(r"`(benchmarks/\w+\.py)`", text)
-        return f"`python {script.group(1)}`" if script else ""
-    return f"`{found.group(1).strip()}`"
+    rows = []
+    for name in names:
+        about = facts(name, texts[name])
+        command = f"`{about.command}`" if about.command else ""
+        rows.append(f"| [{title_of(name, texts[name])}]({name}.md) | {command} | {about.hardware} | {about.date} |")
+    return "| result | command | hardware | date |\n|---|---|---|---|\n" + "\n".join(rows)
 
 
 def _page(name: str, text: str) -> str:
-    """The result's own text. Pictures beside it come along."""
-    headed = text if text.startswith("# ") else f"# {title_of(name, text)}\n\n{text}"
-    headed = re.sub(r"!\[([^]]*)\]\(([\w.]+\.svg)\)", r"![\1](../../../benchmarks/results/\2)", headed)
-    return within_site(headed, Path(), set())
+    """The facts, then the result's own text. Pictures beside it come along."""
+    title, _, body = f"# {title_of(name, text)}\n\n{text}".partition("\n")
+    body = body.strip().removeprefix(f"{title}\n")
+    body = re.sub(r"!\[([^]]*)\]\(([\w.]+\.svg)\)", r"![\1](../../../benchmarks/results/\2)", body)
+    return within_site(f"{title}\n\n*{facts(name, text).sentence()}*\n\n{body.strip()}\n", Path(), set())
+
+
+def _all(grouped: dict[str, list[str]], texts: dict[str, str]) -> str:
+    """Every result on one page, its headings two levels lower."""
+    parts = ["# All tables"]
+    for group, names in grouped.items():
+        parts.append(f"## {group}")
+        parts += [re.sub(r"^#", "###", _page(name, texts[name]), flags=re.MULTILINE) for name in names]
+    return "\n\n".join(parts) + "\n"

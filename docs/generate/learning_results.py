@@ -15,13 +15,14 @@ def _measured() -> dict[str, Any]:
 
 
 def section(name: str) -> str:
-    """The scores of a cell beside the LSTM's, where it was compared."""
+    """The scores of a cell beside the LSTM's (an LSTM's beside the GRU's), where it was compared."""
     about = _measured()
-    rows = [_row(task, name) for task in about["tasks"].values() if name in task["cells"]]
+    beside = "gru" if name == "lstm" else "lstm"
+    rows = [_row(task, name, beside) for task in about["tasks"].values() if name in task["cells"]]
     if not rows:
         return ""
     settings = about["settings"]
-    head = f"| task | measure | {name} | LSTM |\n|---|---|---|---|\n"
+    head = f"| task | measure | {name} | {beside} |\n|---|---|---|---|\n"
     return (
         f"## What it learned\n\nAbout {settings['parameters']:,} parameters, {settings['seconds']:g} s of processor "
         f"time, {settings['seeds']} seeds: mean ± standard deviation. [All cells](../../which_cell.md).\n\n"
@@ -30,9 +31,9 @@ def section(name: str) -> str:
     )
 
 
-def _row(task: dict[str, Any], name: str) -> str:
+def _row(task: dict[str, Any], name: str, beside: str) -> str:
     measure = f"{task['metric']}, {task['better']} is better"
-    return f"| {task['says']} | {measure} | {_score(task, name)} | {_score(task, 'lstm')} |"
+    return f"| {task['says']} | {measure} | {_score(task, name)} | {_score(task, beside)} |"
 
 
 def _score(task: dict[str, Any], name: str) -> str:

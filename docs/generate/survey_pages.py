@@ -1,35 +1,10 @@
-"""The survey as a guided path: sections, equations and figures beside the calls that are them, and the errata."""
+"""The errata of the survey as one page; the survey itself is in `docs/survey`."""
 
 import recurra as rc
-from recurra.guide import SurveyEntry
 
 
 def pages() -> dict[str, str]:
-    return {"survey/index.md": _path(), "survey/errata.md": _errata()}
-
-
-def _path() -> str:
-    about = (
-        "The sections, equations and figures of Ghojogh & Ghodsi, *Recurrent Neural Networks and Long Short-Term "
-        "Memory Networks: Tutorial and Survey* (2023), in order and in our words. Beside each stands the call that is "
-        "it; every figure is drawn by its call. Numbers such as E7 lead to the [errata](errata.md). "
-        "`recurra survey 3.4` prints the same in a terminal."
-    )
-    parts = ["# The survey", about]
-    parts += [_entry(entry) for entry in rc.survey()]
-    return "\n\n".join(parts) + "\n\n```{toctree}\n:hidden:\n\nerrata\n```\n"
-
-
-def _entry(entry: SurveyEntry) -> str:
-    errata = " ".join(f"[{number}](errata.md#{number.lower()})" for number in entry.errata)
-    heading = f"{'#' * (2 + entry.where.count('.'))} {entry.where} {entry.title}" if entry.title else ""
-    words = entry.says if entry.title else f"**{entry.where}** {entry.says}"
-    said = "\n\n".join(part for part in (heading, f"{words} {errata}".strip()) if part)
-    calls = "\n".join(entry.calls)
-    if entry.kind != "figure":
-        return f"{said}\n\n```python\n{calls}\n```"
-    drawn = "\n".join(f'<div class="diagram">{figure}</div>' for figure in entry.run())
-    return f"{said}\n\n```python\n{calls}\n```\n\n```{{raw}} html\n{drawn}\n```"
+    return {"survey/errata.md": _errata()}
 
 
 def _errata() -> str:

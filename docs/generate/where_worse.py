@@ -15,6 +15,8 @@ def listed() -> str:
         *_slower_on_the_card(),
         *_slower_on_a_cpu(),
         *_slow_cells(),
+        *_slower_online(),
+        *_more_than_1997(),
         *_missed_goals(),
         *_below_published(),
         *_said_there(),
@@ -68,6 +70,44 @@ def _slow_cells() -> list[str]:
     )
     named = ", ".join(f"[{name}](../cells/{name}.md) {times:.0f} ×" for times, name in reversed(slow))
     return [f"**Cells that train in more than ten times an LSTM's time** on a CPU: {named}."] if slow else []
+
+
+def _slower_online() -> list[str]:
+    """Online learners of braintrace that take less time."""
+    found = _read("online.json").get("peers", {})
+    slower = sorted(
+        (row["ratio of the fastest"], name) for name, row in found.items() if row["ratio of the fastest"] < 1
+    )
+    if not slower:
+        return []
+    named = "; ".join(f"{name.partition(':')[0]} {1 / ratio:.3g} ×" for ratio, name in slower)
+    return [
+        f"**Learning online**, braintrace (JAX) is faster than recurra for {len(slower)} of {len(found)} pairs of an "
+        f"algorithm and a schedule; recurra takes {named} its time ([table](online.md))."
+    ]
+
+
+def _more_than_1997() -> list[str]:
+    """Experiments in which the LSTM of 1997 needed fewer sequences, and the strings of 2001."""
+    lines = []
+    for row in _table("lstm_1997"):
+        counts = [re.match(r"[\d,]+", each) for each in row[2:4]]
+        if len(row) == 6 and all(counts):
+            ours, paper = (int(each.group().replace(",", "")) for each in counts if each)
+            if ours > paper:
+                name = row[0].partition(": ")[2][3:]
+                lines.append(
+                    f"**{name[:1].upper()}{name[1:]}** take {ours:,} sequences to learn, in the median; "
+                    f"the paper of 1997 reports {paper:,} ([table](lstm_1997.md))."
+                )
+    text = _text("lstm_1997")
+    found, paper = re.search(r"median (\d+)\.", text), re.search(r"and (\d+) on average", text)
+    if found and paper and int(found.group(1)) < int(paper.group(1)):
+        lines.append(
+            f"**aⁿbⁿcⁿ**: trained on n ≤ 10, all strings are right up to n = {found.group(1)} in the median; Gers and "
+            f"Schmidhuber 2001 report {paper.group(1)} on average ([table](lstm_1997.md))."
+        )
+    return lines
 
 
 def _missed_goals() -> list[str]:

@@ -1,4 +1,4 @@
-"""What surrounds a call: torch modes, transforms, autocast, tensor subclasses.
+"""What is active around a call: torch modes, transforms, autocast, tensor subclasses.
 
 A compiled engine reads memory by address, so it must know when a tensor is not plain memory or when something observes
 the operations of a call. Modes must not see what the engine does inside: a default device, for example, is a mode that

@@ -1,7 +1,7 @@
 """A parser for the LaTeX that `engine/latex.py` prints, used for MathML and for labels in diagrams.
 
-The subset: symbols with subscripts and superscripts, fractions, roots, overlines,
-functions, `\\left … \\right` brackets, and `aligned` blocks. An unknown command is an error.
+The subset: symbols with subscripts and superscripts, fractions, roots, overlines, functions, `\\left … \\right`
+brackets, and `aligned` blocks; for the documentation also hats, tildes and arrows. An unknown command is an error.
 """
 
 import re
@@ -27,12 +27,14 @@ SIGNS = {
     "wedge": "∧",
     "vee": "∨",
     "neg": "¬",
+    "partial": "∂",
     "infty": "∞",
     "top": "⊤",
     "sum": "∑",
     "times": "×",
     "cdot": "·",
 }
+ACCENTS = {"overline": "¯", "tilde": "~", "hat": "^", "vec": "→", "overleftarrow": "←"}
 SPACES = {",": "thin", " ": "wide", ";": "wide", "textstyle": ""}
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[{}_^&]|[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?|'+|\s+|.")
 
@@ -125,8 +127,10 @@ class _Parser:
             return Node("word", "ℱ" if name == "mathcal" and letters == "F" else letters, upright=True)
         if name == "frac":
             return Node("frac", parts=[self.item() or Node("row"), self.item() or Node("row")])
-        if name in ("sqrt", "overline"):
-            return Node("sqrt" if name == "sqrt" else "over", parts=[self.item() or Node("row")])
+        if name == "sqrt":
+            return Node("sqrt", parts=[self.item() or Node("row")])
+        if name in ACCENTS:
+            return Node("over", ACCENTS[name], [self.item() or Node("row")])
         if name == "left":
             return self._fence()
         if name in ("_", "{", "}"):

@@ -39,7 +39,7 @@ def _draw(node: Node) -> str:
         case "sqrt":
             return f"<msqrt>{_draw(node.parts[0])}</msqrt>"
         case "over":
-            return f'<mover accent="true">{_draw(node.parts[0])}<mo>¯</mo></mover>'
+            return f'<mover accent="true">{_draw(node.parts[0])}<mo>{node.text}</mo></mover>'
         case "fence":
             left, right = escape(node.text[0]), escape(node.text[1])
             grow = "true" if _is_tall(node.parts[0]) else "false"

@@ -1,0 +1,74 @@
+"""Tables of the results that are committed as JSON alone."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from .speed_results import RESULTS
+
+
+def from_json(known: set[str]) -> dict[str, str]:
+    """Name → Markdown, for results without a table of their own."""
+    makers: dict[str, Callable[[dict[str, Any]], str]] = {
+        "speed": _speed,
+        "cell_speed": _cell_speed,
+        "larger_than_memory": _larger_than_memory,
+    }
+    return {
+        name: make(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+        for name, make in makers.items()
+        if name not in known
+    }
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [heads, ["---"] * len(heads), *rows])
+
+
+def _speed(found: dict[str, Any]) -> str:
+    """Times as fast as torch.nn, where torch has the cell."""
+    rows = [row for row in found["rows"] if row["against torch.nn"]]
+    sizes = list(dict.fromkeys(tuple(row["size"]) for row in rows))
+    shown = []
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        for kind in ("inference", "training"):
+            times = {tuple(r["size"]): r["against torch.nn"] for r in rows if r["cell"] == cell and r["kind"] == kind}
+            shown.append([cell, kind, *(f"{times[size]:.2f}" if size in times else "" for size in sizes)])
+    table = _table(["cell", "", *map(str, sizes)], shown)
+    return (
+        "# Speed beside torch.nn, by size\n\nTimes as fast as `torch.nn`, by the clock, at (T, B, D, H). Below 1, "
+        f"recurra is slower. {found['threads']} threads; `make bench`.\n\n{table}\n"
+    )
+
+
+def _cell_speed(found: dict[str, Any]) -> str:
+    rows = [
+        [name, f"{row['milliseconds']:.2f}", f"{row['milliseconds'] / row['lstm']:.2f}" if "lstm" in row else ""]
+        for name, row in found["cells"].items()
+        if "milliseconds" in row
+    ]
+    return (
+        "# Training time of every cell\n\nMilliseconds of processor time of a forward and backward pass on one thread, "
+        f"(T, B, D, H) = {tuple(found['size'])}, float32, and the same as a multiple of an LSTM's.\n\n"
+        + _table(["cell", "ms", "LSTM = 1"], rows)
+        + "\n"
+    )
+
+
+def _larger_than_memory(found: dict[str, Any]) -> str:
+    whole, resumed = found["uninterrupted"], found["resumed"]
+    rows = [
+        ["on disk, GB", f"{found['gigabytes_on_disk']}", ""],
+        ["sequences", f"{whole['sequences']:,}", f"{resumed['sequences']:,}"],
+        ["most memory, GB", f"{whole['peak']}", f"{resumed['peak']}"],
+        ["seconds to open the files", f"{whole['seconds_to_open']}", f"{resumed['seconds_to_open']}"],
+        ["seconds to train", f"{whole['seconds_to_train']}", f"{resumed['seconds_to_train']}"],
+        ["loss", f"{whole['loss']:.6f}", f"{resumed['loss']:.6f}"],
+    ]
+    same = "The same bits." if found["same_bits"] else "The bits differ."
+    return (
+        f"# Training on a table larger than memory\n\n{found['files']} Parquet files, {found['steps']} updates; the "
+        f"second run was killed after {found['killed_after']} and resumed. {same}\n\n"
+        + _table(["", "in one go", "killed and resumed"], rows)
+        + "\n"
+    )
