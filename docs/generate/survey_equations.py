@@ -8,8 +8,8 @@ EQUATIONS = {
     "6": [r"\hat{y}_t = \mathrm{softmax}\left(y_t\right)"],
     "7": [r"L = \sum_{t} L_t"],
     "8–9": [
-        r"\frac{dL}{dy_t} = y_t - d_t \; \mathrm{squared error}",
-        r"\frac{dL}{dy_t} = \hat{y}_t - d_t \; \mathrm{softmax, cross-entropy}",
+        r"\frac{dL}{dy_t} = y_t - d_t",
+        r"\frac{dL}{dy_t} = \hat{y}_t - d_t",
     ],
     "10–11": [
         r"\delta_t = V^{\top}\,\frac{dL}{dy_t} + "

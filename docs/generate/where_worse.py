@@ -80,10 +80,10 @@ def _slower_online() -> list[str]:
     )
     if not slower:
         return []
-    named = "; ".join(f"{name.partition(':')[0]} {1 / ratio:.3g} ×" for ratio, name in slower)
+    named = "; ".join(f"{1 / ratio:.3g} × for {name.partition(':')[0]}" for ratio, name in slower)
     return [
         f"**Learning online**, braintrace (JAX) is faster than recurra for {len(slower)} of {len(found)} pairs of an "
-        f"algorithm and a schedule; recurra takes {named} its time ([table](online.md))."
+        f"algorithm and a schedule. recurra's time as a multiple of its: {named} ([table](online.md))."
     ]
 
 
