@@ -1,17 +1,18 @@
 """A layer of 512 LIF neurons over (T, B, D) = (500, 10, 512), beside snntorch's and SpikingJelly's own.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.spiking [cpu | cuda]
+    OMP_NUM_THREADS=1 python -m benchmarks.spiking [--device cpu | cuda]
 
 Each is a linear map of all steps and neurons that decay by 0.9 and subtract their threshold, with a surrogate
-derivative; SpikingJelly's runs its multi-step mode, and on a card each of its backends that is there. A recurrent layer
-has no compiled peer. On a CPU: processor time of one thread, the median of interleaved rounds. On a card: wall time
-between synchronisations. A peer that is not installed is left out. Writes results/spiking_<device>.json and .md.
+derivative. SpikingJelly's runs its multi-step mode, on a card by the implementation that it chooses itself (its own
+CUDA code if that is built, else Triton's). The recurrent layer has no compiled peer: snntorch's is called once for
+every step. On a CPU: processor time of one thread, the median of interleaved rounds. On a card: wall time between
+synchronisations. A peer that cannot be imported or fails is left out, with its reason. After every row, the results so
+far are written to results/spiking_cpu or results/spiking_h200, .json and .md.
 """
 
-import importlib.util
+import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,11 +27,19 @@ from benchmarks.timing import interleaved
 SIZE = (500, 10, 512)
 UNITS = 512
 BETA = 0.9
+KINDS = ("forward", "forward + backward")
 RESULTS = Path(__file__).resolve().parent / "results"
+FILES = {"cpu": "spiking_cpu", "cuda": "spiking_h200"}
 Forward = Callable[[Tensor], Tensor]
+Made = tuple[nn.Module, Forward]
 
 
-def snntorch_layer(device: str) -> tuple[nn.Module, Forward]:
+def recurra_layer(name: str, device: str) -> Made:
+    layer = rc.layer(name, SIZE[2], UNITS, beta=BETA).to(device)
+    return layer, lambda x: layer(x)[0]
+
+
+def snntorch_layer(device: str) -> Made:
     """snntorch's Leaky, which is called once for every step."""
     import snntorch
 
@@ -47,7 +56,25 @@ def snntorch_layer(device: str) -> tuple[nn.Module, Forward]:
     return linear, forward
 
 
-def spikingjelly_layer(device: str, backend: str) -> tuple[nn.Module, Forward]:
+def recurrent_snntorch_layer(device: str) -> Made:
+    """snntorch's RLeaky: every neuron reads the last spikes of all."""
+    import snntorch
+
+    linear, gradient = nn.Linear(SIZE[2], UNITS), snntorch.surrogate.fast_sigmoid(slope=25)
+    neurons = snntorch.RLeaky(beta=BETA, linear_features=UNITS, spike_grad=gradient)
+    both = nn.ModuleList([linear, neurons]).to(device)
+
+    def forward(x: Tensor) -> Tensor:
+        (spike, potential), spikes = neurons.reset_mem(), []
+        for current in linear(x):
+            spike, potential = neurons(current, spike, potential)
+            spikes.append(spike)
+        return torch.stack(spikes)
+
+    return both, forward
+
+
+def spikingjelly_layer(device: str) -> Made:
     """SpikingJelly's LIFNode in multi-step mode."""
     from spikingjelly.activation_based import functional, neuron, surrogate  # pyrefly: ignore
 
@@ -56,7 +83,6 @@ def spikingjelly_layer(device: str, backend: str) -> tuple[nn.Module, Forward]:
         tau=1 / (1 - BETA), decay_input=False, v_reset=None, detach_reset=True, step_mode="m",
         surrogate_function=surrogate.ATan(),
     ).to(device)  # fmt: skip
-    neurons.backend = backend
 
     def forward(x: Tensor) -> Tensor:
         functional.reset_net(neurons)
@@ -65,20 +91,13 @@ def spikingjelly_layer(device: str, backend: str) -> tuple[nn.Module, Forward]:
     return linear, forward
 
 
-def recurra_layer(name: str, device: str) -> tuple[nn.Module, Forward]:
-    layer = rc.layer(name, SIZE[2], UNITS, beta=BETA).to(device)
-    return layer, lambda x: layer(x)[0]
-
-
-def contestants(device: str) -> dict[str, tuple[nn.Module, Forward]]:
-    found = {name: recurra_layer(name, device) for name in ("lif", "recurrent_lif")}
-    if importlib.util.find_spec("snntorch"):
-        found["snntorch Leaky"] = snntorch_layer(device)
-    if importlib.util.find_spec("spikingjelly"):
-        packages = {"cupy": "cupy", "triton": "triton"} if device == "cuda" else {}
-        backends = ["torch", *(name for name, package in packages.items() if importlib.util.find_spec(package))]
-        found |= {f"SpikingJelly LIFNode, {b}": spikingjelly_layer(device, b) for b in backends}
-    return found
+CONTESTANTS: dict[str, Callable[[str], Made]] = {
+    "lif": lambda device: recurra_layer("lif", device),
+    "recurrent_lif": lambda device: recurra_layer("recurrent_lif", device),
+    "SpikingJelly LIFNode": spikingjelly_layer,
+    "snntorch Leaky": snntorch_layer,
+    "snntorch RLeaky": recurrent_snntorch_layer,
+}
 
 
 def jobs(module: nn.Module, forward: Forward, x: Tensor) -> dict[str, Callable[[], None]]:
@@ -92,39 +111,58 @@ def jobs(module: nn.Module, forward: Forward, x: Tensor) -> dict[str, Callable[[
         module.zero_grad(set_to_none=True)
         forward(x).backward(cotangent)
 
-    return {"forward": infer, "forward + backward": train}
+    return dict(zip(KINDS, (infer, train), strict=True))
 
 
-def seconds_on_card(job: Callable[[], None], rounds: int = 20) -> float:
-    for _ in range(3):
-        job()
+def usable(device: str, x: Tensor) -> dict[tuple[str, str], Callable[[], None]]:
+    """The jobs of all layers that can be made and run once, and compile in that run."""
+    found = {}
+    for name, make in CONTESTANTS.items():
+        try:
+            made = jobs(*make(device), x)
+            for job in made.values():
+                job()
+        except Exception as error:  # a peer of another version, or without its compiler: the others are still measured
+            print(f"{name:30} left out: {type(error).__name__}: {str(error).splitlines()[:1]}", flush=True)
+            continue
+        found |= {(name, kind): job for kind, job in made.items()}
+    return found
+
+
+def seconds_on_card(job: Callable[[], None], rounds: int = 15) -> float:
+    """The median wall time of one run, the card idle before and after."""
     found = []
-    for _ in range(rounds):
+    for number in range(3 + rounds):
         torch.cuda.synchronize()
         began = time.perf_counter()
         job()
         torch.cuda.synchronize()
-        found.append(time.perf_counter() - began)
+        if number >= 3:  # warm
+            found.append(time.perf_counter() - began)
     return statistics.median(found)
 
 
-def main(device: str = "cpu") -> None:
+def write(device: str, about: dict, found: dict[tuple[str, str], float]) -> None:
+    rows = [{"layer": name, "kind": kind, "milliseconds": 1e3 * s} for (name, kind), s in found.items()]
+    target = RESULTS / FILES[device]
+    target.with_suffix(".json").write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    target.with_suffix(".md").write_text(table_of(about, found, device), encoding="utf-8")
+
+
+def main(device: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x = torch.randn(*SIZE, device=device)
-    table = {(name, kind): job for name, made in contestants(device).items() for kind, job in jobs(*made, x).items()}
-    if device == "cuda":
-        found = {key: seconds_on_card(job) for key, job in table.items()}
-    else:
+    about: dict = {"command": f"OMP_NUM_THREADS=1 python -m benchmarks.spiking --device {device}"}
+    about |= {"size": [*SIZE, UNITS]} | environment("snntorch", "spikingjelly")
+    table, found = usable(device, x), dict[tuple[str, str], float]()
+    if device == "cpu":
         found = interleaved(table, 5, time.process_time)
-    rows = [{"layer": name, "kind": kind, "milliseconds": 1e3 * s} for (name, kind), s in found.items()]
-    for row in rows:
-        print(f"{row['layer']:30} {row['kind']:20} {row['milliseconds']:9.2f} ms")
-    about = {"command": f"OMP_NUM_THREADS=1 python -m benchmarks.spiking {device}", "size": [*SIZE, UNITS]}
-    about |= environment("snntorch", "spikingjelly")
-    target = RESULTS / f"spiking_{device}"
-    target.with_suffix(".json").write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
-    target.with_suffix(".md").write_text(table_of(about, found, device), encoding="utf-8")
+    for (name, kind), job in table.items():
+        if device == "cuda":
+            found[name, kind] = seconds_on_card(job)
+        print(f"{name:30} {kind:20} {1e3 * found[name, kind]:9.3f} ms", flush=True)
+        write(device, about, found)
 
 
 def table_of(about: dict, found: dict[tuple[str, str], float], device: str) -> str:
@@ -133,17 +171,19 @@ def table_of(about: dict, found: dict[tuple[str, str], float], device: str) -> s
     lines = ["# Spiking layers beside snntorch and SpikingJelly", ""]
     lines += [
         f"`{about['command']}`: {about['device'] or about['processor']}, {clock}, {versions}. A linear map and 512 LIF "
-        f"neurons over (T, B, D) = {SIZE}, float32, medians in milliseconds; `recurrent_lif` has products of spikes "
-        "in every step as well.",
+        f"neurons over (T, B, D) = {SIZE}, float32, medians in milliseconds; `recurrent_lif` and RLeaky have products "
+        "of spikes in every step as well.",
         "",
         "| layer | forward | forward + backward |",
         "|---|---|---|",
     ]
-    names = dict.fromkeys(name for name, _ in found)
-    times = {name: [1e3 * found[name, kind] for kind in ("forward", "forward + backward")] for name in names}
-    lines += [f"| {name} | {' | '.join(f'{ms:.1f}' for ms in both)} |" for name, both in times.items()]
+    for name in dict.fromkeys(name for name, _ in found):
+        times = (f"{1e3 * found[name, kind]:.2f}" if (name, kind) in found else "" for kind in KINDS)
+        lines.append(f"| {name} | {' | '.join(times)} |")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    main(parser.parse_args().device)

@@ -11,7 +11,7 @@ from .speed_results import RESULTS
 GROUPS = {
     "Speed and memory": (
         *("peers", "speed", "cell_speed", "zoo_speed", "h200", "h200_calls", "scan", "matrix_states", "matrix_peers"),
-        *("spiking_cpu", "crf", "online", "larger_than_memory"),
+        *("spiking_cpu", "spiking_h200", "crf", "online", "larger_than_memory"),
     ),
     "Accuracy beside other methods": ("uea", "ucr", "forecasting", "m4", "tagging", "language", "dates"),
     "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
