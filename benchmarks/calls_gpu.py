@@ -321,25 +321,32 @@ def _seconds(job: Job, count: int) -> float:
     return time.perf_counter() - start
 
 
-def measure(row: Row) -> list[float | None]:
+def measure(pairs: tuple[Pair, Pair]) -> list[float | None]:
     """Milliseconds forward and of a training step, then those of the peer."""
-    torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    own, peer = row.make(row.size)
+    own, peer = pairs
     infer = wall([own[0], peer[0]])
     train = wall([own[1], peer[1]]) if own[1] is not None and peer[1] is not None else [None, None]
     return [infer[0], train[0], infer[1], train[1]]
+
+
+def made(row: Row) -> tuple[Pair, Pair]:
+    """The row's jobs, without what torch compiled for the rows before: it compiles a model anew only so many times."""
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    return row.make(row.size)
 
 
 def report(row: Row, runs: int) -> dict:
     """The row of the table: medians of some runs."""
     found = {"what": row.what, **dict(zip("TBDH", row.size, strict=True)), "dtype": row.dtype, "limit": row.limit}
     try:
-        made = [measure(row) for _ in range(runs)]
+        pairs = made(row)
+        taken = [measure(pairs) for _ in range(runs)]
     except Exception as error:  # one row must not end the run
         return found | {"error": repr(error)[:300], "met": False}
     infer, train, peer_infer, peer_train = (
-        None if column[0] is None else statistics.median(column) for column in zip(*made, strict=True)
+        None if column[0] is None else statistics.median(column) for column in zip(*taken, strict=True)
     )
     found |= {"infer_ms": infer, "train_ms": train, "peer": row.peer}
     met = is_met(row.limit, [infer, peer_infer], [train, peer_train])
@@ -395,8 +402,7 @@ def compile_ahead(wanted: list[int], processes: int = 14) -> None:
 
 def compile_some(wanted: list[int]) -> None:
     for number in wanted:
-        row = ROWS[number]
-        for pair in row.make((min(row.size[0], 16), *row.size[1:])):
+        for pair in made(ROWS[number]):
             for job in pair:
                 if job is not None:
                     job()
