@@ -224,7 +224,13 @@ class TraceError(RecurraError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known names, and a suggestion such as `did you mean 'lstm'?` where one of them is similar."""
+    """The known names, and a suggestion such as `did you mean 'lstm'?` where one of them is similar.
+
+    **Example**
+
+        >>> rc.errors.nearest("lstn", ["gru", "lstm"])
+        "one of gru, lstm; did you mean 'lstm'?"
+    """
     known = sorted(known)
     plain = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.strip("'\"").lower(), plain, n=1, cutoff=0.5)

@@ -4,6 +4,7 @@ import doctest
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -71,8 +72,19 @@ def test_a_public_docstring_teaches(name: str):
     assert not missing_parts(name), missing_parts(name)
 
 
+def test_every_public_name_of_a_module_has_an_example():
+    """Cells have a page each instead, with their equations, code and a call."""
+    shown = {id(thing) for name, thing in public_objects() if name in EXAMPLES or f"{name}.forward" in EXAMPLES}
+    own = [
+        (name, thing) for name, thing in public_objects() if str(getattr(thing, "__module__", "")).startswith("recurra")
+    ]
+    things = [(name, thing) for name, thing in own if not (isinstance(thing, type) and thing in REGISTRY.values())]
+    assert not [name for name, thing in things if id(thing) not in shown and not isinstance(thing, ModuleType)]
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_runs(name: str):
+def test_the_example_runs(name: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some examples write files
     registered = dict(REGISTRY)
     torch.manual_seed(0)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

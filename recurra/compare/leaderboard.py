@@ -20,7 +20,14 @@ PERCENT_METRICS = ("accuracy", "f1")
 
 @dataclass(frozen=True)
 class LeaderboardEntry:
-    """The results of one cell or baseline over its seeds."""
+    """The results of one cell or baseline over its seeds.
+
+    **Example**
+
+        >>> entry = rc.compare.LeaderboardEntry("gru", baseline=False, scores=(0.9, 0.8))
+        >>> round(entry.mean, 2), round(entry.std, 2)
+        (0.85, 0.07)
+    """
 
     name: str
     baseline: bool
@@ -78,6 +85,14 @@ class Leaderboard:
     - `metric`, `higher_is_better`: what the scores are.
     - `folder`: the run folder, with the models below `models/`.
     - `report`: the HTML report, if one was written.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> entry = rc.compare.LeaderboardEntry("gru", baseline=False, scores=(0.9, 0.8))
+        >>> board = rc.compare.Leaderboard("data.csv", "classify", "accuracy", True, (entry,), Path("run"))
+        >>> board.best.name, round(board.best.mean, 2)
+        ('gru', 0.85)
     """
 
     source: str

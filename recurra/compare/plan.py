@@ -85,7 +85,13 @@ class RunConfig:
 
 
 def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
-    """Cell names from names, families ("gru-family": every cell of that module) and "all"."""
+    """Cell names from names, families ("gru-family": every cell of that module) and "all".
+
+    **Example**
+
+        >>> rc.compare.resolve_cells("lstm,gru-family")[:3]
+        ('lstm', 'gru', 'mut1')
+    """
     names = [part.strip() for part in cells.split(",")] if isinstance(cells, str) else list(cells)
     found: dict[str, None] = {}
     groups = cell_families()
@@ -106,7 +112,13 @@ def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def cell_families() -> dict[str, list[str]]:
-    """Family → cell names. A family is a module of `recurra.cells`, or a module that registered custom cells."""
+    """Family → cell names. A family is a module of `recurra.cells`, or a module that registered custom cells.
+
+    **Example**
+
+        >>> rc.compare.cell_families()["gru"]
+        ['gru', 'mut1', 'mut2', 'mut3', 'mgu', 'mgu1', 'mgu2', 'mgu3']
+    """
     found: dict[str, list[str]] = {}
     for name in canonical_names():
         found.setdefault(registry()[name].__module__.rpartition(".")[2], []).append(name)

@@ -20,7 +20,15 @@ from .stores import offsets, stored_positions
 
 
 class BatchSource(Protocol):
-    """The data of a training loop: `len(source)` batches per epoch, reproducible from any position."""
+    """The data of a training loop: `len(source)` batches per epoch, reproducible from any position.
+
+    **Example**
+
+        >>> data = rc.data.SequenceSet.from_arrays([torch.randn(4, 3), torch.randn(2, 3)], [0, 1], "classification")
+        >>> source = rc.data.Batches(data, batch_size=1)
+        >>> len(source), next(source.epoch(0)).inputs.shape[1:]
+        (2, torch.Size([1, 3]))
+    """
 
     def __len__(self) -> int: ...
 
@@ -34,7 +42,15 @@ def generator(seed: int, *position: int) -> torch.Generator:
 
 
 def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
-    """The sequences `ids` as one padded batch: inputs and numeric targets with zeros, labels with `IGNORE`."""
+    """The sequences `ids` as one padded batch: inputs and numeric targets with zeros, labels with `IGNORE`.
+
+    **Example**
+
+        >>> data = rc.data.SequenceSet.from_arrays([torch.randn(n, 3) for n in (5, 2)], [0, 1], "classification")
+        >>> batch = rc.data.collate(data, [0, 1])
+        >>> batch.inputs.shape, batch.lengths.tolist(), batch.targets.tolist()
+        (torch.Size([5, 2, 3]), [5, 2], [0, 1])
+    """
     ids = torch.as_tensor(ids, dtype=torch.int64)
     if not len(ids):
         return empty_batch()

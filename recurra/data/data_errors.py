@@ -8,7 +8,18 @@ from ..errors import InputError, nearest
 
 
 class DataError(InputError):
-    """A file or table cannot be used; `file`, `line` and `column` are the place, as far as it is known."""
+    """A file or table cannot be used; `file`, `line` and `column` are the place, as far as it is known.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("rain.csv").write_text("id,rain,label\\na,1,wet\\na,much,wet\\n")
+        >>> try:
+        ...     rc.data.read_csv("rain.csv", features=["rain"])
+        ... except rc.data.DataError as error:
+        ...     print(error.line, error.column, error.got)
+        3 rain 'much' in sequence 'a'
+    """
 
     def __init__(
         self,

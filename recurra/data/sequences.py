@@ -35,7 +35,15 @@ IGNORE = -100
 
 
 class Example(NamedTuple):
-    """One sequence and its target."""
+    """One sequence and its target.
+
+    **Example**
+
+        >>> data = rc.data.SequenceSet.from_arrays([torch.randn(4, 3), torch.randn(2, 3)], [0, 1], "classification")
+        >>> example = data[1]
+        >>> example.inputs.shape, int(example.target)
+        (torch.Size([2, 3]), 1)
+    """
 
     inputs: Tensor  # (T, D) float, or (T,) int64 tokens
     target: Tensor

@@ -12,7 +12,15 @@ from .system import DynamicalSystem, check_points
 
 @dataclass(frozen=True)
 class EchoState:
-    """Echo-state test: whether orbits from different starts converge under the same input, and how fast."""
+    """Echo-state test: whether orbits from different starts converge under the same input, and how fast.
+
+    **Example**
+
+        >>> system = rc.DynamicalSystem.neural(0.5 * torch.eye(3), torch.ones(3, 1))
+        >>> found = rc.dynamics.echo_state(system, torch.randn(50, 1), torch.randn(4, 3))
+        >>> found.holds, found.rate < 0
+        (True, True)
+    """
 
     holds: bool
     rate: float  # log of the distance ratio per step over the last half; negative: converging
@@ -62,7 +70,16 @@ def verdict(distances: Tensor, remaining: float = 1e-3, slowest: float = -1e-3) 
 
 @dataclass(frozen=True)
 class MemoryCapacity:
-    """Memory capacity: how well a linear readout recalls an i.i.d. input at each delay."""
+    """Memory capacity: how well a linear readout recalls an i.i.d. input at each delay.
+
+    **Example**
+
+        >>> shift = torch.diag(torch.ones(2, dtype=torch.float64), -1)  # a delay line of three units
+        >>> line = rc.DynamicalSystem.linear(shift, torch.eye(3, 1, dtype=torch.float64))
+        >>> found = rc.dynamics.memory_capacity(line, 3, delays=5)
+        >>> [round(value, 1) for value in found.recalled.tolist()], round(found.total, 1)
+        ([1.0, 1.0, 0.0, 0.0, 0.0], 2.0)
+    """
 
     recalled: Tensor  # (K,) squared correlation at delays 1 … K
 

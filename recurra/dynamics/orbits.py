@@ -12,7 +12,15 @@ from .system import DynamicalSystem, check_points
 
 @dataclass(frozen=True)
 class FixedPoints:
-    """Distinct fixed points h = f(h), and the eigenvalues of the Jacobian at each."""
+    """Distinct fixed points h = f(h), and the eigenvalues of the Jacobian at each.
+
+    **Example**
+
+        >>> starts = torch.linspace(0.1, 0.9, 5, dtype=torch.float64)[:, None]
+        >>> found = rc.dynamics.fixed_points(rc.dynamics.logistic(2.0), starts)
+        >>> len(found), sorted(found.stable.tolist())
+        (2, [False, True])
+    """
 
     points: Tensor  # (n, p)
     eigenvalues: Tensor  # (n, p) complex, largest modulus first
@@ -90,7 +98,15 @@ def _distinct(points: Tensor, distance: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Bifurcation:
-    """Points visited after the transient, for every value of a parameter."""
+    """Points visited after the transient, for every value of a parameter.
+
+    **Example**
+
+        >>> start = torch.tensor([0.3], dtype=torch.float64)
+        >>> found = rc.dynamics.bifurcation(rc.dynamics.logistic, torch.tensor([2.8, 3.2]), start)
+        >>> found.points.shape[0], found.periods().tolist()
+        (2, [1, 2])
+    """
 
     values: Tensor  # (n,)
     points: Tensor  # (n, keep, p)

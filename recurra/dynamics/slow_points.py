@@ -12,7 +12,15 @@ from .system import DynamicalSystem, check_points
 
 @dataclass(frozen=True)
 class SlowPoints:
-    """Distinct points of low speed q = |f(h) - h|² / 2, and the linearisation of the system at each."""
+    """Distinct points of low speed q = |f(h) - h|² / 2, and the linearisation of the system at each.
+
+    **Example**
+
+        >>> starts = torch.linspace(0.1, 0.9, 5, dtype=torch.float64)[:, None]
+        >>> found = rc.dynamics.slow_points(rc.dynamics.logistic(2.0), starts)
+        >>> found.points.shape[1:], bool((found.speeds < 1e-6).all())
+        (torch.Size([1]), True)
+    """
 
     points: Tensor  # (n, p), slowest first
     speeds: Tensor  # (n,)

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 class Prequential:
     """Errors of predictions made before each step: mean absolute error, or the share of wrong labels.
 
-    `naive` is the error of the last target as prediction."""
+    `naive` is the error of the last target as prediction.
+
+    **Example**
+
+        >>> stream = [({}, t % 2) for t in range(40)]
+        >>> found = rc.estimators.prequential(rc.OnlineForecaster(hidden_size=4), stream, window=10)
+        >>> found.count, found.naive, len(found.recent)
+        (40, 0.975, 4)
+    """
 
     window: int
     steps: list[int] = field(default_factory=list)

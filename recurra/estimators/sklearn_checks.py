@@ -58,7 +58,14 @@ SINGLE_CHECKS = {
 
 
 def inapplicable_checks(estimator: BaseEstimator) -> dict[str, str]:
-    """The checks that do not apply to an estimator: name → reason; empty if all apply."""
+    """The checks that do not apply to an estimator: name → reason; empty if all apply.
+
+    **Example**
+
+        >>> reasons = rc.estimators.inapplicable_checks(rc.SequenceTagger())
+        >>> "check_complex_data" in reasons, rc.estimators.inapplicable_checks(rc.SequenceClassifier()) == {}
+        (True, False)
+    """
     name = type(estimator).__name__
     tables = dict.fromkeys(TABLE_CHECKS, REASONS[name]) if name in REASONS else {}
     return tables | SINGLE_CHECKS.get(name, {})

@@ -20,7 +20,14 @@ from .wiring import network_of
 
 @dataclass(frozen=True)
 class Diagram:
-    """An SVG drawing; notebooks display it."""
+    """An SVG drawing; notebooks display it.
+
+    **Example**
+
+        >>> drawing = rc.diagram("gru")
+        >>> isinstance(drawing, rc.inspect.Diagram), drawing.svg[:4]
+        (True, '<svg')
+    """
 
     svg: str
 

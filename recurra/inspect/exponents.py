@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lyapunov(Result):
-    """Lyapunov spectrum of every cell, conditional on its inputs: exponents per step, largest first."""
+    """Lyapunov spectrum of every cell, conditional on its inputs: exponents per step, largest first.
+
+    **Example**
+
+        >>> found = rc.inspect.lyapunov(rc.RNN(3, 4), torch.randn(50, 1, 3))
+        >>> {name: exponents.shape for name, exponents in found.exponents.items()}
+        {'RNN': torch.Size([4])}
+    """
 
     exponents: dict[str, Tensor]  # cell → (count,)
     steps: int

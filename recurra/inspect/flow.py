@@ -21,7 +21,16 @@ KINDS = ("attractor", "saddle, one unstable direction", "more unstable direction
 
 @dataclass(frozen=True)
 class Flow(Result):
-    """Slow points, orbits and the movement of states, projected on two principal components."""
+    """Slow points, orbits and the movement of states, projected on two principal components.
+
+    **Example**
+
+        >>> system = rc.DynamicalSystem(lambda h: torch.tanh(h @ torch.tensor([[1.5, 0.2], [-0.2, 1.2]])))
+        >>> orbit = system.simulate(0.1 * torch.randn(8, 2), 40)
+        >>> flow = rc.inspect.flow(system, rc.dynamics.slow_points(system, orbit.flatten(0, 1), speed=1e-8), orbit)
+        >>> flow.places.shape[-1], round(flow.explained, 3)
+        (2, 1.0)
+    """
 
     found: SlowPoints
     places: Tensor  # (n, 2), of the slow points

@@ -44,7 +44,14 @@ class Activity:
 
 @dataclass(frozen=True)
 class GateActivity(Result):
-    """All states and named values of all cells on a sample of the data."""
+    """All states and named values of all cells on a sample of the data.
+
+    **Example**
+
+        >>> found = rc.inspect.gate_activity(rc.LSTM(3, 4), torch.randn(20, 2, 3))
+        >>> [activity.name for activity in found.activities]
+        ['h', 'c', 'i', 'f', 'g', 'o']
+    """
 
     activities: tuple[Activity, ...]
     sample: Sample

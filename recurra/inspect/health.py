@@ -44,7 +44,16 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem: its kind, where it is, a measurement, and advice."""
+    """One problem: its kind, where it is, a measurement, and advice.
+
+    **Example**
+
+        >>> layer = rc.RNN(3, 8)
+        >>> _ = layer.cells[0].a.W.data.mul_(0.1)
+        >>> finding = rc.inspect.health(layer, torch.randn(60, 4, 3)).findings[0]
+        >>> finding.kind, finding.place
+        ('vanishing', 'RNN · h')
+    """
 
     kind: str
     place: str
@@ -57,7 +66,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Health(Result):
-    """The findings of a health check, and the measurements behind them."""
+    """The findings of a health check, and the measurements behind them.
+
+    **Example**
+
+        >>> layer = rc.RNN(3, 8)
+        >>> _ = layer.cells[0].a.W.data.mul_(0.1)
+        >>> found = rc.inspect.health(layer, torch.randn(60, 4, 3))
+        >>> [finding.kind for finding in found.findings], found.dead
+        (['vanishing'], {'RNN · h': 0.0})
+    """
 
     findings: tuple[Finding, ...]
     rates: dict[str, float]  # "cell · state" → factor of the gradient per step

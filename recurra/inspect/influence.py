@@ -29,7 +29,14 @@ LIMIT = 1 << 28  # bytes of the influence in full
 
 @dataclass(frozen=True)
 class Influence(Result):
-    """The influence of weights on states over time, and the part that approximations leave out."""
+    """The influence of weights on states over time, and the part that approximations leave out.
+
+    **Example**
+
+        >>> found = rc.inspect.influence(rc.GRU(2, 4), torch.randn(20, 1, 2))
+        >>> sorted(found.norms), found.matrix.shape
+        (['0.c.U', '0.c.W', '0.c.b', '0.r.U', '0.r.W', '0.r.b', '0.z.U', '0.z.W', '0.z.b'], torch.Size([4, 9]))
+    """
 
     norms: dict[str, Tensor]  # parameter → (T,): norm of its influence on all states
     left_out: dict[str, Tensor]  # algorithm → (T,): norm of the error of its influence, relative to the exact one

@@ -44,7 +44,14 @@ class CellSpectrum:
 
 @dataclass(frozen=True)
 class JacobianSpectrum(Result):
-    """Spectra of the Jacobians of every cell, and of the cells of the model `before` training."""
+    """Spectra of the Jacobians of every cell, and of the cells of the model `before` training.
+
+    **Example**
+
+        >>> found = rc.inspect.jacobian_spectrum(rc.RNN(3, 4), torch.randn(20, 2, 3))
+        >>> len(found.cells)
+        1
+    """
 
     cells: tuple[CellSpectrum, ...]
     before: tuple[CellSpectrum, ...] = ()

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MemoryCurve(Result):
-    """Recall of past inputs over the delay for every cell, and the time scale of every unit."""
+    """Recall of past inputs over the delay for every cell, and the time scales of gated and leaky units.
+
+    **Example**
+
+        >>> found = rc.inspect.memory_curve(rc.GRU(1, 8), torch.rand(500, 1, 1), delays=10)
+        >>> found.recalled["GRU"].shape, {name: scales.shape for name, scales in found.time_scales.items()}
+        (torch.Size([11]), {'GRU · z': torch.Size([8])})
+    """
 
     recalled: dict[str, Tensor]  # cell → (delays,): squared correlation at delays 0, 1, …, averaged over the inputs
     time_scales: dict[str, Tensor]  # "cell · gate" → (units,): mean steps a unit keeps its memory, 1 / (1 - f)

@@ -133,7 +133,14 @@ def orbits(paths: Mapping[str, Any], *, title: str = "") -> "Figure":
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Drawings beside each other, each under its name; notebooks display them. Made by `side_by_side`."""
+    """Drawings beside each other, each under its name; notebooks display them. Made by `side_by_side`.
+
+    **Example**
+
+        >>> drawings = rc.inspect.side_by_side({name: rc.diagram(name) for name in ("gru", "mgu")})
+        >>> list(drawings.drawings)
+        ['gru', 'mgu']
+    """
 
     drawings: Mapping[str, Diagram]
 

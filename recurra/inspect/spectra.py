@@ -52,7 +52,14 @@ class MatrixSpectrum:
 
 @dataclass(frozen=True)
 class WeightSpectrum(Result):
-    """Spectra of all recurrent matrices of a model, and of the model `before` training."""
+    """Spectra of all recurrent matrices of a model, and of the model `before` training.
+
+    **Example**
+
+        >>> found = rc.inspect.weight_spectrum(rc.GRU(3, 4))
+        >>> [matrix.name for matrix in found.matrices]
+        ['GRU · r.W', 'GRU · z.W', 'GRU · c.W']
+    """
 
     matrices: tuple[MatrixSpectrum, ...]
     effective_radius: dict[str, float]  # cell → spectral radius of its step at zero

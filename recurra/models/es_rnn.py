@@ -220,7 +220,16 @@ class ESRNN(nn.Module):
 
 class SmoothedWindows:
     """The loss of an `ESRNN` for `rc.train.fit`: pinball of logarithms; targets are the numbers of the series (B,), or
-    numbers and categories (B, 2)."""
+    numbers and categories (B, 2).
+
+    **Example**
+
+        >>> y = [2 + torch.sin(torch.arange(60.0) + k)[:, None] for k in range(3)]
+        >>> data = rc.data.SequenceSet.from_arrays(y, torch.arange(3.0), "regression")  # targets: which series it is
+        >>> model = rc.models.ESRNN(3, horizon=4, seasons=(6,), hidden_size=8, dilation=(1, 2))
+        >>> len(rc.train.fit(model, data, loss=rc.models.SmoothedWindows(), epochs=2, progress=False).history)
+        2
+    """
 
     def count(self, batch: Any) -> int:
         return batch.inputs.shape[1]

@@ -21,7 +21,13 @@ PEDDINTI = (tuple(range(-2, 3)), (-1, 2), (-3, 3), (-7, 2), (0,))
 
 
 class PNorm(nn.Module):
-    """Replaces each group of units by its p-norm, then scales a frame to a root mean square of at most 1."""
+    """Replaces each group of units by its p-norm, then scales a frame to a root mean square of at most 1.
+
+    **Example**
+
+        >>> rc.models.PNorm(group=2)(torch.randn(7, 6)).shape
+        torch.Size([7, 3])
+    """
 
     def __init__(self, group: int = 10, p: float = 2.0, renormalise: bool = True):
         super().__init__()

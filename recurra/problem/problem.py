@@ -34,6 +34,17 @@ class LoadedData:
 
     `names` are those of the sequences: the values of the id column, else 0, 1, … `categories` are the values of text
     columns that are inputs, `features` the names of the input columns, and `notes` say what the reader changed.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> steps = [f"{k},{k % 2},{'up' if k % 2 else 'down'}" for k in range(12) for _ in range(3)]
+        >>> _ = Path("old.csv").write_text("\\n".join(["id,x,label", *steps]))
+        >>> problem = rc.infer_problem("old.csv")
+        >>> _ = Path("new.csv").write_text("id,x\\na,1\\na,0\\n")
+        >>> data = rc.problem.read_like_training("new.csv", problem.schema)
+        >>> data.names, data.features, data.X[0].tolist(), data.y
+        (['a'], ['x'], [[1.0], [0.0]], None)
     """
 
     X: Any

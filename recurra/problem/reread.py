@@ -12,7 +12,18 @@ from recurra.problem.problem import LoadedData
 
 
 def read_like_training(source: str | Path, schema: dict[str, Any]) -> LoadedData:
-    """The data of a file, read by the `schema` of a problem. A built-in data set gives its test part."""
+    """The data of a file, read by the `schema` of a problem. A built-in data set gives its test part.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> steps = [f"{k},{k % 2},{'up' if k % 2 else 'down'}" for k in range(12) for _ in range(3)]
+        >>> _ = Path("old.csv").write_text("\\n".join(["id,x,label", *steps]))
+        >>> problem = rc.infer_problem("old.csv")
+        >>> _ = Path("new.csv").write_text("id,x\\na,1\\na,1\\n")
+        >>> rc.problem.read_like_training("new.csv", problem.schema).X[0].tolist()
+        [[1.0], [1.0]]
+    """
     if str(source) in BUILTIN_DATASETS and not Path(source).exists():
         X, y = sequences.builtin_problem(str(source), None, 0).test or ([], None)
         return LoadedData(X, y, _numbered(X))

@@ -18,6 +18,17 @@ def save_problem(
     """Save the estimator and, in the same transaction, the problem's schema and metric.
 
     `measures`: the scores on the test set, kept for display.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> steps = [f"{k},{k % 2},{'up' if k % 2 else 'down'}" for k in range(12) for _ in range(3)]
+        >>> _ = Path("old.csv").write_text("\\n".join(["id,x,label", *steps]))
+        >>> problem = rc.infer_problem("old.csv")
+        >>> model = problem.estimator("gru", hidden_size=4, epochs=1).fit(*problem.train)
+        >>> rc.problem.save_problem(problem, model, "model", {"accuracy": problem.score(model)})
+        >>> type(rc.load("model")).__name__
+        'SequenceClassifier'
     """
     section = {"source": problem.source, "metric": problem.metric, "measures": measures or {}, "schema": problem.schema}
     contents = estimator.folder_contents()
@@ -25,7 +36,19 @@ def save_problem(
 
 
 def load_problem(folder: str | Path, task: str) -> tuple[dict[str, Any], str | None]:
-    """The schema and the metric that `save_problem` wrote; ({}, None) for an estimator saved without a problem."""
+    """The schema and the metric that `save_problem` wrote; ({}, None) for an estimator saved without a problem.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> steps = [f"{k},{k % 2},{'up' if k % 2 else 'down'}" for k in range(12) for _ in range(3)]
+        >>> _ = Path("old.csv").write_text("\\n".join(["id,x,label", *steps]))
+        >>> problem = rc.infer_problem("old.csv")
+        >>> model = problem.estimator("gru", hidden_size=4, epochs=1).fit(*problem.train)
+        >>> rc.problem.save_problem(problem, model, "model")
+        >>> rc.problem.load_problem("model", problem.task)[1]
+        'accuracy'
+    """
     path, config = Path(folder) / CONFIG, read_config(folder, *TASKS.values())
     section: Any = config.get(SECTION)
     if config["format"] == 1:

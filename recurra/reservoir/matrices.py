@@ -15,7 +15,15 @@ DENSE_BELOW = 200  # units up to which a dense eigenvalue solver is faster
 
 @dataclass(frozen=True)
 class Weights:
-    """The fixed matrices of one reservoir: h_t = (1 - aγ) h_{t-1} + γ tanh(W h_{t-1} + U x_t + F y_{t-1} + b)."""
+    """The fixed matrices of one reservoir: h_t = (1 - aγ) h_{t-1} + γ tanh(W h_{t-1} + U x_t + F y_{t-1} + b).
+
+    **Example**
+
+        >>> import numpy as np
+        >>> weights = rc.reservoir.Weights.given(0.5 * np.eye(3), np.ones((3, 1)))
+        >>> weights.W.shape, weights.U.shape, weights.b.tolist()
+        ((3, 3), (3, 1), [0.0, 0.0, 0.0])
+    """
 
     W: Any  # scipy.sparse.csr_array (N, N)
     U: np.ndarray  # (N, d)
@@ -53,7 +61,16 @@ def draw(
     bias: float,
     random: np.random.Generator,
 ) -> Weights:
-    """Draw all matrices of one reservoir, uniform on (-1, 1) before scaling."""
+    """Draw all matrices of one reservoir, uniform on (-1, 1) before scaling.
+
+    **Example**
+
+        >>> import numpy as np
+        >>> sizes = {"radius": 0.9, "density": 0.1, "input_scaling": 1.0, "feedback": 0.0, "bias": 0.0}
+        >>> weights = rc.reservoir.draw(50, 2, 1, random=np.random.default_rng(0), **sizes)
+        >>> weights.U.shape, round(rc.reservoir.spectral_radius(weights.W), 3)
+        ((50, 2), 0.9)
+    """
     W = sparse_uniform(units, density, random)
     largest = spectral_radius(W)
     if not largest > 0:

@@ -17,7 +17,17 @@ PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unle
 
 
 class Ridge:
-    """V = argmin |D - S V|² + β |V|², with S arriving in chunks of any size."""
+    """V = argmin |D - S V|² + β |V|², with S arriving in chunks of any size.
+
+    **Example**
+
+        >>> import numpy as np
+        >>> S = np.random.default_rng(0).normal(size=(200, 3))
+        >>> ridge = rc.reservoir.Ridge()
+        >>> ridge.add(S, S @ np.array([[1.0], [2.0], [3.0]]))
+        >>> ridge.weights(1e-9).round(3).ravel().tolist()
+        [1.0, 2.0, 3.0]
+    """
 
     def __init__(self, smallest: float = 0.0, device: torch.device | str = "cpu") -> None:
         """`smallest`: the smallest penalty that `weights` will be called with. `device`: where products are made."""
@@ -97,6 +107,15 @@ class RecursiveLeastSquares:
     """Recursive least squares: one row at a time, older rows discounted by `forgetting` per step.
 
     With forgetting 1 it equals ridge with penalty `delta` after every row (Jaeger & Haas 2004 use it for adaptation).
+
+    **Example**
+
+        >>> import numpy as np
+        >>> S = np.random.default_rng(0).normal(size=(200, 3))
+        >>> readout = rc.reservoir.RecursiveLeastSquares(features=3, outputs=1, delta=1e-6)
+        >>> readout.add(S, S @ np.array([[1.0], [2.0], [3.0]]))
+        >>> readout.V.round(3).ravel().tolist()
+        [1.0, 2.0, 3.0]
     """
 
     def __init__(self, features: int, outputs: int, delta: float, forgetting: float = 1.0):

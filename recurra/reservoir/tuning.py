@@ -27,7 +27,16 @@ NAMES = ("leak", "decay", "spectral_radius", "input_scaling", "feedback")
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `tune` found: the network, fitted with the best parameters; the errors and parameters of every round."""
+    """What `tune` found: the network, fitted with the best parameters; the errors and parameters of every round.
+
+    **Example**
+
+        >>> x = torch.randn(600, 1)
+        >>> network = rc.EchoStateNetwork(units=30, leak=0.4, random_state=0)
+        >>> found = rc.reservoir.tune(network, x.numpy(), x.roll(5, 0).numpy(), rounds=3)
+        >>> len(found.errors), sorted(found.parameters[0])
+        (4, ['input_scaling', 'leak', 'spectral_radius'])
+    """
 
     network: "EchoStateNetwork"
     errors: tuple[float, ...]

@@ -28,6 +28,14 @@ class HandGradients:
     Tensors with a time axis have the layout of the layer: (T, B, …), or (B, T, …) with `batch_first`. A bidirectional
     layer has one `CellGradients` per direction, `forward` and `backward`; the properties below are those of a layer
     with one direction.
+
+    **Example**
+
+        >>> layer = rc.RNN(3, 4)
+        >>> x, target = torch.randn(5, 2, 3), torch.randn(5, 2, 2)
+        >>> found = rc.train.gradients_by_hand(layer, rc.Readout(layer, 2), x, target)
+        >>> found.h.shape, sorted(found.parameters)
+        (torch.Size([5, 2, 4]), ['a.U', 'a.W', 'a.b'])
     """
 
     loss: Tensor

@@ -64,6 +64,16 @@ class Checkpoints:
       batches the epoch begins again, with another loss or validation set the best weights are those from here on.
     - `apart`: skip the save of an epoch that ends less than so many seconds after the previous save; the last epoch is
       always saved.
+
+    **Example**
+
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> options = {"checkpoints": rc.train.Checkpoints("run", every=10), "progress": False}
+        >>> _ = rc.train.fit(model, data, epochs=1, **options)
+        >>> rc.train.fit(model, data, epochs=3, **options).history[-1]["epoch"]  # resumes after the first epoch
+        2
     """
 
     folder: str | Path
@@ -272,6 +282,16 @@ def load_weights(model: nn.Module, folder: str | Path, which: str = "best") -> n
     - `model`: a module with the names and shapes of the one that was trained.
     - `folder`: the folder that `rc.train.fit` was given as `checkpoints`.
     - `which`: "best", by validation loss, or "last"; without validation the best are the last.
+
+    **Example**
+
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> _ = rc.train.fit(model, data, epochs=1, checkpoints="run", progress=False)
+        >>> again = rc.train.load_weights(rc.train.Predictor(rc.GRU(2, 4), 2), "run")
+        >>> torch.equal(again(inputs[0])[0], model(inputs[0])[0])
+        True
     """
     if which not in ("best", "last"):
         raise InputError("which", which, '"best" or "last"')

@@ -56,7 +56,15 @@ class AffineReadouts(NamedTuple):
 
 
 class LeastSquares:
-    """D Φ⁺, the readout with the smallest squared error; `ridge` adds its multiple of the squared weights."""
+    """D Φ⁺, the readout with the smallest squared error; `ridge` adds its multiple of the squared weights.
+
+    **Example**
+
+        >>> states = torch.randn(1, 50, 3, dtype=torch.float64)  # (networks, steps, units)
+        >>> readout = rc.train.LeastSquares().fit(states, 2 * states[0, :, :1] + 1)
+        >>> [round(weight, 6) + 0.0 for weight in readout.weights.flatten().tolist()]  # the last one is the bias
+        [2.0, 0.0, 0.0, 1.0]
+    """
 
     def __init__(self, ridge: float = 0.0):
         self.ridge = ridge

@@ -8,7 +8,17 @@ FLOPS = 5e9  # per second, one core on small tensors; the estimate is an order o
 
 
 class CostError(InputError):
-    """An algorithm needs more memory than `memory_limit`; the message says how much, and what to use instead."""
+    """An algorithm needs more memory than `memory_limit`; the message says how much, and what to use instead.
+
+    **Example**
+
+        >>> model = rc.train.Predictor(rc.LSTM(8, 256), 2)
+        >>> try:
+        ...     rc.train.RTRL(model, memory_limit=2**20)
+        ... except rc.train.CostError as error:
+        ...     print(error.expected.partition(";")[0])
+        at most 1.0 MiB (memory_limit)
+    """
 
 
 def check_cost(algorithm: str, what: str, numbers: float, flops: float, dtype: torch.dtype, limit: int, instead: str):

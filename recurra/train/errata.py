@@ -15,7 +15,14 @@ KINDS = ("mathematical", "attribution", "presentation")
 
 
 class Errata(Sequence[Erratum]):
-    """Errata by index or by number (`errata()["E7"]`); prints as a table."""
+    """Errata by index or by number (`errata()["E7"]`); prints as a table.
+
+    **Example**
+
+        >>> found = rc.train.errata()
+        >>> len(found), found["E7"].number, found[0].kind
+        (37, 'E7', 'mathematical')
+    """
 
     def __init__(self, items: Sequence[Erratum]):
         self.items = tuple(items)

@@ -9,6 +9,16 @@ class Erratum:
 
     `error` is the distance between the two forms; 0 would mean they agree. An erratum that numbers cannot show has no
     `measured` quantity, and None for its values.
+
+    **Example**
+
+        >>> erratum = rc.train.errata()["E7"]
+        >>> print(erratum.printed)
+        (1 - hᵀh) I
+        >>> print(erratum.right)
+        diag(1 - h ⊙ h)
+        >>> erratum.error > 0
+        True
     """
 
     number: str

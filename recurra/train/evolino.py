@@ -23,7 +23,14 @@ from recurra.train.step_function import StepFunction
 
 
 class EvolinoCell(Cell):
-    """The LSTM of the Evolino paper: a linear cell input, no peepholes, tanh outside the output gate."""
+    """The LSTM of the Evolino paper: a linear cell input, no peepholes, tanh outside the output gate.
+
+    **Example**
+
+        >>> layer = rc.Recurrent(rc.train.EvolinoCell, 2, 4)
+        >>> layer(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 4])
+    """
 
     paper, year = "Schmidhuber, Wierstra, Gagliolo & Gomez, Training Recurrent Networks by Evolino", 2007
     states = ("h", "c")

@@ -29,7 +29,15 @@ from recurra.train.progress import show_progress
 
 @dataclass(frozen=True)
 class Language:
-    """A task to train on, and one to test on: longer strings of the same language."""
+    """A task to train on, and one to test on: longer strings of the same language.
+
+    **Example**
+
+        >>> anbn = rc.data.tasks.anbn
+        >>> language = rc.train.Language("anbn", anbn(1, 4), anbn(1, 8))
+        >>> language.train.input_size == language.test.input_size
+        True
+    """
 
     name: str
     train: CanonicalTask
@@ -46,7 +54,14 @@ def languages() -> list[Language]:
 
 @dataclass(frozen=True)
 class Trial:
-    """How a cell is evaluated: `weights` bounds the size of the network, the rest configures its training."""
+    """How a cell is evaluated: `weights` bounds the size of the network, the rest configures its training.
+
+    **Example**
+
+        >>> trial = rc.train.Trial(weights=200, steps=50, seeds=(0, 1))
+        >>> trial.weights, trial.rate
+        (200, 0.02)
+    """
 
     weights: int = 400
     steps: int = 150
@@ -107,6 +122,14 @@ class Evolution:
 
     `generation()` makes `population` children and keeps the better half of parents and children. The first population
     is `start` (genomes or names of cells; the LSTM, the original LSTM and the plain RNN), filled up with mutants.
+
+    **Example**
+
+        >>> trial = rc.train.Trial(weights=60, steps=2, batch=4)
+        >>> search = rc.train.Evolution(population=3, trial=trial, seed=0)
+        >>> search.generation()
+        >>> len(search.members), len(search.best().objectives)
+        (3, 2)
     """
 
     languages: Sequence[Language] = field(default_factory=languages)

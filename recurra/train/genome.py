@@ -216,7 +216,14 @@ def _check_name(name: str, taken: Iterable[str]) -> None:
 
 
 def lstm_genome(forget: bool = True) -> Genome:
-    """The LSTM, or without its forget gate the original one: c = c + i ⊙ g."""
+    """The LSTM, or without its forget gate the original one: c = c + i ⊙ g.
+
+    **Example**
+
+        >>> layer = rc.Recurrent(rc.train.lstm_genome().cell_class(), 2, 4)
+        >>> layer(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 4])
+    """
     nodes = {}
     for gate in ("i", "f", "g", "o") if forget else ("i", "g", "o"):
         nodes[f"a_{gate}"] = Node("affine", ("x", "h"), 1.0 if gate == "f" else 0.0)
@@ -231,4 +238,12 @@ def lstm_genome(forget: bool = True) -> Genome:
 
 
 def rnn_genome() -> Genome:
+    """The plain RNN: h = tanh(W h + U x + b).
+
+    **Example**
+
+        >>> layer = rc.Recurrent(rc.train.rnn_genome().cell_class(), 2, 4)
+        >>> layer(torch.randn(5, 3, 2))[0].shape
+        torch.Size([5, 3, 4])
+    """
     return Genome({"a": Node("affine", ("x", "h")), "n": Node("tanh", ("a",))}, "n", {})

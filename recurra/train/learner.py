@@ -74,6 +74,12 @@ class Learner(ABC):
     """Abstract base of learning algorithms: one algorithm that trains one model in place.
 
     Subclasses define `step`, `extra_state` and `load_extra_state`. `state_dict` holds all an exact resume needs.
+
+    **Example**
+
+        >>> learner = rc.train.BPTT(rc.train.Predictor(rc.GRU(2, 4), 1), "mse", rate=0.01)
+        >>> isinstance(learner, rc.train.Learner), learner.step(torch.randn(5, 3, 2), torch.randn(5, 3, 1)) > 0
+        (True, True)
     """
 
     def __init__(self, model: nn.Module, loss: str | Loss = "auto"):

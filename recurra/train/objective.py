@@ -24,7 +24,22 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @runtime_checkable
 class Objective(Protocol):
-    """Protocol for losses that need more than outputs and targets, such as a CRF or a regulariser."""
+    """Protocol for losses that need more than outputs and targets, such as a CRF or a regulariser.
+
+    **Example**
+
+        >>> class WithPenalty(rc.train.MeanLoss):
+        ...     def __call__(self, model, batch, state):
+        ...         sums, state = super().__call__(model, batch, state)
+        ...         penalty = 0.01 * self.count(batch) * model.head.V.square().sum()
+        ...         return sums | {"loss": sums["loss"] + penalty}, state
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [x[:, :1] for x in inputs], "transduction")
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 1)
+        >>> loss = WithPenalty(torch.nn.functional.mse_loss)
+        >>> rc.train.fit(model, data, loss=loss, epochs=2, progress=False).steps
+        2
+    """
 
     def count(self, batch: Batch) -> int:
         """The number of items in the batch, before the model runs."""
@@ -150,6 +165,16 @@ class MeanLoss:
     """Objective from a loss `(output, target) -> mean`. `metrics` have the same form and run in evaluation only.
 
     The named losses take logits, and probabilities from a model that returns these (`rc.Readout(…, softmax=True)`).
+
+    **Example**
+
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [x[:, :1] for x in inputs], "transduction")
+        >>> loss = rc.train.MeanLoss(torch.nn.functional.l1_loss, {"mse": torch.nn.functional.mse_loss})
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 1)
+        >>> result = rc.train.fit(model, data, valid=data, loss=loss, epochs=1, progress=False)
+        >>> sorted(result.history[0])
+        ['epoch', 'loss', 'rate', 'step', 'valid_loss', 'valid_mse']
     """
 
     def __init__(self, loss: Loss, metrics: Mapping[str, Loss] | None = None):

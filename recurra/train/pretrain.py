@@ -21,7 +21,16 @@ FILTERS = ((1, 16), (2, 16), (3, 32), (4, 64))  # (width, number): of a small mo
 
 
 class PretrainedELMo(NamedTuple):
-    """An ELMo in evaluation mode, and how it was trained."""
+    """An ELMo in evaluation mode, and how it was trained.
+
+    **Example**
+
+        >>> text = [["the", "cat", "sat"], ["a", "dog", "ran"]] * 4
+        >>> small = {"filters": ((1, 4), (2, 8)), "epochs": 1, "batch_size": 4}
+        >>> found = rc.train.pretrain_elmo(text, projection_size=8, hidden_size=16, **small)
+        >>> found.elmo.embed([["the", "dog"]])[0].shape, len(found.result.history)
+        ((2, 16), 1)
+    """
 
     elmo: ELMo
     result: FitResult

@@ -47,7 +47,20 @@ class Progress:
 
 @dataclass
 class Run:
-    """A run as callbacks see it. Setting `stop` ends the run after this step, in all processes."""
+    """A run as callbacks see it. Setting `stop` ends the run after this step, in all processes.
+
+    **Example**
+
+        >>> seen = []
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> def watch(event, run):
+        ...     seen.append((event, run.progress.step, run.device.type))
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> _ = rc.train.fit(model, data, epochs=1, callbacks=[watch], device="cpu", progress=False)
+        >>> seen[0], seen[-1]
+        (('start', 0, 'cpu'), ('end', 1, 'cpu'))
+    """
 
     model: nn.Module
     optimizer: Optimizer
@@ -77,6 +90,16 @@ class Callback(Protocol):
     """Called with an event and the run: "start", "step", "epoch" (after its validation), "save failed", "end".
 
     A callback that also has `state_dict` and `load_state_dict`, of plain values and tensors, is part of the checkpoint.
+
+    **Example**
+
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> def stop_early(event, run):
+        ...     run.stop = event == "epoch" and run.progress.epoch >= 2
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> rc.train.fit(model, data, epochs=9, callbacks=[stop_early], progress=False).stopped
+        'callback'
     """
 
     def __call__(self, event: Event, run: Run, /) -> None: ...
@@ -100,7 +123,16 @@ def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class FitResult:
-    """Result of `fit`. `history` has one record per epoch; `stopped` is "finished", "early" or "callback"."""
+    """Result of `fit`. `history` has one record per epoch; `stopped` is "finished", "early" or "callback".
+
+    **Example**
+
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> result = rc.train.fit(rc.train.Predictor(rc.GRU(2, 4), 2), data, epochs=2, progress=False)
+        >>> result.stopped, result.steps, sorted(result.history[-1])
+        ('finished', 2, ['epoch', 'loss', 'rate', 'step'])
+    """
 
     history: list[dict[str, Any]]
     steps: int

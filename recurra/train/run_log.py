@@ -16,7 +16,19 @@ from recurra.train.run import Callback, Event, Run
 
 
 class JsonLines:
-    """A log file with one JSON object per line. A resumed run truncates what it will repeat: each step appears once."""
+    """A log file with one JSON object per line. A resumed run truncates what it will repeat: each step appears once.
+
+    **Example**
+
+        >>> import json
+        >>> from pathlib import Path
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> _ = rc.train.fit(model, data, epochs=1, callbacks=[rc.train.JsonLines("log.jsonl")], progress=False)
+        >>> [json.loads(line)["event"] for line in Path("log.jsonl").read_text().splitlines()]
+        ['start', 'step', 'epoch', 'end']
+    """
 
     def __init__(self, path: str | Path):
         self.path, self.started, self.failed, self._keep = Path(path), time.monotonic(), False, 0
@@ -80,7 +92,19 @@ class JsonLines:
 
 
 class Bar:
-    """A progress bar on standard error: loss, steps per second, time left. Needs rich; `Lines` does without."""
+    """A progress bar on standard error: loss, steps per second, time left. Needs rich; `Lines` does without.
+
+    **Example**
+
+        >>> import contextlib, io
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> with contextlib.redirect_stderr(io.StringIO()) as shown:
+        ...     _ = rc.train.fit(model, data, epochs=1, callbacks=[rc.train.Bar()], progress=False)
+        >>> "epoch 1" in shown.getvalue()
+        True
+    """
 
     def __init__(self):
         with optional_imports("cli", what="rc.train.Bar"):
@@ -117,7 +141,19 @@ class Bar:
 
 
 class Lines:
-    """Progress as plain lines on standard error: one at the start and one per epoch."""
+    """Progress as plain lines on standard error: one at the start and one per epoch.
+
+    **Example**
+
+        >>> import contextlib, sys
+        >>> inputs = [torch.randn(n, 2) for n in (5, 3)]
+        >>> data = rc.data.SequenceSet.from_arrays(inputs, [(x[:, 0] > 0).long() for x in inputs], "tagging")
+        >>> model = rc.train.Predictor(rc.GRU(2, 4), 2)
+        >>> with contextlib.redirect_stderr(sys.stdout):
+        ...     _ = rc.train.fit(model, data, epochs=1, callbacks=[rc.train.Lines()], progress=False)
+        Predictor: 94 weights on cpu, float32
+        epoch 1: loss 0.6956  rate 0.001
+    """
 
     def __call__(self, event: Event, run: Run, /) -> None:
         if event == "start":

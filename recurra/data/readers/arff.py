@@ -23,6 +23,15 @@ def read_arff(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
 
     Numeric attributes are the steps of a case. A relational attribute holds the channels of a case, one per line. The
     last nominal attribute is the class, unless another one has a usual name.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> head = "@relation waves\\n" + "".join(f"@attribute t{k} numeric\\n" for k in range(4))
+        >>> _ = Path("waves.arff").write_text(head + "@attribute class {up,down}\\n@data\\n1,2,3,4,up\\n")
+        >>> data = rc.data.read_arff("waves.arff")
+        >>> data.lengths.tolist(), data.classes
+        ([4], ('up',))
     """
     parts = Layout.of(layout)
     with text_encoding(parts.encoding):

@@ -27,6 +27,14 @@ def read_parquet(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceS
     column. Row groups may have any order: where the rows of a sequence are in several places, the places are put in the
     order of their times. For that, and for row groups of more than half a gigabyte, the rows are copied once to a
     temporary, memory-mapped file.
+
+    **Example**
+
+        >>> import pyarrow as pa, pyarrow.parquet
+        >>> table = pa.table({"id": ["a", "a", "b"], "x": [1.0, 2.0, 5.0], "label": ["up", "up", "down"]})
+        >>> pa.parquet.write_table(table, "steps.parquet")
+        >>> rc.data.read_parquet("steps.parquet").lengths.tolist()
+        [2, 1]
     """
     parts = Layout.of(layout)
     return sequences_of(open_parquet(path, parts), parts)
@@ -87,7 +95,17 @@ def _text_bytes(column: pa.Array) -> int:
 
 
 def read_arrow(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Sequences from an Arrow (Feather) file or stream, with the options of `Layout`; a file is memory-mapped."""
+    """Sequences from an Arrow (Feather) file or stream, with the options of `Layout`; a file is memory-mapped.
+
+    **Example**
+
+        >>> import pyarrow as pa
+        >>> table = pa.table({"id": ["a", "a", "b"], "x": [1.0, 2.0, 5.0], "label": ["up", "up", "down"]})
+        >>> with pa.OSFile("steps.arrow", "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        ...     writer.write_table(table)
+        >>> rc.data.read_arrow("steps.arrow").lengths.tolist()
+        [2, 1]
+    """
     parts = Layout.of(layout)
     return sequences_of(open_arrow_file(path, parts), parts)
 
@@ -102,7 +120,15 @@ def open_arrow_file(path: str | Path, parts: Layout) -> OpenTable:
 
 
 def from_table(table, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Sequences from a dataframe of any library that speaks Arrow, or from a dict of columns; options of `Layout`."""
+    """Sequences from a dataframe of any library that speaks Arrow, or from a dict of columns; options of `Layout`.
+
+    **Example**
+
+        >>> table = {"id": ["a", "a", "b"], "x": [1.0, 2.0, 5.0], "label": ["up", "up", "down"]}
+        >>> data = rc.data.from_table(table)
+        >>> data.lengths.tolist(), data.classes
+        ([2, 1], ('down', 'up'))
+    """
     if isinstance(table, dict):
         table = pa.table(table)
     elif not isinstance(table, pa.Table):

@@ -48,6 +48,14 @@ def read_conll(
 
     Words seen fewer than `least` times, and those not in a given `vocabulary`, become `<unk>`. A tag that is not among
     given `classes` is an error, or with `unseen="ignore"` a step that is ignored in training and scores.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("names.conll").write_text("Ada B-PER\\nlives O\\n\\nPaul B-PER\\n")
+        >>> data = rc.data.read_conll("names.conll")
+        >>> data.lengths.tolist(), data.classes
+        ([2, 1], ('B-PER', 'O'))
     """
     path = existing(path)
     return _build_set(_conll_sentences(path, word, tag), path, f"tag {tag}", vocabulary, classes, least, unseen)
@@ -62,7 +70,16 @@ def read_conllu(
     least: int = 1,
     unseen: Unseen = "error",
 ) -> SequenceSet:
-    """Universal Dependencies: the syntactic words, without multi-word ranges and empty nodes, tagged with a column."""
+    """Universal Dependencies: the syntactic words, without multi-word ranges and empty nodes, tagged with a column.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> rows = ["1 Ada Ada PROPN _ _ 2 nsubj _ _", "2 lives live VERB _ _ 0 root _ _"]
+        >>> _ = Path("en.conllu").write_text("".join(row.replace(" ", "\\t") + "\\n" for row in rows) + "\\n")
+        >>> rc.data.read_conllu("en.conllu").classes
+        ('PROPN', 'VERB')
+    """
     if tag not in CONLLU:
         raise UnknownNameError("tag", tag, CONLLU)
     path = existing(path)

@@ -32,6 +32,17 @@ def read_csv(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     """Sequences from delimited text (comma, semicolon, tab or |, also gzip), with the options of `Layout`.
 
     A first line that holds numbers is data: the columns are then called f0, f1, …
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("steps.csv").write_text("id,x,label\\na,1,up\\na,2,up\\nb,5,down\\nb,6,down\\n")
+        >>> rc.data.read_csv("steps.csv")
+        SequenceSet for classification
+          sequences  2 of 2 steps
+          features   1: x
+          classes    2: down, up
+          source     steps.csv
     """
     parts = Layout.of(layout)
     with text_encoding(parts.encoding):

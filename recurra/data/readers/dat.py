@@ -27,6 +27,14 @@ def read_dat(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
 
     A line of names directly above the numbers names the columns; without one, a first column that counts up by one
     from a year between 1000 and 2999 is `year`. A year and twelve months on a row become one monthly series.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("sunspots.dat").write_text("1700  5.0\\n1701 11.0\\n1702 16.0\\n")
+        >>> data = rc.data.read_dat("sunspots.dat")
+        >>> data.task, data[0].inputs.flatten().tolist()
+        ('forecasting', [5.0, 11.0])
     """
     parts = Layout.of(layout)
     with text_encoding(parts.encoding):

@@ -188,7 +188,15 @@ def open_table(path: str | Path, format: str, layout: "Layout") -> "OpenTable":
 
 
 def format_of(path: str | Path) -> str:
-    """The format of a file or folder, a key of `READERS`. What is neither known nor plain text is a `FormatError`."""
+    """The format of a file or folder, a key of `READERS`. What is neither known nor plain text is a `FormatError`.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("names.txt").write_text("Ada B-PER\\nlives O\\n\\nPaul B-PER\\nleft O\\n")
+        >>> rc.data.format_of("names.txt")
+        'conll'
+    """
     path = existing(path)
     if path.is_dir():
         found = next((name for name in FOLDERS if any(path.rglob(f"*.{name}"))), None)

@@ -20,7 +20,18 @@ NumberedRows = list[tuple[int, tuple[Any, ...]]]
 
 
 def read_excel(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Sequences from a sheet of a workbook, with the options of `Layout`; its first row has the names."""
+    """Sequences from a sheet of a workbook, with the options of `Layout`; its first row has the names.
+
+    **Example**
+
+        >>> import openpyxl
+        >>> book = openpyxl.Workbook()
+        >>> for row in [("id", "x", "label"), ("a", 1, "up"), ("a", 2, "up"), ("b", 5, "down")]:
+        ...     book.active.append(row)
+        >>> book.save("steps.xlsx")
+        >>> rc.data.read_excel("steps.xlsx").lengths.tolist()
+        [2, 1]
+    """
     parts = Layout.of(layout)
     return sequences_of(open_excel(path, parts), parts)
 

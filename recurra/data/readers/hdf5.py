@@ -36,7 +36,17 @@ class Hdf5Datasets:
 
 
 def read_hdf5(path: str | Path) -> SequenceSet:
-    """One sequence per dataset, (T, D) or (K, T, D); the targets are the next steps."""
+    """One sequence per dataset, (T, D) or (K, T, D); the targets are the next steps.
+
+    **Example**
+
+        >>> import h5py, numpy as np
+        >>> with h5py.File("runs.h5", "w") as file:
+        ...     file["one"], file["two"] = np.zeros((6, 3)), np.ones((4, 3))
+        >>> data = rc.data.read_hdf5("runs.h5")
+        >>> data.names, data.lengths.tolist()
+        (['one', 'two'], [5, 3])
+    """
     path = existing(path)
     shapes = _shapes(path)
     if not shapes:

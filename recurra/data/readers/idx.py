@@ -19,6 +19,15 @@ def read_idx(path: str | Path) -> SequenceSet:
     """The images of `path` pixel by pixel, row by row: sequences (rows · columns, 1) of numbers from 0 to 1.
 
     The labels are in the file of the same name with `labels-idx1` for `images-idx3`; `path` may name either file.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> size = [0, 0, 8, 3] + [0, 0, 0, 1] + [0, 0, 0, 2] + [0, 0, 0, 2]  # bytes; one image of 2 × 2
+        >>> _ = Path("train-images-idx3-ubyte").write_bytes(bytes([*size, 0, 255, 255, 0]))
+        >>> _ = Path("train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
+        >>> rc.data.read_idx("train-images-idx3-ubyte")[0].inputs.flatten().tolist()
+        [0.0, 1.0, 1.0, 0.0]
     """
     path = existing(path)
     images_at = path.with_name(path.name.replace("labels-idx1", "images-idx3").replace("labels.idx1", "images.idx3"))

@@ -23,7 +23,15 @@ Columns = dict[str, list[Any]]
 
 
 def read_json(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Sequences from a JSON table, with the options of `Layout`."""
+    """Sequences from a JSON table, with the options of `Layout`.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("steps.json").write_text('[{"id": 1, "x": 1, "label": "up"}, {"id": 2, "x": 5, "label": "down"}]')
+        >>> rc.data.read_json("steps.json").classes
+        ('down', 'up')
+    """
     parts = Layout.of(layout)
     with text_encoding(parts.encoding):
         return sequences_of(open_json(path, parts), parts)

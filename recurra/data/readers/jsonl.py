@@ -27,6 +27,15 @@ def read_jsonl(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet
 
     `{"unique_id": "a", "ds": "2024-01-01", "y": 3.5}` is a step; `{"inputs": [[…], …], "label": "x"}`,
     `{"tokens": […], "tags": […]}` and `{"text": "…", "label": "x"}` are whole sequences.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> lines = ['{"inputs": [[1, 2], [3, 4]], "label": "up"}', '{"inputs": [[5, 6]], "label": "down"}']
+        >>> _ = Path("steps.jsonl").write_text("\\n".join(lines))
+        >>> data = rc.data.read_jsonl("steps.jsonl")
+        >>> data.lengths.tolist(), data.classes
+        ([2, 1], ('down', 'up'))
     """
     parts = Layout.of(layout)
     with text_encoding(parts.encoding):

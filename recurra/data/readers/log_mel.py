@@ -15,6 +15,12 @@ class LogMel:
 
     mel(f) = 2595 log10(1 + f / 700) (O'Shaughnessy 1987); Hann windows; only a sound shorter than one window is
     padded. `high` is the upper end in Hz, by default half the sampling rate.
+
+    **Example**
+
+        >>> sound = torch.sin(2 * torch.pi * 440 * torch.arange(8000) / 8000)  # a second at 8 kHz
+        >>> rc.data.LogMel(bands=20)(sound, 8000).shape
+        torch.Size([98, 20])
     """
 
     bands: int = 40

@@ -19,7 +19,16 @@ TARGET_NAMES = ("targets", "y", "Y", "labels", "label")
 
 
 def read_npy(path: str | Path, task: Task = "next_step") -> SequenceSet:
-    """Sequences of a memory-mapped array (N, T, D), or one sequence (T, D) or (T,); the targets are the next steps."""
+    """Sequences of a memory-mapped array (N, T, D), or one sequence (T, D) or (T,); the targets are the next steps.
+
+    **Example**
+
+        >>> import numpy as np
+        >>> np.save("runs.npy", np.zeros((2, 6, 3), dtype=np.float32))
+        >>> data = rc.data.read_npy("runs.npy")
+        >>> data.task, data.lengths.tolist()
+        ('next_step', [5, 5])
+    """
     path = existing(path)
     with path.open("rb") as file:
         shape, kind = _header(file, path)
@@ -33,7 +42,16 @@ def read_npy(path: str | Path, task: Task = "next_step") -> SequenceSet:
 
 def read_npz(path: str | Path, task: Task | None = None, classes=None) -> SequenceSet:
     """Several arrays: `inputs` (or x) with `targets` (or y) and `lengths` where they are ragged; one array alone is
-    read as `.npy` is. Ragged sequences lie padded in (N, T, D), or end to end in (ΣT, D)."""
+    read as `.npy` is. Ragged sequences lie padded in (N, T, D), or end to end in (ΣT, D).
+
+    **Example**
+
+        >>> import numpy as np
+        >>> np.savez("runs.npz", inputs=np.zeros((2, 6, 3)), targets=np.array([0, 1]), lengths=np.array([6, 4]))
+        >>> data = rc.data.read_npz("runs.npz")
+        >>> data.task, data.lengths.tolist()
+        ('classification', [6, 4])
+    """
     path = existing(path)
     arrays = _load_npz(path)
     inputs = _pick(arrays, INPUT_NAMES)

@@ -36,6 +36,14 @@ def read_text(
 
     Characters are stored in the smallest integer type for the vocabulary, one byte for up to 256. Words are separated
     by white space, with `<unk>` for rare words and a token for each line end.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("book.txt").write_text("to be or not to be")
+        >>> data = rc.data.read_text("book.txt")
+        >>> data.task, data.lengths.tolist(), "".join(data.vocabulary)
+        ('language', [17], '<unk> otbenr')
     """
     path = existing(path)
     if level not in ("character", "word"):
@@ -58,7 +66,18 @@ def read_text(
 def read_text_folder(
     path: str | Path, *, vocabulary: Sequence[str] | None = None, classes: Sequence[str] | None = None
 ) -> SequenceSet:
-    """A folder of text files: every line is a sequence of characters, the file name is its class."""
+    """A folder of text files: every line is a sequence of characters, the file name is its class.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> Path("names").mkdir()
+        >>> _ = Path("names/Irish.txt").write_text("Nora\\nSean\\n")
+        >>> _ = Path("names/Greek.txt").write_text("Eleni\\n")
+        >>> data = rc.data.read_text_folder("names")
+        >>> data.classes, data.lengths.tolist()
+        (('Greek', 'Irish'), [5, 4, 4])
+    """
     path = Path(path)
     files = sorted(path.glob("*.txt"))
     if not files:
@@ -85,7 +104,16 @@ def read_text_folder(
 
 
 def read_sentences(path: str | Path, *, vocabulary: Sequence[str] | None = None, least: int = 1) -> SequenceSet:
-    """A JSON file of sentences in nested lists; the tokens are words, the targets the next words."""
+    """A JSON file of sentences, texts in lists of any depth; the tokens are words, the targets the next words.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("sentences.json").write_text('[["the cat sat", "the dog"], ["a bird sang"]]')
+        >>> data = rc.data.read_sentences("sentences.json")
+        >>> data.task, data.names, data.lengths.tolist()
+        ('language', ['0/0', '0/1', '1/0'], [2, 1, 2])
+    """
     path = existing(path)
     try:
         content = parse_json("".join(text_blocks(path)), path)

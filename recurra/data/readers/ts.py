@@ -19,6 +19,15 @@ def read_ts(path: str | Path, classes=None, missing: str = "error") -> SequenceS
     """Cases as sequences (T, D), with the classes of the header, or with `classes` in a given order.
 
     A `?` is a missing value: `missing="fill"` repeats the last value, `missing="drop"` drops the step.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> head = "@problemName waves\\n@timeStamps false\\n@univariate true\\n@classLabel true up down\\n@data\\n"
+        >>> _ = Path("waves.ts").write_text(head + "0.1,0.5,0.9:up\\n0.8,0.2:down\\n")
+        >>> data = rc.data.read_ts("waves.ts")
+        >>> data.lengths.tolist(), data.classes
+        ([3, 2], ('up', 'down'))
     """
     path = existing(path)
     numbered = lines(path)

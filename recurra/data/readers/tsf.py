@@ -32,7 +32,17 @@ FREQUENCIES = {
 
 
 def read_tsf(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
-    """Series from a .tsf file, with the options of `Layout`; the columns are unique_id, ds, y and the attributes."""
+    """Series from a .tsf file, with the options of `Layout`; the columns are unique_id, ds, y and the attributes.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> head = "@relation rain\\n@attribute series_name string\\n@frequency monthly\\n@missing false\\n"
+        >>> _ = Path("rain.tsf").write_text(head + "@horizon 2\\n@equallength true\\n@data\\nT1:1,2,3\\nT2:5,6,7\\n")
+        >>> data = rc.data.read_tsf("rain.tsf")
+        >>> data.task, data.names
+        ('forecasting', ['T1', 'T2'])
+    """
     parts = Layout.of(layout)
     with text_encoding(parts.encoding):
         return sequences_of(open_tsf(path, parts), parts)

@@ -101,6 +101,17 @@ def read_wav(
 
     If all of several file names have an underscore, the part before it is the class, unless `label=False`. Otherwise
     the targets are the next frames.
+
+    **Example**
+
+        >>> import wave
+        >>> for name, step in (("low_1", 16), ("high_1", 64)):  # the part before the underscore is the class
+        ...     with wave.open(f"{name}.wav", "wb") as file:
+        ...         file.setparams((1, 1, 8000, 0, "NONE", ""))
+        ...         _ = file.writeframes(bytes(step * t % 256 for t in range(4000)))
+        >>> data = rc.data.read_wav(".", rc.data.LogMel(bands=20))
+        >>> data.classes, data.lengths.tolist(), data.input_size
+        (('high', 'low'), [48, 48], 20)
     """
     path = existing(path)
     sounds = _sounds(path)

@@ -162,7 +162,16 @@ class SequenceDensity(nn.Module):
 
 
 class NextFrame:
-    """The loss of a `SequenceDensity` for `rc.train.fit`: the mean negative log-density of the next frame, in nats."""
+    """The loss of a `SequenceDensity` for `rc.train.fit`: the mean negative log-density of the next frame, in nats.
+
+    **Example**
+
+        >>> model = rc.models.SequenceDensity(2, hidden_size=8, components=3)
+        >>> frames = [torch.randn(n, 2) for n in (6, 4)]
+        >>> data = rc.data.SequenceSet.from_arrays(frames, [f.roll(-1, 0) for f in frames], "next_step")
+        >>> len(rc.train.fit(model, data, loss=rc.models.NextFrame(), epochs=2, progress=False).history)
+        2
+    """
 
     def count(self, batch: Any) -> int:
         return int(batch.mask.sum())

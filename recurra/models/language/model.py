@@ -299,7 +299,16 @@ class LanguageModel(nn.Module):
 
 
 class NextToken:
-    """The loss of a language model for `rc.train.fit`: the mean negative log-likelihood in nats per token."""
+    """The loss of a language model for `rc.train.fit`: the mean negative log-likelihood in nats per token.
+
+    **Example**
+
+        >>> text = "to be or not to be " * 20
+        >>> model = rc.models.LanguageModel(rc.models.Characters.from_text(text), 16, cell="gru")
+        >>> batches = model.streams(text, batch_size=4, chunk=20)
+        >>> len(rc.train.fit(model, batches, loss=rc.models.NextToken(), epochs=2, progress=False).history)
+        2
+    """
 
     def count(self, batch: Any) -> int:
         return int((batch.targets != IGNORE).sum())

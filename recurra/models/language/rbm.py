@@ -170,6 +170,14 @@ class ContrastiveDivergence:
 
     Its gradient is that of contrastive divergence with `steps` steps of Gibbs sampling (CD-k, Hinton 2002); its value
     is not a likelihood.
+
+    **Example**
+
+        >>> model, loss = rc.models.RNNRBM(4, hidden_size=8, rbm_size=6), rc.models.ContrastiveDivergence(steps=2)
+        >>> frames = [(torch.rand(n, 4) < 0.5).float() for n in (6, 4)]
+        >>> data = rc.data.SequenceSet.from_arrays(frames, [f.roll(-1, 0) for f in frames], "next_step")
+        >>> len(rc.train.fit(model, data, loss=loss, epochs=2, progress=False).history)
+        2
     """
 
     def __init__(self, steps: int = 15):

@@ -177,6 +177,12 @@ class Subwords(TokenVocabulary):
     **Arguments**
 
     - `tokenizer`: a `tokenizers.Tokenizer`; `Subwords.train` and `Subwords.from_file` make one.
+
+    **Example**
+
+        >>> subwords = rc.models.Subwords.train(["the cat sat on the mat"] * 4, size=260)
+        >>> len(subwords.encode("the cat")) < 7, subwords.decode(subwords.encode("the cat"))
+        (True, 'the cat')
     """
 
     level = "subword"

@@ -211,6 +211,13 @@ class NextSymbol:
     """The loss of an encoder–decoder for `rc.train.fit`: the mean negative log-likelihood in nats per target token.
 
     `sampling` is that of `EncoderDecoder.forward`, in training only.
+
+    **Example**
+
+        >>> model = rc.models.EncoderDecoder(rc.GRU(8, 16), rc.LSTM(24, 16), outputs=10, inputs=20)
+        >>> pairs = rc.models.Pairs([torch.tensor([3, 4, 5]), torch.tensor([3])], [torch.tensor([6, 1])] * 2, 2)
+        >>> len(rc.train.fit(model, pairs, loss=rc.models.NextSymbol(), epochs=2, progress=False).history)
+        2
     """
 
     def __init__(self, sampling: float = 0.0):

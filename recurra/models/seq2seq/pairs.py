@@ -18,7 +18,14 @@ LEVELS = ("character", "word")
 
 @dataclass(frozen=True)
 class Symbols:
-    """The symbols of texts: 0 starts, 1 stops, 2 is unknown, the others are characters or words."""
+    """The symbols of texts: 0 starts, 1 stops, 2 is unknown, the others are characters or words.
+
+    **Example**
+
+        >>> symbols = rc.models.Symbols.of(["one", "two"], level="character")
+        >>> symbols.encode("to", stop=True), symbols.decode(symbols.encode("two"))
+        (tensor([6, 5, 1]), 'two')
+    """
 
     level: str
     symbols: tuple[str, ...]

@@ -12,7 +12,19 @@ from .tagger_vocabulary import PADDING, RESERVED, UNKNOWN, Vocabulary
 
 
 class TokenVectors(Protocol):
-    """The interface of a module that gives every word of a sentence a vector, such as a language model or ELMo."""
+    """The interface of a module that gives every word of a sentence a vector, such as a language model or ELMo.
+
+    **Example**
+
+        >>> class Lengths:
+        ...     output_size = 1
+        ...     def encode(self, words):
+        ...         return torch.tensor([[len(word)] for word in words])
+        ...     def __call__(self, encoded, lengths):
+        ...         return encoded.float()
+        >>> Lengths().encode(["the", "cat", "sleeps"]).flatten().tolist()
+        [3, 3, 6]
+    """
 
     output_size: int
 

@@ -19,14 +19,26 @@ from .schemes import AllowedTransitions
 
 
 def left_right(states: int, jump: int = 1) -> AllowedTransitions:
-    """A topology from the first state to the last: a state stays, or moves on by up to `jump` states."""
+    """A topology from the first state to the last: a state stays, or moves on by up to `jump` states.
+
+    **Example**
+
+        >>> rc.models.left_right(3).transitions.int().tolist()
+        [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
+    """
     places = torch.arange(positive_int("states", states))
     ahead = places - places[:, None]
     return AllowedTransitions((ahead >= 0) & (ahead <= positive_int("jump", jump)), places == 0, places == states - 1)
 
 
 def ergodic(states: int) -> AllowedTransitions:
-    """A topology in which every state may follow every state, begin and end."""
+    """A topology in which every state may follow every state, begin and end.
+
+    **Example**
+
+        >>> rc.models.ergodic(2).transitions.tolist()
+        [[True, True], [True, True]]
+    """
     count = positive_int("states", states)
     return AllowedTransitions(*(torch.ones(shape, dtype=torch.bool) for shape in ((count, count), count, count)))
 

@@ -19,7 +19,16 @@ class VectorsError(InputError):
 
 @dataclass(frozen=True)
 class TextVectors:
-    """Pretrained words and their vectors, (N, width)."""
+    """Pretrained words and their vectors, (N, width).
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("vectors.txt").write_text("cat 0.1 0.2\\ndog 0.3 0.4\\n")
+        >>> found = rc.models.read_vectors("vectors.txt")
+        >>> found.words, found.vectors.shape
+        (('cat', 'dog'), torch.Size([2, 2]))
+    """
 
     words: tuple[str, ...]
     vectors: Tensor
@@ -51,6 +60,13 @@ def read_vectors(path: str | Path, words: Container[str] | None = None) -> TextV
     **Returns**
 
     A `TextVectors`, which `rc.models.Tagger` takes as `vectors`.
+
+    **Example**
+
+        >>> from pathlib import Path
+        >>> _ = Path("vectors.txt").write_text("cat 0.1 0.2\\ndog 0.3 0.4\\n")
+        >>> rc.models.read_vectors("vectors.txt", words={"dog"}).vectors
+        tensor([[0.3000, 0.4000]])
     """
     path, width, header = existing(path), 0, False
     kept: dict[str, list[float]] = {}

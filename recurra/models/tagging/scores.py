@@ -31,7 +31,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class EntityScores(Counts):
-    """Counts over all kinds and for every kind, and the accuracy of the tags."""
+    """Counts over all kinds and for every kind, and the accuracy of the tags.
+
+    **Example**
+
+        >>> scores = rc.models.entity_scores([["B-X", "I-X", "O", "B-Y"]], [["B-X", "O", "O", "B-Y"]])
+        >>> scores.there, scores.found, scores.right, scores.kinds["Y"].f1
+        (2, 2, 1, 1.0)
+    """
 
     accuracy: float = 0.0
     kinds: dict[str, Counts] = field(default_factory=dict)
@@ -75,7 +82,13 @@ def entity_scores(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]
 
 
 def accuracy(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
-    """The share of words with the right tag, from 0 to 1."""
+    """The share of words with the right tag, from 0 to 1.
+
+    **Example**
+
+        >>> rc.models.accuracy([["DET", "NOUN"]], [["DET", "VERB"]])
+        0.5
+    """
     _same_lengths(truth, found)
     pairs = [(a, b) for one, other in zip(truth, found, strict=True) for a, b in zip(one, other, strict=True)]
     return sum(a == b for a, b in pairs) / len(pairs) if pairs else 0.0

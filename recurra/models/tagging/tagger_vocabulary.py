@@ -36,7 +36,14 @@ def normalize_word(word: str) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words, characters, columns and tags that a tagger knows, most frequent first."""
+    """Words, characters, columns and tags that a tagger knows, most frequent first.
+
+    **Example**
+
+        >>> known = rc.models.Vocabulary.of([["Ada", "lives"], ["Paul"]], [["PER", "O"], ["PER"]])
+        >>> known.words, known.classes
+        (('ada', 'lives', 'paul'), ('O', 'PER'))
+    """
 
     words: tuple[str, ...]
     characters: tuple[str, ...]

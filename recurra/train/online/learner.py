@@ -82,6 +82,12 @@ class OnlineLearner(Learner):
     - `loss`, `optimizer`, `rate`, `clip`: as in `BPTT`.
     - `update`: when weights change, once per call ("call") or after every step ("step").
     - `carry`: continue from the state of the previous call, e.g. to feed a stream step by step.
+
+    **Example**
+
+        >>> learner = rc.train.RTRL(rc.train.Predictor(rc.GRU(2, 4), 1), "mse", update="step", carry=True)
+        >>> isinstance(learner, rc.train.OnlineLearner), learner.step(torch.randn(1, 3, 2), torch.randn(1, 3, 1)) > 0
+        (True, True)
     """
 
     def __init__(
