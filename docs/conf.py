@@ -42,6 +42,6 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
 }
 # A page without pages below it needs no list of them at its side.
-LEAVES = ("index", "tour", "which_cell", "under_the_hood", "glossary", "generated/examples")
+LEAVES = ("index", "tour", "which_cell", "under_the_hood", "glossary", "errors", "generated/examples")
 html_sidebars = {name: [] for name in LEAVES}
 highlight_language = "python"

@@ -40,6 +40,7 @@ class GatedOutput(nn.Module):
         init.constant_(self.gru.z.b, -bias)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Two tensors (…, H) → (…, H)."""
         if x.shape != y.shape or x.shape[-1] != self.gru.hidden_size:
             got = f"x {tuple(x.shape)} and y {tuple(y.shape)}"
             raise ShapeError("x, y", got, f"two tensors (…, {self.gru.hidden_size}) of one shape")

@@ -40,5 +40,6 @@ class Readout(nn.Module):
         self.softmax = softmax
 
     def forward(self, h: Tensor) -> Tensor:
+        """(…, H) → (…, q)."""
         y = F.linear(h, self.V, self.b)
         return F.softmax(y, dim=-1) if self.softmax else y

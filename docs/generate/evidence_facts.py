@@ -12,7 +12,10 @@ from .speed_results import RESULTS
 COMMAND = re.compile(r"((?:OMP_\w+=\w+ )*python (?:-m benchmarks\.|benchmarks/)[^`|\n]+?)(?=[`|\n])")
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 PROCESSOR = re.compile(r"AMD EPYC|Intel\(R\) [^.,;]+GHz|H200")
-VERSIONS = ("torch", "triton", "cudnn", "jax", "torchrecurrent", "snntorch", "spikingjelly", "pyarrow")
+VERSIONS = (
+    *("torch", "triton", "cudnn", "jax", "torchrecurrent", "snntorch", "spikingjelly", "pyarrow"),
+    *("flash-linear-attention", "mlstm_kernels"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def _environment(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     kept = {key: value[key] for key in ("command", "when") if isinstance(value.get(key), str)}
-    if value.get("processor") or value.get("device") or isinstance(value.get("torch"), str):
+    is_card = value.get("device") not in (None, "cuda", "cpu")
+    if value.get("processor") or is_card or isinstance(value.get("torch"), str):
         return value
     inner = next((found for each in value.values() if (found := _environment(each)) and len(found) > 1), {})
     return kept | inner

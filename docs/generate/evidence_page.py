@@ -10,8 +10,9 @@ from .speed_results import RESULTS
 
 GROUPS = {
     "Speed and memory": (
-        *("peers", "speed", "cell_speed", "zoo_speed", "h200", "h200_calls", "scan", "matrix_states", "matrix_peers"),
-        *("spiking_cpu", "spiking_h200", "crf", "online", "larger_than_memory"),
+        *("peers", "speed", "cell_speed", "zoo_speed", "h200", "h200_calls", "scan"),
+        *("matrix_states", "matrix_states_gpu", "spiking_cpu", "spiking_h200", "reservoir_gpu"),
+        *("crf", "online", "larger_than_memory"),
     ),
     "Accuracy beside other methods": ("uea", "ucr", "forecasting", "m4", "tagging", "language", "dates"),
     "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
@@ -30,7 +31,8 @@ def pages() -> dict[str, str]:
     listed = "\n".join(name for names in grouped.values() for name in names)
     found["evidence/index.md"] = (
         "# Evidence\n\nThe tables behind every claim, as the scripts that measured them wrote them. Each page begins "
-        "with its command, hardware, versions and date. [All tables on one page](all.md).\n\n"
+        "with its command, hardware, versions and date, or says what was not recorded. "
+        "[All tables on one page](all.md).\n\n"
         f"## Where recurra is worse\n\n{where_worse.listed()}\n\n{lists}\n\n"
         f"```{{toctree}}\n:hidden:\n\n{listed}\nall\n```\n"
     )

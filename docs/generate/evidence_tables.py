@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .speed_results import RESULTS
+from .speed_results import RESULTS, beside_lstm
 
 
 def from_json(known: set[str]) -> dict[str, str]:
@@ -13,11 +13,12 @@ def from_json(known: set[str]) -> dict[str, str]:
         "speed": _speed,
         "cell_speed": _cell_speed,
         "larger_than_memory": _larger_than_memory,
+        "reservoir_gpu": _reservoir_gpu,
     }
     return {
         name: make(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
         for name, make in makers.items()
-        if name not in known
+        if name not in known and (RESULTS / f"{name}.json").is_file()
     }
 
 
@@ -43,7 +44,7 @@ def _speed(found: dict[str, Any]) -> str:
 
 def _cell_speed(found: dict[str, Any]) -> str:
     rows = [
-        [name, f"{row['milliseconds']:.2f}", f"{row['milliseconds'] / row['lstm']:.2f}" if "lstm" in row else ""]
+        [name, f"{row['milliseconds']:.2f}", "" if (times := beside_lstm(name)) is None else f"{times:.2f}"]
         for name, row in found["cells"].items()
         if "milliseconds" in row
     ]
@@ -70,5 +71,21 @@ def _larger_than_memory(found: dict[str, Any]) -> str:
         f"# Training on a table larger than memory\n\n{found['files']} Parquet files, {found['steps']} updates; the "
         f"second run was killed after {found['killed_after']} and resumed. {same}\n\n"
         + _table(["", "in one go", "killed and resumed"], rows)
+        + "\n"
+    )
+
+
+def _reservoir_gpu(found: dict[str, Any]) -> str:
+    about = found["results"]
+    rows = []
+    for key, name in (("device", "GPU"), ("cpu_sparse", "CPU, sparse matrix")):
+        steps = [f"{about[f'microseconds_a_step_{key}_batch_{batch}']:,}" for batch in (1, 16)]
+        series = about[f"mackey_glass_{key}"]
+        rows.append([name, *steps, f"{series['seconds']}", f"{series['nrmse']:.3g}"])
+    heads = ["", "µs a step", "µs a step, batch of 16", "Mackey–Glass: seconds", "normalised error"]
+    return (
+        f"# A reservoir of {about['units']:,} units\n\n`python -m benchmarks.reservoir_gpu`; density "
+        f"{about['density']:g}. The states of both differ by at most {about['greatest_difference']:.2g}.\n\n"
+        + _table(heads, rows)
         + "\n"
     )

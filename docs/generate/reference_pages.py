@@ -1,12 +1,15 @@
 """The API reference: signature and docstring of every public name, grouped by module."""
 
 import inspect
+import pprint
 import re
 import textwrap
 from types import ModuleType
 from typing import Any
 
 import recurra as rc
+
+from . import error_list
 
 GROUPS = {
     "Cells and layers": "Cell Recurrent layer register registry Trace Readout GatedOutput explain set_backend "
@@ -18,7 +21,10 @@ GROUPS = {
     "Files and other libraries": "from_torch accelerate export infer_problem Problem compare report",
 }
 REST = "Files and other libraries"  # and every other name
-MODULES = ("init", "data", "models", "train", "inspect", "dynamics", "reservoir", "estimators")
+MODULES = (
+    *("init", "data", "models", "train", "inspect", "dynamics", "reservoir", "estimators", "problem", "compare"),
+)
+CONSTANTS = (str, tuple, dict)
 
 
 def pages() -> dict[str, str]:
@@ -27,7 +33,10 @@ def pages() -> dict[str, str]:
     grouped[REST] += sorted(_ungrouped() - {name for names in grouped.values() for name in names})
     for title, chosen in grouped.items():
         seen |= set(chosen)
-        found[_path(title)] = _page(title, "", "rc", {n: getattr(rc, n) for n in chosen})
+        things = {n: getattr(rc, n) for n in chosen}
+        if title == "Cells and layers":
+            things["cells.spike"] = rc.cells.spike
+        found[_path(title)] = _page(title, "", "rc", things)
         listed.append((title, _path(title)))
     for name in MODULES:
         module = getattr(rc, name)
@@ -37,7 +46,7 @@ def pages() -> dict[str, str]:
         found[_path(title)] = _page(title, inspect.getdoc(module) or "", title, public)
         listed.append((title, _path(title)))
     errors = {n: e for n in rc.__all__ if isinstance(e := getattr(rc, n), type) and issubclass(e, (Exception, Warning))}
-    found[_path("Errors")] = _page("Errors", "", "rc", errors)
+    found[_path("Errors")] = _page("Errors", error_list.text(), "rc", errors)
     listed.append(("Errors", _path("Errors")))
     rows = "\n".join(f"{title} <{path.rpartition('/')[2].removesuffix('.md')}>" for title, path in listed)
     found["reference/index.md"] = (
@@ -66,21 +75,30 @@ def _page(title: str, about: str, prefix: str, things: dict[str, Any]) -> str:
 
 
 def entry(name: str, thing: Any) -> str:
-    """A heading, the signature, the docstring, and those of the methods."""
+    """A heading, the signature, the docstring, and those of the methods; of a constant, its value."""
+    if isinstance(thing, CONSTANTS):
+        return f"## {name}\n\n```python\n{name} = {pprint.pformat(thing, width=80, sort_dicts=False)}\n```"
     text = f"## {name}\n\n{_signature(name, thing)}{_markdown(inspect.getdoc(thing))}"
     if isinstance(thing, type) and not issubclass(thing, Exception):
         text += "".join(
-            f"\n\n### {name}.{method}\n\n{_signature(method, each)}{_markdown(inspect.getdoc(each))}"
-            for method, each in _own_methods(thing)
+            f"\n\n### {name}.{method}\n\n{_signature(method, each)}{_markdown(about)}"
+            for method, each, about in _own_methods(thing)
         )
     return text
 
 
-def _own_methods(kind: type) -> list[tuple[str, Any]]:
-    """Public methods that the package defines, inherited ones of its own classes included."""
+def _own_methods(kind: type) -> list[tuple[str, Any, str]]:
+    """Public methods that the package defines, each with its docstring or that of the method it overrides."""
     members = inspect.getmembers(kind, lambda m: inspect.isfunction(m) or inspect.ismethod(m))
-    is_own = lambda m: (m.__module__ or "").startswith("recurra") and m.__doc__  # noqa: E731
-    return [(name, each) for name, each in members if not name.startswith("_") and is_own(each)]
+    own = [base for base in kind.__mro__ if base.__module__.startswith("recurra")]
+
+    def about(name: str) -> str:
+        found = (vars(base)[name] for base in own if name in vars(base))
+        texts = (getattr(each, "__doc__", None) for each in found)
+        return inspect.cleandoc(next(filter(None, texts), ""))
+
+    shown = [(name, each, about(name)) for name, each in members if not name.startswith("_")]
+    return [each for each in shown if each[2]]
 
 
 def _signature(name: str, thing: Any) -> str:

@@ -26,6 +26,8 @@ def _on_the_card() -> dict[str, Any]:
 def beside_lstm(name: str) -> float | None:
     """Training time as a multiple of the LSTM's, on one thread of a CPU."""
     row = _every_cell()["cells"].get(name, {})
+    if name == "lstm":
+        return 1.0
     return row["milliseconds"] / row["lstm"] if "lstm" in row else None
 
 
@@ -46,10 +48,11 @@ def _cpu(name: str) -> str:
         return ""
     row = about["cells"][name]
     engine = "compiled" if row["compiled"] else "as the plain loop of torch operations"
+    beside = f"**{times:.2f} ×** the time of an LSTM: {row['milliseconds']:.2f} ms beside {row['lstm']:.2f} ms"
+    took = f"{row['milliseconds']:.2f} ms" if name == "lstm" else beside
     return (
-        f"On a CPU, training takes **{times:.2f} ×** the time of an LSTM: {row['milliseconds']:.2f} ms beside "
-        f"{row['lstm']:.2f} ms, {engine}. Processor time of one thread, (T, B, D, H) = {tuple(about['size'])}, "
-        f"float32, {about['processor']}, torch {about['torch']}, {about['when'][:10]}."
+        f"On a CPU, training takes {took}, {engine}. Processor time of one thread, (T, B, D, H) = "
+        f"{tuple(about['size'])}, float32, {about['processor']}, torch {about['torch']}, {about['when'][:10]}."
     )
 
 
@@ -57,7 +60,7 @@ def _card(name: str) -> str:
     about = _on_the_card()
     rows = [row for row in about["rows"] if row["cell"] == name and row["dtype"] == "bf16"]
     if not rows:
-        return "On an H200 this cell has not been measured."
+        return _matrix_states(name) or "On an H200 this cell has not been measured."
     lines = [
         f"| ({r['T']}, {r['B']}, {r['D']}, {r['H']}) | {r['forward_ms']:.2f} | {r['train_ms']:.2f} "
         f"| {r['train / cuDNN LSTM fp16']:.2f} × |"
@@ -68,6 +71,25 @@ def _card(name: str) -> str:
     where = (
         f"On an {about['device'].removeprefix('NVIDIA ')} in bfloat16, torch {about['torch']}, {about['when'][:10]}:"
     )
+    return f"{where}\n\n{head}" + "\n".join(lines)
+
+
+def _matrix_states(name: str) -> str:
+    """Of a cell with a matrix memory on a card, beside kernels written for it."""
+    path = RESULTS / "matrix_states_gpu.json"
+    about = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    lines = [
+        f"| {size} | {what} | {times['recurra']:.2f} | {', '.join(f'{peer} {t:.2f}' for peer, t in others.items())} |"
+        for size, passes in about.get("times", {}).get(name, {}).items()
+        for what, times in passes.items()
+        if "recurra" in times
+        for others in [{peer: t for peer, t in times.items() if peer != "recurra"}]
+    ]
+    if not lines:
+        return ""
+    of = about["environment"]
+    where = f"On an {of['device'].removeprefix('NVIDIA ')}, torch {of['torch']}, milliseconds of a whole layer:"
+    head = "| (T, B, heads, keys = values) | pass | recurra | kernels for this cell |\n|---|---|---|---|\n"
     return f"{where}\n\n{head}" + "\n".join(lines)
 
 

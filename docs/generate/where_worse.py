@@ -4,15 +4,14 @@ import json
 import re
 from typing import Any
 
-import recurra as rc
-
+from . import worse_on_the_card
 from .speed_results import RESULTS
 
 
 def listed() -> str:
     """A line for each result in which something else is ahead, or a goal was missed."""
     found = [
-        *_slower_on_the_card(),
+        *worse_on_the_card.lines(),
         *_slower_on_a_cpu(),
         *_slow_cells(),
         *_slower_online(),
@@ -26,23 +25,6 @@ def listed() -> str:
 
 def _read(name: str) -> dict[str, Any]:
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
-
-
-def _slower_on_the_card() -> list[str]:
-    ratio = "train / cuDNN LSTM fp16"
-    ours = [
-        r for r in _read("h200.json")["rows"] if r["dtype"] == "bf16" and r["cell"] in rc.registry() and r.get(ratio)
-    ]
-    rows = [row for row in ours if row[ratio] > 1]
-    if not rows:
-        return []
-    worst = max(rows, key=lambda row: row[ratio])
-    size = ", ".join(str(worst[axis]) for axis in "TBDH")
-    return [
-        f"**On an H200**, recurra in bfloat16 trains more slowly than cuDNN's LSTM in float16 for {len(rows)} of "
-        f"{len(ours)} pairs of a cell and a size. The worst is `{worst['cell']}` at (T, B, D, H) = ({size}): "
-        f"{worst[ratio]:.2f} × its time ([table](h200.md))."
-    ]
 
 
 def _slower_on_a_cpu() -> list[str]:

@@ -51,6 +51,7 @@ class LeaderboardEntry:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "LeaderboardEntry":
+        """The entry of one cell or baseline, from the rows of its seeds."""
         good = [row for row in rows if "error" not in row]
         first = good[0] if good else rows[0]
         return cls(
@@ -67,6 +68,7 @@ class LeaderboardEntry:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """The entry in values that JSON has; what is empty is left out."""
         plain = {name: getattr(self, name) for name in ("name", "baseline", "mean", "std", "parameters", "seconds")}
         plain |= {"scores": list(self.scores), "hidden_size": self.hidden_size, "epochs": self.epochs}
         plain |= {"settings": self.settings, "errors": list(self.errors), "model": self.model}
@@ -129,6 +131,7 @@ class Leaderboard:
         return verdict(self)
 
     def to_json(self) -> dict[str, Any]:
+        """The board in values that JSON has, as in `leaderboard.json`."""
         return {
             "source": self.source,
             "verdict": self.verdict,

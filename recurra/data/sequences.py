@@ -332,6 +332,7 @@ class Batch:
         return steps[:, None] < self.lengths
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """The batch on another device."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":

@@ -45,10 +45,12 @@ class Prequential:
         return self.total_naive / max(self.count, 1)
 
     def summary(self) -> str:
+        """The errors in a line."""
         last = f", {self.recent[-1]:.4g} in the last {self.window}" if self.recent else ""
         return f"{self.count:,} steps: error {self.error:.4g}{last}; last value as prediction {self.naive:.4g}"
 
     def figure(self) -> "Figure":
+        """The error over the last `window` steps, and that of the last value, over time."""
         fig = figures.figure(f"Error before learning, mean of {self.window} steps", 360)
         fig.add_trace(figures.line("network", self.steps, self.recent, 0))
         fig.add_trace(figures.line("last value", self.steps, self.recent_naive, 1))

@@ -36,6 +36,7 @@ class Lyapunov(Result):
         return float(self.exponents[name or next(iter(self.exponents))][0])
 
     def summary(self) -> str:
+        """A table: the largest exponent of every cell and what it means."""
         rows = [
             (name, f"{float(values[0]):+.4f}", f"{float(values[0].exp()):.4f}", _verdict(float(values[0])))
             for name, values in self.exponents.items()
@@ -43,6 +44,7 @@ class Lyapunov(Result):
         return f"Lyapunov exponents over {self.steps} steps\n" + table(rows, ("cell", "largest", "factor per step", ""))
 
     def figure(self) -> "Figure":
+        """The exponents of every cell, largest first."""
         fig = figures.figure("Lyapunov exponents, largest first", 360)
         for number, (name, values) in enumerate(self.exponents.items()):
             fig.add_trace(figures.line(name, list(range(1, len(values) + 1)), values, number, mode="lines+markers"))

@@ -46,11 +46,13 @@ class Flow(Result):
         return [KINDS[min(int(count), 2)] for count in self.found.unstable_directions]
 
     def summary(self) -> str:
+        """How many slow points of which kind, and the share of variance in the plane."""
         rows = [(kind, str(self.kinds.count(kind))) for kind in KINDS if kind in self.kinds]
         share = f"The plane holds {100 * self.explained:.0f} % of the variance of the orbit."
         return f"{len(self.found)} slow points\n" + table(rows, ("kind", "points")) + f"\n{share}"
 
     def figure(self) -> "Figure":
+        """The plane: movement, orbits and slow points."""
         go = figures.graph_objects()
         fig = figures.figure("Flow in two principal components", 520)
         faint = {"color": figures.GRID.replace("0.22", "0.55"), "width": 1}

@@ -64,6 +64,7 @@ class GateActivity(Result):
         raise UnknownNameError("name", repr(name), [activity.label for activity in self.activities])
 
     def summary(self) -> str:
+        """A table: mean, deviation and most selective units of every value."""
         rows = []
         for activity in self.activities:
             real = activity.values[activity.values.isfinite()]

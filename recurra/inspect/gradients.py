@@ -90,6 +90,7 @@ class GradientFlow(Result):
         raise KeyError(state)
 
     def summary(self) -> str:
+        """A table: factor per step, half-life and what remains, for every state."""
         rows = [
             (flow.label, f"{flow.rate:.4g}", _steps(flow.half_life), _left(flow), _verdict(flow)) for flow in self.flows
         ]

@@ -87,6 +87,7 @@ class Health(Result):
         return not self.findings
 
     def summary(self) -> str:
+        """Every finding with its advice, or that there is none."""
         return "\n".join(map(str, self.findings)) if self.findings else "No problems found."
 
     def figure(self) -> "Figure":

@@ -44,6 +44,7 @@ class Influence(Result):
     states: tuple[str, ...]
 
     def summary(self) -> str:
+        """Two tables: the influence of every parameter, and the error of every approximation."""
         rows = [(name, f"{float(v[-1]):.3g}", f"{float(v.max()):.3g}") for name, v in self.norms.items()]
         lost = [(name, f"{float(v[-1]):.1%}", f"{float(v.mean()):.1%}") for name, v in self.left_out.items()]
         return "\n".join(

@@ -57,6 +57,7 @@ class JacobianSpectrum(Result):
     before: tuple[CellSpectrum, ...] = ()
 
     def summary(self) -> str:
+        """A table: spectral radius and norm of every cell's Jacobian."""
         rows = []
         for when, cells in (("before: ", self.before), ("", self.cells)):
             for cell in cells:

@@ -41,6 +41,7 @@ class MemoryCurve(Result):
         return float(self.recalled[name or next(iter(self.recalled))].sum())
 
     def summary(self) -> str:
+        """A table: memory capacity and reach of every cell, then the time scales."""
         rows = [
             (name, f"{float(curve.sum()):.2f}", f"{int((curve > 0.5).sum())} steps", f"{float(curve[-1]):.2f}")
             for name, curve in self.recalled.items()
@@ -52,6 +53,7 @@ class MemoryCurve(Result):
         return "\n".join(lines)
 
     def figure(self) -> "Figure":
+        """The recall of every cell over the delay."""
         fig = figures.figure("Linear recall of the input k steps back", 360)
         for number, (name, curve) in enumerate(self.recalled.items()):
             fig.add_trace(figures.line(name, list(range(len(curve))), curve, number))

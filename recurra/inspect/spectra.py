@@ -73,6 +73,7 @@ class WeightSpectrum(Result):
         raise KeyError(name)
 
     def summary(self) -> str:
+        """A table: spectral radius and norm of every recurrent matrix."""
         rows = [
             (f"{when}{m.name}", f"{m.radius:.4g}", f"{m.norm:.4g}", f"{m.departure:.3g}")
             for when, matrices in (("before: ", self.before), ("", self.matrices))

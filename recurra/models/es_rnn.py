@@ -232,6 +232,7 @@ class SmoothedWindows:
     """
 
     def count(self, batch: Any) -> int:
+        """The number of series in a batch."""
         return batch.inputs.shape[1]
 
     def __call__(self, model: Any, batch: Any, state: Any) -> tuple[dict[str, Tensor], Any]:

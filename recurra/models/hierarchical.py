@@ -142,6 +142,7 @@ class HierarchicalRNN(nn.Module):
         return range(period - 1 - before % period, steps, period)
 
     def initial_state(self, batch: int, like: Tensor) -> Levels:
+        """The state before the first step, on the device and in the dtype of `like`."""
         starts = (self.cell(level).initial_state(batch, like) for level in range(len(self.levels)))
         cells = tuple(tuple(value.unsqueeze(0) for value in start) for start in starts)
         outputs = tuple(like.new_zeros(batch, width) for width in self.widths)

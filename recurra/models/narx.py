@@ -130,6 +130,7 @@ class NARX(nn.Module):
         return cell
 
     def initial_state(self, batch: int, like: Tensor) -> DelayLines:
+        """Empty delay lines, on the device and in the dtype of `like`."""
         inputs, outputs = max(self.input_delays), max(self.output_delays)
         return DelayLines(
             like.new_zeros(1, batch, inputs, self.input_size), like.new_zeros(1, batch, outputs, self.output_size)

@@ -34,6 +34,7 @@ class PNorm(nn.Module):
         self.group, self.p, self.renormalise = positive_int("group", group), p, renormalise
 
     def forward(self, a: Tensor) -> Tensor:
+        """(…, units) → (…, units / group)."""
         if a.shape[-1] % self.group:
             raise ShapeError("units", a.shape[-1], f"a multiple of the group, {self.group}")
         y = a.unflatten(-1, (-1, self.group))

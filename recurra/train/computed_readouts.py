@@ -70,6 +70,7 @@ class LeastSquares:
         self.ridge = ridge
 
     def check_head(self, head: nn.Module) -> None:
+        """Raise an `InputError` if the head is not linear."""
         _needs_linear(head)
 
     def fit(self, states: Tensor, target: Tensor) -> AffineReadouts:
@@ -114,6 +115,7 @@ class KernelReadout(nn.Module):
         self.register_buffer("width", torch.ones(()))
 
     def forward(self, h: Tensor) -> Tensor:
+        """(…, H) → (…, q)."""
         flat = h.reshape(1, -1, h.shape[-1])
         return KernelReadouts.of(self)(flat).reshape(*h.shape[:-1], -1)
 
@@ -173,6 +175,7 @@ class SupportVectors:
         self.kernel = kernel
 
     def check_head(self, head: nn.Module) -> None:
+        """Raise an `InputError` if the head does not fit the kernel."""
         if self.kernel == "linear":
             _needs_linear(head)
         elif not isinstance(head, KernelReadout):
@@ -191,6 +194,7 @@ class SupportVectors:
         return AffineReadouts(torch.cat([beta @ states / width[:, None, None], bias[..., None]], -1))
 
     def of(self, head: nn.Module) -> Fitted:
+        """The readout that a head holds."""
         return AffineReadouts.of(head) if self.kernel == "linear" else KernelReadouts.of(head)
 
 

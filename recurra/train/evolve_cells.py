@@ -155,6 +155,7 @@ class Evolution:
         self.generations = 0
 
     def begin(self) -> None:
+        """Measure the first population."""
         genomes = self.founding[: self.population]
         while len(genomes) < self.population:
             genomes.append(mutate(self.rng.choice(self.founding), self.rng))
@@ -162,6 +163,7 @@ class Evolution:
         self.members = _best_first(self.founders, self.population)
 
     def generation(self) -> None:
+        """Make and measure `population` children, and keep the better half of parents and children."""
         if not self.members:
             self.begin()
             return
@@ -195,6 +197,7 @@ class Evolution:
         return [self.members[i] for i in fronts([m.objectives for m in self.members])[0]]
 
     def best(self, language: int = 0) -> Individual:
+        """The member with the smallest loss on a language, by its number."""
         return min(self.members, key=lambda m: m.objectives[language])
 
     def state_dict(self) -> dict[str, Any]:

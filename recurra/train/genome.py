@@ -159,11 +159,13 @@ class Genome:
     # ------------------------------------------------------------------------------------------ as data
 
     def to_dict(self) -> dict[str, Any]:
+        """The genome in values that JSON has."""
         nodes = [[name, node.operation, list(node.inputs), node.bias] for name, node in self.nodes.items()]
         return {"nodes": nodes, "output": self.output, "memories": dict(self.memories)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Genome":
+        """A genome from what `to_dict` gave."""
         try:
             nodes = {str(n): Node(str(op), tuple(map(str, inputs)), float(b)) for n, op, inputs, b in data["nodes"]}
             memories = {str(state): str(source) for state, source in data["memories"].items()}
@@ -174,10 +176,12 @@ class Genome:
             raise InputError("genome", f"data that is no genome ({error})", "what Genome.to_dict gives") from error
 
     def save(self, path: str | Path) -> None:
+        """Write the genome to a JSON file."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> "Genome":
+        """Read a genome from a JSON file."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:

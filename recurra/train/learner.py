@@ -66,6 +66,7 @@ class Predictor(nn.Module):
         self.to(device=weight.device, dtype=weight.dtype)
 
     def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:
+        """(T, B, D) → outputs (T, B, q) and the state of the layer."""
         h, state = self.layer(x, state=state, lengths=lengths)
         return self.head(h), state
 

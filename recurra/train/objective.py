@@ -183,6 +183,7 @@ class MeanLoss:
         self.loss, self.metrics = loss, dict(metrics or {})
 
     def count(self, batch: Batch) -> int:
+        """The number of items in a batch that are not padding."""
         return int(real_items(batch).sum())
 
     def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:

@@ -120,6 +120,7 @@ class Layout:
 
     @classmethod
     def of(cls, options: LayoutOptions) -> "Layout":
+        """A layout from the options of a reader; an unknown one is an `OptionError`."""
         known = [field.name for field in fields(cls)]
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         for name in given:

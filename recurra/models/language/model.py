@@ -311,6 +311,7 @@ class NextToken:
     """
 
     def count(self, batch: Any) -> int:
+        """The number of target tokens in a batch."""
         return int((batch.targets != IGNORE).sum())
 
     def __call__(self, model: Any, batch: Any, state: Any) -> tuple[dict[str, Tensor], Any]:

@@ -184,6 +184,7 @@ class ContrastiveDivergence:
         self.steps = positive_int("steps", steps)
 
     def count(self, batch: Any) -> int:
+        """The number of frames in a batch."""
         return int(batch.mask.sum())
 
     def __call__(self, model: Any, batch: Any, state: Any) -> tuple[dict[str, Tensor], Any]:

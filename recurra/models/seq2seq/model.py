@@ -226,6 +226,7 @@ class NextSymbol:
         self.sampling = sampling
 
     def count(self, batch: Batch) -> int:
+        """The number of target tokens in a batch."""
         return int((batch.targets != IGNORE).sum())
 
     def __call__(self, model: nn.Module, batch: Batch, state: Any) -> tuple[dict[str, Tensor], Any]:

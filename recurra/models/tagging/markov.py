@@ -127,6 +127,7 @@ class HybridHMM(nn.Module):
         self.network, self.markov = network, MarkovChain(states, allowed, scale)
 
     def forward(self, x: Tensor, lengths: Tensor | Sequence[int] | None = None) -> Tensor:
+        """(T, B, D) → (T, B, states): the network's score of every state."""
         result: Any = self.network(x, lengths=self._lengths(x, lengths))
         scores = result[0] if isinstance(result, tuple) else result
         if scores.shape != (*x.shape[:2], self.markov.states):

@@ -1,0 +1,81 @@
+"""The evidence pages take results of a GPU as the benchmarks write them, and say first where recurra is behind."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {"processor": "AMD EPYC", "cores": 16, "device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0"}
+PASSES = {"forward": {"recurra": 1.0, "fla": 2.0}, "training": {"recurra": 3.0, "fla": 2.0}}
+RESERVOIR = {
+    "units": 10000,
+    "density": 0.01,
+    "greatest_difference": 1e-13,
+    **{f"microseconds_a_step_{where}_batch_{batch}": 9.5 for where in ("device", "cpu_sparse") for batch in (1, 16)},
+    **{f"mackey_glass_{where}": {"nrmse": 0.01, "seconds": 2.5} for where in ("device", "cpu_sparse")},
+}
+MEASURED = {
+    "h200": {"rows": []},
+    "h200_calls": ENVIRONMENT
+    | {"rows": [{"what": "dropout", "T": 5, "B": 4, "D": 3, "H": 2, "met": met} for met in (True, False)]},
+    "matrix_states_gpu": {
+        "environment": ENVIRONMENT,
+        "command": "python -m benchmarks.matrix_states --device cuda",
+        "device": "cuda",
+        "times": {"gla": {"(512, 32, 8, 64)": PASSES}},
+    },
+    "spiking_h200": ENVIRONMENT
+    | {
+        "rows": [
+            {"layer": "lif", "kind": "forward", "milliseconds": 2.0},
+            {"layer": "snntorch Leaky", "kind": "forward", "milliseconds": 1.0},
+        ]
+    },
+    "reservoir_gpu": {"environment": ENVIRONMENT, "results": RESERVOIR},
+}
+
+
+@pytest.fixture
+def generate(tmp_path: Path, monkeypatch):
+    """Modules of docs/generate by name, with the results above in place of the committed ones."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    for name, content in MEASURED.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def find(name: str):
+        module = importlib.import_module(f"generate.{name}")
+        if hasattr(module, "RESULTS"):
+            monkeypatch.setattr(module, "RESULTS", tmp_path)
+        return module
+
+    find("speed_results")
+    return find
+
+
+def test_what_is_faster_on_a_card_is_named(generate):
+    calls, matrix, spiking = generate("worse_on_the_card").lines()
+    assert "miss their limit in 1 of 2 cases: dropout at (5, 4, 3, 2)" in calls
+    assert "gla, training at (512, 32, 8, 64): fla, 1.50 ×" in matrix
+    assert "forward at" not in matrix
+    assert "snntorch Leaky, forward" in spiking
+
+
+def test_a_result_of_a_card_tells_its_command_hardware_and_versions(generate):
+    found = generate("evidence_facts").facts("matrix_states_gpu", "")
+    assert found.command == "python -m benchmarks.matrix_states --device cuda"
+    assert (found.hardware, found.versions) == ("H200", "torch 2.11.0, triton 3.6.0")
+
+
+def test_a_result_without_a_text_of_its_own_becomes_a_table(generate):
+    text = generate("evidence_tables").from_json(set())["reservoir_gpu"]
+    assert text.startswith("# A reservoir of 10,000 units")
+    assert "| GPU | 9.5 | 9.5 | 2.5 | 0.01 |" in text
+
+
+def test_the_page_of_a_matrix_cell_shows_the_kernels_beside_it(generate, monkeypatch):
+    results = generate("speed_results")
+    monkeypatch.setattr(results, "_on_the_card", lambda: {"rows": []})
+    assert "| (512, 32, 8, 64) | training | 3.00 | fla 2.00 |" in results._card("gla")
+    assert results._card("mgu") == "On an H200 this cell has not been measured."
