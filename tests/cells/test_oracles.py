@@ -1,6 +1,8 @@
 """Somebody else's answers: torch.nn, Keras and torchrecurrent, where their equations are the same; and where not."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -153,6 +155,18 @@ def test_lstm_is_keras(keras):
     layer = keras.layers.LSTM(4, return_sequences=True)
     expected = keras_run(layer, [side_by_side(cell, "ifgo", leaf) for leaf in ("U", "W", "b")])
     assert_close(run(cell, X)[0], expected, 1e-6)
+
+
+def test_the_documentation_loads_the_weights_of_keras(keras):
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "migrate.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(def from_keras_lstm.*?)^```", text, re.MULTILINE | re.DOTALL)
+    names: dict = {"torch": torch, "rc": rc}
+    exec(block, names)
+    oracle = keras.layers.LSTM(4, return_sequences=True)
+    weights = [torch.rand(size) for size in ((3, 16), (4, 16), (16,))]
+    expected = keras_run(oracle, weights)
+    found = names["from_keras_lstm"](*(weight.numpy() for weight in weights))
+    assert_close(found.double()(X.transpose(0, 1))[0].transpose(0, 1), expected, 1e-6)
 
 
 def test_lstm_starts_with_keras_forget_bias(keras):
