@@ -27,6 +27,20 @@ FAMILIES = {
     "gated_linear": "Linear recurrences with gates",
     "state_space": "State spaces",
     "matrix": "Matrix memories",
+    "minimal": "Fewer parts than a GRU",
+    "typed": "Strongly typed",
+    "multiplicative": "Multiplicative",
+    "bistable": "Bistable",
+    "memory": "LSTMs with another memory",
+    "deep": "Deep within a step",
+    "continuous": "Continuous time",
+    "oscillators": "Oscillators",
+    "spiking": "Spiking neurons",
+    "neuroscience": "Computational neuroscience",
+    "reconstruction": "Reconstruction of dynamics",
+    "hydrology": "Hydrology",
+    "reinforcement": "World models",
+    "convolutional": "Convolutional",
 }
 
 
