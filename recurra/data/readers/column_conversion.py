@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from .column_kinds import NOTE, is_text
 from .column_roles import first_named
 from .date_parts import DATE, combine_parts
 from .dates import AmbiguousDate, find_date_format, is_date
-from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout
+from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout, names_sequences
 from .numbers_in_text import find_notation
 from .numeric_dates import find_numeric_dates
 from .table_scan import index_in, strings
@@ -48,11 +47,20 @@ class Conversion:
         return pa.field(self.name, self.type, metadata={NOTE: self.note.encode()} if self.note else None)
 
 
+class UnlikeSample(Exception):
+    """A value that the first rows of a table do not explain: its row in a batch, and a value that they have."""
+
+    def __init__(self, row: int, value: object, like: object):
+        self.row, self.value, self.like = row, value, like
+        super().__init__(row, value, like)
+
+
 class ConvertedSource:
     """A table on disk whose converted columns are computed when rows are read."""
 
-    def __init__(self, source: Source, conversions: Sequence[Conversion]):
+    def __init__(self, source: Source, conversions: Sequence[Conversion], opened: OpenTable):
         self.source, self.rows = source, source.rows
+        self.file, self.place = opened.file, opened.place
         self.window_rows = getattr(source, "window_rows", None)
         self.conversions = {each.name: each for each in conversions}
         kept = [self.conversions[item.name].field if item.name in self.conversions else item for item in source.schema]
@@ -60,24 +68,31 @@ class ConvertedSource:
         self.schema = pa.schema([*kept, *new])
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        start = 0
         for batch in self.source.scan(self._needed(columns)):
-            yield from self._convert(pa.Table.from_batches([batch]), columns).to_batches()
+            yield from self._convert(pa.Table.from_batches([batch]), columns, start).to_batches()
+            start += batch.num_rows
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> pa.Table:
-        return self._convert(self.source.read(self._needed(columns), start, stop), columns)
+        return self._convert(self.source.read(self._needed(columns), start, stop), columns, start)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         needed = (self.conversions[name].inputs if name in self.conversions else (name,) for name in columns)
         return list(dict.fromkeys(name for names in needed for name in names))
 
-    def _convert(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    def _convert(self, table: pa.Table, columns: Sequence[str], start: int) -> pa.Table:
         found = []
         for name in columns:
             if name not in self.conversions:
                 found.append(table.column(name))
                 continue
             parts = [table.column(each).combine_chunks() for each in self.conversions[name].inputs]
-            found.append(self.conversions[name].apply(parts))
+            try:
+                found.append(self.conversions[name].apply(parts))
+            except UnlikeSample as error:
+                line = self.place(start + error.row)
+                expected = f"a value written like {error.like!r}"
+                raise FormatError(self.file, repr(error.value), expected, line, name) from error
         return pa.table(found, schema=pa.schema([self.schema.field(name) for name in columns]))
 
 
@@ -85,7 +100,7 @@ def convert_columns(opened: OpenTable, given: Layout) -> Source:
     """The source with its texts of numbers and dates converted, in memory if it is in memory."""
     sample = sample_of(opened.source)
     found = [each for name in sample.column_names if (each := _conversion(sample, name, given, opened))]
-    return _converted(opened.source, found) if found else opened.source
+    return _converted(opened.source, found, opened) if found else opened.source
 
 
 def sample_of(source: Source) -> pa.Table:
@@ -94,17 +109,18 @@ def sample_of(source: Source) -> pa.Table:
     return source.read(source.schema.names, 0, rows)
 
 
-def combine_times(source: Source, names: tuple[str, ...]) -> Source:
+def combine_times(source: Source, names: tuple[str, ...], opened: OpenTable) -> Source:
     """The source with a column `year+month` from the columns year and month, or others of `date_parts.py`."""
-    return _converted(source, [Conversion("+".join(names), names, DATE, "", lambda parts: combine_parts(parts, names))])
+    joined = Conversion("+".join(names), names, DATE, "", lambda parts: combine_parts(parts, names))
+    return _converted(source, [joined], opened)
 
 
 def _in_memory(source: Source) -> bool:
     return isinstance(source, TableSource) and source.in_memory
 
 
-def _converted(source: Source, conversions: list[Conversion]) -> Source:
-    changed = ConvertedSource(source, conversions)
+def _converted(source: Source, conversions: list[Conversion], opened: OpenTable) -> Source:
+    changed = ConvertedSource(source, conversions, opened)
     return TableSource(changed.read(changed.schema.names, 0, changed.rows)) if _in_memory(source) else changed
 
 
@@ -114,10 +130,7 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and is_time:
         return from_numbers(table, name)
     is_time = is_time and len(given.time) < 2  # a part of a date, such as January, is none
-    kept = {given.id, given.label, *(given.target or () if given.task == "classification" else ())}
-    kept |= set(given.categories or ()) | set(given.ignore)
-    named_text = lowered in (*ID_HINTS, *LABEL_NAMES, *TEXT_NAMES) or lowered.endswith("_id")
-    if not is_text(kind) or name in kept or (named_text and name not in (*given.time, *(given.target or ()))):
+    if not is_text(kind) or stays_text(name, given):
         return None
     values = [text for text in strings(table.column(name).combine_chunks()).unique().to_pylist() if text is not None]
     if not values:
@@ -127,15 +140,26 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     again = partial(find_notation, delimiter=opened.delimiter, decimal=given.decimal)
     if again(values[:FEW]) and (notation := again(values)) is not None:
         results = pa.array(notation[1])
-        return Conversion(name, (name,), pa.float64(), notation[0], _mapping(values, results, again, opened.file))
+        return Conversion(name, (name,), pa.float64(), notation[0], _mapping(values, results, again))
     if (numbers := _plain_numbers(values)) is not None:
         if is_time or not _are_categories(table, name, numbers):
             found = pa.array(numbers)
             again = lambda more: None if (n := _plain_numbers(more)) is None else ("", n)  # noqa: E731
-            return Conversion(name, (name,), found.type, "written as text", _mapping(values, found, again, opened.file))
+            return Conversion(name, (name,), found.type, "written as text", _mapping(values, found, again))
         return None
-    _refuse_stray_text(table, name, given, opened)
+    refuse_stray_text(table, name, given, opened)
     return None
+
+
+def stays_text(name: str, given: Layout) -> bool:
+    """Whether a text is one by its role or its name: an id, a label, words, categories, or not used."""
+    used = {*given.time, *(given.features or ()), *(given.target or ()), *given.static, *given.observed}
+    if given.features is not None and given.time and name not in used:  # inputs and times are chosen, not this column
+        return True
+    kept = {given.id, given.label, *(given.target or () if given.task == "classification" else ())}
+    kept |= set(given.categories or ()) | set(given.ignore)
+    named_text = names_sequences(name) or name.strip().lower() in (*LABEL_NAMES, *TEXT_NAMES)
+    return name in kept or (named_text and name not in (*given.time, *(given.target or ())))
 
 
 def _plain_numbers(values: list[str]) -> np.ndarray | None:
@@ -166,7 +190,7 @@ def _from_dates(
         times = pa.array(found[1].astype("datetime64[us]"), DATE)
         note = "" if found[0] in ("year-month-day", "ISO 8601") else found[0]
         again = partial(find_date_format, order=given.dates)
-        return Conversion(name, (name,), DATE, note, _mapping(values, times, again, opened.file))
+        return Conversion(name, (name,), DATE, note, _mapping(values, times, again))
     dates = sum(map(is_date, values))
     if (not is_time and 2 * dates <= len(values)) or all(map(is_number, values)):
         return None
@@ -190,11 +214,11 @@ def from_numbers(table: pa.Table, name: str) -> Conversion | None:
     again = lambda more: find_numeric_dates(np.array(more))  # noqa: E731
     note, times = found
     values = column.to_pylist()
-    return Conversion(name, (name,), DATE, note, _mapping(values, pa.array(times).cast(DATE), again, name))
+    return Conversion(name, (name,), DATE, note, _mapping(values, pa.array(times).cast(DATE), again))
 
 
 def _mapping(
-    values: list, converted: pa.Array, again: Callable[[list], tuple[str, np.ndarray] | None], file: str | Path
+    values: list, converted: pa.Array, again: Callable[[list], tuple[str, np.ndarray] | None]
 ) -> Callable[[list[pa.Array]], pa.Array]:
     """A function that replaces values by converted ones; values that the sample did not have are converted `again`."""
 
@@ -205,7 +229,9 @@ def _mapping(
         if len(missing):
             found = again([values[0], *missing.to_pylist()])
             if found is None:
-                raise FormatError(file, f"{missing[0].as_py()!r}", f"values written like {values[0]!r}")
+                alone = (value for value in missing.to_pylist() if again([values[0], value]) is None)
+                value = next(alone, missing[0].as_py())
+                raise UnlikeSample(pc.index(column, value).as_py(), value, values[0])
             known = pa.concat_arrays([known, missing])
             results = pa.concat_arrays([converted, pa.array(found[1][1:]).cast(converted.type)])
         return results.take(index_in(column, known))
@@ -213,7 +239,7 @@ def _mapping(
     return apply
 
 
-def _refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> None:
+def refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> None:
     """Raise for text in a column that is mostly numbers; one bad value makes a reader take all as text."""
     column = strings(table.column(name).combine_chunks()).to_pylist()
     stray = [row for row, text in enumerate(column) if text is not None and not is_number(text)]

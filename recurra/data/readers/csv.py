@@ -15,11 +15,15 @@ from pyarrow import csv as arrow_csv
 from ...numerals import is_number
 from ..data_errors import EmptyFileError, FormatError, RaggedRowError
 from ..sequences import SequenceSet
+from .column_conversion import refuse_stray_text, stays_text
+from .column_kinds import kind_of
+from .csv_types import read_with_types
 from .fields import NumberedFields, is_header, names_and_counts, split_line
-from .layout import ID_NAMES, TIME_NAMES, Layout, LayoutOptions
+from .layout import ID_NAMES, Layout, LayoutOptions, names_sequences
 from .numbers_in_text import find_notation
 from .open_files import decoding, estimated_size, existing, lines, open_arrow, text_encoding
-from .table_sources import OpenTable, Source, TableSource, spool_to_disk
+from .table_facts import count_distinct
+from .table_sources import OpenTable, TableSource, spool_to_disk
 from .tables import sequences_of
 
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})*|0")
@@ -54,17 +58,22 @@ def open_csv(path: str | Path, parts: Layout) -> OpenTable:
     path = existing(path)
     dialect = Dialect.of(path)
     try:
-        source = _source(path, dialect, parts)
+        source, became_text = _source(path, dialect, parts)
     except (pa.ArrowInvalid, OSError) as error:
         _raise_line_error(path, dialect)  # raises if the error has a line
         raise FormatError(path, str(error).splitlines()[0], "a table of delimited text") from error
-    return OpenTable(
+    opened = OpenTable(
         source,
         path,
         lambda row: _line_of(path, dialect, row),
         dialect.delimiter,
-        lambda names, literal=False: _as_text(path, dialect, names, literal),
+        lambda names, literal=False: as_text(path, dialect, names, literal),
     )
+    for name in became_text:
+        texts = source.table.column(name).drop_null().unique().to_pylist()
+        if not stays_text(name, parts) and find_notation(texts, dialect.delimiter, parts.decimal) is None:
+            refuse_stray_text(source.table, name, parts, opened)
+    return opened
 
 
 class Dialect:
@@ -117,19 +126,48 @@ def _preface(rows: NumberedFields) -> int:
     return first if same and not any(map(is_number, table[0])) and any(map(is_number, table[1])) else 0
 
 
-def _source(path: Path, dialect: Dialect, parts: Layout) -> Source:
+def _source(path: Path, dialect: Dialect, parts: Layout) -> tuple[TableSource, list[str]]:
+    """The rows, and the columns that are numbers until a later block has text."""
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
-    parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
+    parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True)
     named = [name for name in dialect.names if name.lower() in ID_NAMES]
     kept = {parts.id, parts.label, *named, *(parts.target or () if parts.task == "classification" else ())}
     types = {name: pa.string() for name in kept if name in dialect.names}
-    if estimated_size(path) <= IN_MEMORY:
-        table = _trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert_options(types)))
-        return TableSource(_with_decimal_commas(table, path, dialect, parts.decimal))
-    convert = convert_options(types | _widen_types(path, read, parse, types))
-    stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
-    batches = (batch for each in stream for batch in _trimmed(pa.Table.from_batches([each])).to_batches())
-    return spool_to_disk(stream.schema, batches)
+
+    def load(types: dict[str, pa.DataType]) -> TableSource:
+        if estimated_size(path) <= IN_MEMORY:
+            return TableSource(_trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert_options(types))))
+        stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert_options(types))
+        batches = (batch for each in stream for batch in _trimmed(pa.Table.from_batches([each])).to_batches())
+        return spool_to_disk(stream.schema, batches)
+
+    source, became_text = read_with_types(load, dialect.names, types)
+    _check_encoding(source.schema, path)
+    texts = _shortened_ids(source.table, path, dialect)
+    texts += _columns_of_thousands(source.table, path, dialect, parts.decimal)
+    known = {item.name: item.type for item in source.schema}
+    return (load(known | dict.fromkeys(texts, pa.string())) if texts else source), became_text
+
+
+def _check_encoding(schema: pa.Schema, path: Path) -> None:
+    """Raise for bytes that are no UTF-8, of which pyarrow makes columns of bytes."""
+    if any(pa.types.is_binary(item.type) for item in schema):
+        for _ in lines(path):  # raises, and knows the line
+            pass
+
+
+def _shortened_ids(table: pa.Table, path: Path, dialect: Dialect) -> list[str]:
+    """Columns that name sequences and lose something as numbers: 7 and 007, or more digits than a number has."""
+    numbers = [item.name for item in table.schema if names_sequences(item.name) and kind_of(item.type) == "number"]
+    found = []
+    for name in numbers:
+        written = as_text(path, dialect, [name]).column(name).unique().drop_null()
+        is_whole = all(text.lstrip("+-").isdigit() for text in written.to_pylist())
+        if is_whole and (
+            pa.types.is_floating(table.schema.field(name).type) or len(written) > count_distinct(table, name)
+        ):
+            found.append(name)
+    return found
 
 
 def convert_options(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
@@ -138,10 +176,10 @@ def convert_options(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
     return arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=nulls, column_types=types)
 
 
-def _as_text(path: Path, dialect: Dialect, names: Sequence[str], literal: bool = False) -> pa.Table:
+def as_text(path: Path, dialect: Dialect, names: Sequence[str], literal: bool = False) -> pa.Table:
     """Columns as they are written. If `literal`, texts such as NA and an empty one are no missing values."""
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
-    parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter)
+    parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True)
     convert = convert_options(dict.fromkeys(names, pa.string()))
     convert.include_columns, convert.strings_can_be_null = list(names), not literal
     return _trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert))
@@ -155,20 +193,20 @@ def _trimmed(table: pa.Table) -> pa.Table:
     return table
 
 
-def _with_decimal_commas(table: pa.Table, path: Path, dialect: Dialect, decimal: str | None) -> pa.Table:
-    """Columns like 1.234, in which the point separates thousands, become text again, for `find_notation`.
+def _columns_of_thousands(table: pa.Table, path: Path, dialect: Dialect, decimal: str | None) -> list[str]:
+    """Columns like 1.234, in which the point separates thousands: they stay text, for `find_notation`.
 
     So it is beside decimal commas. Where semicolons are all that says so, such a column has two readings.
     """
     if decimal == "point" or (decimal is None and dialect.delimiter != ";" and not _has_commas(table, dialect)):
-        return table
-    sure = decimal == "comma" or _has_commas(table, dialect)
+        return []
+    sure, found = decimal == "comma" or _has_commas(table, dialect), []
     for name in [item.name for item in table.schema if pa.types.is_floating(item.type)]:
-        written = _as_text(path, dialect, [name]).column(name)
+        written = as_text(path, dialect, [name]).column(name)
         texts = written.drop_null().unique().to_pylist()
         if not all(THOUSANDS.fullmatch(text) for text in texts):
             if not sure:  # a column such as 0.5 shows that the point is the decimal sign
-                return table
+                return found
             continue
         if not sure:
             text = next(text for text in texts if "." in text)
@@ -176,8 +214,8 @@ def _with_decimal_commas(table: pa.Table, path: Path, dialect: Dialect, decimal:
             got = f"{text}, which is {text.replace('.', '')} with decimal commas or {float(text):g} with decimal points"
             expected = 'numbers with one reading; use decimal="comma" if the point separates thousands, else '
             raise FormatError(path, got, expected + 'decimal="point"', _line_of(path, dialect, row), name)
-        table = table.set_column(table.schema.get_field_index(name), name, written)
-    return table
+        found.append(name)
+    return found
 
 
 def _has_commas(table: pa.Table, dialect: Dialect) -> bool:
@@ -185,13 +223,6 @@ def _has_commas(table: pa.Table, dialect: Dialect) -> bool:
     texts = [item.name for item in table.schema if pa.types.is_string(item.type)]
     few = ([text for text in table.column(name)[:50].to_pylist() if text] for name in texts)
     return any((found := find_notation(v, dialect.delimiter)) and "decimal comma" in found[0] for v in few)
-
-
-def _widen_types(path: Path, read, parse, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Float types for integer and empty columns: pyarrow fixes the types of a stream by its first block."""
-    schema = arrow_csv.open_csv(open_arrow(path), read, parse, convert_options(types)).schema
-    integers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
-    return {name: pa.float64() for name in integers if name not in types and name.lower() not in TIME_NAMES}
 
 
 def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:

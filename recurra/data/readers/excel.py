@@ -55,7 +55,7 @@ def open_excel(path: str | Path, parts: Layout) -> OpenTable:
     for name in names:
         if names.count(name) > 1:
             raise FormatError(path, f"two columns called {name!r}", "a name for each column", line, name)
-    columns = {name: _column(path, name, [(number, row[k]) for number, row in body]) for k, name in enumerate(names)}
+    columns = {name: _column([row[k] for _, row in body]) for k, name in enumerate(names)}
     return OpenTable(TableSource(pa.table(columns)), path, lambda row: body[row][0])
 
 
@@ -89,21 +89,18 @@ def any_value(row: tuple[Any, ...]) -> bool:
     return any(value is not None for value in row)
 
 
-def _column(path: Path, name: str, cells: list[tuple[int, Any]]) -> pa.Array:
-    """Numbers, dates or texts; a text among numbers is an error with its row."""
-    values = [value for _, value in cells if value is not None]
+def _column(cells: list[Any]) -> pa.Array:
+    """Numbers, dates or texts; what is mixed is text, as in a CSV."""
+    values = [value for value in cells if value is not None]
     if not values:  # or formulas that no program has computed
         return pa.nulls(len(cells))
     for kinds, arrow in ((bool, pa.bool_()), (int, pa.int64()), (int | float, pa.float64()), (time, pa.time64("us"))):
         if values and all(isinstance(value, kinds) for value in values):
-            return pa.array([value for _, value in cells], arrow)
+            return pa.array(cells, arrow)
     if values and all(isinstance(value, datetime | date) for value in values):
         moments = [
             value if value is None or isinstance(value, datetime) else datetime(*value.timetuple()[:3])
-            for _, value in cells
+            for value in cells
         ]
         return pa.array(moments, pa.timestamp("us"))
-    stray = [(number, value) for number, value in cells if isinstance(value, str)]
-    if stray and 2 * len(stray) < len(values):
-        raise FormatError(path, repr(stray[0][1]), "a value as in most rows", stray[0][0], name)
-    return pa.array([None if value is None else str(value) for _, value in cells], pa.string())
+    return pa.array([None if value is None else str(value) for value in cells], pa.string())

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 
 from .column_roles import IGNORED, RoleDraft, first_named
 from .date_parts import find_date_parts
 from .layout import ID_HINTS, ID_NAMES, TARGET_HINTS, TIME_HINTS
 from .table_facts import (
+    codes_of,
     count_distinct,
     counts_rows,
     counts_up,
@@ -17,6 +19,8 @@ from .table_facts import (
     is_unique_within,
     start_together,
 )
+
+MIN_REPEATED = 0.1  # the share of rows whose time other rows have, from which whole numbers may be ids
 
 
 def find_time(draft: RoleDraft) -> None:
@@ -56,7 +60,7 @@ def find_id(draft: RoleDraft) -> None:
         return
     times = draft.times()
     if times and not is_unique_within(draft.table, times, None):
-        for name in [*_possible_ids(draft, "text"), *_possible_ids(draft, "number")]:
+        for name in [*_possible_ids(draft, "text"), *_repeated_with_times(draft, times)]:
             if is_unique_within(draft.table, times, name) and count_distinct(draft.table, name) < rows:
                 draft.assign(name, "id", f"{times[0]!r} repeats, but not within one {name!r}")
                 return
@@ -68,6 +72,16 @@ def _possible_ids(draft: RoleDraft, kind: str) -> list[str]:
     if kind == "text":
         return names
     return [name for name in names if pa.types.is_integer(draft.table.schema.field(name).type)]
+
+
+def _repeated_with_times(draft: RoleDraft, times: list[str]) -> list[str]:
+    """Whole numbers that may be ids: most times repeat, or equal numbers follow each other.
+
+    If few times repeat, these rows were written twice, and numbers that happen to differ there are no ids.
+    """
+    table, moments = draft.table, len(np.unique(np.stack([codes_of(draft.table, name) for name in times]), axis=1).T)
+    often = (table.num_rows - moments) >= MIN_REPEATED * table.num_rows
+    return [name for name in _possible_ids(draft, "number") if often or is_contiguous(table, name)]
 
 
 def _find_run_id(draft: RoleDraft) -> None:

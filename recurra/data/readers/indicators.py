@@ -24,7 +24,7 @@ def numbers(table: pa.Table, categories: Categories | None = None) -> Tensor:
         if categories and name in categories:
             columns.append(indicators(column, categories[name]))
         else:
-            columns.append(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)[:, None])
+            columns.append(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)[:, None])
     return torch.from_numpy(np.concatenate(columns, axis=1)).to(torch.get_default_dtype())
 
 

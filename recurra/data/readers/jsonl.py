@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Unpack
@@ -62,7 +62,16 @@ def _source(path: Path) -> Source:
         if estimated_size(path) <= IN_MEMORY:
             return TableSource(arrow_json.read_json(file, options))
         first = next(_blocks(file, BLOCK), b"")
-    schema = _widen_types(arrow_json.read_json(io.BytesIO(first), options).schema)
+    schema = arrow_json.read_json(io.BytesIO(first), options).schema
+    try:
+        return _spooled(path, pa.schema([(field.name, _widen_type(field.type, pa.types.is_null)) for field in schema]))
+    except pa.ArrowInvalid:
+        return _spooled(path, pa.schema([(field.name, _widen_type(field.type)) for field in schema]))
+
+
+def _spooled(path: Path, schema: pa.Schema) -> TableSource:
+    """The lines of a file on disk, as columns of these types."""
+    options = arrow_json.ReadOptions(use_threads=False, block_size=BLOCK)
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     with open_arrow(path) as file:
         tables = (arrow_json.read_json(io.BytesIO(block), options, parse) for block in _blocks(file, BLOCK))
@@ -87,15 +96,15 @@ def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
         yield rest
 
 
-def _widen_types(schema: pa.Schema) -> pa.Schema:
-    """Float types for integer and empty fields, which may have fractions after the first block."""
-    return pa.schema([(field.name, _widen_type(field.type)) for field in schema])
+def _is_narrow(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_null(kind)
 
 
-def _widen_type(kind: pa.DataType) -> pa.DataType:
+def _widen_type(kind: pa.DataType, is_narrow: Callable[[pa.DataType], bool] = _is_narrow) -> pa.DataType:
+    """A float type for whole numbers and empty fields, which may have fractions after the first block."""
     if pa.types.is_list(kind):
-        return pa.list_(_widen_type(kind.value_type))
-    return pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
+        return pa.list_(_widen_type(kind.value_type, is_narrow))
+    return pa.float64() if is_narrow(kind) else kind
 
 
 def _raise_line_error(path: Path) -> None:

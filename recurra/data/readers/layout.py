@@ -29,6 +29,12 @@ TARGET_HINTS = (*LABEL_NAMES, *TARGET_NAMES, "target")
 NO_COLUMN = "none"
 
 
+def names_sequences(column: str) -> bool:
+    """Whether a column is named like one that identifies sequences."""
+    lowered = column.strip().lower()
+    return lowered in ID_HINTS or lowered.endswith("_id")
+
+
 class LayoutOptions(TypedDict, total=False):
     """The keywords every table reader takes; see `Layout`."""
 

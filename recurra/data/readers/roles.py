@@ -14,8 +14,8 @@ from .column_kinds import kind_of
 from .column_roles import CATEGORICAL, IGNORED, OBSERVED, RoleDraft, Roles, first_named
 from .id_and_time import find_id, find_time
 from .input_roles import assign_inputs, wide_roles
-from .layout import ID_HINTS, NO_COLUMN, TARGET_HINTS, TEXT_NAMES, Layout
-from .table_facts import count_distinct, counts_rows, counts_up, is_headless, is_row_number
+from .layout import ID_HINTS, NO_COLUMN, TARGET_HINTS, TEXT_NAMES, TIME_HINTS, Layout
+from .table_facts import count_distinct, counts_rows, counts_up, is_headless, is_permutation, is_row_number
 from .target_and_task import MIN_WIDE_STEPS, check_kind, check_one_target_each, class_or_number, find_target, infer_task
 
 
@@ -27,6 +27,7 @@ def infer_roles(table: pa.Table, given: Layout, file: str | Path, *, strict: boo
     """
     draft = RoleDraft(table, given, file, strict, {item.name: kind_of(item.type) for item in table.schema})
     _assign_given(draft)
+    _refuse_unreadable(draft)
     _ignore_row_numbers(draft)
     nested = [name for name in draft.kinds if draft.kinds[name] == "list" and name not in given.ignore]
     if nested or first_named(TEXT_NAMES, draft.free("text")) or _asked_for_text(draft):
@@ -62,6 +63,16 @@ def _assign_given(draft: RoleDraft) -> None:
             draft.assign(name, CATEGORICAL if role == "input" and draft.kinds[name] == "text" else role, "as given")
 
 
+def _refuse_unreadable(draft: RoleDraft) -> None:
+    """Raise for a column whose name gives it a role, but whose type cannot be read: bytes, durations, periods."""
+    if draft.given.features is not None and draft.given.time:
+        return  # inputs and times are chosen
+    for name in draft.free("another type"):
+        if name.strip().lower() in (*TARGET_HINTS, *TIME_HINTS, *ID_HINTS):
+            got = f"a column of type {draft.table.schema.field(name).type}"
+            raise FormatError(draft.file, got, f"numbers, text or dates; leave it out with ignore={name}", column=name)
+
+
 def _ignore_row_numbers(draft: RoleDraft) -> None:
     for name in draft.free("number"):
         if draft.table.column(name).null_count == draft.table.num_rows:
@@ -69,7 +80,7 @@ def _ignore_row_numbers(draft: RoleDraft) -> None:
     for name in draft.free("number", "text"):
         if not is_row_number(name) and not (name == "f0" and is_headless(draft.table)):
             continue
-        if counts_rows(draft.table, name):
+        if counts_rows(draft.table, name) or is_permutation(draft.table, name):
             unnamed = _is_unnamed(name) or is_headless(draft.table)
             written = "an index that was written without a name" if unnamed else "a row number"
             draft.assign(name, IGNORED, f"counts the rows of the file: {written}")
@@ -83,7 +94,7 @@ def _ignore_row_numbers(draft: RoleDraft) -> None:
 
 
 def _is_unnamed(name: str) -> bool:
-    return name.strip() == "" or name.strip().lower().startswith("unnamed")
+    return name.strip().lower().startswith(("unnamed", "__index_level_")) or name.strip() == ""
 
 
 def _asked_for_text(draft: RoleDraft) -> bool:

@@ -68,7 +68,7 @@ def _add_missing_rows(table: pa.Table, layout: Layout, opened: OpenTable) -> pa.
         if item.name == name:
             filled = filled.set_column(position, item.name, _as_times(full, item.type))
         elif item.name not in kept and kind_of(item.type) == "number":
-            values = pc.cast(filled.column(item.name), pa.float64()).to_numpy()
+            values = pc.cast(filled.column(item.name), pa.float64(), safe=False).to_numpy()
             filled = filled.set_column(position, item.name, pa.array(np.where(is_new, np.nan, values)))
     return filled
 
@@ -123,7 +123,7 @@ def _fill_gaps(table: pa.Table, layout: Layout, file: str | Path) -> pa.Table:
         if kind_of(table.schema.field(name).type) == "text":
             table = table.set_column(position, name, pc.call_function("fill_null_forward", [table.column(name)]))
             continue
-        values = pc.cast(table.column(name), pa.float64()).to_numpy()
+        values = pc.cast(table.column(name), pa.float64(), safe=False).to_numpy()
         filled = interpolate(values, begins) if layout.fill == "interpolate" else fill(values, begins)
         if np.isnan(filled).any():
             raise MissingValueError(file, "a sequence without any value", "a value to fill with", column=name)

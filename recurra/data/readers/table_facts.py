@@ -62,6 +62,15 @@ def counts_rows(table: pa.Table, column: str, id: str | None = None) -> bool:
     return is_contiguous(table, id) and bool(np.all(np.diff(numbers)[codes[1:] == codes[:-1]] == 1))
 
 
+def is_permutation(table: pa.Table, column: str) -> bool:
+    """Whether an integer column numbers the rows in another order, from 0 or 1."""
+    values = table.column(column)
+    if not pa.types.is_integer(values.type) or values.null_count or len(values) < 2:
+        return False
+    ordered = np.sort(values.to_numpy())
+    return int(ordered[0]) in (0, 1) and bool(np.all(np.diff(ordered) == 1))
+
+
 def counts_up(table: pa.Table, column: str) -> bool:
     """Whether an integer column increases by one from row to row."""
     values = table.column(column)
@@ -87,7 +96,7 @@ def is_headless(table: pa.Table) -> bool:
 
 def are_few_whole_numbers(table: pa.Table, column: str, sequences: int, least: int) -> bool:
     """Whether all values are whole numbers, each with at least `least` of the sequences on average."""
-    values = pc.cast(table.column(column).drop_null(), pa.float64()).to_numpy()
+    values = pc.cast(table.column(column).drop_null(), pa.float64(), safe=False).to_numpy()
     distinct = np.unique(values)
     return bool(np.all(distinct == np.round(distinct))) and sequences >= least * len(distinct)
 

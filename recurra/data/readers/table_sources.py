@@ -1,6 +1,7 @@
 """Random access to the rows of a table: in memory, memory-mapped, or a Parquet file of any size."""
 
 import tempfile
+import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,7 +125,13 @@ def spool_to_disk(
 ) -> TableSource:
     """Write batches to a temporary Arrow file and memory-map it: random access in little memory."""
     file = tempfile.NamedTemporaryFile(prefix="recurra-", suffix=".arrow")  # noqa: SIM115 (kept open)
-    with pa.ipc.new_file(file.name, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return TableSource(pa.ipc.open_file(pa.memory_map(file.name)).read_all(), keep=file)
+    try:
+        with pa.ipc.new_file(file.name, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    except BaseException:
+        file.close()
+        raise
+    source = TableSource(pa.ipc.open_file(pa.memory_map(file.name)).read_all(), keep=file)
+    weakref.finalize(source, file.close)  # also where an error keeps the source until garbage is collected
+    return source

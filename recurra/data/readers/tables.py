@@ -73,7 +73,7 @@ def prepare(opened: OpenTable, layout: Layout, strict: bool = False) -> tuple[Op
     roles = infer_roles(sample_of(source), layout, opened.file, strict=strict)
     layout = layout.with_roles(roles)
     if len(layout.time) > 1:
-        source = combine_times(source, layout.time)
+        source = combine_times(source, layout.time, opened)
     return replace(opened, source=_with_names_as_written(source, opened, layout)), roles, layout
 
 

@@ -46,7 +46,7 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
     if target is None or roles.task not in ("classification", "regression"):
         return SequenceSet(list(inputs), torch.zeros(len(inputs), 1), lengths, "regression", **about)
     if roles.task == "regression":
-        rows = pc.cast(table.column(target), pa.float64()).to_numpy().copy()[:, None]
+        rows = pc.cast(table.column(target), pa.float64(), safe=False).to_numpy().copy()[:, None]
         return SequenceSet(list(inputs), torch.from_numpy(rows).to(inputs.dtype), lengths, "regression", **about)
     labels = strings(table.column(target).combine_chunks()).to_pylist()
     encoder = Encoder(layout.classes or classes_of(labels), file, target)
@@ -56,7 +56,7 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
 
 def _channel(table: pa.Table, steps: list[str]) -> np.ndarray:
     """(n, T)."""
-    return np.stack([pc.cast(table.column(name), pa.float64()).to_numpy() for name in steps], axis=1)
+    return np.stack([pc.cast(table.column(name), pa.float64(), safe=False).to_numpy() for name in steps], axis=1)
 
 
 def _static(table: pa.Table, names: tuple[str, ...], layout: Layout) -> tuple[np.ndarray, tuple[str, ...], dict]:
