@@ -37,7 +37,9 @@ _TRANSFORMS = "eager_transforms.py"  # torch.func.grad, vjp, jvp, …
 _FUNCTIONAL_CALL = torch.nn.utils.stateless._functional_call.__code__  # the weights it sets are hidden while tracing
 _READ_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage", "__repr__"}
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_"}
-_AUTOGRAD_FIELDS = {"requires_grad", "is_leaf", "grad_fn", "grad"}
+_AUTOGRAD_FIELDS = {"requires_grad", "is_leaf", "grad_fn", "grad", "retains_grad", "output_nr", "_base", "_version"}
+# Where numbers lie in memory: x may be a view of anything, and stand-ins lie side by side.
+_LAYOUT = {"is_contiguous", "stride", "storage_offset", "dim_order", "_is_view", "is_shared", "is_pinned"}
 _SIZES = {"shape", "size", "numel", "nelement", "__len__"}
 _MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled"}
 _OUTPUT = {"print", "input", "open", "write"}
@@ -160,6 +162,8 @@ class StepWatch:
             raise self.recorder.fail(f"calls {name} on a tensor")
         if name in _READ_MEMORY and is_called_by_user(function):
             raise self.recorder.fail(f"reads the numbers of a tensor with {name}")
+        if name in _LAYOUT and is_called_by_user(function):
+            raise self.recorder.fail(f"asks {name}() of a tensor")
 
     def check_field(self, name: str, function: Any) -> None:
         """Refuse reading what autograd knows of a tensor, and assigning to any field."""

@@ -127,6 +127,17 @@ def test_what_torch_writes_otherwise_for_one_row_is_no_branch(name: str):
         torch.testing.assert_close(layer(x)[0], loop(layer, x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::recurra.EngineWarning")
+def test_numbers_of_the_rows_themselves_run_as_python_says():
+    class Numbered(Plain):
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return tanh(self.a(x, h) * torch.arange(x.shape[0])[:, None].to(x))
+
+    layer, x = rc.Recurrent(Numbered, INPUT, HIDDEN).double(), inputs(4)
+    torch.testing.assert_close(layer(x)[0], loop(layer, x), rtol=1e-12, atol=1e-12)
+    assert "does not take aten.arange" in " ".join(rc.explain(layer, x).split())
+
+
 def test_recurras_own_cells_are_not_traced_again():
     layer, x = rc.GRU(INPUT, HIDDEN), torch.randn(STEPS, 9, INPUT)
     assert not batch_obstacle(layer.cells[0], 9)

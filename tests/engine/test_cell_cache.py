@@ -14,7 +14,7 @@ from recurra.cell import CACHE, Cell
 from recurra.engine.backend import set_backend
 from recurra.engine.cell_cache import cache_of
 from recurra.engine.cpu.arena import Arena
-from recurra.errors import ShapeError
+from recurra.errors import DtypeError, ShapeError
 
 
 class Switched(Cell):
@@ -118,6 +118,31 @@ def test_a_weight_of_another_shape_is_an_error_and_not_read_beyond_its_end():
     layer(x)
     layer.cell_list[0].a.U.data = layer.cell_list[0].a.U.data.t()
     with pytest.raises(ShapeError, match=r"a\.U.*\(3, 20\)"):
+        layer(x)
+
+
+@pytest.mark.parametrize("part", ["a.W", "q"])
+def test_a_weight_of_another_dtype_is_an_error_and_not_read_as_what_it_was(part: str):
+    class Scaled(rc.Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.p, self.q = self.vector(fill=1.0), self.vector(fill=0.5)
+            self.a = self.affine("x", "h")
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return torch.tanh(self.a(x, h)) * self.p * self.q
+
+    layer, x = rc.Recurrent(Scaled, 3, 20), torch.randn(6, 2, 3)
+    layer(x)
+    with torch.no_grad():
+        layer(x)
+        layer.step(x[0])
+        weight = layer.cell_list[0].get_parameter(part)
+        weight.data = weight.data.double()
+        for call in (lambda: layer(x), lambda: layer.step(x[0])):
+            with pytest.raises(DtypeError, match=r"got torch.float64, expected torch.float32"):
+                call()
+    with pytest.raises(DtypeError, match=r"got torch.float64, expected torch.float32"):
         layer(x)
 
 

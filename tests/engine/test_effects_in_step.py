@@ -240,6 +240,26 @@ class ReadsRequiresGrad(Plain):
         return tanh(z) if z.requires_grad else z
 
 
+class AsksForLayout(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h)) if x.is_contiguous() else self.a(x, h)
+
+
+class AsksForStrides(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h)) * x.stride(1)
+
+
+class AsksForOffset(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h)) * (1 + x.storage_offset())
+
+
+class AsksForBase(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return tanh(self.a(x, h)) if x._base is None else self.a(x, h)
+
+
 CASES = {
     Counter: "changes self.n", QuietCounter: "changes self.n", RunningMean: "changes self.mean",
     RunningMeanInPlace: "writes into a weight", Previous: "changes self.previous", Appends: "changes self.items",
@@ -252,6 +272,7 @@ CASES = {
     LargeBatch: "batch size", ExactBatch: "batch size",
     LongBatch: "batch size", LargestOfBatch: "batch size", BooleanIndex: "shape from values",
     AsksForGradients: "is_grad_enabled", ReadsRequiresGrad: "requires_grad",
+    AsksForLayout: "is_contiguous", AsksForStrides: "stride", AsksForOffset: "storage_offset", AsksForBase: "_base",
 }  # fmt: skip
 
 
@@ -280,7 +301,8 @@ def by_hand(layer: rc.Recurrent, x: Tensor) -> Tensor:
 
 def made(kind: type[rc.Cell]) -> tuple[rc.Recurrent, Tensor]:
     seed()
-    return rc.Recurrent(kind, 3, 4).double(), torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
+    x = torch.randn(STEPS, BATCH, 3, dtype=torch.float64)
+    return rc.Recurrent(kind, 3, 4).double(), x.transpose(0, 2).contiguous().transpose(0, 2)  # a view, as people pass
 
 
 @pytest.mark.parametrize("engine", ["auto", "compiled", "reference"])

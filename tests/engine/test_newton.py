@@ -133,6 +133,27 @@ def test_explain_says_that_stable_states_can_converge():
     assert "the iterations can converge" in rc.explain(layer, sequence(70, 1).transpose(0, 1))
 
 
+class Swaps(rc.Cell):
+    """States whose residual is rounding of what they are computed from, not of themselves."""
+
+    states = ("h", "c")
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+
+    def step(self, x, h, c):
+        return c, 0.5 * torch.tanh(self.a(x, h))
+
+
+def test_the_callers_random_numbers_are_left_alone():
+    torch.manual_seed(0)
+    layer = rc.Recurrent(Swaps, 3, 6, dtype=torch.float64, parallel="newton")
+    before = torch.get_rng_state()
+    results(layer, sequence())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_nan_falls_back_to_the_loop():
     layer, x = rc.layer("mgu", 3, 4, dtype=torch.float64, parallel="newton"), sequence(10)
     x[4, 0, 1] = float("nan")

@@ -97,7 +97,7 @@ class Kernel:
     """A program compiled for one dtype, for any batch size and length."""
 
     def __init__(self, program: Program, dtype: torch.dtype, backward: bool, as_written: bool = False):
-        """`as_written`: without contraction, so that values recomputed backward have the bits of the forward pass."""
+        """`as_written`: without contraction, so that a value that is computed again has the same bits."""
         self.schedule: Schedule = schedule(program)
         self.rendered: Rendered = render(self.schedule, backward)
         self.dtype, self.backward = dtype, backward

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import ShapeError
+from ...errors import DtypeError, ShapeError
 from ..ir.nodes import Matrix, Vector
 from . import allocator
 from .codegen import Tables
 
 WORTH_THREADS = 1 << 18  # bytes whose hash takes longer than waking a thread
 REMEMBERED, REMEMBERED_BYTES = 4, 1 << 25  # packed weights cached per kernel: entries, bytes
-_SHAPE = attrgetter("shape")
+_KIND = attrgetter("shape", "dtype")
 
 
 class Split(NamedTuple):
@@ -68,7 +68,7 @@ class Packing:
         if split.in_place:
             copied = [weights[name] for name in self.copied]
             numbers = self.prepare_fingerprint(copied, 1)() if copied else 0
-            told = *map(Tensor.data_ptr, used), *map(_SHAPE, used), numbers
+            told = *map(Tensor.data_ptr, used), *map(_KIND, used), numbers
         else:
             told = self.prepare_fingerprint(used, split.threads)()
         key = told, split
@@ -90,7 +90,7 @@ class Packing:
     # ------------------------------------------------------------------------------------------ packing
 
     def _packed(self, weights: Mapping[str, Tensor], split: Split) -> Packed:
-        self._check_shapes(weights)
+        self._check_kinds(weights)
         tiles = self.tiles(split)
         pieces = [_pieces(weights, lanes) for lanes in self.tables.packs]
         if split.in_place:
@@ -103,8 +103,12 @@ class Packing:
         places, listed = _listed(map(Tensor.data_ptr, vectors)), _listed(map(Tensor.data_ptr, packs))
         return Packed(split, tiles, (places[1], listed[1]), (packs, vectors, places, listed))
 
-    def _check_shapes(self, weights: Mapping[str, Tensor]) -> None:
-        """Refuse weights whose `.data` was replaced by another shape: kernels would read past their end."""
+    def _check_kinds(self, weights: Mapping[str, Tensor]) -> None:
+        """Refuse weights whose `.data` was replaced by another shape or dtype: kernels would read past their end, or
+        other numbers."""
+        for name in self.used:
+            if weights[name].dtype is not self.dtype:
+                raise DtypeError(name, weights[name].dtype, f"{self.dtype}, as when it was planned")
         for name, shape in self._shapes.items():
             if weights[name].shape != shape:
                 raise ShapeError(name, f"shape {tuple(weights[name].shape)}", f"{tuple(shape)}, as when it was planned")

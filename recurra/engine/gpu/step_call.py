@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import DtypeError
 from ..ir.buffers import BufferRef, X
 from ..torch_modes import hide_from_modes
 from .persistent.launch import PersistentLoop
@@ -48,6 +49,7 @@ class GpuStepCall:
     ):
         plan, batch = executor.plan, x.shape[0]
         self.start, self.device, self.weights = start, x.device.index, [weights[n] for n in executor.weight_names]
+        self.dtype = executor.dtype
         self.width = plan.forward.buffers[plan.output].width
         self.sizes = [state.size for state in plan.states]
         self.alike = len(set(self.sizes)) == 1
@@ -88,6 +90,9 @@ class GpuStepCall:
         return y, finals
 
     def _move_weights(self, addresses: list[int]) -> None:
+        for weight in self.weights:
+            if weight.dtype is not self.dtype:
+                raise DtypeError("weights", weight.dtype, f"{self.dtype}, as when the step was prepared")
         for slot, address in zip(self.weight_slots, addresses, strict=True):
             self.launch.words[slot] = address
         self.weight_addresses = addresses

@@ -146,6 +146,8 @@ class IntegerRanges:
         if name == "_to_copy":
             return (-inf, inf) if source.meta["val"].is_floating_point() else self._range(source)
         if not ints and name not in RANGES:  # positions in a row: argmax, sort
+            if not isinstance(source.meta.get("val"), Tensor):  # of sequences: arange(batch size)
+                raise Unsupported(f"{node.target} of integers")
             return 0.0, _width(source)
         if _moves(node):
             return _hull((0.0, 0.0), *map(self._range, ints))  # padding is zero

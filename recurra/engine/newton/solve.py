@@ -116,8 +116,9 @@ def _is_rounding(
     if not (size <= own + NOISE * eps * largest).all():
         return False
     allowed = own
+    own_draws = torch.Generator(old.device).manual_seed(0)  # torch's global generator is the caller's
     for _ in range(DRAWS):
-        signs = torch.rand_like(old).sub_(0.5).sign_()
+        signs = torch.rand(old.shape, dtype=old.dtype, device=old.device, generator=own_draws).sub_(0.5).sign_()
         moved = (function(old + old * signs * eps) - new).abs()
         allowed = torch.maximum(allowed, own + torch.minimum(ROUNDINGS * moved, NOISE * eps * largest))
         if (size <= allowed).all():

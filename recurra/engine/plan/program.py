@@ -10,6 +10,7 @@ from ...cell import State
 from ..ir.buffers import D_Y, BufferRef, BufferSpec
 from ..ir.lowering import LoweredStep
 from ..ir.nodes import Builder, Load, Matrix, Node, Vector, subgraph
+from .exactness import compares_extremes
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,16 @@ class Plan:
     @functools.cached_property
     def gathers(self) -> bool:
         """Whether a program reads rows in memory through index maps, or rows of constants."""
+        return any(node.op in ("gather", "concat", "literal") for node in subgraph(self._roots()))
+
+    @functools.cached_property
+    def compares_extremes(self) -> bool:
+        """Whether a number that is computed again must have the same bits as before."""
+        return self.seeks_largest or compares_extremes(self._roots())
+
+    def _roots(self) -> list[Node]:
         programs = [self.forward, *([self.backward] if self.backward else [])]
-        roots = [n for p in programs for n in (*(o.node for o in p.outs), *(node for _, node in p.sums))]
-        return any(node.op in ("gather", "concat", "literal") for node in subgraph(roots))
+        return [n for p in programs for n in (*(o.node for o in p.outs), *(node for _, node in p.sums))]
 
     @property
     def trains(self) -> bool:
