@@ -252,7 +252,7 @@ class AsksForStrides(Plain):
 
 class AsksForOffset(Plain):
     def step(self, x: Tensor, h: Tensor) -> Tensor:
-        return tanh(self.a(x, h)) * (1 + x.storage_offset())
+        return tanh(self.a(x, h)) * (1 + int(x.storage_offset()))
 
 
 class AsksForBase(Plain):
