@@ -14,6 +14,7 @@ from recurra.cli.cell_traits import is_scan
 from recurra.inspect.mathml import cell_mathml
 
 from . import identities, initial_values, learning_results, sizes, speed_results
+from .docstrings import summary
 
 STEPS = 60  # of the gradient's way back
 FAMILIES = {
@@ -199,13 +200,12 @@ def _table(cells: list[tuple[str, type[Cell]]]) -> str:
 def _columns(name: str, kind: type[Cell]) -> list[str]:
     cell = kind(sizes.INPUTS, sizes.UNITS)
     per_unit = sum(p.numel() for p in cell.parameters()) / sizes.UNITS
-    summary = (inspect.getdoc(kind) or "").splitlines()[0].replace("|", "\\|")
     products, speed = speed_results.products(name), speed_results.beside_lstm(name)
     scan = "scan" if is_scan(kind) else "loop"
     measured = "" if products is None else str(products), scan, "" if speed is None else f"{speed:.2f}"
     return [
         f"[{name}]({name}.md)",
-        summary,
+        summary(kind),
         str(len(cell.states)),
         f"{per_unit:.0f}",
         *measured,

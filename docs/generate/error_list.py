@@ -1,11 +1,12 @@
 """Every error and warning of the package as a table: what it means, and what else catches it."""
 
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Iterator
 
 import recurra as rc
+
+from .docstrings import summary
 
 KINDS = (Exception, SystemExit)
 ABOUT = """A message names the argument or the place, what was passed, and what was expected. All errors are
@@ -36,7 +37,7 @@ def _kinds() -> Iterator[type[BaseException]]:
 
 
 def _table(head: str, kinds: list[type[BaseException]]) -> str:
-    rows = [f"| `{_name(kind)}` | {_first_line(kind)} | {_families(kind)} |" for kind in kinds]
+    rows = [f"| `{_name(kind)}` | {summary(kind)} | {_families(kind)} |" for kind in kinds]
     return f"| {head} | when | also caught as |\n|---|---|---|\n" + "\n".join(rows)
 
 
@@ -46,10 +47,6 @@ def _name(kind: type[BaseException]) -> str:
         if getattr(getattr(rc, place[1:], None) if place else rc, kind.__name__, None) is kind:
             return f"rc{place}.{kind.__name__}"
     return kind.__name__
-
-
-def _first_line(kind: type[BaseException]) -> str:
-    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
 def _families(kind: type[BaseException]) -> str:

@@ -10,6 +10,7 @@ import recurra as rc
 from recurra.data.tasks.base import CanonicalTask
 from recurra.modifiers import Modifier
 
+from .docstrings import summary
 from .reference_pages import entry
 
 KINDS = {
@@ -26,7 +27,7 @@ def pages() -> dict[str, str]:
     for kind, (title, about) in KINDS.items():
         things = dict(sorted(_things(kind).items()))
         found |= {f"{kind}/{_file(name)}.md": _page(kind, name, thing) for name, thing in things.items()}
-        rows = "\n".join(f"| [{name}]({_file(name)}.md) | {_first_line(thing)} |" for name, thing in things.items())
+        rows = "\n".join(f"| [{name}]({_file(name)}.md) | {summary(thing)} |" for name, thing in things.items())
         listed = "\n".join(f"{name} <{_file(name)}>" for name in things)
         table = f":::{{container}} sortable\n\n| name | what it is |\n|---|---|\n{rows}\n:::"
         found[f"{kind}/index.md"] = f"# {title}\n\n{about}\n\n{table}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
@@ -71,10 +72,6 @@ def _task_facts(kind: type[CanonicalTask]) -> str:
         f"\n## Sizes and score\n\nAs it comes, a step has {task.input_size} inputs and {task.output_size} outputs. The "
         f"score is the {task.metric.replace('_', ' ')}, {better}; the trivial answer has {task.baseline:.3g}.\n"
     )
-
-
-def _first_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").splitlines()[0].replace("|", "\\|")
 
 
 def _file(name: str) -> str:

@@ -81,7 +81,7 @@ def entry(name: str, thing: Any) -> str:
     text = f"## {name}\n\n{_signature(name, thing)}{_markdown(inspect.getdoc(thing))}"
     if isinstance(thing, type) and not issubclass(thing, Exception):
         text += "".join(
-            f"\n\n### {name}.{method}\n\n{_signature(method, each)}{_markdown(about)}"
+            f"\n\n### {thing.__name__}.{method}\n\n{_signature(method, each)}{_markdown(about)}"
             for method, each, about in _own_methods(thing)
         )
     return text

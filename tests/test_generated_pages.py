@@ -1,10 +1,12 @@
-"""The evidence pages take results of a GPU as the benchmarks write them, and say first where recurra is behind."""
+"""Generated pages: results of a GPU as the benchmarks write them, where recurra is behind, lines of tables."""
 
 import importlib
 import json
 from pathlib import Path
 
 import pytest
+
+import recurra as rc
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {"processor": "AMD EPYC", "cores": 16, "device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0"}
@@ -79,3 +81,9 @@ def test_the_page_of_a_matrix_cell_shows_the_kernels_beside_it(generate, monkeyp
     monkeypatch.setattr(results, "_on_the_card", lambda: {"rows": []})
     assert "| (512, 32, 8, 64) | training | 3.00 | fla 2.00 |" in results._card("gla")
     assert results._card("mgu") == "On an H200 this cell has not been measured."
+
+
+def test_a_table_shows_the_whole_first_paragraph_of_a_docstring(generate):
+    summary = importlib.import_module("generate.docstrings").summary
+    assert summary(rc.train.EProp).count("*") == 2  # the title of the paper goes on in the second line
+    assert "\n" not in summary(rc.train.EProp)
