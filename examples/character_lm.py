@@ -46,7 +46,7 @@ def main() -> None:
     print(model.generate(chosen.prompt, length=300, temperature=0.7, seed=0))
     if chosen.save:
         model.save(chosen.save)
-        print(f"Saved. Continue with: recurra generate {chosen.save} --prompt {chosen.prompt!r}")
+        print(f"Saved. Continue with: recurra generate {chosen.save} {chosen.prompt!r}")
 
 
 if __name__ == "__main__":

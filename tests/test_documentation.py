@@ -13,9 +13,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import typer
 
 import recurra as rc
 from recurra.cells import canonical_names
+from recurra.cli.app import app
 from recurra.guide.entries import NAMES
 from recurra.inspect.mathml import mathml
 from tests.inspect.browser import Browser
@@ -131,14 +133,16 @@ def test_a_program_for_several_processes_runs_in_two(name: str, tmp_path: Path):
     assert losses[-1] < losses[0]
 
 
-def test_commands_of_the_pages_exist():
-    commands = {path.stem for path in (ROOT / "recurra" / "cli").glob("*.py")}
-    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
-    called = [words for line in lines if (words := shlex.split(line, comments=True))]
-    assert called
-    for words in called:
-        if words[0] == "recurra":
-            assert words[1] in commands, words
+def test_commands_of_the_pages_and_their_options_exist():
+    commands = typer.main.get_command(app).commands
+    pages = [*PAGES, ROOT / "README.md"]
+    lines = [line for page in pages for block in blocks(page, "sh") for line in block.splitlines()]
+    split = [words for line in lines if (words := shlex.split(line, comments=True)) and words[0] != "pip"]
+    called = [words[words.index("recurra") + 1 :] for words in split if "recurra" in words]
+    assert len(called) > 20
+    for command, *words in called:
+        known = {spelling for option in commands[command].params for spelling in option.opts}
+        assert not [word for word in words if word.startswith("-") and word not in known], (command, words)
 
 
 def test_every_page_is_reached_from_the_index():

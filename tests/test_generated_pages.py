@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import recurra as rc
+from recurra.cli.app import PANELS
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {"processor": "AMD EPYC", "cores": 16, "device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0"}
@@ -87,3 +88,11 @@ def test_a_table_shows_the_whole_first_paragraph_of_a_docstring(generate):
     summary = importlib.import_module("generate.docstrings").summary
     assert summary(rc.train.EProp).count("*") == 2  # the title of the paper goes on in the second line
     assert "\n" not in summary(rc.train.EProp)
+
+
+def test_the_page_of_the_command_line_has_every_command(generate):
+    text = generate("command_page").pages()["reference/command_line.md"]
+    for command in (name for commands in PANELS.values() for name in commands):
+        assert f"### recurra {command}\n" in text
+    assert "[dim]" not in text
+    assert "| `--target` | Column to predict." in text

@@ -4,12 +4,15 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from . import cell_pages, evidence_page, part_pages, reference_pages, repository_pages, survey_pages
+from . import cell_pages, command_page, evidence_page, part_pages, reference_pages, repository_pages, survey_pages
 
 
 def write_all(source: Path) -> None:
     """Every generated page, below `source/generated`. A file whose text is the same stays as it is."""
-    makers = (cell_pages, part_pages, survey_pages, reference_pages, evidence_page, repository_pages)
+    makers = (
+        *(cell_pages, part_pages, survey_pages, reference_pages),
+        *(command_page, evidence_page, repository_pages),
+    )
     pages = {name: text for maker in makers for name, text in maker.pages().items()}
     folder = source / "generated"
     for name, text in pages.items():

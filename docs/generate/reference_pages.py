@@ -48,10 +48,12 @@ def pages() -> dict[str, str]:
     errors = {n: e for n in rc.__all__ if isinstance(e := getattr(rc, n), type) and issubclass(e, (Exception, Warning))}
     found[_path("Errors")] = _page("Errors", error_list.text(), "rc", errors)
     listed.append(("Errors", _path("Errors")))
+    listed.append(("The command line", "reference/command_line.md"))  # command_page.py writes it
     rows = "\n".join(f"{title} <{path.rpartition('/')[2].removesuffix('.md')}>" for title, path in listed)
     found["reference/index.md"] = (
-        "# Reference\n\nEvery public name with its arguments, shapes and an example; the examples run as tests. "
-        "Layers with a name, such as `rc.LSTM`, take the arguments of `rc.Recurrent` and the options on the page of "
+        "# Reference\n\nEvery public name with its arguments, shapes and an example. The examples run as tests, after "
+        "`import torch` and `import recurra as rc`. Layers with a name, such as `rc.LSTM`, take the arguments of "
+        "`rc.Recurrent` and the options on the page of "
         f"their [cell](../cells/index.md).\n\n```{{toctree}}\n:maxdepth: 1\n\n{rows}\n```\n"
     )
     return found
