@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..cell import Cell
@@ -17,6 +18,7 @@ from .gpu.describe import describe
 from .gpu.matrix.describe import describe as describe_matrices
 from .gpu.matrix.runner import MatrixExecutor
 from .gpu.runner import GpuExecutor
+from .gpu.scan.describe import describe as describe_scan
 from .ir.buffers import Role, X
 from .ir.nodes import Node
 from .plan.affine import describe_scans
@@ -94,12 +96,19 @@ def _cell(cell: Cell, x: Tensor, source: bool) -> str:
     if choice.executor is not None:
         lines += describe_scans(choice.executor.plan)
     if isinstance(choice.executor, GpuExecutor):
-        lines += describe(choice.executor, batch, x.device, source)
+        lines += _on_gpu(choice.executor, steps, batch, x.device, source)
     elif isinstance(choice.executor, MatrixExecutor):
         lines += describe_matrices(choice.executor, source)
     elif choice.executor is not None:
         lines += _planned(choice.executor, choice, dense(steps, batch), source)
     return "\n".join(lines)
+
+
+def _on_gpu(made: GpuExecutor, steps: int, batch: int, device: torch.device, source: bool) -> list[str]:
+    if made.scan is not None and made.scans(steps):
+        return describe_scan(made.scan, steps, batch, device, source)
+    refused = [f"  no scan over time: the GPU's kernels do not take {made.why_no_scan}"] if made.why_no_scan else []
+    return [*refused, *describe(made, batch, device, source)]
 
 
 def _planned(made: CpuExecutor, choice: Choice, layout: Layout, source: bool) -> list[str]:

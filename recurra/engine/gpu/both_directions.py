@@ -26,8 +26,10 @@ class Direction(NamedTuple):
 
 
 def can_run(executor: GpuExecutor, x: Tensor) -> bool:
-    """Whether both directions fit on the card at once, and are small enough to be captured."""
+    """Whether both directions are loops that fit on the card at once, and are small enough to be captured."""
     steps, batch = x.shape[:2]
+    if executor.scans(steps):
+        return False
     buffers = executor.plan.forward.buffers
     width = buffers[executor.plan.output].width + sum(w for _, w in executor.kept_shapes(1, False))
     copied = steps * batch * (x.shape[2] + 2 * width) * x.element_size()

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...cell import TIME
 from ...errors import ShapeError
 from ..ir.buffers import (
+    CLOCK,
     D_Y,
     INPUT_PROJECTION,
     LENGTHS,
@@ -22,6 +23,7 @@ from ..ir.buffers import (
 )
 from ..ir.lowering import Unsupported
 from ..ir.nodes import Node
+from ..plan.affine import is_scan
 from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.program import Plan
 from ..plan.rows import last_values, spread_final
@@ -33,6 +35,7 @@ from .epilogue import GpuLoopMemory, PaddedRows
 from .graph_calls import GraphCalls
 from .loops import GpuLoops, precision_of
 from .persistent.launch import PersistentLoop
+from .scan.run import GpuScan
 from .stepwise.run import StepwiseLoop
 
 FULL = {
@@ -49,6 +52,7 @@ class GpuExecutor:
     """A plan with its kernels, rendered and compiled when first used."""
 
     fault = ""  # how it was seen to differ from the plain loop
+    why_no_scan = ""  # though every state allows one
 
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
@@ -83,8 +87,23 @@ class GpuExecutor:
         return "" if batch * self._widest < INDEX_LIMIT else "a step has too many numbers"
 
     def way(self, batch: int, device: torch.device) -> str:
-        """How a loop forward runs, in a few words."""
+        """How a call forward runs, in a few words."""
+        if self.scans(2):
+            return "all steps at once, as a scan over time"
         return self.loops.way(batch, device)
+
+    @functools.cached_property
+    def scan(self) -> GpuScan | None:
+        """The scan over time that takes the place of the loops, if every state allows one."""
+        try:
+            return GpuScan(self.plan, self.dtype) if is_scan(self.plan) else None
+        except Unsupported as reason:
+            self.why_no_scan = str(reason)
+            return None
+
+    def scans(self, steps: int) -> bool:
+        """Whether a call of so many steps runs as a scan over time."""
+        return steps > 1 and not select.forced() and self.scan is not None
 
     @functools.cached_property
     def _widest(self) -> int:
@@ -124,8 +143,9 @@ class GpuExecutor:
 
     def _is_replayable(self, backward: bool, x: Tensor, lengths: Tensor | None) -> bool:
         """Whether a CUDA graph may run the call; a loop step by step has graphs of its own."""
-        return x.is_cuda and isinstance(
-            self.loops.find(backward, x.shape[1], lengths is not None, x.device), PersistentLoop
+        return x.is_cuda and (
+            self.scans(x.shape[0])
+            or isinstance(self.loops.find(backward, x.shape[1], lengths is not None, x.device), PersistentLoop)
         )
 
     def _forward_flat(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -151,6 +171,8 @@ class GpuExecutor:
         """`given_loop`: to run instead of the chosen one."""
         steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
+        if given_loop is None and self.scans(steps):
+            return self._scan_forward(x, states, masks, given, lengths)
         loop = given_loop or self.loops.find(False, batch, lengths is not None, x.device)
         bound = self._inputs(x, states, masks, given, lengths)
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
@@ -173,11 +195,30 @@ class GpuExecutor:
         except select.LaunchRefused:
             self.loops.refuse(False, batch, x.device)
             return self._forward(x, states, masks, weights, lengths)
+        return self._results(bound, steps, batch)
+
+    def _results(self, bound: dict[BufferRef, Tensor], steps: int, batch: int) -> list[Tensor]:
         finals = [self._final(state, bound, steps, batch) for state in self.plan.states]
         y = bound[self.plan.output]
         rest = [bound[buffer] for buffer in self.plan.named.values()]
         kept = [bound[buffer] for buffer in (*self.histories, *self.plan.kept)] if self.trains else []
         return [_by_step(y, steps), *finals, *(_by_step(v, steps) for v in rest), *kept]
+
+    def _scan_forward(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        given: Mapping[str, Tensor],
+        lengths: Tensor | None,
+    ) -> list[Tensor]:
+        steps, batch = x.shape[:2]
+        bound = self._inputs(x, states, masks, given, lengths)
+        if self.trains and any(state.name == TIME for state in self.plan.states):
+            bound[CLOCK] = x.new_empty(steps * batch, 1)
+        assert self.scan is not None
+        self.scan.forward(bound, given, PaddedRows(steps, batch, bound.get(LENGTHS), x.device))
+        return self._results(bound, steps, batch)
 
     def _inputs(
         self,
@@ -294,20 +335,25 @@ class GpuExecutor:
         results = needed[0], needed[1 : 1 + named], needed[1 + named :]
         steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
-        loop = given_loop or self.loops.find(True, batch, lengths is not None, x.device)
+        scanned = given_loop is None and self.scans(steps)
+        loop = None if scanned else given_loop or self.loops.find(True, batch, lengths is not None, x.device)
         if lengths is not None:  # an infinite number in the padding must not reach a gradient
             running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
             x = x.masked_fill(~running[..., None], 0.0)
         bound = self._inputs(x, states, masks, given, lengths)
-        allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
+        allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged if loop else frozenset())
         self._bind_results(bound, results)
         self._bind_cotangents(bound, received, steps, batch, allocator, wants_states)
-        allocator.bind_rest(bound, loop, self.loops.backward_schedule, batch)
-        try:
-            loop(bound, steps, batch)
-        except select.LaunchRefused:
-            self.loops.refuse(True, batch, x.device)
-            return self._backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
+        if loop is None:
+            assert self.scan is not None
+            self.scan.backward(bound, given, PaddedRows(steps, batch, bound.get(LENGTHS), x.device))
+        else:
+            allocator.bind_rest(bound, loop, self.loops.backward_schedule, batch)
+            try:
+                loop(bound, steps, batch)
+            except select.LaunchRefused:
+                self.loops.refuse(True, batch, x.device)
+                return self._backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
         memory = GpuLoopMemory(self.plan, bound, steps, batch)
         left = Cotangents(self.plan, memory, given)
         dx = left.of_x() if self.plan.needs_x else x.new_empty(0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.buffers import Role
 from ..ir.nodes import Node, subgraph
-from .program import Plan
+from .program import Plan, Program
 
 MAX_BLOCK = 2  # pieces that one scan solves together
 
@@ -58,10 +58,18 @@ Block = ScanBlock | LoopBlock
 
 def find_blocks(plan: Plan) -> list[Block]:
     """The blocks of a plan's states, in an order in which they can be solved."""
+    return _find_blocks(plan, plan.forward, Role.STATE)
+
+
+def find_carry_blocks(plan: Plan) -> list[Block]:
+    """The blocks of what flows back to the states, from the last step to the first."""
+    assert plan.backward is not None
+    return _find_blocks(plan, plan.backward, Role.CARRY)
+
+
+def _find_blocks(plan: Plan, program: Program, role: Role) -> list[Block]:
     pieces = [
-        Piece(out.buffer.name, out.offset, out.node.width, out.node)
-        for out in plan.forward.outs
-        if out.buffer.role is Role.STATE
+        Piece(out.buffer.name, out.offset, out.node.width, out.node) for out in program.outs if out.buffer.role is role
     ]
     return [_solve(block, plan) for block in _circles(pieces)]
 
@@ -121,7 +129,8 @@ def _reachable(start: Piece, reads: Mapping[Piece, list[Piece]]) -> set[Piece]:
 
 
 def _is_state(node: Node) -> bool:
-    return node.op == "load" and node.attr.buffer.role is Role.STATE
+    """Whether it loads what the program stored at another step; a backward program loads no states, but carries."""
+    return node.op == "load" and node.attr.buffer.role in (Role.STATE, Role.CARRY)
 
 
 # ---------------------------------------------------------------------------------------------------- one block

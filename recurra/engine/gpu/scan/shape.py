@@ -1,0 +1,28 @@
+"""The choice of chunks: how a scan is divided among programs."""
+
+from dataclasses import dataclass
+
+UNITS = 64  # of a program: two for each thread of a warp
+LEAST_CHUNK = 32  # steps
+FULL = 8  # warps of a multiprocessor from which on a program for each row and block of units hides the memory's latency
+
+
+@dataclass(frozen=True)
+class ScanShape:
+    """How a scan over `steps` is divided. One chunk: no other kernels precede the last one."""
+
+    units: int  # of a program, a power of two
+    blocks: int  # programs for all units of a row
+    chunk: int  # steps
+    chunks: int
+
+
+def choose_shape(steps: int, batch: int, width: int, processors: int) -> ScanShape:
+    """One chunk where rows and units fill the card, or where steps are few. Else about as many chunks as a chunk has
+    steps: programs go through the steps of a chunk one after another, and then through the chunks."""
+    units = min(UNITS, 1 << (width - 1).bit_length())
+    blocks = -(-width // units)
+    chunk = steps
+    if steps >= 4 * LEAST_CHUNK and batch * blocks < FULL * processors:
+        chunk = max(LEAST_CHUNK, 1 << round((steps - 1).bit_length() / 2))
+    return ScanShape(units, blocks, chunk, -(-steps // chunk))

@@ -1,0 +1,176 @@
+"""Scans over time on the GPU: their chunks, their kernels in Triton's interpreter, and as machine code."""
+
+import pytest
+import torch
+from engine.gpu.interpreted_scan import OWN
+from engine.gpu.test_interpreted import run_in_the_interpreter
+
+import recurra as rc
+from recurra.cell import Cell
+from recurra.engine.gpu import select
+from recurra.engine.gpu.describe import describe as describe_loop
+from recurra.engine.gpu.persistent.launch import load_module
+from recurra.engine.gpu.runner import GpuExecutor
+from recurra.engine.gpu.scan.codegen import PassSource, PassSpec
+from recurra.engine.gpu.scan.describe import describe
+from recurra.engine.gpu.scan.run import GpuScan
+from recurra.engine.gpu.scan.shape import ScanShape, choose_shape
+from recurra.engine.ir.buffers import BufferRef, Role
+from recurra.engine.plan.planner import plan
+from recurra.engine.traced_step import trace_in_clean_context
+
+ZOO = ("min_gru", "min_lstm", "sru", "hgrn", "rg_lru", "gateloop", "lru", "s5", "qrnn", "t_rnn")
+CPU = torch.device("cpu")
+
+
+def on_gpu(cell: Cell, dtype: torch.dtype = torch.bfloat16) -> GpuExecutor:
+    return GpuExecutor(plan(cell, trace_in_clean_context(cell), train=True, needs_x=True), dtype)
+
+
+def of_zoo(name: str, units: int = 8) -> GpuExecutor:
+    return on_gpu(rc.layer(name, 16, units).cell_list[0])
+
+
+# ---------------------------------------------------------------------------------------------------- what is a scan
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_cells_that_are_affine_in_their_states_are_scanned(name: str):
+    made = of_zoo(name)
+    assert made.scan is not None, made.why_no_scan
+    assert made.scans(steps=2)
+    assert not made.scans(steps=1)
+    assert "scan over time" in made.way(2, CPU)
+
+
+def test_a_loop_can_be_asked_for():
+    with select.only("cooperative"):
+        assert not of_zoo("min_gru").scans(steps=100)
+
+
+def test_other_cells_are_loops():
+    assert of_zoo("gru").scan is None
+    assert not of_zoo("gru").why_no_scan
+
+
+def test_a_state_that_a_product_of_another_one_feeds_is_left_to_the_loop_by_name():
+    class Mixed(Cell):
+        states = ("c", "h")
+
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.u, self.w = self.affine("x"), self.affine("c")
+
+        def step(self, x, c, h):
+            c = 0.5 * c + self.u(x)
+            h = 0.9 * h + self.w(c)
+            return h, c, h
+
+    made = on_gpu(Mixed(3, 4))
+    assert made.scan is None
+    assert made.why_no_scan == "a scan of what a product of another state feeds"
+
+
+def test_products_are_torchs_and_gates_the_kernels():
+    made = of_zoo("min_gru").scan
+    assert made is not None
+    forward, backward = made.parts[False], made.parts[True]
+    assert [node.op for node in forward.inputs.values()] == ["product", "product"]
+    assert not backward.inputs
+    assert {out.buffer.role for out, _ in backward.stores} == {Role.DELTA}
+    assert len(backward.totals) == 2
+
+
+def test_a_state_that_follows_another_is_of_a_higher_level():
+    made = on_gpu(OWN["Chain"](3, 4)).scan
+    assert made is not None
+    assert [[place[0].name for place in block.places] for block in made.parts[False].blocks] == [["c"], ["h"]]
+    assert [block.level for block in made.parts[False].blocks] == [1, 2]
+    assert [[place[0].name for place in block.places] for block in made.parts[True].blocks] == [["h"], ["c"]]
+
+
+# ---------------------------------------------------------------------------------------------------- chunks
+
+
+@pytest.mark.parametrize(
+    ("steps", "batch", "width", "expected"),
+    [
+        (2048, 16, 128, ScanShape(64, 2, 64, 32)),
+        (512, 16, 768, ScanShape(64, 12, 32, 16)),
+        (4096, 4, 512, ScanShape(64, 8, 64, 64)),
+        (16384, 1, 256, ScanShape(64, 4, 128, 128)),
+        (1000, 256, 512, ScanShape(64, 8, 1000, 1)),  # rows and units fill the card
+        (100, 1, 5, ScanShape(8, 1, 100, 1)),  # few steps
+        (2**20, 1, 16, ScanShape(16, 1, 1024, 1024)),
+    ],
+)
+def test_chunks_are_as_many_as_a_chunk_has_steps(steps: int, batch: int, width: int, expected: ScanShape):
+    assert choose_shape(steps, batch, width, processors=132) == expected
+
+
+def test_the_description_names_chunks_and_kernels():
+    made = of_zoo("sru").scan
+    assert made is not None
+    text = "\n".join(describe(made, 4096, 1, CPU, source=True))
+    assert "forward: a scan in 64 chunks of 64 steps, all at once" in text
+    assert "by torch, for all steps before: 4 values that mix units" in text
+    assert text.count("def kernel(") == 4
+    assert "in one chunk" in "\n".join(describe(made, 50, 1, CPU, source=False))
+
+
+# ---------------------------------------------------------------------------------------------------- kernels
+
+
+def test_a_cell_in_the_interpreter():
+    assert run_in_the_interpreter("3", ["min_gru:5"], "interpreted_scan.py").count("\n") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", ["0", "3"])
+def test_cells_in_the_interpreter(chunk: str):
+    names = ["min_gru:1", "sru", "lru", "s5", "Chain", "Choice", "qrnn", "t_rnn"]
+    assert run_in_the_interpreter(chunk, names, "interpreted_scan.py").count("\n") == 3 * len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+@pytest.mark.parametrize("name", ["min_gru", "lru", "Chain"])
+def test_kernels_become_machine_code(name: str, dtype: torch.dtype):
+    cell = OWN[name](256, 256) if name in OWN else rc.layer(name, 256, 256).cell_list[0]
+    made = on_gpu(cell, dtype).scan
+    assert made is not None
+    for backward, scan in made.parts.items():
+        for level in range(scan.levels + 1):
+            spec = PassSpec(backward, True, True, made.exact, True, 64, level)
+            code = assembled(made, made.step_kernel(spec), ("steps", "batch", "chunk"))
+            assert "st.global.b16" not in code.asm["ptx"]
+            assert "ld.local" not in code.asm["ptx"]
+            if level:
+                assembled(made, made.chunks_kernel(backward, level, 32), ("batch", "chunks"))
+
+
+def assembled(made: GpuScan, source: PassSource, numbers: tuple[str, ...]):
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    types = {f"a{i}": f"*{_number(made, argument)}" for i, argument in enumerate(source.arguments)}
+    aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
+    text = ASTSource(load_module(source.text).kernel, types | dict.fromkeys(numbers, "i32"), {}, aligned)
+    code = triton.compile(text, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    assert len(code.asm["cubin"]) > 0
+    return code
+
+
+def _number(made: GpuScan, argument: BufferRef | str) -> str:
+    if isinstance(argument, str):
+        return "fp64" if argument.startswith("factor") else "fp32"
+    if argument.role is Role.LENGTHS:
+        return "i32"
+    is_wide = any(argument in scan.wide for scan in made.parts.values())
+    return "fp32" if is_wide or made.dtype == torch.float32 else "bf16"
+
+
+def test_a_loop_is_described_where_steps_are_one():
+    made = of_zoo("min_gru")
+    assert "one kernel for all steps" in "\n".join(describe_loop(made, 3, CPU, source=False))
