@@ -133,8 +133,9 @@ def test_cells_in_the_interpreter(chunk: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
-@pytest.mark.parametrize("name", ["min_gru", "lru", "Chain"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("min_gru", torch.bfloat16), ("lru", torch.float32), ("Chain", torch.bfloat16)]
+)
 def test_kernels_become_machine_code(name: str, dtype: torch.dtype):
     cell = OWN[name](256, 256) if name in OWN else rc.layer(name, 256, 256).cell_list[0]
     made = on_gpu(cell, dtype).scan
@@ -143,8 +144,7 @@ def test_kernels_become_machine_code(name: str, dtype: torch.dtype):
         for level in range(scan.levels + 1):
             spec = PassSpec(backward, True, True, made.exact, True, 64, level)
             code = assembled(made, made.step_kernel(spec), ("steps", "batch", "chunk"))
-            assert "st.global.b16" not in code.asm["ptx"]
-            assert "ld.local" not in code.asm["ptx"]
+            assert "ld.local" not in code.asm["ptx"]  # no registers are spilled
             if level:
                 assembled(made, made.chunks_kernel(backward, level, 32), ("batch", "chunks"))
 
