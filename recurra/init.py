@@ -75,6 +75,14 @@ def spectral_radius_(matrix: Tensor, radius: float = 0.9, density: float = 1.0) 
     return matrix.copy_(sparse * (radius / largest.clamp_min(torch.finfo(torch.float64).tiny)))
 
 
+@torch.no_grad()
+def positive_definite_(matrix: Tensor) -> Tensor:
+    """A random positive definite matrix with the largest eigenvalue 1: (RᵀR / n + I) / λ (Talathi & Vartak 2016)."""
+    gauss = torch.randn(matrix.shape, dtype=torch.float64)
+    positive = gauss.mT @ gauss / len(gauss) + torch.eye(len(gauss), dtype=torch.float64)
+    return matrix.copy_(positive / torch.linalg.eigvalsh(positive)[-1])
+
+
 # ---------------------------------------------------------------------------------------------------- initialisers
 
 

@@ -88,6 +88,7 @@ class ODERNN(Timed):
         self.steps = positive_int("steps", steps)
         units = hidden_size if units is None else positive_int("units", units)
         self.inner, self.outer = self.affine("h", size=units), self.affine(units)
+        init.orthogonal_(self.outer.W, 0.1)  # a slow flow; one as fast as the inputs come carries the state away
         self.r, self.z, self.c = (self.affine("x", "h") for _ in range(3))
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:

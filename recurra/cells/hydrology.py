@@ -60,7 +60,7 @@ class MassConservingLSTM(Cell):
         self.i = self.affine(*operands, size=hidden_size * mass)
         self.R = self.affine(*operands, size=hidden_size * hidden_size)  # most of the cost: H² (D + H) products a step
         self.o = self.affine(*operands)
-        self.R.b.data.copy_(torch.eye(hidden_size).flatten())  # a cell rather keeps than gives
+        self.R.b.data.copy_(torch.eye(hidden_size).flatten())  # as in the authors' program
         init.constant_(self.o.b, -3.0)  # little leaves at first
 
     def _width(self, operand: str | int) -> int:

@@ -7,20 +7,34 @@ import torch
 from torch import Tensor, nn, relu
 
 from .. import init
+from ..affine import Affine
 from ..cell import Cell, positive_int, register
 from ..errors import InputError
 from .derivations import ZeroDiagonal
 
 
 class PiecewiseLinear(Cell):
-    """Base of the family: A z with a diagonal A near one, and an input C x."""
+    """Base of the family: A z with a diagonal A, and an input C x.
+
+    A + W starts positive definite with the largest eigenvalue 1, as in the authors' programs: no linear piece of the
+    untrained network expands.
+    """
 
     states = ("z",)
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)
-        self.A = nn.Parameter(0.9 + 0.1 * torch.rand(hidden_size))
+        self.A = nn.Parameter(torch.empty(hidden_size))
         self.C = self.affine("x")
+
+    def _coupled(self) -> Affine:
+        """W of the rectified state without its diagonal, which A starts from."""
+        W = self.affine("z", bias=False)
+        init.positive_definite_(W.W)
+        with torch.no_grad():
+            self.A.copy_(W.W.diagonal())
+            W.W.fill_diagonal_(0.0)
+        return W
 
 
 @register("plrnn")
@@ -31,8 +45,7 @@ class PLRNN(PiecewiseLinear):
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__(input_size, hidden_size)
-        self.W = self.affine("z", bias=False)
-        init.normal_(self.W.W, 0.01)
+        self.W = self._coupled()
         self.W.derive("W", ZeroDiagonal())
 
     def step(self, x: Tensor, z: Tensor) -> Tensor:
@@ -50,6 +63,7 @@ class ShallowPLRNN(PiecewiseLinear):
 
     def __init__(self, input_size: int, hidden_size: int, units: int | None = None, clipped: bool = False):
         super().__init__(input_size, hidden_size)
+        self._coupled()  # for A alone
         units = 4 * hidden_size if units is None else positive_int("units", units)
         self.inner, self.outer = self.affine("z", size=units), self.affine(units, bias=False)
         init.uniform_(self.inner.W, hidden_size**-0.5)
@@ -72,12 +86,11 @@ class DendriticPLRNN(PiecewiseLinear):
 
     def __init__(self, input_size: int, hidden_size: int, bases: int = 5):
         super().__init__(input_size, hidden_size)
-        self.W = self.affine("z", bias=False)
-        init.normal_(self.W.W, 0.01)
+        self.W = self._coupled()
         self.W.derive("W", ZeroDiagonal())
         self.bases = positive_int("bases", bases)
         for k in range(1, bases + 1):
-            setattr(self, f"alpha_{k}", nn.Parameter(torch.randn(1) / bases))
+            setattr(self, f"alpha_{k}", nn.Parameter(init.uniform_(torch.empty(1), 1 / bases)))  # none expands, too
             setattr(self, f"theta_{k}", nn.Parameter(torch.randn(hidden_size)))
 
     def step(self, x: Tensor, z: Tensor) -> Tensor:
@@ -99,8 +112,7 @@ class ALRNN(PiecewiseLinear):
         self.rectified = max(1, hidden_size // 5) if rectified is None else positive_int("rectified", rectified)
         if self.rectified > hidden_size:
             raise InputError("rectified", rectified, f"at most hidden_size = {hidden_size} units")
-        self.W = self.affine("z", bias=False)
-        init.normal_(self.W.W, 0.01)
+        self.W = self._coupled()
         self.register_buffer("m", (torch.arange(hidden_size) >= hidden_size - self.rectified).float())
 
     def step(self, x: Tensor, z: Tensor) -> Tensor:

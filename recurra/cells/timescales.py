@@ -95,6 +95,7 @@ class TemporalKernelRNN(Cell):
         if not 0.0 < decay < 1.0:
             raise InputError("decay", decay, "a number strictly between 0 and 1")
         self.net = self.affine("x", "h")
+        init.orthogonal_(self.net.W, 1 - decay)  # summed over the kernel, the states of the past weigh as in an RNN
         self.rho = self.vector(fill=math.log(decay / (1 - decay)))
         self.rho.requires_grad_(learn)
         self.nonlinearity = activation(nonlinearity)
