@@ -1,12 +1,14 @@
 """Cells whose states are affine in themselves: the scan alone against a copy, and whole calls with and without it.
 
-    python -m benchmarks.scan [--threads N] [--rounds N] [--device cuda]
+    python -m benchmarks.scan [--threads N] [--rounds N]
+    python -m benchmarks.scan --device cuda [--rounds N] [--seconds N] [--profile]
 
 The scan alone is the loop that remains when all that reads no state is computed ahead: of a minGRU it reads z and g
 and writes h. Its bytes are compared with a copy timed in the same rounds. For one sequence it is compared with the loop
 that also computes the gates, on one thread. Whole calls run with `parallel="auto"` and with `parallel="scan"`. Rounds
 are interleaved. The least time of a job counts, since others may use the machine; seconds of the processor, of all
-threads together, stand beside those of the clock. The tables go to results/scan.md.
+threads together, stand beside those of the clock. The tables go to results/scan.md. On a card, `scan_on_a_card.py`
+measures minGRU beside other libraries' scans.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor
 
 import recurra as rc
+from benchmarks import scan_on_a_card
 from benchmarks.environment import environment
 from benchmarks.timing import copy_job
 from recurra.engine.cpu.call import ForwardCall, run_loop
@@ -107,31 +110,24 @@ def _with_threads(job: Job, count: int) -> Job:
 # ---------------------------------------------------------------------------------------------------- whole calls
 
 
-def call_jobs(name: str, size: tuple[int, int, int, int], device: str) -> dict[str, Job]:
+def call_jobs(name: str, size: tuple[int, int, int, int]) -> dict[str, Job]:
     steps, batch, inputs, units = size
-    x = torch.randn(steps, batch, inputs, device=device)
+    x = torch.randn(steps, batch, inputs)
     jobs: dict[str, Job] = {}
     for way in ("auto", "scan"):
-        layer = rc.layer(name, inputs, units, parallel=way, device=device)
+        layer = rc.layer(name, inputs, units, parallel=way)
         trained = x.clone().requires_grad_()
         cotangent = torch.randn_like(layer(x)[0])
 
         def infer(layer: rc.Recurrent = layer) -> None:
             with torch.no_grad():
                 layer(x)
-            _wait(device)
 
         def train(layer: rc.Recurrent = layer, trained: Tensor = trained, cotangent: Tensor = cotangent) -> None:
             layer(trained)[0].backward(cotangent)
-            _wait(device)
 
         jobs |= {f"{way}, forward": infer, f"{way}, training": train}
     return jobs
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 # ---------------------------------------------------------------------------------------------------- tables
@@ -182,21 +178,32 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--seconds", type=float, default=80, help="on a card: when no further size begins")
+    parser.add_argument("--profile", action="store_true", help="on a card: print the kernels of a training step")
     given = parser.parse_args()
+    if given.device == "cuda":
+        _on_a_card(given)
+        return
     torch.manual_seed(0)
     torch.set_num_threads(given.threads)
     results: dict[str, Any] = {"environment": environment(), "threads": given.threads}
     results["command"] = f"python -m benchmarks.scan --threads {given.threads} --rounds {given.rounds}"
     results["load"] = os.getloadavg()[0]
-    if given.device == "cpu":
-        results["alone"] = scan_alone(given.threads, given.rounds)
-        torch.set_num_threads(given.threads)
-    calls = {n: {str(s): least(call_jobs(n, s, given.device), given.rounds) for s in CALLS} for n in CELLS}
-    results["calls"] = calls
-    name = "scan" if given.device == "cpu" else "scan_gpu"
-    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (RESULTS / f"{name}.md").write_text(table(results), encoding="utf-8")
+    results["alone"] = scan_alone(given.threads, given.rounds)
+    torch.set_num_threads(given.threads)
+    results["calls"] = {n: {str(s): least(call_jobs(n, s), given.rounds) for s in CALLS} for n in CELLS}
+    (RESULTS / "scan.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "scan.md").write_text(table(results), encoding="utf-8")
     print(table(results))
+
+
+def _on_a_card(given: argparse.Namespace) -> None:
+    if not given.profile:
+        scan_on_a_card.measure(given.rounds, given.seconds)
+        return
+    for dtype in scan_on_a_card.DTYPES.values():
+        for size in scan_on_a_card.SIZES:
+            scan_on_a_card.profile(size, dtype)
 
 
 if __name__ == "__main__":

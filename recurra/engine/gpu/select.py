@@ -12,6 +12,7 @@ import torch
 from .persistent.tiling import COOPERATIVE, Tiling
 
 STEPWISE = "stepwise"
+LOOP = "loop"  # as chosen, but no scan over time
 OLDEST = (8, 0)  # compute capability from which on the tensor-core instruction of the persistent kernel exists
 # Where weights are read from memory at each step anyway: rows from which on cuBLAS is faster, measured on an H200.
 CUBLAS_ROWS = {"forward": 64, "backward": 1}
@@ -37,7 +38,7 @@ def is_refusal(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def only(mode: str) -> Iterator[None]:
-    """Force a mode for tests and benchmarks, where possible: "row_per_program", "cooperative" or "stepwise"."""
+    """Force a mode for tests and benchmarks, where possible: "row_per_program", "cooperative", "stepwise" or "loop"."""
     before = _forced["mode"]
     _forced["mode"] = mode
     try:

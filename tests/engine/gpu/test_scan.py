@@ -44,8 +44,9 @@ def test_cells_that_are_affine_in_their_states_are_scanned(name: str):
 
 
 def test_a_loop_can_be_asked_for():
-    with select.only("cooperative"):
-        assert not of_zoo("min_gru").scans(steps=100)
+    for mode in ("cooperative", select.LOOP):
+        with select.only(mode):
+            assert not of_zoo("min_gru").scans(steps=100)
 
 
 def test_other_cells_are_loops():

@@ -86,7 +86,7 @@ def test_a_million_steps():
     with torch.no_grad():
         truth: Tensor = exact(x.double().cpu())[0]
         scanned = model(x)[0].cpu()
-        with select.only("row_per_program"):
+        with select.only(select.LOOP):
             looped = model(x)[0].cpu()
     assert error(scanned, truth) <= 1.1 * error(looped, truth) + 1e-7
 
