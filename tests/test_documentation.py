@@ -20,7 +20,7 @@ from recurra.cells import canonical_names
 from recurra.cli.app import app
 from recurra.guide.entries import NAMES
 from recurra.inspect.mathml import mathml
-from tests.inspect.browser import Browser
+from tests.inspect.browser import Browser, Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -231,6 +231,18 @@ def test_links_to_elsewhere_are_listed(site: Path):
     )
 
 
+def check_pictures(page: Page, where: str) -> None:
+    """Figures fit their column; drawings have the colour of the text, whatever the theme of the system."""
+    page.wait_for("[...document.querySelectorAll('.plotly-graph-div')].every(e => e.scrollWidth <= e.clientWidth)")
+    for system in ("dark", "light"):
+        page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
+        colours = page.run(
+            "[...document.querySelectorAll('.rc-diagram')].map(e => getComputedStyle(e).color)"
+            ".concat(getComputedStyle(document.body).color)"
+        )
+        assert len(set(colours)) == 1, f"{where}, system {system}"
+
+
 @pytest.mark.slow
 def test_pages_fit_phones_and_desks_by_day_and_night(site: Path):
     browser = Browser()
@@ -243,6 +255,7 @@ def test_pages_fit_phones_and_desks_by_day_and_night(site: Path):
                     page.run(f"document.documentElement.dataset.theme = {mode!r}")
                     colour = page.run("getComputedStyle(document.body).backgroundColor")
                     assert (sum(map(float, re.findall(r"[0-9.]+", colour)[:3])) > 380) == (mode == "light"), name
+                    check_pictures(page, f"{name}, {width}, {mode}")
                 assert page.complaints() == []
                 assert page.requests() == []
                 page.close()

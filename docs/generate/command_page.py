@@ -30,7 +30,7 @@ def _command(name: str, command: Any) -> str:
     rows += [
         f"| {', '.join(f'`{o}`' for o in (*each.opts, *each.secondary_opts))} | {_text(each)} |" for each in options
     ]
-    table = "| argument | |\n|---|---|\n" + "\n".join(rows)
+    table = "| argument | meaning |\n|---|---|\n" + "\n".join(rows)
     about = "\n\n".join(_paragraph(text) for text in command.help.split("\n\n"))
     return f"### recurra {name}\n\n```text\n{usage} [OPTIONS]\n```\n\n{about}\n\n{table}"
 
