@@ -32,7 +32,7 @@ from ..restarts import as_mask
 from ..torch_modes import hide_from_modes
 from . import select
 from .epilogue import GpuLoopMemory, PaddedRows
-from .graph_calls import GraphCalls
+from .graph_calls import MOST_BYTES, GraphCalls
 from .loops import GpuLoops, precision_of
 from .persistent.launch import PersistentLoop
 from .scan.run import GpuScan
@@ -45,6 +45,7 @@ FULL = {
 }  # all bits set: not written yet
 
 
+MOST_BYTES_OF_A_SCAN = 320 << 20
 INDEX_LIMIT = 2**31  # numbers of a step that kernels can address
 
 
@@ -139,7 +140,8 @@ class GpuExecutor:
             return self._forward(x, states, masks, weights, lengths)
         ends = () if lengths is None else (lengths.to(x.device, torch.int32),)
         key = False, lengths is not None, precision_of(self.dtype), select.forced()
-        return self.graphs(self._forward_flat, [x, *states, *masks, *weights, *ends], key)
+        most = self._most_copied(x)
+        return self.graphs(self._forward_flat, [x, *states, *masks, *weights, *ends], key, most=most)
 
     def _is_replayable(self, backward: bool, x: Tensor, lengths: Tensor | None) -> bool:
         """Whether a CUDA graph may run the call; a loop step by step has graphs of its own."""
@@ -147,6 +149,10 @@ class GpuExecutor:
             self.scans(x.shape[0])
             or isinstance(self.loops.find(backward, x.shape[1], lengths is not None, x.device), PersistentLoop)
         )
+
+    def _most_copied(self, x: Tensor) -> int:
+        """Bytes that a replayed call may copy: a scan's many launches take longer than a loop's one."""
+        return MOST_BYTES_OF_A_SCAN if self.scans(x.shape[0]) else MOST_BYTES
 
     def _forward_flat(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         rest = iter(inputs)
@@ -304,7 +310,9 @@ class GpuExecutor:
         if not self._is_replayable(True, given[0], lengths):
             return run(inputs)
         key = True, form, precision_of(self.dtype), select.forced()
-        return self.graphs(run, inputs, key, flat=1 + len(self.plan.states) * wants_states)
+        return self.graphs(
+            run, inputs, key, flat=1 + len(self.plan.states) * wants_states, most=self._most_copied(given[0])
+        )
 
     def _backward_flat(
         self, assembled: bool, present: Sequence[bool], ragged: bool, wants_states: bool, inputs: Sequence[Tensor]

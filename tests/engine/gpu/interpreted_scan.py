@@ -52,8 +52,10 @@ class Choice(Cell):
 
     def step(self, x: Tensor, h: Tensor, p: Tensor, q: Tensor, last: Tensor) -> tuple[Tensor, ...]:
         g = self.g(x)
-        cos, sin = torch.cos(self.angle), torch.sin(self.angle)
-        p, q = cos * p - sin * q + g, sin * p + cos * q
+        p, q = (
+            torch.cos(self.angle) * p - torch.sin(self.angle) * q + g,
+            torch.sin(self.angle) * p + torch.cos(self.angle) * q,
+        )
         h = torch.where(g > 0, h, 0.5 * h - tanh(q))
         return (h * p) @ self.out.t() + last.mean(-1, keepdim=True), h, p, q, h + p
 
@@ -82,7 +84,9 @@ def cell_named(name: str) -> Cell:
 
 
 def executor(cell: Cell, train: bool) -> GpuExecutor:
-    found = GpuExecutor(plan(cell, trace_in_clean_context(cell), train=train, needs_x=train), torch.float32)
+    found = GpuExecutor(
+        plan(cell, trace_in_clean_context(cell), train=train, needs_x=train, named=train), torch.float32
+    )
     assert found.scan is not None, found.why_no_scan
     return found
 
@@ -99,17 +103,15 @@ def check(cell: Cell, steps: int, batch: int, ragged: bool = False, resets: bool
         starts = torch.rand(steps, batch) < 0.2
         given = with_mask(cell, given._replace(resets=starts))
         cell = restarting(cell)
-    expected = reference.scan(cell, given)
-    pulled = [expected.y, *expected.state]
-    masks, hoisted = (
-        [given.masks[n] for n in executor(cell, True).plan.masks],
-        executor(cell, True).prologue(cell.weights()),
-    )
+    made, expected = executor(cell, train=True), reference.scan(cell, given, keep_trace=True)
+    assert expected.trace is not None
+    pulled = [expected.y, *expected.state, *(expected.trace[name] for name in made.plan.named)]
+    masks, hoisted = [given.masks[n] for n in made.plan.masks], made.prologue(cell.weights())
     with torch.no_grad():
-        unkept = executor(cell, False).forward(x, given.state, masks, [w.float() for w in hoisted], lengths)
-    results = torch_op.scan(executor(cell, True), x, given.state, masks, hoisted, lengths)[: len(pulled)]
+        unkept = executor(cell, train=False).forward(x, given.state, masks, hoisted, lengths)
+    results = torch_op.scan(made, x, given.state, masks, hoisted, lengths)[: len(pulled)]
     torch.testing.assert_close(list(results), pulled, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(unkept, list(results), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(unkept, list(results[: 1 + len(states)]), rtol=1e-6, atol=1e-6)
 
     cotangents = [torch.randn_like(v) for v in pulled]
     wanted = [x, *(s for s in states if s.requires_grad), *cell.parameters()]

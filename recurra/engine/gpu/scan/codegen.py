@@ -34,7 +34,6 @@ class PassSpec:
     ragged: bool
     trains: bool
     exact: bool  # functions of 32-bit accuracy
-    chunked: bool
     units: int
     level: int = 0
 
@@ -215,19 +214,12 @@ class _PassWriter(_Writer):
             name = self.registers[place]
             if is_target:
                 self.setup.append(f"{name} = zero")
-            elif self.spec.chunked:
+            else:
                 base = self.chunk_place(start(place), "L.program_id(2)")
                 self.setup.append(f"{name} = {self.load(base, self.width)} + zero")
-            else:
-                self.setup.append(f"{name} = {self._initial(place)}.to(L.float32) + zero")
         if is_target:
             for i, j in _pairs(block):
                 self.setup.append(f"{self._factor(block, i, j)} = (zero + {float(i == j)}).to(L.float64)")
-
-    def _initial(self, place: Place) -> str:
-        buffer, offset, width = place
-        given = (BufferRef.d_final if self.spec.backward else BufferRef.initial)(buffer.name)
-        return self.load(f"{self.pointer(given)} + row * {self.scan.buffers[buffer].width} + {offset}", width)
 
     def _factor(self, block: Carried, i: int, j: int) -> str:
         return f"p_{self.registers[block.places[i]]}_{j}"

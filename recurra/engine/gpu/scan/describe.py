@@ -18,7 +18,7 @@ def describe(made: GpuScan, steps: int, batch: int, device: torch.device, source
             lines.append(f"    the state before each chunk first: {2 * scan.levels} kernels that store no step")
         for level in range(scan.levels + 1) if source else ():
             if not level or shape.chunks > 1:
-                spec = PassSpec(backward, False, made.trains, made.exact, shape.chunks > 1, shape.units, level)
+                spec = PassSpec(backward, False, made.trains, made.exact, shape.units, level)
                 lines += ["", made.step_kernel(spec).text]
     if made.trains:
         lines.append(f"  after the scan: {len(made.plan.runs)} products over all steps, the gradients of the weights")

@@ -28,7 +28,7 @@ class GpuScan:
         self.sources: dict[object, PassSource] = {}
         for backward, scan in self.parts.items():  # what cannot be written is found out here
             for level in range(scan.levels + 1):
-                self.step_kernel(PassSpec(backward, False, self.trains, self.exact, True, 1, level))
+                self.step_kernel(PassSpec(backward, False, self.trains, self.exact, 1, level))
 
     @property
     def exact(self) -> bool:
@@ -164,8 +164,9 @@ class _Call:
     def _launch_all(self) -> None:
         shape, scan = self.shape, self.scan
         grid = self.padded.rows, shape.blocks, shape.chunks
-        chunked = shape.chunks > 1
-        for level in range(1, scan.levels + 1) if chunked else ():
+        if shape.chunks == 1:
+            self._start_all()
+        for level in range(1, scan.levels + 1) if shape.chunks > 1 else ():
             self._allocate_effects(level)
             self._launch(self._pass(level), grid, (self.padded.steps, self.padded.rows, shape.chunk))
             source = self.made.chunks_kernel(self.backward, level, min(32, shape.units))
@@ -176,9 +177,16 @@ class _Call:
 
     def _pass(self, level: int) -> PassSource:
         made, ragged = self.made, self.padded.lengths is not None
-        chunked = self.shape.chunks > 1
-        spec = PassSpec(self.backward, ragged, made.trains, made.exact, chunked, self.shape.units, level)
+        spec = PassSpec(self.backward, ragged, made.trains, made.exact, self.shape.units, level)
         return made.step_kernel(spec)
+
+    def _start_all(self) -> None:
+        """The states before the only chunk."""
+        for block in self.scan.blocks:
+            for buffer, offset, width in block.places:
+                first = (BufferRef.d_final if self.backward else BufferRef.initial)(buffer.name)
+                value = self.bound[first][:, offset : offset + width]
+                self.own[start((buffer, offset, width))] = value.to(torch.float32, copy=False).contiguous()
 
     def _allocate_effects(self, level: int) -> None:
         size = self.shape.chunks, self.padded.rows, self.scan.width
