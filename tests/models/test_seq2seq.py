@@ -129,6 +129,19 @@ def test_any_cell_step_by_step(attention: str | None, cell: str, options: dict) 
     assert_close(torch.cat(found), whole, 1e-12)
 
 
+@pytest.mark.parametrize("bidirectional", [False, True, "separate"])
+@pytest.mark.parametrize("depth", ["stack", "residual", "graves"])
+def test_the_summary_holds_what_every_direction_has_read_to_its_end(bidirectional: bool | str, depth: str) -> None:
+    encoder = rc.LSTM(3, 3, 2, bidirectional=bidirectional, depth=depth)
+    decoder = rc.GRU(2 + encoder.output_size, 6)
+    model = randomise(EncoderDecoder(encoder, decoder, 4).double())
+    by_x = torch.autograd.functional.jacobian(
+        lambda x: model.encode_checked(x, torch.tensor([4]))[0].summary, torch.randn(4, 1, 3, dtype=torch.float64)
+    )
+    assert isinstance(by_x, Tensor)
+    assert bool((by_x[0, :, :, 0].abs().sum(-1) > 0).all())  # every entry depends on every step
+
+
 def test_states_of_different_widths_are_selected() -> None:
     layer = rc.LSTM(3, [4, 2]).double()
     _, state = layer(torch.randn(2, 5, 3, dtype=torch.float64))

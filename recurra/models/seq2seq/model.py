@@ -123,9 +123,8 @@ class EncoderDecoder(nn.Module):
         steps, batch = x.shape[:2]
         memory = self.encoder(x, lengths=sizes)[0]
         last = memory[sizes - 1, torch.arange(batch, device=x.device)]
-        if self.encoder.bidirectional:  # the backward direction ends at the first step
-            last = torch.cat([last.chunk(2, -1)[0], memory[0].chunk(2, -1)[1]], -1)
-        return Encoded(memory, valid_steps(sizes, steps), last), self._first_state(last)
+        summary = torch.where(_backward_columns(self.encoder, x.device), memory[0], last)
+        return Encoded(memory, valid_steps(sizes, steps), summary), self._first_state(summary)
 
     def _embed_source(self, source: Tensor) -> Tensor:
         if not isinstance(source, Tensor) or source.dim() != (3 if self.source is None else 2):
@@ -235,6 +234,17 @@ class NextSymbol:
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
         return {"loss": loss}, None
+
+
+def _backward_columns(encoder: Recurrent, device: torch.device) -> Tensor:
+    """Which columns of the outputs, (F,), are of a backward direction: it ends at the first step, not at the last."""
+    directions, cells = encoder.directions, encoder.cell_list
+    parts = [[k % directions == 1] * cell.output_size for k, cell in enumerate(cells)]
+    if encoder.depth != "graves":  # the last layer alone is put out
+        parts = parts[-directions:]
+    elif encoder.bidirectional == "separate":  # first all layers of one direction, then those of the other
+        parts = [*parts[::2], *parts[1::2]]
+    return torch.tensor([column for part in parts for column in part], device=device)
 
 
 def _check_layers(encoder: Any, decoder: Any) -> None:
