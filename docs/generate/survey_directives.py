@@ -117,13 +117,15 @@ def _erratum(number: str) -> nodes.Node:
     box += nodes.title("", f"Erratum {number}")
     box += nodes.paragraph("", "", nodes.strong("", "Printed: "), *_words(each.printed))
     box += nodes.paragraph("", "", nodes.strong("", "Right: "), *_words(each.right))
+    if each.why:
+        box += nodes.paragraph("", "", nodes.strong("", "Because "), *_words(f"{each.why}."))
     if each.printed_value is not None:
         values = f"as printed {each.printed_value:.4g}, right {each.right_value:.4g}"
         box += nodes.paragraph("", "", nodes.strong("", "In numbers: "), *_words(f"{each.measured}: {values}."))
     return box
 
 
-INDEXED = re.compile(r"(?<!\w)(\w{1,2})_(\{[^}]*\}|\w+)|(rc(?:\.\w+)+)")
+INDEXED = re.compile(r"(?<!\w)(\w{1,2}[←→]?)_(\{[^}]*\}|\w+)|(rc(?:\.\w+)+)")
 
 
 def _words(text: str) -> list[nodes.Node]:

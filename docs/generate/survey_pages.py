@@ -12,8 +12,9 @@ def _errata() -> str:
     head = f"{len(found)} places where the print is wrong. Those that numbers can show are computed."
     parts = [f"# Errata of the survey\n\n{head}"]
     for each in found:
-        shown = ""
+        shown = f"\n\nBecause {each.why}." if each.why else ""
         if each.printed_value is not None:
-            shown = f"\n\nMeasured, {each.measured}: as printed {each.printed_value:.6g}, right {each.right_value:.6g}."
+            values = f"as printed {each.printed_value:.6g}, right {each.right_value:.6g}"
+            shown += f"\n\nMeasured, {each.measured}: {values}."
         parts.append(f"## {each.number}\n\nPrinted: {each.printed}\n\nRight: {each.right}{shown}")
     return "\n\n".join(parts) + "\n"

@@ -44,13 +44,24 @@ def find(name: str) -> type[Cell]:
     """The class registered under `name`; an unknown name raises an error that proposes the nearest one."""
     if name in REGISTRY:
         return REGISTRY[name]
-    raise UnknownNameError("cell", repr(name), _NOT_CELLS.get(name, REGISTRY))
+    raise UnknownNameError("cell", repr(name), _NOT_CELLS.get(str(name).lower(), REGISTRY))
 
 
 _NOT_CELLS = dict.fromkeys(
     ("brnn", "birnn", "bilstm", "bigru"), "the name of a cell; bidirectional=True makes a BRNN of any cell"
 )
-_NOT_CELLS |= dict.fromkeys(("esn", "echo_state_network"), "the name of a trained cell; rc.EchoStateNetwork is the ESN")
+_NOT_CELLS |= {
+    name: f"the name of a cell; {network} is this network"
+    for names, network in (
+        (("esn", "echo_state", "echo_state_network"), "rc.EchoStateNetwork"),
+        (("narx",), "rc.NARX"),
+        (("tdnn", "time_delay"), "rc.TDNN"),
+        (("hierarchical", "hierarchical_rnn"), "rc.HierarchicalRNN"),
+        (("elmo",), "rc.ELMo"),
+        (("seq2seq", "encoder_decoder"), "rc.models.EncoderDecoder"),
+    )
+    for name in names
+}
 
 
 _classes = {cell_class.__name__: cell_class for cell_class in REGISTRY.values()}

@@ -31,7 +31,7 @@ def survey_command(
     if html is not None:
         found.page(html)
     if json:
-        printing.print_json([asdict(entry) for entry in found])
+        printing.print_json([asdict(entry) | {"names": entry.names} for entry in found])
     elif html is not None:
         typer.echo(f"wrote {html}")
     else:
@@ -55,3 +55,5 @@ def _print(found: "SurveyIndex") -> None:
             console.print(
                 Text.assemble("    ", (number, "yellow"), f"  {known[number].printed}  →  {known[number].right}")
             )
+    for name, value in found.names.items():
+        console.print(Text.assemble("where ", (f"{name} = {value}", "cyan")))

@@ -9,6 +9,7 @@ NAMES = {
     "target": "torch.randn(5, 2, 2)",
     "layer": "rc.RNN(3, 4)",
     "head": "rc.Readout(layer, 2)",
+    "found": "rc.train.gradients_by_hand(layer, head, x, target)",
     "trace": "rc.VanillaLSTM(3, 4)(x, return_trace=True)[2]",
 }
 
@@ -47,45 +48,45 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "2.3.1",
         "Gradient by the output",
         "It depends on the loss, and on the softmax if there is one.",
-        "rc.train.gradients_by_hand(layer, head, x, target).y",
+        "found.y",
         "",
     ),
     (
         "2.3.2",
         "Gradient by the state",
         "δ_t from its own output and from the next state.",
-        "rc.train.gradients_by_hand(layer, head, x, target).deltas['h']",
+        "found.deltas['h']",
         "E4 E5 E7 E8",
     ),
     (
         "2.3.3",
         "Gradient by V",
         "The sum of g_t h_tᵀ over the steps.",
-        "rc.train.gradients_by_hand(layer, head, x, target).V",
+        "found.V",
         "",
     ),
     (
         "2.3.4",
         "Gradient by W",
         "A sum over the steps, in the vec/Kronecker form.",
-        "rc.train.gradients_by_hand(layer, head, x, target).vec['W']",
+        "found.vec['W']",
         "E7 E31",
     ),
     (
         "2.3.5",
         "Gradient by U",
         "As by W, with x_t in place of h_{t-1}.",
-        "rc.train.gradients_by_hand(layer, head, x, target).vec['U']",
+        "found.vec['U']",
         "E30",
     ),
     (
         "2.3.6",
         "Gradient by b_i",
         "The sum of dL/di_t.",
-        "rc.train.gradients_by_hand(layer, head, x, target).b_i",
+        "found.b_i",
         "E30",
     ),
-    ("2.3.7", "Gradient by b_y", "The sum of dL/dy_t.", "rc.train.gradients_by_hand(layer, head, x, target).b_y", ""),
+    ("2.3.7", "Gradient by b_y", "The sum of dL/dy_t.", "found.b_y", ""),
     (
         "2.3.8",
         "Updates by gradient descent",
@@ -97,7 +98,8 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "3",
         "Gradient vanishing or explosion",
         "Products of many Jacobians shrink or grow with the distance.",
-        "rc.inspect.gradient_flow(layer, x)",
+        "[rc.inspect.gradient_flow(layer, x), rc.train.BPTT(rc.train.Predictor(layer, head), clip=1.0), "
+        "rc.train.Nesterov, rc.models.RNNNADE(8), rc.models.RNNRBM(8)]",
         "E9 E10",
     ),
     (
@@ -118,8 +120,10 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "3.4",
         "Echo state networks",
-        "A fixed random reservoir; only the readout is learned, by regression.",
-        "rc.EchoStateNetwork(units=100)",
+        "A fixed random reservoir; only the readout is learned, by regression; its few global numbers can be, too.",
+        "[rc.EchoStateNetwork(units=100), rc.reservoir.tune, rc.reservoir.intrinsic_plasticity, "
+        "rc.EchoStateNetwork(weights=rc.reservoir.ring(100, 1)), rc.EchoStateNetwork(units=[100, 100]), "
+        "rc.reservoir.NVAR()]",
         "E34",
     ),
     (
@@ -167,7 +171,13 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "rc.train.evolve_cells, rc.ProjectionLSTM(3, 4), rc.SlopeLSTM(3, 4), rc.DynamicCortexMemory(3, 4)]",
         "E22 E23 E35",
     ),
-    ("4.3", "Gated recurrent units", "A simpler cell: no separate memory.", "rc.GRU(3, 4)", "E23 E26"),
+    (
+        "4.3",
+        "Gated recurrent units",
+        "A simpler cell without a separate memory. It came with the encoder–decoder.",
+        "[rc.GRU(3, 4), rc.models.EncoderDecoder(rc.GRU(3, 4), rc.GRU(3 + 4, 4), outputs=6)]",
+        "E23 E26",
+    ),
     (
         "4.3.1",
         "Fully gated unit",
@@ -200,8 +210,8 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "5.3",
         "Bidirectional LSTM",
-        "Two LSTMs read the sequence in opposite orders; also with an HMM or a CRF on top.",
-        "[rc.LSTM(3, 4, bidirectional=True), rc.models.HybridHMM, rc.CRF(5)]",
+        "Two LSTMs read the sequence in opposite orders; also under an HMM or a CRF, or over a language model.",
+        "[rc.LSTM(3, 4, bidirectional=True), rc.models.HybridHMM, rc.CRF(5), rc.models.LanguageModelVectors]",
         "",
     ),
     (
@@ -214,7 +224,6 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
     ("6", "Conclusion", "What was covered.", "rc.survey()", ""),
 )
 
-_HAND = "rc.train.gradients_by_hand(layer, head, x, target)"
 #: equation numbers, section, the equation in one line, the call that is it, errata
 EQUATIONS: tuple[tuple[str, str, str, str, str], ...] = (
     ("1", "2.1", "h_t = f(h_{t-1})", "rc.DynamicalSystem(lambda h: 0.5 * h)", ""),
@@ -222,9 +231,9 @@ EQUATIONS: tuple[tuple[str, str, str, str, str], ...] = (
     ("3-4", "2.2", "h_t = tanh(W h_{t-1} + U x_t + b_i)", "rc.RNN(3, 4)", "E28"),
     ("5", "2.2", "y_t = V h_t + b_y", "rc.Readout(layer, 2)", ""),
     ("6", "2.2", "ŷ_t = softmax(y_t)", "rc.Readout(layer, 2, softmax=True)", "E1"),
-    ("7", "2.3", "L = Σ_t L_t", f"{_HAND}.loss", "E2 E3"),
-    ("8-9", "2.3.1", "dL/dy_t, without and with softmax", f"{_HAND}.y", ""),
-    ("10-11", "2.3.2", "δ_t = Vᵀ g_t + (dh_{t+1}/dh_t)ᵀ δ_{t+1}", f"{_HAND}.deltas['h']", "E4"),
+    ("7", "2.3", "L = Σ_t L_t", "found.loss", "E2 E3"),
+    ("8-9", "2.3.1", "dL/dy_t, without and with softmax", "found.y", ""),
+    ("10-11", "2.3.2", "δ_t = Vᵀ g_t + (dh_{t+1}/dh_t)ᵀ δ_{t+1}", "found.deltas['h']", "E4"),
     (
         "12-15",
         "2.3.2",
@@ -232,12 +241,12 @@ EQUATIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "rc.inspect.jacobian_spectrum(layer, x)",
         "E7 E8",
     ),
-    ("16", "2.3.2", "δ_T = Vᵀ dL_T/dy_T", f"{_HAND}.deltas['h'][-1]", "E5"),
-    ("17", "2.3.3", "dL/dV = Σ g_t h_tᵀ", f"{_HAND}.V", ""),
-    ("18-19", "2.3.4", "dL/dW = Σ vec⁻¹((∂⁺h_t/∂W)ᵀ δ_t)", f"{_HAND}.vec['W']", "E7 E31"),
-    ("20", "2.3.5", "dL/dU = Σ vec⁻¹((∂⁺h_t/∂U)ᵀ δ_t)", f"{_HAND}.vec['U']", ""),
-    ("21", "2.3.6", "dL/db_i = Σ D_t δ_t", f"{_HAND}.b_i", ""),
-    ("22", "2.3.7", "dL/db_y = Σ g_t", f"{_HAND}.b_y", ""),
+    ("16", "2.3.2", "δ_T = Vᵀ dL_T/dy_T", "found.deltas['h'][-1]", "E5"),
+    ("17", "2.3.3", "dL/dV = Σ g_t h_tᵀ", "found.V", ""),
+    ("18-19", "2.3.4", "dL/dW = Σ vec⁻¹((∂⁺h_t/∂W)ᵀ δ_t)", "found.vec['W']", "E7 E31"),
+    ("20", "2.3.5", "dL/dU = Σ vec⁻¹((∂⁺h_t/∂U)ᵀ δ_t)", "found.vec['U']", ""),
+    ("21", "2.3.6", "dL/db_i = Σ D_t δ_t", "found.b_i", ""),
+    ("22", "2.3.7", "dL/db_y = Σ g_t", "found.b_y", ""),
     ("23-24", "3", "dL_T/dθ through dh_T/dh_t, a product of Jacobians", "rc.inspect.gradient_flow(layer, x)", "E9"),
     ("25", "3.1", "W by its eigenvalues", "rc.inspect.jacobian_spectrum(layer, x)", "E11"),
     ("26", "3.1", "h_t = tanh((W + I) h_{t-1} + U x_t + b_i)", "rc.layer('residual_rnn', 3, 4)", "E18"),

@@ -27,6 +27,11 @@ class SurveyEntry:
     def kind(self) -> str:
         return {"e": "equation", "f": "figure"}.get(self.where[0], "section")
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the names in the calls stand for."""
+        return {name: NAMES[name] for name in names_in(self.calls)}
+
     def run(self) -> list[Any]:
         """Evaluate the calls: layers, tensors, diagrams."""
         import torch
@@ -34,8 +39,8 @@ class SurveyEntry:
         import recurra
 
         space: dict[str, Any] = {"rc": recurra, "torch": torch}
-        for name in names_in(self.calls):
-            space[name] = eval(NAMES[name], space)
+        for name, value in self.names.items():
+            space[name] = eval(value, space)
         return [eval(call, space) for call in self.calls]
 
     def __str__(self) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UnknownNameError
-from .entries import EQUATIONS, FIGURES, SECTIONS
-from .entry import SurveyEntry
+from .entries import EQUATIONS, FIGURES, NAMES, SECTIONS
+from .entry import SurveyEntry, names_in
 from .page import write_page
 
 
@@ -22,8 +22,14 @@ class SurveyIndex(Sequence[SurveyEntry]):
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the names in the calls stand for."""
+        return {name: NAMES[name] for name in names_in([call for entry in self.entries for call in entry.calls])}
+
     def __str__(self) -> str:
-        return "\n".join(str(entry) for entry in self.entries)
+        names = [f"where {name} = {value}" for name, value in self.names.items()]
+        return "\n".join([*map(str, self.entries), *names])
 
     def page(self, path: str | Path) -> Path:
         """Write one HTML file: the entries, their figures drawn, and the errata they name."""

@@ -83,6 +83,8 @@ def _figure(entry: SurveyEntry) -> str:
 
 def _erratum(e: Erratum) -> str:
     text = f"<b>{e.number}</b> printed: {escape(e.printed)}<br>right: {escape(e.right)}"
+    if e.why:
+        text += f"<br>because {escape(e.why)}"
     if e.measured:
         text += f"<br>{escape(e.measured)}: {e.printed_value:.4g} printed, {e.right_value:.4g} right"
     return f'<p class="erratum" id="{e.number}">{text}</p>'

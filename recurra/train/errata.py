@@ -5,6 +5,7 @@ refer to the survey's LaTeX source.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from recurra.errors import UnknownNameError
 from recurra.train.errata_mathematical import DEMONSTRATIONS, Network
@@ -44,6 +45,8 @@ class Errata(Sequence[Erratum]):
             indent = f"      {'':{5 + len(e.lines)}}"
             rows.append(f"{e.number:<5} line {e.lines}: printed  {e.printed}")
             rows.append(f"{indent} right    {e.right}")
+            if e.why:
+                rows.append(f"{indent} because  {e.why}")
             if e.measured:
                 values = f"{e.printed_value:.4g} printed, {e.right_value:.4g} right"
                 rows.append(f"{indent} {e.measured}: {values}, error {e.error:.3g}")
@@ -71,6 +74,6 @@ def errata(seed: int = 0, kind: str | None = None) -> Errata:
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("kind", repr(kind), KINDS)
     net = Network(seed)
-    found = [make(net) for make in DEMONSTRATIONS]
+    found = [replace(make(net), why=why) for make, why in DEMONSTRATIONS.items()]
     found += [item(net) if callable(item) else item for item in (*ATTRIBUTION, *PRESENTATION)]
     return Errata([e for e in found if kind in (None, e.kind)])

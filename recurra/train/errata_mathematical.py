@@ -1,4 +1,7 @@
-"""The mathematical errata of the survey, each computed in its printed and in its correct form on one random network."""
+"""The mathematical errata of the survey, each computed in its printed and in its correct form on one random network.
+
+`DEMONSTRATIONS` has them in order, each with the reason why the printed form is wrong.
+"""
 
 import math
 from collections.abc import Callable
@@ -20,15 +23,22 @@ class Network:
         self.h = self.run(self.W)  # (T + 1, p): h_0 first
         self.g = self.h[1:] @ self.V.T - self.d  # dL/dy_t of ½‖y - d‖²
         self.right_W = self.gradient_of_W()
+        self.autograd_W = self.differentiated()  # what right_W and every wrong form are held against
 
     def draw(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.random, dtype=torch.float64)
 
-    def run(self, W: Tensor, x: Tensor | None = None) -> Tensor:
-        hs = [torch.zeros(self.p, dtype=torch.float64)]
+    def run(self, W: Tensor, x: Tensor | None = None, start: Tensor | None = None) -> Tensor:
+        hs = [torch.zeros(self.p, dtype=torch.float64) if start is None else start]
         for x_t in self.x if x is None else x:
             hs.append(torch.tanh(W @ hs[-1] + self.U @ x_t))
         return torch.stack(hs)
+
+    def differentiated(self) -> Tensor:
+        W = self.W.clone().requires_grad_()
+        with torch.enable_grad():
+            loss = 0.5 * (self.run(W)[1:] @ self.V.T - self.d).square().sum()
+        return torch.autograd.grad(loss, W)[0]
 
     def D(self, t: int) -> Tensor:
         return torch.diag(1 - self.h[t] ** 2)
@@ -68,10 +78,9 @@ def relative(printed: Tensor, right: Tensor) -> float:
 
 
 def _of_gradient(number: str, lines: str, printed: str, right: str, net: Network, wrong: Tensor) -> Erratum:
-    error = relative(wrong, net.right_W)
-    return Erratum(
-        number, lines, printed, right, "norm of dL/dW", float(wrong.norm()), float(net.right_W.norm()), error
-    )
+    what = "relative error of dL/dW against autograd"
+    values = relative(wrong, net.autograd_W), relative(net.right_W, net.autograd_W)
+    return Erratum(number, lines, printed, right, what, *values, values[0])
 
 
 def e1(net: Network) -> Erratum:
@@ -122,9 +131,12 @@ def e5(net: Network) -> Erratum:
 def e6(net: Network) -> Erratum:
     """An update of h_t is overwritten by the next forward pass: the loss it promises to save is not saved."""
     delta = net.V.T @ net.g[-1]
-    promised = float(0.01 * delta @ delta)
-    what = "fall of the loss by h_T := h_T - 0.01 δ_T, after the next forward pass"
-    return Erratum("E6", "289", "h_t := h_t - η ∂L/∂h_t", "only parameters are updated", what, promised, 0.0, promised)
+    moved = 0.5 * (net.V @ (net.h[-1] - 0.01 * delta) - net.d[-1]).square().sum()
+    values = float(net.last_loss(net.x) - moved), float(0.5 * net.g[-1].square().sum() - net.last_loss(net.x))
+    what = "fall of the loss by h_T := h_T - 0.01 δ_T, and what is left of it after the next forward pass"
+    return Erratum(
+        "E6", "289", "h_t := h_t - η ∂L/∂h_t", "only parameters are updated", what, *values, values[0] - values[1]
+    )
 
 
 def e7(net: Network) -> Erratum:
@@ -154,10 +166,13 @@ def e9(net: Network) -> Erratum:
 
 
 def e10(net: Network) -> Erratum:
-    """The printed innermost pair joins a state with the input two steps later: a state is skipped, here h_1."""
-    skipped = net.run(net.W, net.x[1:2])[-1]
-    values = float(skipped.norm()), float(net.h[2].norm()), relative(skipped, net.h[2])
-    return Erratum("E10", "307", "innermost f(h_T, x_{T+1})", "innermost f(h_{T+1}, x_T)", "norm of h_2", *values)
+    """Counted backwards, h_t = f(h_{t+1}, x_t); x_{T+1}, x_T and h_{T+1}, h_T are the third and fourth of the pass."""
+    printed = net.run(net.W, net.x[2:3], net.h[4])[-1]  # f(h_T, x_{T+1}), which f(·, x_T) reads in place of h_{T+1}
+    right = net.run(net.W, net.x[3:4], net.h[3])[-1]  # f(h_{T+1}, x_T), which is h_T
+    values = relative(printed, net.h[3]), relative(right, net.h[4])
+    what = "relative distance of the innermost value from the state it stands for"
+    forms = "innermost f(h_T, x_{T+1})", "innermost f(h_{T+1}, x_T)"
+    return Erratum("E10", "307", *forms, what, *values, values[0])
 
 
 def e11(net: Network) -> Erratum:
@@ -248,4 +263,26 @@ def e31(net: Network) -> Erratum:
     return _of_gradient("E31", "223-240", "total ∂h_t/∂W", "immediate ∂⁺h_t/∂W", net, wrong.view(p, p).T)
 
 
-DEMONSTRATIONS = (e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13, e14, e15, e24, e25, e27a, e31)
+DEMONSTRATIONS: dict[Callable[[Network], Erratum], str] = {
+    e1: "with y_1 above the line, all components would be the same number",
+    e2: "δ_t needs δ_{t+1}: the recursion starts at the newest step, so that must be T",
+    e3: "cutting the recursion drops terms of the gradient; the forward pass still carries every input in h",
+    e4: "with gradients as columns, as in the other lines of the section, the chain rule has the transpose first",
+    e5: "the output has q entries and the state p; V leads from one to the other",
+    e6: "h_t is no parameter: the next forward pass computes it anew from the weights",
+    e7: "hᵀh is one number for all units, where every unit has its own slope 1 - h²; with five units 1 - hᵀh can be "
+    "negative",
+    e8: "h_{t+1} is tanh of W h_t + …: the tanh comes last, so its D stands on the left",
+    e9: "the loss of step T depends on h_t through h_T; the losses of other steps are no part of it",
+    e10: "h_T has read x_{T+1} already; the step that made it went from h_{T+1} over x_T",
+    e11: "eigenvectors of a general W are not orthogonal, and its eigenvalues are complex; what decides is the largest "
+    "|λ|, the spectral radius",
+    e12: "at τ = 1 the old state has the factor 1 - 1/τ = 0; at large τ it has nearly 1",
+    e13: "the second case is that of powers that grow",
+    e14: "powers of a number above one grow; the sentence belongs to the case before",
+    e15: "the word is for maps that bring points closer together",
+    e24: "the bracket closes before U_c x, which is then outside of the tanh, and h̃ is unbounded",
+    e25: "the unit has one gate, and the next line of the print calls it f",
+    e27a: "the released models mix the token layer, too",
+    e31: "δ_t counts what flows through later states already; with the total derivative each path counts again",
+}

@@ -19,12 +19,13 @@ def _presentation(number: str, lines: str, printed: str, right: str) -> Erratum:
 
 
 def e16(net: Network) -> Erratum:
-    """A matrix close to I is as often slightly larger as slightly smaller than I."""
+    """The eigenvalues of a matrix close to I lie around 1, on both sides."""
     W = torch.eye(50, dtype=torch.float64) + 0.1 * net.draw(50, 50) / 50**0.5
-    size = float(torch.linalg.matrix_norm(torch.linalg.matrix_power(W, 50), 2))
+    size = float(torch.linalg.eigvals(W).abs().max())
     printed = "close to the identity means eigenvalues slightly below one (Mikolov 2015)"
     right = "I has eigenvalue 1; SCRN fixes one block to 0.95 I (rc.SCRN), Le 2015 starts at I with ReLU (rc.IRNN)"
-    return _attribution("E16", "342", printed, right, "‖W⁵⁰‖ of W = I + 0.1 N, at most 1 if so", 1.0, size, size - 1)
+    what = "largest |λ| of W = I + 0.1 N, at most 1 if so"
+    return _attribution("E16", "342", printed, right, what, 1.0, size, size - 1)
 
 
 def e18(net: Network) -> Erratum:
@@ -123,8 +124,8 @@ ATTRIBUTION: tuple[Erratum | Callable[[Network], Erratum], ...] = (
     _attribution(
         "E23",
         "618-631",
-        "the GRU came with Cho 2014, “On the properties…”; Chung 2014 found that it improves on LSTM",
-        "it came with Cho et al., EMNLP 2014; Chung et al. found the two comparable",
+        "the GRU came with Cho 2014, “On the properties…”; Chung 2014: it improves on LSTM; it is the most used",
+        "it came with Cho et al., EMNLP 2014; Chung et al. found the two comparable; the last claim has no source",
     ),
     _attribution(
         "E25b",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Erratum:
     """One erratum of the survey: the printed and the correct form, and where numbers can show it, both values.
 
-    `error` is the distance between the two forms; 0 would mean they agree. An erratum that numbers cannot show has no
-    `measured` quantity, and None for its values.
+    `why` is the reason in a sentence; all of mathematics have one. `error` is the distance between the two forms; 0
+    would mean they agree. An erratum that numbers cannot show has no `measured` quantity, and None for its values.
 
     **Example**
 
@@ -30,3 +30,4 @@ class Erratum:
     right_value: float | None = None
     error: float | None = None
     kind: str = "mathematical"  # or "attribution", "presentation"
+    why: str = ""

@@ -90,7 +90,18 @@ def test_two_names_of_one_cell(alias: str, name: str):
     assert alias not in canonical_names()
 
 
-@pytest.mark.parametrize(("name", "answer"), [("brnn", "bidirectional=True"), ("esn", "rc.EchoStateNetwork")])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("brnn", "bidirectional=True"),
+        ("BRNN", "bidirectional=True"),
+        ("esn", "rc.EchoStateNetwork"),
+        ("narx", "rc.NARX"),
+        ("tdnn", "rc.TDNN"),
+        ("elmo", "rc.ELMo"),
+        ("seq2seq", "rc.models.EncoderDecoder"),
+    ],
+)
 def test_a_name_of_something_else_leads_there(name: str, answer: str):
     for looked_up in (lambda: find(name), lambda: resolve_cells(name)):
         with pytest.raises(UnknownNameError, match=answer):

@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
+import torch
 
 import recurra as rc
 from recurra.guide.entry import SurveyEntry, names_in
@@ -71,6 +72,18 @@ def test_names_in_calls_bring_what_they_are_made_of() -> None:
     assert names_in(["rc.f(head)"]) == ["layer", "head"]
     assert names_in(["trace['i']"]) == ["x", "trace"]
     assert names_in(["rc.layer('rnn', 3, 4)", "rc.C(layer=2)"]) == []
+
+
+def test_printed_calls_can_be_pasted() -> None:
+    """What names stand for is printed below the calls, in an order in which it can be run."""
+    text = str(rc.survey("2.3.2"))
+    assert "found.deltas['h'][-1]" in text
+    space = {"rc": rc, "torch": torch}
+    for line in text.splitlines():
+        if line.startswith("where "):
+            exec(line.removeprefix("where "), space)
+    assert space["found"].h.shape == (5, 2, 4)
+    assert "where" not in str(rc.survey("3.3"))
 
 
 def test_the_page_shows_every_figure_and_every_erratum(tmp_path) -> None:
