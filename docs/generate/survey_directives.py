@@ -12,6 +12,7 @@ shows this code and the picture that its last line makes.
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,14 +40,24 @@ class SurveySection(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         section = self.arguments[0]
         entries = [entry for entry in rc.survey() if entry.section == section]
-        calls = [] if any(entry.kind == "equation" for entry in entries[1:]) else [_code(entries[0].calls)]
-        found: list[nodes.Node] = [*calls]
+        beside = [call for entry in entries[1:] if entry.kind == "equation" for call in entry.calls]
+        alone = [call for call in parts_of(entries[0].calls) if call not in beside]
+        found: list[nodes.Node] = [_code(alone)] if alone else []
         for entry in entries[1:]:
             found += _equation(entry) if entry.kind == "equation" else _figure(entry)
         shown: set[str] = self.env.temp_data.setdefault("errata", set())  # of this page
         numbers = [n for n in dict.fromkeys(n for entry in entries for n in entry.errata) if n not in shown]
         shown.update(numbers)
         return found + [_erratum(number) for number in numbers]
+
+
+def parts_of(calls: Sequence[str]) -> list[str]:
+    """Calls, each on a line of its own: `[a, b]` is two."""
+    found = []
+    for call in calls:
+        tree = ast.parse(call, mode="eval").body
+        found += [ast.get_source_segment(call, part) for part in tree.elts] if isinstance(tree, ast.List) else [call]
+    return [call for call in found if call]
 
 
 class Drawn(SphinxDirective):

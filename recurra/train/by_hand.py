@@ -19,6 +19,10 @@ from recurra.readout import Readout
 from recurra.train.hand_passes import PASSES, CellGradients
 
 StepLoss = Callable[[Tensor, Tensor], Tensor]
+KNOWN = (
+    "one layer of rnn, identity_rnn, irnn, residual_rnn, leaky_rnn, delay_rnn, lstm, lstm_np, vanilla_lstm, gru (reset "
+    "before the product) or mgu, without modifiers"
+)
 
 
 @dataclass
@@ -66,7 +70,7 @@ class HandGradients:
     def deltas(self) -> dict[str, Tensor]:
         """Gradients by the intermediates: "h" is δ_t = dL/dh_t, "i" is dL/di_t with i_t = W h_{t-1} + U x_t + b_i; of
         an LSTM also "c" and, by the sums inside the gates, "a_i", "a_f", "a_g" (new memory), "a_o"; of a GRU "a_r",
-        "a_z", "a_c" (new memory)."""
+        "a_z", "a_c" (new memory), of an MGU "a_f", "a_c"."""
         return self.only.deltas
 
     @property
@@ -119,9 +123,9 @@ def gradients_by_hand(
 
     **Arguments**
 
-    - `layer`: one layer, in one or both directions, of rnn, leaky_rnn, delay_rnn, lstm, vanilla_lstm or gru (reset
-      before the product), without modifiers. With `initial="carried"` the pass starts from the carried state and leaves
-      it as it is.
+    - `layer`: one layer, in one or both directions, of rnn, identity_rnn, irnn, residual_rnn, leaky_rnn, delay_rnn,
+      lstm, lstm_np, vanilla_lstm, gru (reset before the product) or mgu, without modifiers. With `initial="carried"`
+      the pass starts from the carried state and leaves it as it is.
     - `head`: an `rc.Readout` or an `nn.Linear`, y = V h + b.
     - `x`: (T, B, d), or (B, T, d) if the layer is `batch_first`. `target`: (T, B, q) numbers, or (T, B) classes for
       "cross_entropy", in the same layout.
@@ -165,13 +169,15 @@ def gradients_by_hand(
 
 
 def _check(layer: Recurrent, head: Readout | nn.Linear, x: Tensor) -> list[Cell]:
-    known = "one layer of rnn, leaky_rnn, delay_rnn, lstm, vanilla_lstm or gru (reset before the product)"
-    if not isinstance(layer, Recurrent) or layer.num_layers != 1:
-        raise InputError("layer", layer, known)
+    if not isinstance(layer, Recurrent):
+        raise InputError("layer", type(layer).__name__, KNOWN)
+    if layer.num_layers != 1:
+        raise InputError("layer", f"{layer.num_layers} layers", KNOWN)
     refuse_dilation("layer", layer)
     for cell in layer.cell_list:
-        if type(cell) not in PASSES or cell.modifiers or getattr(cell, "reset_after", False):
-            raise InputError("layer", layer, f"{known}, without modifiers")
+        why = "reset_after=True" if getattr(cell, "reset_after", False) else "modifiers" if cell.modifiers else ""
+        if type(cell) not in PASSES or why:
+            raise InputError("layer", f"{type(cell).__name__} with {why}" if why else type(cell).__name__, KNOWN)
     if not isinstance(head, (Readout, nn.Linear)):
         raise InputError("head", type(head).__name__, "an rc.Readout or an nn.Linear: y = V h + b")
     if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[2] != layer.input_size:

@@ -15,9 +15,9 @@ from torch.nn.functional import softplus
 from recurra.cell import Cell
 from recurra.cells.activations import identity
 from recurra.cells.greff import LSTMNP
-from recurra.cells.gru import GRU
+from recurra.cells.gru import GRU, MGU
 from recurra.cells.lstm import LSTM, VanillaLSTM
-from recurra.cells.plain import RNN
+from recurra.cells.plain import IRNN, RNN, IdentityRNN, ResidualRNN
 from recurra.cells.timescales import DelayRNN, LeakyRNN
 
 Weights = dict[str, Tensor]
@@ -45,13 +45,19 @@ def in_order(backwards: list[Tensor]) -> Tensor:
 class SimpleRecurrence:
     """h_t = (1 - α) h_{t-1} + α f(i_t), i_t = Σ_k W_k h_{t-k} + U x_t + b_i: the RNN, long delays and leaky units.
 
-    α = 1/τ is 1 except in leaky units; k is 1 except in an RNN with delays.
+    α = 1/τ is 1 except in leaky units; k is 1 except in an RNN with delays. A residual RNN has W + I for W.
     """
 
     matrices: dict[int, str]  # the name of W_k by the delay k
     f: Callable[[Tensor], Tensor]
     alpha: Tensor
     delayed: bool = False  # the state is (B, depth, p) instead of (B, p)
+    residual: bool = False  # i_t also has h_{t-1} as it is
+
+    def recurrent(self, w: Weights, k: int) -> Tensor:
+        """What h_{t-k} is multiplied by: W_k, or W + I."""
+        W = w[self.matrices[k]]
+        return W + torch.eye(len(W), dtype=W.dtype, device=W.device) if self.residual else W
 
     @classmethod
     def of(cls, cell: Cell, w: Weights) -> "SimpleRecurrence":
@@ -62,8 +68,8 @@ class SimpleRecurrence:
             delays = cell.carried[0].delays or (1,)
             names = (f"a.{name}" for name in cell.a.recurrent())
             return cls(dict(zip(delays, names, strict=True)), torch.tanh, one, delayed=True)
-        assert isinstance(cell, RNN)
-        return cls({1: "a.W"}, cell.nonlinearity, one)
+        f = torch.relu if isinstance(cell, IRNN) else getattr(cell, "nonlinearity", torch.tanh)
+        return cls({1: "a.W"}, f, one, residual=isinstance(cell, ResidualRNN))
 
 
 def leak_times(w: Weights) -> Tensor:
@@ -93,7 +99,7 @@ def simple_forward(cell: Cell, w: Weights, x: Tensor, start: Tensor) -> tuple[li
     tape, hs = [], []
     for x_t in x:
         read = {k: past[k - 1] for k in net.matrices}
-        i = sum((h @ w[net.matrices[k]].T for k, h in read.items()), x_t @ w["a.U"].T + w.get("a.b", 0))
+        i = sum((h @ net.recurrent(w, k).T for k, h in read.items()), x_t @ w["a.U"].T + w.get("a.b", 0))
         candidate = net.f(i)
         h = (1 - net.alpha) * past[0] + net.alpha * candidate
         tape.append((x_t, read, slope(net.f, i, candidate), candidate - past[0]))
@@ -109,7 +115,7 @@ def simple_backward(cell: Cell, w: Weights, tape: list[tuple], r: Tensor) -> Cel
     by_alpha = torch.zeros_like(r[0, 0])
     for t in reversed(range(steps)):
         _, _, D, change = tape[t]
-        delta = r[t] + sum((errors[t + k] @ w[name] for k, name in net.matrices.items() if t + k < steps), 0)
+        delta = r[t] + sum((errors[t + k] @ net.recurrent(w, k) for k in net.matrices if t + k < steps), 0)
         deltas[t] = delta + ((1 - net.alpha) * deltas[t + 1] if t + 1 < steps else 0)
         errors[t] = net.alpha * D * deltas[t]
         by_alpha += (deltas[t] * change).sum(0)  # dL/dα = Σ δ_t ⊙ (h̃_t - h_{t-1})
@@ -130,9 +136,9 @@ def _by_start(net: SimpleRecurrence, w: Weights, deltas: Tensor, errors: Tensor)
     """dL/dh_{1-j} for the states before the first step, newest first: what the first steps read of them."""
     depth = max(net.matrices)
     before = [torch.zeros_like(deltas[0]) for _ in range(depth)]
-    for k, name in net.matrices.items():
+    for k in net.matrices:
         for t in range(min(k, len(errors))):  # step t reads h_{t-k}, which lies k - 1 - t places back
-            before[k - 1 - t] = before[k - 1 - t] + errors[t] @ w[name]
+            before[k - 1 - t] = before[k - 1 - t] + errors[t] @ net.recurrent(w, k)
     before[0] = before[0] + (1 - net.alpha) * deltas[0]
     return {"h": torch.stack(before, 1) if net.delayed else before[0]}
 
@@ -248,13 +254,52 @@ def gru_backward(cell: Cell, w: Weights, tape: list[tuple], arriving: Tensor) ->
     return CellGradients(in_order(by_x), grads, {"h": dh_next}, found)
 
 
+# ---------------------------------------------------------------------------------------------------- mgu
+
+
+def mgu_forward(cell: Cell, w: Weights, x: Tensor, h: Tensor) -> tuple[list[tuple], Tensor]:
+    tape, hs = [], []
+    for x_t in x:
+        f = torch.sigmoid(h @ w["f.W"].T + x_t @ w["f.U"].T + w.get("f.b", 0))
+        g = torch.tanh((f * h) @ w["c.W"].T + x_t @ w["c.U"].T + w.get("c.b", 0))
+        tape.append((x_t, h, f, g))
+        h = (1 - f) * h + f * g
+        hs.append(h)
+    return tape, torch.stack(hs)
+
+
+def mgu_backward(cell: Cell, w: Weights, tape: list[tuple], arriving: Tensor) -> CellGradients:
+    """A GRU whose gates are one: its gradient is the sum of those of z and r."""
+    grads = {name: torch.zeros_like(w[name]) for name in w}
+    dh_next = torch.zeros_like(arriving[0])
+    deltas: dict[str, list[Tensor]] = {name: [] for name in ("h", "a_f", "a_c")}
+    by_x = []
+    for t in reversed(range(len(tape))):
+        x_t, h, f, g = tape[t]
+        dh = arriving[t] + dh_next
+        a_c = dh * f * (1 - g**2)
+        q = a_c @ w["c.W"]  # W_cᵀ a_c, which reaches f ⊙ h
+        a_f = (dh * (g - h) + q * h) * f * (1 - f)
+        _add_products(grads, {"f": a_f, "c": a_c}, {"f": h, "c": f * h}, x_t)
+        dh_next = dh * (1 - f) + q * f + a_f @ w["f.W"]
+        for name, value in {"h": dh, "a_f": a_f, "a_c": a_c}.items():
+            deltas[name].append(value)
+        by_x.append(a_f @ w["f.U"] + a_c @ w["c.U"])
+    found = {name: in_order(values) for name, values in deltas.items()}
+    return CellGradients(in_order(by_x), grads, {"h": dh_next}, found)
+
+
 #: forward and backward pass by the class of the cell
 PASSES: dict[type[Cell], tuple[Callable[..., Any], Callable[..., CellGradients]]] = {
     RNN: (simple_forward, simple_backward),
+    IdentityRNN: (simple_forward, simple_backward),
+    IRNN: (simple_forward, simple_backward),
+    ResidualRNN: (simple_forward, simple_backward),
     LeakyRNN: (simple_forward, simple_backward),
     DelayRNN: (simple_forward, simple_backward),
     LSTM: (lstm_forward, lstm_backward),
     LSTMNP: (lstm_forward, lstm_backward),
     VanillaLSTM: (lstm_forward, lstm_backward),
     GRU: (gru_forward, gru_backward),
+    MGU: (mgu_forward, mgu_backward),
 }

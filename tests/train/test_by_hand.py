@@ -15,6 +15,9 @@ CASES = [
     Case("rnn", {"nonlinearity": "relu"}),
     Case("rnn", {"nonlinearity": "sigmoid"}),
     Case("rnn", {"nonlinearity": softsign}),
+    Case("identity_rnn"),
+    Case("irnn"),
+    Case("residual_rnn"),
     Case("leaky_rnn", {"tau": torch.tensor([1.0, 1.5, 3.0, 20.0])}),
     Case("leaky_rnn", {"learn": True}),
     Case("delay_rnn"),
@@ -24,8 +27,9 @@ CASES = [
     Case("lstm_np"),
     Case("vanilla_lstm"),
     Case("gru"),
+    Case("mgu"),
 ]
-SIMPLE = ("rnn", "leaky_rnn", "delay_rnn")
+SIMPLE = ("rnn", "identity_rnn", "irnn", "residual_rnn", "leaky_rnn", "delay_rnn")
 
 
 def squared(y: Tensor, d: Tensor) -> Tensor:
@@ -113,7 +117,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("name", ["rnn", "leaky_rnn", "delay_rnn", "vanilla_lstm", "gru"])
+@pytest.mark.parametrize("name", ["rnn", "residual_rnn", "leaky_rnn", "delay_rnn", "vanilla_lstm", "gru", "mgu"])
 @pytest.mark.parametrize("linear", [False, True], ids=["readout", "linear"])
 def test_options_of_the_layer_are_honoured(name: str, options: dict, linear: bool) -> None:
     layer = randomise(rc.layer(name, 3, 4, **options).double())
@@ -174,6 +178,16 @@ def gru_with_pushes(w, x, h, push):
     return torch.stack(hs)
 
 
+def mgu_with_pushes(w, x, h, push):
+    hs = []
+    for t, x_t in enumerate(x):
+        f = torch.sigmoid(x_t @ w["f.U"].T + h @ w["f.W"].T + w["f.b"] + push["a_f"][t])
+        g = torch.tanh(x_t @ w["c.U"].T + (f * h) @ w["c.W"].T + w["c.b"] + push["a_c"][t])
+        h = (1 - f) * h + f * g + push["h"][t]
+        hs.append(h)
+    return torch.stack(hs)
+
+
 def rnn_with_pushes(w, x, h, push):
     alpha, hs = (1 / w["tau"] if "tau" in w else 1.0), []
     for t, x_t in enumerate(x):
@@ -188,6 +202,7 @@ PUSHED = [
     ("leaky_rnn", rnn_with_pushes, ("h", "i")),
     ("vanilla_lstm", lstm_with_pushes, ("h", "c", "a_i", "a_f", "a_g", "a_o")),
     ("gru", gru_with_pushes, ("h", "a_r", "a_z", "a_c")),
+    ("mgu", mgu_with_pushes, ("h", "a_f", "a_c")),
 ]
 
 
@@ -212,10 +227,19 @@ def test_targets_are_not_broadcast() -> None:
         gradients_by_hand(layer, rc.Readout(layer, 2), torch.zeros(3, 2, 3), torch.zeros(3, 2, 1))
 
 
-def test_other_layers_are_refused() -> None:
-    layer = rc.layer("gru", 3, 4, reset_after=True)
-    with pytest.raises(rc.RecurraError, match="reset before"):
-        gradients_by_hand(layer, rc.Readout(layer, 2), torch.zeros(2, 1, 3), torch.zeros(2, 1, 2))
+@pytest.mark.parametrize(
+    ("layer", "got"),
+    [
+        (lambda: rc.GRU(3, 4, reset_after=True), "GRU with reset_after=True"),
+        (lambda: rc.LSTM(3, 4, modifiers=rc.Zoneout(0.1)), "LSTM with modifiers"),
+        (lambda: rc.layer("scrn", 3, 4), "SCRN"),
+        (lambda: rc.RNN(3, 4, 2), "2 layers"),
+        (lambda: torch.nn.RNN(3, 4), "RNN"),
+    ],
+)
+def test_other_layers_are_refused_in_few_words(layer, got: str) -> None:
+    with pytest.raises(rc.InputError, match=f"^layer: got {got}, expected one layer of rnn, .* before the product"):
+        gradients_by_hand(layer(), torch.nn.Linear(4, 2), torch.zeros(2, 1, 3), torch.zeros(2, 1, 2))
 
 
 def test_a_gated_cell_has_no_single_w() -> None:
