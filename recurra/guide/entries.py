@@ -106,15 +106,22 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "3.1",
         "Close-to-identity weight matrix",
         "Eigenvalues near one keep gradients alive: identity, orthogonal, W + I.",
-        "[rc.layer(name, 3, 4) for name in ('identity_rnn', 'irnn', 'orthogonal_rnn', 'unitary_rnn', 'residual_rnn')]",
+        "[rc.IdentityRNN(3, 4), rc.IRNN(3, 4), rc.SCRN(3, 4), rc.OrthogonalRNN(3, 4), rc.UnitaryRNN(3, 4), "
+        "rc.ResidualRNN(3, 4), rc.RIN(3, 4)]",
         "E11 E13 E14 E15 E16 E17 E18",
     ),
-    ("3.2", "Long delays", "States are also read several steps later.", "rc.DelayRNN(3, 4, delays=(1, 3))", "E19"),
+    (
+        "3.2",
+        "Long delays",
+        "States, or outputs, are also read several steps later.",
+        "[rc.DelayRNN(3, 4, delays=(1, 3)), rc.NARX(3, 2, 4)]",
+        "E19",
+    ),
     (
         "3.3",
         "Leaky units",
         "Each unit keeps a part of its last value, by its own time constant.",
-        "rc.LeakyRNN(3, 4, tau=10.0)",
+        "[rc.LeakyRNN(3, 4, tau=10.0), rc.TemporalKernelRNN(3, 4)]",
         "E12 E33",
     ),
     (
@@ -166,9 +173,10 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "4.2.3",
         "Other variants",
-        "Kalman and evolutionary training, projections, learned slopes, dynamic cortex memory.",
+        "Kalman and evolutionary training, projections, learned slopes, dynamic cortex memory, parts left out.",
         "[rc.train.DEKF(rc.train.Predictor(rc.LSTM(3, 4), 2)), rc.train.Evolino, rc.train.Evoke, "
-        "rc.train.evolve_cells, rc.ProjectionLSTM(3, 4), rc.SlopeLSTM(3, 4), rc.DynamicCortexMemory(3, 4)]",
+        "rc.train.evolve_cells, rc.ProjectionLSTM(3, 4), rc.SlopeLSTM(3, 4), rc.DynamicCortexMemory(3, 4), "
+        "rc.layer('lstm_cifg', 3, 4), rc.MUT1(3, 4)]",
         "E22 E23 E35",
     ),
     (
@@ -185,7 +193,13 @@ SECTIONS: tuple[tuple[str, str, str, str, str], ...] = (
         "rc.GRU(3, 4)",
         "E24 E26",
     ),
-    ("4.3.2", "Minimal gated unit", "One gate is reset and update gate.", "rc.MGU(3, 4)", "E24 E25 E25b"),
+    (
+        "4.3.2",
+        "Minimal gated unit",
+        "One gate is reset and update gate.",
+        "[rc.MGU(3, 4), rc.MGU1(3, 4), rc.MGU2(3, 4), rc.MGU3(3, 4)]",
+        "E24 E25 E25b",
+    ),
     (
         "5",
         "Bidirectional RNN and LSTM",
