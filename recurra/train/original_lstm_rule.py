@@ -25,6 +25,8 @@ from recurra.cells.greff import LSTMNFG
 from recurra.cells.lstm import LSTM, OriginalLSTM, VanillaLSTM
 from recurra.engine.dispatch import Sequences, scan
 from recurra.errors import InputError
+from recurra.models.hierarchical import HierarchicalRNN
+from recurra.models.narx import NARX
 from recurra.train.learner import (
     CARRIED_BY_LEARNER,
     Learner,
@@ -39,6 +41,7 @@ from recurra.train.learner import (
 from recurra.train.objective import Loss
 from recurra.train.step_function import StepFunction
 
+STEPPED = (NARX, HierarchicalRNN)  # networks that `StepFunction` reads as a cell of another name
 SUPPORTED = (LSTM, VanillaLSTM, OriginalLSTM, LSTMNFG)
 
 
@@ -92,7 +95,9 @@ class OriginalLSTMRule(Learner):
             raise InputError("update", repr(update), "'call' or 'step'")
         step_fn = StepFunction(model)
         if len(step_fn.cells) != 1 or type(step_fn.cells[0]) not in SUPPORTED or step_fn.cells[0].modifiers:
-            got = ", ".join(type(cell).__name__ for cell in step_fn.cells) or "no recurrent layer"
+            network = model if isinstance(model, STEPPED) else getattr(model, "layer", None)
+            cells = ", ".join(type(cell).__name__ for cell in step_fn.cells) or "no recurrent layer"
+            got = type(network).__name__ if isinstance(network, STEPPED) else cells
             names = "lstm, vanilla_lstm, original_lstm, lstm_nfg"
             raise InputError("model", got, f"one plain layer of {names}; RTRL(approximation='snap1') takes any cell")
         self.cell, self.head = step_fn.cells[0], step_fn.head

@@ -238,3 +238,17 @@ def test_dni_trains_networks_in_windows(network: Callable[[], nn.Module]) -> Non
     for name, gradient in change(model, BPTT(model, "mse", "sgd", 1.0, k1=2, update="call"), x, target).items():
         assert_close(truncated[name], gradient)  # the map is still zero
     assert windows.step(x, target) > 0
+
+
+@pytest.mark.parametrize(
+    ("learner", "model", "got"),
+    [
+        (FORCE, lambda: Predictor(rc.HierarchicalRNN(3, [2, 2], [1, 2]), 2), "Predictor of HierarchicalRNN"),
+        (FORCE, lambda: rc.BaldiBRNN(3, 4, 2), "BaldiBRNN"),
+        (OriginalLSTMRule, lambda: Predictor(rc.HierarchicalRNN(3, [2, 2], [1, 2]), 2), "HierarchicalRNN"),
+        (OriginalLSTMRule, lambda: Predictor(rc.NARX(3, 2, 4)), "NARX"),
+    ],
+)
+def test_networks_are_refused_by_their_own_names(learner: Callable, model: Callable, got: str) -> None:
+    with pytest.raises(rc.RecurraError, match=f"^model: got {got}, expected"):
+        learner(model())

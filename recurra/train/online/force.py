@@ -121,7 +121,9 @@ def _parts(model: nn.Module) -> tuple[Recurrent, Tensor, Tensor | None]:
     layer, head = getattr(model, "layer", None), getattr(model, "head", None)
     weight = next((w for w in (getattr(head, "V", None), getattr(head, "weight", None)) if isinstance(w, Tensor)), None)
     if not isinstance(layer, Recurrent) or layer.directions != 1 or weight is None or getattr(head, "softmax", False):
-        raise OptionError("model", type(model).__name__, "rc.train.Predictor(layer, n): a linear head, one direction")
+        got = type(model).__name__ if layer is None else f"{type(model).__name__} of {type(layer).__name__}"
+        expected = "rc.train.Predictor(layer, n): an rc.Recurrent of one direction, with a linear head"
+        raise OptionError("model", got, expected)
     bias = getattr(head, "b", getattr(head, "bias", None))
     if not all(w.requires_grad for w in (weight, bias) if w is not None):
         raise OptionError("model", "a head without requires_grad", "a head that may change: FORCE learns it")
