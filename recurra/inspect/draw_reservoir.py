@@ -22,7 +22,7 @@ def draw_reservoir(canvas: Canvas, network: Any) -> None:
         for angle in (-0.5, 0.0, 0.5):
             end = (x - (radius + 8) * math.cos(angle), (radius + 8) * math.sin(angle))
             canvas.straight([(start, end[1] * 0.1 if number == 0 else end[1]), end], "fixed")
-        canvas.label(start + 34, -24, "U" if number == 0 else f"U_{{{number + 1}}}")
+        canvas.label(start + 34, -42 if number == 0 else -24, "U" if number == 0 else f"U_{{{number + 1}}}")
         canvas.circle(x, 0, radius + 6, "frame")
         _draw_units(canvas, W, x, radius - 20)
         name = "W" if len(matrices) == 1 else f"W_{{{number + 1}}}"
@@ -32,17 +32,14 @@ def draw_reservoir(canvas: Canvas, network: Any) -> None:
         canvas.straight(
             [(right + (radius + 8) * math.cos(angle), (radius + 8) * math.sin(angle)), (right + 176, 9 * angle)]
         )
-    canvas.label(right + 150, -24, "V")
+    canvas.label(right + 150, -36, "V")
     canvas.label(right + 192, 0, "y_{t}", "start")
     if getattr(network, "feedback", 0.0):
         path = f"M {right + 196} 14 C {right + 170} 190, 0 190, 0 {radius + 8}"
         canvas.path(path, [(right + 196, 14), (0, 170)], "fixed")
-        canvas.label(right / 2 + 110, 158, "F")
-    canvas.word(
-        right / 2,
-        radius + (70 if getattr(network, "feedback", 0.0) else 40),
-        "dashed: random and fixed · solid: learned",
-    )
+        canvas.label(right / 2 + 110, 176, "F")
+    below = 112 if getattr(network, "feedback", 0.0) else 40
+    canvas.word(right / 2, radius + below, "dashed: random and fixed · solid: learned")
 
 
 def _matrices(network: Any) -> list[Tensor]:

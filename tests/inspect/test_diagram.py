@@ -229,6 +229,10 @@ def test_an_echo_state_network_tells_fixed_from_learned():
     svg = str(rc.diagram(rc.EchoStateNetwork(units=50, feedback=0.3)))
     assert {"xt", "yt", "U", "V", "F"} <= set(labels(svg))
     assert count(svg, "fixed") > 10
+    texts = re.findall(r'<text[^>]* y="([-0-9.]+)"[^>]*>(.*?)</text>', svg)
+    heights = {re.sub("<[^>]*>", "", text): float(y) for y, text in texts}
+    (caption,) = (y for text, y in heights.items() if text.startswith("dashed"))
+    assert heights["F"] + 16 < caption  # one below the other
 
 
 def test_names_from_outside_stay_text():
