@@ -33,10 +33,16 @@ def executor(cell: Cell, steps: int, batch: int) -> GpuExecutor:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("name", [*ZOO, "Choice"])
+@pytest.mark.parametrize("name", ZOO)
 def test_values_and_gradients(name: str, size: tuple[int, int], dtype: torch.dtype):
     cell = made(name, dtype)
     assert executor(cell, *size).scans(size[0])
+    compare(cell, drawn(cell, *size))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_choices_rotations_and_states_that_follow_others(size: tuple[int, int]):
+    cell = made("Choice", torch.float32)
     compare(cell, drawn(cell, *size))
 
 
