@@ -21,7 +21,7 @@ from .split import Carried, ScanSplit
 TOTALS = "totals"  # sums over the steps of a chunk, (chunks · B, all sums side by side)
 STEPS = 8  # written at a time, at most
 LOADS = 32  # of inputs that a program has on their way, at most
-CHUNKS_AHEAD = 8  # chunks whose effects are loaded at once
+CHUNKS_AHEAD = 16  # chunks whose effects are loaded at once
 
 Argument = BufferRef | str
 
