@@ -14,12 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from ahead import shares, side_by_side  # pyrefly: ignore
 from environment import environment  # pyrefly: ignore
 from torch import Tensor, nn, sigmoid, tanh
 
@@ -366,17 +366,19 @@ def is_met(limit: str, infer: list, train: list) -> bool:
 
 
 FIRST_USE = """
-import time, torch, recurra as rc
+import time, torch, triton, recurra as rc
 layer = rc.LSTM(1024, 1024).to("cuda", torch.bfloat16)
 x = torch.randn(64, 32, 1024, device="cuda", dtype=torch.bfloat16)
-torch.cuda.synchronize(); start = time.perf_counter()
+other = torch.nn.Linear(1024, 1024).to("cuda", torch.bfloat16)
+other(x).sum().backward(); torch.cuda.synchronize(); start = time.perf_counter()
 layer(x)[0].sum().backward(); torch.cuda.synchronize()
 print(time.perf_counter() - start)
 """
 
 
 def first_use() -> list[dict]:
-    """Seconds of the first training step of an LSTM of 1024 units: with empty caches, and in a second process."""
+    """Seconds of the first training step of an LSTM of 1024 units: with empty caches, and in a second process. Imports
+    and a step of nn.Linear, for which torch loads its own kernels, come before."""
     folder = tempfile.mkdtemp()
     env = os.environ | {"TRITON_CACHE_DIR": f"{folder}/triton", "RECURRA_CACHE": f"{folder}/recurra"}
     rows = []
@@ -392,12 +394,9 @@ def first_use() -> list[dict]:
 # ---------------------------------------------------------------------------------------------------- the run
 
 
-def compile_ahead(wanted: list[int], processes: int = 14) -> None:
-    """Every kernel once, in processes of their own: Triton keeps what they compile."""
+def compile_ahead(wanted: list[int]) -> None:
     command = [sys.executable, "-W", "ignore", __file__, "--compile"]
-    shares = [wanted[i::processes] for i in range(processes) if wanted[i::processes]]
-    with ThreadPoolExecutor(processes) as pool:
-        list(pool.map(lambda part: subprocess.run([*command, *map(str, part)], check=False), shares))
+    side_by_side([*command, *share] for share in shares([str(number) for number in wanted]))
 
 
 def compile_some(wanted: list[int]) -> None:

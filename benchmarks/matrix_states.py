@@ -5,11 +5,13 @@
 On a card: bf16 inputs and weights, the matrices in single precision, beside flash-linear-attention's kernels and
 xLSTM's where they are installed; projections and gates are part of both. On the CPU: one thread beside the plain loop.
 Medians of interleaved rounds. `--check` compares values and gradients with the plain loop instead, `--profile` prints
-the kernels of one training step. The tables go to results/matrix_states_gpu.md or matrix_states.md.
+the kernels of one training step. On a card, kernels are compiled first, in many processes. The tables go to
+results/matrix_states_gpu.md or matrix_states.md.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -19,6 +21,7 @@ import torch
 from torch import Tensor
 
 import recurra as rc
+from benchmarks.ahead import side_by_side
 from benchmarks.environment import environment
 from benchmarks.matrix_peers import peers
 from benchmarks.timing import interleaved
@@ -205,6 +208,11 @@ def profile(name: str, size: tuple[int, int, int, int]) -> None:
     print(run.key_averages().table(sort_by="self_cuda_time_total", row_limit=14, max_name_column_width=60))
 
 
+def compile_ahead(names: list[str]) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.matrix_states", "--compile", "--cells"]
+    side_by_side([*command, name] for name in names)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -212,6 +220,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="on a card: only compile what the first cell needs")
     given = parser.parse_args()
     torch.manual_seed(0)
     names = given.cells.split(",")
@@ -221,12 +230,18 @@ def main() -> None:
                 for ragged in (False, True):
                     print(check(name, dtype, given.device, ragged), flush=True)
         return
+    if given.compile:
+        for size in SIZES["cuda"]:
+            jobs_on_a_card(names[0], size)
+        return
     if given.profile:
         for name in names:
             profile(name, SIZES["cuda"][0])
         return
     if given.device == "cpu":
         torch.set_num_threads(1)
+    if given.device == "cuda":
+        compile_ahead(names)
     times: dict[str, Any] = {}
     for name in names:
         for size in SIZES[given.device]:
@@ -236,6 +251,12 @@ def main() -> None:
                 found = {what: on_a_card(j, given.rounds) for what, j in jobs_on_a_card(name, size).items()}
             times.setdefault(name, {})[str(size)] = found
             print(name, size, {w: {k: round(t, 3) for k, t in f.items()} for w, f in found.items()}, flush=True)
+            save(times, given)
+    print((RESULTS / f"{stem(given.device)}.md").read_text())
+
+
+def save(times: dict[str, Any], given: argparse.Namespace) -> None:
+    """After every size, so that a run that is stopped has a result."""
     results = {
         "environment": environment("flash-linear-attention", "mlstm_kernels"),
         "command": f"python -m benchmarks.matrix_states --device {given.device} --cells {given.cells}"
@@ -243,10 +264,13 @@ def main() -> None:
         "device": given.device,
         "times": times,
     }
-    stem = "matrix_states" if given.device == "cpu" else "matrix_states_gpu"
-    (RESULTS / f"{stem}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (RESULTS / f"{stem}.md").write_text(table(results), encoding="utf-8")
-    print(table(results))
+    path = RESULTS / stem(given.device)
+    path.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(table(results), encoding="utf-8")
+
+
+def stem(device: str) -> str:
+    return "matrix_states" if device == "cpu" else "matrix_states_gpu"
 
 
 if __name__ == "__main__":

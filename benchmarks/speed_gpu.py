@@ -7,14 +7,13 @@ in turn, a few calls to a sample so that a host's launches overlap as they do in
 import importlib.util
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from ahead import shares, side_by_side  # pyrefly: ignore
 from environment import environment  # pyrefly: ignore
 from torch import Tensor, nn, sigmoid, tanh
 
@@ -174,16 +173,10 @@ def rows(size: tuple[int, ...]) -> list[dict]:
     return found
 
 
-def compile_ahead(processes: int = 14) -> None:
-    """Every kernel once, in processes of their own: Triton keeps what they compile."""
+def compile_ahead() -> None:
     wanted = [f"{i}|{name}|{d}" for i, size in enumerate(SIZES) for name in cells_at(size) for d in dtypes_of(name)]
     command = [sys.executable, "-W", "ignore", __file__, "--compile"]
-    with ThreadPoolExecutor(processes) as pool:
-        list(pool.map(lambda part: subprocess.run([*command, *part], check=False), _shares(wanted, processes)))
-
-
-def _shares(wanted: list[str], count: int) -> list[list[str]]:
-    return [wanted[i::count] for i in range(count) if wanted[i::count]]
+    side_by_side([*command, *share] for share in shares(wanted))
 
 
 def compile_some(wanted: list[str]) -> None:

@@ -1,0 +1,28 @@
+"""Compile what a benchmark runs on a card before it is timed, in many processes at once: Triton keeps what they compile.
+
+It does not keep which configuration of a kernel was fastest while others used the card.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+PROCESSES = 14
+
+
+def side_by_side(commands: Iterable[list[str]], processes: int = PROCESSES) -> None:
+    """Run commands, `processes` at a time. One that fails is left to the run that is timed, which says so."""
+
+    env = os.environ | {"FLA_CACHE_RESULTS": "0", "TRITON_CACHE_AUTOTUNING": "0"}
+
+    def run(command: list[str]) -> None:
+        subprocess.run(command, check=False, env=env, stdout=subprocess.DEVNULL)
+
+    with ThreadPoolExecutor(processes) as pool:
+        list(pool.map(run, commands))
+
+
+def shares(wanted: list[str], count: int = PROCESSES) -> list[list[str]]:
+    """What is wanted, dealt out to as many processes."""
+    return [wanted[i::count] for i in range(count) if wanted[i::count]]
