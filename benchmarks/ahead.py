@@ -1,4 +1,4 @@
-"""Compile what a benchmark runs on a card before it is timed, in many processes at once: Triton keeps what they compile.
+"""Compile what a benchmark runs on a card before it is timed, in many processes: Triton keeps what they compile.
 
 It does not keep which configuration of a kernel was fastest while others used the card.
 """
