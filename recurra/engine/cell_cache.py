@@ -117,7 +117,7 @@ def cache_of(cell: Cell) -> CellCache:
     if mine and kept.is_valid():
         return kept
     found = CellCache(cell, kept if mine else None)
-    same_form = mine and _are_equal(found.form, kept.form)
+    same_form = mine and are_equal(found.form, kept.form)
     if same_form:  # only tensors were replaced, by others of the same kind
         found.traced, found.executors = kept.traced, kept.executors
     if not found.is_for_one_call():
@@ -129,7 +129,7 @@ def cache_of(cell: Cell) -> CellCache:
     return found
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
     except (RuntimeError, TypeError, ValueError):  # attributes may be tensors or arrays

@@ -118,7 +118,7 @@ def _follow(step_fn: StepFunction, x: Tensor) -> Influence:
     start = step_fn.start(step_fn.flat()[0], 1)
     for run in runs.values():
         run.reset(start)
-    rank_one = RankOneTracker(step_fn, 1, seed=0)
+    rank_one = RankOneTracker(step_fn, 1, torch.Generator().manual_seed(0))
     rank_one.reset()
     exact = runs["RTRL"]
     names = _names(exact)

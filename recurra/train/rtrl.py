@@ -53,7 +53,7 @@ class RTRL(OnlineLearner):
         if approximation not in (None, "snap1"):
             raise InputError("approximation", repr(approximation), "None or 'snap1'")
         self.approximation, self.memory_limit = approximation, memory_limit
-        self.tracker = self.make_tracker(1)  # raises CostError for a model that is too large
+        self._renew(1)  # raises CostError for a model that is too large
 
     def make_tracker(self, batch: int) -> Tracker:
         steps = None if self.approximation is None else 1

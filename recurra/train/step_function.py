@@ -19,6 +19,7 @@ from recurra.dilation import refuse_dilation
 from recurra.draws import Noise
 from recurra.engine.backend import set_backend
 from recurra.engine.batch_check import require_any_batch
+from recurra.engine.cell_cache import are_equal, cache_of
 from recurra.engine.found_draws import find_draws
 from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
@@ -69,6 +70,11 @@ class StepFunction:
     def flat(self) -> tuple[Tensor, Tensor]:
         """The current recurrent and head weights as two vectors."""
         return _flatten(self.recurrent, self.like), _flatten(self.readout, self.like)
+
+    def form(self) -> list[Any]:
+        """All of the layer but its numbers: what is found out about its step holds as long as this is equal."""
+        layers = [] if self.layer is None else [self.layer.dropout, self.layer.training]
+        return layers + [cache_of(cell).form for cell in self.cells]
 
     # ------------------------------------------------------------------------------------------ functions
 
@@ -150,6 +156,10 @@ class StepFunction:
 
         (by_weights, by_readout, by_state), (y, new) = jacrev(both, (0, 1, 2), has_aux=True)(weights, readout, state)
         return y, new, by_weights, by_readout, by_state
+
+
+def is_same_form(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(a is b or are_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _parts(model: nn.Module) -> tuple[Recurrent | None, nn.Module]:

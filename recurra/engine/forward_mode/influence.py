@@ -31,6 +31,8 @@ class Weights:
     def __init__(self, cells: Sequence[Cell]):
         self.cells = cells
         self.parameters = [dict(cell.named_parameters()) for cell in cells]
+        found = (p.dtype for own in self.parameters for p in own.values())
+        self.dtype = next(found, None)  # of all that programs read; conditions are derived as booleans
         self.derived: dict[tuple[int, str], Tensor] = {}
         self.steps: list[Any] = []  # lowered steps, once they are known
 
@@ -54,7 +56,7 @@ class Weights:
                 given = cell.weights()
                 values = step.prologue(*(given[name] for name in step.weights))
             found = dict(zip(step.hoisted, values, strict=True))
-            self.derived |= {(k, name): found[name].contiguous() for name in wanted}
+            self.derived |= {(k, name): found[name].to(self.dtype).contiguous() for name in wanted}
 
     def tensor(self, k: int, name: str) -> Tensor:
         return self.parameters[k][name] if self.is_direct(k, name) else self.derived[k, name]

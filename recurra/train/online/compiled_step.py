@@ -73,11 +73,12 @@ class WeightGradients:
 
     def __init__(self, step_fn: StepFunction, plan: InfluencePlan):
         self.plan, self.names, self.parameters = plan, list(step_fn.recurrent), list(step_fn.recurrent.values())
+        self.read = [*self.parameters, *(b for cell in step_fn.cells for b in cell.buffers())]
         self.versions: Sequence[int] = ()
 
     def refresh(self) -> None:
-        """Derive weights anew if a parameter has changed."""
-        versions = [p._version for p in self.parameters]
+        """Derive weights anew if a parameter or a buffer has changed."""
+        versions = [tensor._version for tensor in self.read]
         if versions != self.versions:
             self.plan.weights.refresh()
             self.versions = versions

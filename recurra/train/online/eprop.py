@@ -56,7 +56,7 @@ class EProp(OnlineLearner):
         refuse_learned_start(model, "a fixed one: local traces hold no gradient for it")
         self.feedback, self.decay = feedback, decay
         self.matrix = feedback_matrix(self.step_fn, feedback, seed)
-        self.tracker = self.make_tracker(1)
+        self._renew(1)
 
     def make_tracker(self, batch: int) -> Tracker:
         return LocalTracker(self.step_fn, batch, self.matrix)

@@ -25,11 +25,11 @@ class EstimateTracker(Tracker):
     def make_derivatives(self) -> CompiledDerivatives | FunctionalDerivatives:
         return step_derivatives(self.step_fn, self.batch)
 
-    def __init__(self, step_fn: StepFunction, batch: int, seed: int):
+    def __init__(self, step_fn: StepFunction, batch: int, generator: torch.Generator):
         super().__init__(step_fn, batch)
         self.derivatives, self.head = self.make_derivatives(), Head(step_fn)
         self.why = self.derivatives.why
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = generator  # the learner's, so that calls of other sizes do not repeat its numbers
         self.loop: EstimateLoop | None = None  # made by the first call
         self.knows_loop = not self.kind or bool(self.why)
 
@@ -126,13 +126,12 @@ class EstimateTracker(Tracker):
 
     def state_dict(self) -> dict[str, Any]:
         own = {name: _copy(getattr(self, name)) for name in self.carried}
-        return self.derivatives.state_dict() | own | {"generator": self.generator.get_state()}
+        return self.derivatives.state_dict() | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.derivatives.load_state_dict(state)
         for name in self.carried:
             setattr(self, name, _copy(state[name]))
-        self.generator.set_state(state["generator"])
 
 
 def _copy(value: Any) -> Any:

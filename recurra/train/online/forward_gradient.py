@@ -1,5 +1,6 @@
 """Forward gradients: the derivative of the loss along a random direction, times that direction (Baydin et al. 2022)."""
 
+import torch
 from torch import Tensor, nn
 
 from recurra.cell import positive_int
@@ -46,19 +47,19 @@ class ForwardGradient(OnlineLearner):
         redraw: int | None = None,
         seed: int = 0,
     ):
-        super().__init__(model, loss, optimizer, rate, update, carry, clip)
-        self.redraw, self.seed = None if redraw is None else positive_int("redraw", redraw), seed
+        super().__init__(model, loss, optimizer, rate, update, carry, clip, seed)
+        self.redraw = None if redraw is None else positive_int("redraw", redraw)
 
     def make_tracker(self, batch: int) -> Tracker:
-        return DirectionTracker(self.step_fn, batch, self.seed, self.redraw)
+        return DirectionTracker(self.step_fn, batch, self.generator, self.redraw)
 
 
 class DirectionTracker(EstimateTracker):
     carried = ("direction", "tangent", "age")
     kind = "direction"
 
-    def __init__(self, step_fn: StepFunction, batch: int, seed: int, redraw: int | None):
-        super().__init__(step_fn, batch, seed)
+    def __init__(self, step_fn: StepFunction, batch: int, generator: torch.Generator, redraw: int | None):
+        super().__init__(step_fn, batch, generator)
         self.redraw = redraw
 
     def begin(self) -> None:

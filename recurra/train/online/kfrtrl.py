@@ -55,19 +55,18 @@ class KFRTRL(OnlineLearner):
         clip: float | None = None,
         seed: int = 0,
     ):
-        super().__init__(model, loss, optimizer, rate, update, carry, clip)
-        self.seed = seed
-        self.tracker = self.make_tracker(1)
+        super().__init__(model, loss, optimizer, rate, update, carry, clip, seed)
+        self._renew(1)
 
     def make_tracker(self, batch: int) -> Tracker:
-        return KroneckerTracker(self.step_fn, batch, self.seed)
+        return KroneckerTracker(self.step_fn, batch, self.generator)
 
 
 class KroneckerTracker(EstimateTracker):
     carried = ("operands", "factors")
 
-    def __init__(self, step_fn: StepFunction, batch: int, seed: int):
-        super().__init__(step_fn, batch, seed)
+    def __init__(self, step_fn: StepFunction, batch: int, generator: torch.Generator):
+        super().__init__(step_fn, batch, generator)
         assert isinstance(self.derivatives, CompiledDerivatives)
         self.step = self.derivatives.step
         groups: dict[tuple, list[UseNow]] = {}
@@ -116,7 +115,7 @@ class KroneckerTracker(EstimateTracker):
         """∂s'/∂(the product), (B, n, units)."""
         full = self.zeros(self.batch, n, use.block.units)
         if use.matrix is not None:
-            high = min(use.low + use.matrix.shape[1], n)
+            high = max(use.low, min(use.low + use.matrix.shape[1], n))  # rows of outputs come after those of states
             full[:, use.low : high] += use.matrix[:, : high - use.low]
         for root, row in use.rows:
             if root.carried:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.errors import InputError
+from recurra.errors import InputError, OptionError, ShapeError
 from recurra.train.learner import (
     CARRIED_BY_LEARNER,
     Learner,
@@ -24,7 +24,7 @@ from recurra.train.learner import (
 )
 from recurra.train.objective import Loss
 from recurra.train.online.explain import explain_learner
-from recurra.train.step_function import StepFunction
+from recurra.train.step_function import StepFunction, is_same_form
 
 
 class Tracker(ABC):
@@ -99,6 +99,7 @@ class OnlineLearner(Learner):
         update: str = "call",
         carry: bool = False,
         clip: float | None = None,
+        seed: int = 0,
     ):
         super().__init__(model, loss)
         if update not in ("call", "step"):
@@ -111,7 +112,10 @@ class OnlineLearner(Learner):
         self.update, self.carry = update, carry
         self.clip = None if clip is None else positive("clip", clip)
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
+        self.generator = torch.Generator().manual_seed(seed)  # of algorithms that draw
         self.tracker: Tracker | None = None
+        self._form: list[Any] = []  # what the tracker was made for
+        self._learned = [p.requires_grad for p in model.parameters()]
         self._running = False
 
     @property
@@ -166,16 +170,21 @@ class OnlineLearner(Learner):
         """Outputs (T, B, q) for x (T, B, D), from the state that the stream has reached; the stream does not move."""
         if x.dim() != 3:
             raise InputError("x", f"shape {tuple(x.shape)}", "sequences (T, B, D)")
-        if len(x) == 1 and self._running and self.tracker is not None and self.tracker.batch == x.shape[1]:
-            return self.tracker.peek(x[0])[None]
-        tracker = self.make_tracker(x.shape[1])
+        self._check(x)
+        if self._running:
+            self._renew(x.shape[1])
+            assert self.tracker is not None
+            if len(x) == 1:
+                return self.tracker.peek(x[0])[None]
+        draws, tracker = self.generator.get_state(), self.make_tracker(x.shape[1])
         tracker.reset()
-        if self._running and self.tracker is not None and self.tracker.batch == x.shape[1]:
+        if self._running and self.tracker is not None:
             tracker.load_state_dict(self.tracker.state_dict())
         outputs = []
         for row in x:
             outputs.append(tracker.output(row).detach().clone())
             tracker.gradient(None)
+        self.generator.set_state(draws)
         return torch.stack(outputs)
 
     def explain(self) -> str:
@@ -184,12 +193,34 @@ class OnlineLearner(Learner):
 
     def _begin(self, x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
         targets = step_targets(x, target, mask)
-        batch = x.shape[1]
-        if self.tracker is None or self.tracker.batch != batch:
-            self.tracker, self._running = self.make_tracker(batch), False
+        self._check(x)
+        self._renew(x.shape[1])
+        assert self.tracker is not None
         if not self._running:
             self.tracker.reset()
         return targets
+
+    def _check(self, x: Tensor) -> None:
+        """Refuse what the compiled step would read as if it were another shape, or the model of the last call."""
+        inputs = self.step_fn.cells[0].input_size
+        if x.shape[2] != inputs:
+            raise ShapeError("x", f"shape {tuple(x.shape)}", f"(T, B, {inputs}) for this model")
+        if self._running and self.tracker is not None and self.tracker.batch != x.shape[1]:
+            expected = f"{self.tracker.batch}, as the stream had; another learner for another stream"
+            raise ShapeError("x", f"{x.shape[1]} sequences", expected)
+        if self._learned != [p.requires_grad for p in self.model.parameters()]:
+            got = "weights whose requires_grad has changed since the learner was made"
+            raise OptionError("model", got, "a new learner")
+
+    def _renew(self, batch: int) -> None:
+        """A tracker for this many sequences and for the model as it is now; a stream goes on."""
+        before, form = self.tracker, self.step_fn.form()
+        if before is not None and before.batch == batch and is_same_form(form, self._form):
+            return
+        self.tracker, self._form = self.make_tracker(batch), form
+        if self._running and before is not None:
+            self.tracker.reset()
+            self.tracker.load_state_dict(before.state_dict())
 
     def _whole_call(self, x: Tensor, targets: StepTargets) -> tuple[float, list[Tensor]] | None:
         """Loss, summed over steps and sequences, and its gradient, without a loop over steps in Python."""
@@ -227,12 +258,14 @@ class OnlineLearner(Learner):
     def extra_state(self) -> dict[str, Any]:
         carried = self.tracker.state_dict() if self._running and self.tracker is not None else None
         batch = self.tracker.batch if self.tracker is not None else 0
-        return {"optimizer": self.optimizer.state_dict(), "carried": carried, "batch": batch}
+        draws = self.generator.get_state()
+        return {"optimizer": self.optimizer.state_dict(), "carried": carried, "batch": batch, "generator": draws}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self._running = state["carried"] is not None
         if self._running:
-            self.tracker = self.make_tracker(state["batch"])
+            self.tracker, self._form = self.make_tracker(state["batch"]), self.step_fn.form()
             self.tracker.reset()
             self.tracker.load_state_dict(state["carried"])
+        self.generator.set_state(state["generator"])

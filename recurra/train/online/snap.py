@@ -51,7 +51,7 @@ class SnAp(OnlineLearner):
     ):
         super().__init__(model, loss, optimizer, rate, update, carry, clip)
         self.n, self.memory_limit = positive_int("n", n), memory_limit
-        self.tracker = self.make_tracker(1)  # raises CostError for a model that is too large
+        self._renew(1)  # raises CostError for a model that is too large
         if self.tracker.why and n > 1:
             raise OptionError("n", n, f"1, or RTRL: the step is not compiled ({self.tracker.why})")
 

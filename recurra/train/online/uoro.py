@@ -49,11 +49,10 @@ class UORO(OnlineLearner):
         clip: float | None = None,
         seed: int = 0,
     ):
-        super().__init__(model, loss, optimizer, rate, update, carry, clip)
-        self.seed = seed
+        super().__init__(model, loss, optimizer, rate, update, carry, clip, seed)
 
     def make_tracker(self, batch: int) -> Tracker:
-        return RankOneTracker(self.step_fn, batch, self.seed)
+        return RankOneTracker(self.step_fn, batch, self.generator)
 
 
 class RankOneTracker(EstimateTracker):

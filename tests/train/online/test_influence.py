@@ -120,6 +120,37 @@ def test_snap_grows_to_rtrl() -> None:
         assert_close(twice[name], exact[name], 1e-12)
 
 
+class Halves(rc.Cell):
+    """What a step derives before the loop is a condition by unit, and a buffer that may change."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+        self.register_buffer("leak", torch.tensor(0.5))
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.tanh(self.a(x, torch.where(torch.arange(h.shape[1]) % 2 == 0, h, self.leak * 2 * h)))
+
+
+def test_conditions_and_buffers_before_the_loop() -> None:
+    torch.manual_seed(0)
+    model, x, target = (
+        Predictor(rc.Recurrent(Halves, 2, 5, dtype=torch.float64), 3),
+        torch.randn(5, 2, 2),
+        targets("mse"),
+    )
+    learner = RTRL(model, "mse")
+    for leak in (0.5, 0.1):
+        model.layer.cells[0].leak.fill_(leak)
+        expected = bptt_gradients(model, x, target, "mse")
+        found = learner.gradients(x, target)
+        assert not learner.tracker.why
+        for name, gradient in expected.items():
+            assert_close(found[name], gradient, 1e-12)
+
+
 @pytest.mark.parametrize("make", [RTRL, SnAp])
 @pytest.mark.parametrize("name", ["lstm", "min_gru"])
 def test_pieces_of_a_stream_and_a_resumed_one_are_bit_equal(make, name: str) -> None:

@@ -121,3 +121,44 @@ def test_an_open_window_takes_steps_of_its_own_shape_only() -> None:
     learner.step(x[:2], target[:2])
     with pytest.raises(rc.errors.ShapeError, match="as the stream had"):
         learner.step(x[2:4, :1], target[2:4, :1])
+
+
+ONLINE = ("rtrl", "snap", "uoro", "kfrtrl", "forward gradient", "rflo")
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_a_stream_keeps_its_sequences_and_its_inputs(name: str) -> None:
+    learner = LEARNERS[name]()
+    x, target, _ = data()
+    for wrong in (x[:2, :, :2], torch.cat([x[:2], x[:2]], 2)):
+        with pytest.raises(rc.errors.ShapeError, match=r"expected \(T, B, 3\)"):
+            learner.step(wrong, target[:2])
+    learner.step(x[:2], target[:2])
+    for call in (learner.step, lambda x, _: learner.predict(x)):
+        with pytest.raises(rc.errors.ShapeError, match="as the stream had"):
+            call(x[2:4, :1], target[2:4, :1])
+
+
+@pytest.mark.parametrize("kind", [RTRL, SnAp, UORO, KFRTRL, ForwardGradient, RFLO])
+def test_a_model_that_has_changed_is_noticed(kind: type) -> None:
+    """Dropout that training mode switches on is refused; back in evaluation, the stream goes on as if nothing was."""
+    x, target, _ = data()
+
+    def new() -> Learner:
+        torch.manual_seed(0)
+        layer = rc.layer("gru", 3, 5, modifiers=[rc.VariationalDropout(0.5)])
+        return kind(Predictor(layer, 2).double().eval(), "mse", **by_step)
+
+    learner, other = new(), new()
+    for own in (learner, other):
+        own.step(x[:3], target[:3])
+    learner.model.train()
+    with pytest.raises(rc.OptionError, match="training mode"):
+        learner.step(x[3:], target[3:])
+    learner.model.eval()
+    for own in (learner, other):
+        own.step(x[3:], target[3:])
+    assert all(torch.equal(a, b) for a, b in zip(learner.model.parameters(), other.model.parameters(), strict=True))
+    learner.model.head.requires_grad_(False)
+    with pytest.raises(rc.OptionError, match="requires_grad has changed"):
+        learner.step(x[3:], target[3:])
