@@ -246,9 +246,8 @@ def refuse_carried_start(model: nn.Module, instead: str) -> None:
 def refuse_learned_start(model: nn.Module, why: str) -> None:
     """Refuse layers whose first state is a parameter that the algorithm would leave as it is."""
     for part in model.modules():
-        if isinstance(part, Cell) and any(
-            isinstance(v, str) and part.get_parameter(v).requires_grad for v in part.starts.values()
-        ):
+        learned = {name for name, p in part.named_parameters() if p.requires_grad}  # a start may be a buffer
+        if isinstance(part, Cell) and any(start in learned for start in part.starts.values() if isinstance(start, str)):
             raise OptionError("model", f"{type(part).__name__} with a learned start", why)
 
 

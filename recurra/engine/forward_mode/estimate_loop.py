@@ -64,13 +64,17 @@ class EstimateLoop(OnlineLoop):
         for name in ("root_cotangents", "state_cotangents", "state_tangent", "root_tangents", "tangent_rows"):
             setattr(table, name, getattr(programs, name))
         table.tangent_size, table.gradient = programs.tangent_size, self.block_gradient.data_ptr()
+        self._describe_readouts(table)
+        self.estimate, self.loop.estimate = table, ctypes.addressof(table)
+
+    def _describe_readouts(self, table: Any) -> None:
+        readouts = self.run.plan.structure.readouts
         self.readouts = [
             torch.tensor(column, dtype=torch.int64)
-            for column in zip(*((column, root.at, root.width) for column, root in s.readouts), strict=True)
+            for column in zip(*((column, root.at, root.width) for column, root in readouts), strict=True)
         ]
         table.readout_column, table.readout_root, table.readout_width = (t.data_ptr() for t in self.readouts)
-        table.readout_count = len(s.readouts)
-        self.estimate, self.loop.estimate = table, ctypes.addressof(table)
+        table.readout_count = len(readouts)
 
     # ------------------------------------------------------------------------------------------ running
 

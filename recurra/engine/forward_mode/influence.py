@@ -46,6 +46,10 @@ class Weights:
         parameter = self.parameters[k].get(name)
         return parameter is not None and parameter.is_contiguous()
 
+    def is_constant(self, k: int, name: str) -> bool:
+        """Whether a derived value depends on nothing that is learned."""
+        return not self.is_direct(k, name) and not self.derived[k, name].requires_grad
+
     def refresh(self) -> None:
         """Compute what is derived from the parameters, with its graph."""
         for k, (cell, step) in enumerate(zip(self.cells, self.steps, strict=True)):
@@ -76,6 +80,8 @@ class InfluencePlan:
             self.shapes = {
                 (k, n): tuple(shape) for k, s in enumerate(self.structure.steps) for n, shape in s.hoisted.items()
             }
+            uses = self.structure.uses
+            uses[:] = [use for use in uses if not self.weights.is_constant(use.cell, use.block.weight)]
             self.blocks = blocks_of(self.structure, self.shapes, _starts(cells))
             self.links = state_links(self.structure)
             reach(self.blocks, self.links, steps)

@@ -48,7 +48,10 @@ struct Loop {
   const Chunk* chunk;  // null: the influence is of rows, and advanced at every step
   int64_t at, fresh;   // steps in the chunk so far; whether there is no influence before it
   const Estimate* estimate;  // null: an influence is carried
-  int64_t adds_up;           // no update: gradients of the sum of all losses add up over steps
+  const Kronecker* kronecker;  // or none of both
+  int64_t adds_up;  // no update: gradients of the sum of all losses add up over steps
+  real *weight_before, *adapts;  // null, or the feedback, which takes the updates of the head's weight
+  double adapt_keep;
 };
 
 // regions of a program, as in row_program.py
@@ -221,6 +224,24 @@ static void estimate(const Loop& l, int64_t t, bool losses) {
   }
 }
 
+// The same for Kronecker factors.
+static void factors(const Loop& l, int64_t t, bool losses) {
+  const Kronecker& e = *l.kronecker;
+  if (!l.adds_up) __builtin_memset(e.gradient, 0, e.weights * sizeof(real));
+  for (Memory m{l.regions, l.strides, l.maps, 0}; m.sequence < l.batch; ++m.sequence) {
+    const real* const signs = e.signs + t * e.group_count * 2 * l.batch + m.sequence;
+    kronecker(e, m, l.regions[COTANGENT] + m.sequence * l.strides[COTANGENT], signs, l.batch, losses);
+  }
+}
+
+static void adapt_feedback(const Loop& l) {
+  const real keep = real(l.adapt_keep);
+  COLUMNS_OF(l.head.width * l.head.outputs) {
+    const vec change = load(l.head.weight + j, count) - load(l.weight_before + j, count);
+    store(l.adapts + j, (load(l.adapts + j, count) + change) * keep, count);
+  }
+}
+
 // The sum of the losses. Without a chunk, `regions` of the old and the new state change places after every step.
 extern "C" double learn_steps(const Loop* given) {
   const Loop& l = *given;
@@ -237,12 +258,15 @@ extern "C" double learn_steps(const Loop* given) {
     const int64_t sequence = l.strides[COTANGENT];
     if (count) total += learn_head(l, t, count);
     else for (int64_t b = 0; b < l.batch; ++b) __builtin_memset(cotangent + b * sequence, 0, l.head.width * sizeof(real));
-    if (l.estimate) estimate(l, t, count > 0);
+    if (l.kronecker) factors(l, t, count > 0);
+    else if (l.estimate) estimate(l, t, count > 0);
     else if (!l.chunk) execute(l, l.back), execute(l, l.advance);
     else if (count) chunk_gradient(*l.chunk, l.at + t + 1, l.batch, cotangent, sequence, l.fresh);
     if (count && !l.adds_up) {
       collect(l);
+      if (l.adapts) __builtin_memcpy(l.weight_before, l.head.weight, l.head.width * l.head.outputs * sizeof(real));
       update(l, updates++);
+      if (l.adapts) adapt_feedback(l);
     }
     real* const state = l.regions[STATE];
     l.regions[STATE] = l.regions[NEW];

@@ -23,13 +23,17 @@ LOSSES = ("squared error", "cross-entropy")
 
 @dataclass
 class LinearHead:
-    """Outputs `V h + b`, or h itself without `weight`; errors come back to the units through `feedback`."""
+    """Outputs `V h + b`, or h itself without `weight`; errors come back to the units through `feedback`.
+
+    With `decay`, the feedback takes the updates of the weight, and loses this part of itself after each.
+    """
 
     width: int
     outputs: int
     weight: Tensor | None = None
     bias: Tensor | None = None
     feedback: Tensor | None = None
+    decay: float | None = None
 
 
 @dataclass
@@ -63,7 +67,8 @@ Loop = structure(
     HEAD,
     RULE,
     "parameter_count part_count *parameters *parts *collected collected_size *gradient gradient_batch",
-    "*chunk at fresh *estimate adds_up",
+    "*chunk at fresh *estimate *kronecker adds_up",
+    "*weight_before *adapts =adapt_keep",
 )
 
 
@@ -117,6 +122,10 @@ class OnlineLoop:
         loop.scores, loop.head_width, loop.head_outputs = self.scores.data_ptr(), head.width, head.outputs
         gradient_of = {id(p): g.data_ptr() for p, g in zip(self.parameters, self.gradients, strict=True)}
         loop.weight_gradient, loop.bias_gradient = (gradient_of.get(id(p)) for p in (head.weight, head.bias))
+        if head.decay is not None:
+            assert head.weight is not None
+            self.weight_before = torch.empty_like(head.weight)
+            loop.weight_before, loop.adapt_keep = self.weight_before.data_ptr(), 1 - head.decay
         loop.parameter_count, loop.part_count = len(self.table), len(self.parts)
         loop.parameters, loop.parts = ctypes.addressof(self.table), ctypes.addressof(self.parts)
         loop.collected, loop.collected_size = self.collected.data_ptr(), self.collected.numel()
@@ -129,6 +138,7 @@ class OnlineLoop:
         loop, head = self.loop, self.head
         loop.loss = LOSSES.index(loss)
         loop.weight, loop.bias, loop.feedback = map(_address, (head.weight, head.bias, head.feedback))
+        loop.adapts = None if head.decay is None else loop.feedback
         loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.data_ptr()
         loop.decay, loop.second_decay, loop.epsilon = rule.decay, rule.second_decay, rule.epsilon
         for row, parameter in zip(self.table, self.parameters, strict=True):

@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 from recurra.engine.forward_mode.estimate_loop import EstimateLoop
 from recurra.engine.forward_mode.influence import START
+from recurra.engine.forward_mode.kronecker_loop import KroneckerLoop
 from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import LinearHead, OnlineLoop, UpdateRule
 from recurra.engine.forward_mode.pattern import keeps_all
+from recurra.engine.forward_mode.program import Programs
 from recurra.engine.forward_mode.sweeps import SweepPrograms
 from recurra.readout import Readout
 from recurra.train.learner import StepTargets
@@ -21,9 +23,11 @@ from recurra.train.step_function import StepFunction
 Moments = tuple[Tensor | None, Tensor | None]
 
 
-def loop_of(run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None) -> OnlineLoop | None:
+def loop_of(
+    run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None, decay: float | None
+) -> OnlineLoop | None:
     """The loop of a network; None for what a loop in Python does: other heads, derived weights, parts of matrices."""
-    parts = _parts(run, step_fn, feedback)
+    parts = _parts(run, step_fn, feedback, decay)
     if parts is None:
         return None
     if not run.programs.sheets:
@@ -33,21 +37,23 @@ def loop_of(run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | No
 
 def estimate_loop(plan: InfluencePlan, batch: int, step_fn: StepFunction, kind: str) -> EstimateLoop | None:
     """The loop of an algorithm that carries an estimate; None for what a loop in Python does."""
+    factors = kind == "kronecker"
     try:
-        run = CompiledInfluence(plan, batch, programs=SweepPrograms)
+        run = CompiledInfluence(plan, batch, whole=factors, programs=Programs if factors else SweepPrograms)
     except NotCompiled:
         return None
-    parts = _parts(run, step_fn, None)
-    return None if parts is None else EstimateLoop(run, *parts, kind)
+    parts = _parts(run, step_fn)
+    return None if parts is None else (KroneckerLoop if factors else EstimateLoop)(run, *parts, kind)
 
 
 def _parts(
-    run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None
+    run: CompiledInfluence, step_fn: StepFunction, feedback: Tensor | None = None, decay: float | None = None
 ) -> tuple[dict[tuple[int, str], Tensor], LinearHead] | None:
     """The parameters by the tensors that a compiled step reads, and the head."""
-    weights, head = run.plan.weights, _head(step_fn, feedback)
+    weights, head = run.plan.weights, _head(step_fn, feedback, decay)
     tied = len({id(p) for p in step_fn.recurrent.values()}) < len(step_fn.recurrent)
-    if head is None or tied or not all(weights.is_direct(*key) for key in run.plan.shapes):
+    is_read_as_it_is = all(weights.is_direct(*key) or weights.is_constant(*key) for key in run.plan.shapes)
+    if head is None or tied or not is_read_as_it_is:
         return None
     keys = {(block.cell, block.weight) for block in run.plan.blocks}
     parameters = {}
@@ -60,7 +66,7 @@ def _parts(
     return parameters, head
 
 
-def _head(step_fn: StepFunction, feedback: Tensor | None) -> LinearHead | None:
+def _head(step_fn: StepFunction, feedback: Tensor | None, decay: float | None) -> LinearHead | None:
     head, layer = step_fn.head, step_fn.layer
     assert layer is not None
     if head._forward_hooks or head._forward_pre_hooks or head._backward_hooks or head._backward_pre_hooks:
@@ -76,7 +82,7 @@ def _head(step_fn: StepFunction, feedback: Tensor | None) -> LinearHead | None:
     given = [t for t in (weight, bias, feedback) if t is not None]
     if any(t.dtype != step_fn.like.dtype or not t.is_contiguous() or t.device.type != "cpu" for t in given):
         return None
-    return LinearHead(weight.shape[1], weight.shape[0], weight, bias, weight if feedback is None else feedback)
+    return LinearHead(weight.shape[1], weight.shape[0], weight, bias, weight if feedback is None else feedback, decay)
 
 
 def updates_in(loop: OnlineLoop, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> tuple[Any, ...] | None:

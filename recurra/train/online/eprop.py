@@ -59,11 +59,11 @@ class EProp(OnlineLearner):
         self._renew(1)
 
     def make_tracker(self, batch: int) -> Tracker:
-        return LocalTracker(self.step_fn, batch, self.matrix)
+        return LocalTracker(self.step_fn, batch, self.matrix, self.decay if self.feedback == "adaptive" else None)
 
     @property
     def updates_plainly(self) -> bool:
-        return type(self)._apply is EProp._apply and self.feedback != "adaptive"
+        return type(self)._apply is EProp._apply
 
     def _apply(self) -> None:
         if self.feedback != "adaptive":

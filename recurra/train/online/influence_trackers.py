@@ -27,6 +27,8 @@ from recurra.train.step_function import StepFunction
 class CompiledTracker(Tracker):
     """The influence stored by its sparsity, advanced by the compiled forward-mode step."""
 
+    decay: float | None = None  # of a feedback that changes as the head does
+
     def __init__(self, step_fn: StepFunction, batch: int, plan: InfluencePlan):
         super().__init__(step_fn, batch)
         self.influence, self.head = CompiledInfluence(plan, batch), Head(step_fn)
@@ -105,7 +107,7 @@ class CompiledTracker(Tracker):
     def find_loop(self) -> OnlineLoop | None:
         """The compiled loop, made once; None where there is none."""
         if not self.knows_loop:
-            self.loop, self.knows_loop = loop_of(self.influence, self.step_fn, self.feedback()), True
+            self.loop, self.knows_loop = loop_of(self.influence, self.step_fn, self.feedback(), self.decay), True
         return self.loop
 
     def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:

@@ -1,5 +1,7 @@
 """KF-RTRL: an unbiased estimate of the influence as Kronecker products (Mujika, Meier & Steger 2018)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -63,7 +65,8 @@ class KFRTRL(OnlineLearner):
 
 
 class KroneckerTracker(EstimateTracker):
-    carried = ("operands", "factors")
+    carried = ("operand_part", "factor_part")
+    kind = "kronecker"
 
     def __init__(self, step_fn: StepFunction, batch: int, generator: torch.Generator):
         super().__init__(step_fn, batch, generator)
@@ -73,6 +76,13 @@ class KroneckerTracker(EstimateTracker):
         for use in self.step.uses:
             groups.setdefault(use.place, []).append(use)
         self.groups = list(groups.values())
+        deep, widths = [g[0].block.deep for g in self.groups], [sum(u.block.units for u in g) for g in self.groups]
+        n = self.derivatives.state_size
+        self.operand_part, self.factor_part = self.zeros(batch, sum(deep)), self.zeros(batch, n * sum(widths))
+        self.operands = self.operand_part.split(deep, 1)  # u
+        self.factors = [  # A, (B, n, units of the group)
+            part.unflatten(1, (n, -1)) for part in self.factor_part.split([n * w for w in widths], 1)
+        ]
         if any(block.first for block in self.step.plan.blocks):
             raise OptionError("model", "a learned start", "a fixed start, or UORO")
 
@@ -84,9 +94,18 @@ class KroneckerTracker(EstimateTracker):
             raise OptionError("model", got, "UORO, or another cell") from reason
 
     def begin(self) -> None:
-        n = self.derivatives.state_size
-        self.operands = [self.zeros(self.batch, group[0].block.deep) for group in self.groups]  # u
-        self.factors = [self.zeros(self.batch, n, sum(u.block.units for u in group)) for group in self.groups]  # A
+        self.operand_part.zero_(), self.factor_part.zero_()
+
+    def parts(self) -> tuple[Tensor, Tensor]:
+        return self.factor_part, self.operand_part
+
+    def draw(self, steps: int) -> tuple[int, Tensor]:
+        return steps, self.signs(steps, len(self.groups), 2, self.batch)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.derivatives.load_state_dict(state)
+        for name in self.carried:
+            getattr(self, name).copy_(state[name])
 
     def estimate(self, by_output: Tensor | None) -> Tensor | None:
         step, found = self.step, None
@@ -106,9 +125,9 @@ class KroneckerTracker(EstimateTracker):
             signs = self.signs(2, self.batch, 1)
             keep = ((_norm(forward) + TINY) / (_norm(self.operands[i]) + TINY)).sqrt()
             add = ((_norm(delta) + TINY) / (_norm(v) + TINY)).sqrt()
-            self.operands[i] = signs[0] * keep * self.operands[i] + signs[1] * add * v
+            self.operands[i].copy_(signs[0] * keep * self.operands[i] + signs[1] * add * v)
             kept, added = (signs[0] / keep)[..., None], (signs[1] / add)[..., None]
-            self.factors[i] = kept * forward + added * delta
+            self.factors[i].copy_(kept * forward + added * delta)
         return found
 
     def _delta(self, use: UseNow, n: int) -> Tensor:

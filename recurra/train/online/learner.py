@@ -172,10 +172,9 @@ class OnlineLearner(Learner):
             raise InputError("x", f"shape {tuple(x.shape)}", "sequences (T, B, D)")
         self._check(x)
         if self._running:
-            self._renew(x.shape[1])
-            assert self.tracker is not None
+            running = self._renew(x.shape[1])
             if len(x) == 1:
-                return self.tracker.peek(x[0])[None]
+                return running.peek(x[0])[None]
         draws, tracker = self.generator.get_state(), self.make_tracker(x.shape[1])
         tracker.reset()
         if self._running and self.tracker is not None:
@@ -194,10 +193,9 @@ class OnlineLearner(Learner):
     def _begin(self, x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
         targets = step_targets(x, target, mask)
         self._check(x)
-        self._renew(x.shape[1])
-        assert self.tracker is not None
+        tracker = self._renew(x.shape[1])
         if not self._running:
-            self.tracker.reset()
+            tracker.reset()
         return targets
 
     def _check(self, x: Tensor) -> None:
@@ -212,15 +210,17 @@ class OnlineLearner(Learner):
             got = "weights whose requires_grad has changed since the learner was made"
             raise OptionError("model", got, "a new learner")
 
-    def _renew(self, batch: int) -> None:
-        """A tracker for this many sequences and for the model as it is now; a stream goes on."""
+    def _renew(self, batch: int) -> Tracker:
+        """The tracker for this many sequences and for the model as it is now; a stream goes on."""
         before, form = self.tracker, self.step_fn.form()
         if before is not None and before.batch == batch and is_same_form(form, self._form):
-            return
-        self.tracker, self._form = self.make_tracker(batch), form
+            return before
+        tracker = self.make_tracker(batch)
+        self.tracker, self._form = tracker, form
         if self._running and before is not None:
-            self.tracker.reset()
-            self.tracker.load_state_dict(before.state_dict())
+            tracker.reset()
+            tracker.load_state_dict(before.state_dict())
+        return tracker
 
     def _whole_call(self, x: Tensor, targets: StepTargets) -> tuple[float, list[Tensor]] | None:
         """Loss, summed over steps and sequences, and its gradient, without a loop over steps in Python."""

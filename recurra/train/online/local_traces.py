@@ -21,9 +21,9 @@ class LocalTracker(CompiledTracker):
     a fixed random matrix ("random"), or a matrix that starts at random and takes the updates of the head ("adaptive").
     """
 
-    def __init__(self, step_fn: StepFunction, batch: int, matrix: Tensor | None):
+    def __init__(self, step_fn: StepFunction, batch: int, matrix: Tensor | None, decay: float | None):
         super().__init__(step_fn, batch, _plan(step_fn))
-        self.matrix = matrix  # (q, H)
+        self.matrix, self.decay = matrix, decay  # (q, H); of a matrix that changes
 
     def feedback(self) -> Tensor | None:
         return self.matrix

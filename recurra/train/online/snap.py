@@ -51,9 +51,9 @@ class SnAp(OnlineLearner):
     ):
         super().__init__(model, loss, optimizer, rate, update, carry, clip)
         self.n, self.memory_limit = positive_int("n", n), memory_limit
-        self._renew(1)  # raises CostError for a model that is too large
-        if self.tracker.why and n > 1:
-            raise OptionError("n", n, f"1, or RTRL: the step is not compiled ({self.tracker.why})")
+        tracker = self._renew(1)  # raises CostError for a model that is too large
+        if tracker.why and n > 1:
+            raise OptionError("n", n, f"1, or RTRL: the step is not compiled ({tracker.why})")
 
     def make_tracker(self, batch: int) -> Tracker:
         return influence_tracker(self.step_fn, batch, self.n, self.memory_limit, f"SnAp({self.n})")

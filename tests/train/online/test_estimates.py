@@ -76,7 +76,7 @@ class Spoken(rc.Cell):
         return torch.tanh(self.b(h)), h
 
 
-@pytest.mark.parametrize("kind", ["UORO", "UORO by steps", "KFRTRL", "KFRTRL of two layers"])
+@pytest.mark.parametrize("kind", ["UORO", "UORO by steps", "KFRTRL", "KFRTRL by steps", "KFRTRL of two layers"])
 def test_the_mean_over_all_signs_is_the_gradient_exactly(kind: str, monkeypatch) -> None:
     """Signs of the first two of three steps: those of the last reach no loss."""
     torch.manual_seed(0)
@@ -132,7 +132,6 @@ def test_mean_with_a_learned_start_and_two_layers(make) -> None:
 def test_the_compiled_step_and_torch_func_give_the_same_draw(make, name: str) -> None:
     model, x = predictor(name, initial="learned"), draw_inputs(Case(name), steps=5)
     target, found = torch.randn(5, 2, 2, dtype=torch.float64), []
-    direct = name != "leaky_rnn"  # there, the compiled step counts weights that are derived
     for backend in ("auto", "reference"):
         with set_backend(backend):
             learner = make(model, "mse")
@@ -140,7 +139,7 @@ def test_the_compiled_step_and_torch_func_give_the_same_draw(make, name: str) ->
         assert bool(learner.tracker.why) == (backend == "reference")
     sizes = {name: g.shape for name, g in found[0].items()}
     assert sizes == {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
-    if make is UORO and direct:  # its signs belong to states
+    if make is UORO:  # its signs belong to states
         for name in found[0]:
             torch.testing.assert_close(found[0][name], found[1][name], rtol=1e-9, atol=1e-11)
 
@@ -162,6 +161,7 @@ def test_pieces_of_a_stream_and_a_resumed_one_are_bit_equal(make) -> None:
 
 COMPILED = {
     "UORO": UORO,
+    "KF-RTRL": KFRTRL,
     "forward gradient": ForwardGradient,
     "forward gradient that turns": partial(ForwardGradient, redraw=3),
 }

@@ -136,11 +136,8 @@ class Halves(rc.Cell):
 
 def test_conditions_and_buffers_before_the_loop() -> None:
     torch.manual_seed(0)
-    model, x, target = (
-        Predictor(rc.Recurrent(Halves, 2, 5, dtype=torch.float64), 3),
-        torch.randn(5, 2, 2),
-        targets("mse"),
-    )
+    model, target = Predictor(rc.Recurrent(Halves, 2, 5, dtype=torch.float64), 3), targets("mse")
+    x = torch.randn(5, 2, 2, dtype=torch.float64)
     learner = RTRL(model, "mse")
     for leak in (0.5, 0.1):
         model.layer.cells[0].leak.fill_(leak)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def assert_alike(compiled: Any, plain: Any) -> None:
             torch.testing.assert_close(own, value, rtol=1e-8, atol=1e-10, msg=moment)
 
 
-MODELS: dict[str, tuple[type, Callable[[], Predictor]]] = {
+MODELS: dict[str, tuple[Callable, Callable[[], Predictor]]] = {
     "SnAp of a GRU": (SnAp, lambda: network("gru", reset_after=True)),
     "SnAp of an LSTM": (SnAp, lambda: network("lstm")),
     "RTRL of a minGRU": (RTRL, lambda: network("min_gru")),
@@ -56,6 +57,9 @@ MODELS: dict[str, tuple[type, Callable[[], Predictor]]] = {
     "RTRL with a learned start": (RTRL, lambda: network("min_gru", initial="learned")),
     "EProp of a GRU": (EProp, lambda: network("gru")),
     "RFLO of a GRU": (RFLO, lambda: network("gru")),
+    "EProp whose feedback follows the head": (partial(EProp, feedback="adaptive", decay=0.01), lambda: network("gru")),
+    "RFLO of leaky units, whose rate is derived": (RFLO, lambda: network("leaky_rnn", tau=3.0)),
+    "RTRL of a start and a matrix that do not learn": (RTRL, lambda: network("gru_d")),
     "EProp of an LSTM with peepholes": (EProp, lambda: network("peephole_lstm")),
     "RTRL of a GRU": (RTRL, lambda: network("gru")),
     "RTRL of an LSTM with peepholes": (RTRL, lambda: network("peephole_lstm")),
@@ -86,6 +90,8 @@ def test_weights_and_moments_are_those_of_the_loop_in_python(
         lambda m: kind(m, "mse", OPTIMIZERS["momentum"], update="step", carry=True), make(), monkeypatch, *given
     )
     assert_alike(compiled, plain)
+    if name.endswith("follows the head"):
+        torch.testing.assert_close(compiled.matrix, plain.matrix, rtol=1e-8, atol=1e-10)
     assert compiled.predict(given[0]).allclose(plain.predict(given[0]), rtol=1e-8)
 
 
@@ -127,7 +133,6 @@ def test_what_the_loop_does_not_take_goes_step_by_step() -> None:
         SnAp(network("lstm"), "mae", update="step"),
         SnAp(network("lstm"), "mse", lambda p: torch.optim.Adam(p, weight_decay=0.1), update="step"),
         SnAp(network("lstm", nn.Sequential(nn.Linear(5, 2))), "mse", update="step"),
-        EProp(network("lstm"), "mse", update="step", feedback="adaptive"),
     ):
         before = [p.detach().clone() for p in learner.model.parameters()]
         learner.step(x, target)
