@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -264,7 +265,7 @@ class Cell(nn.Module):
         self.masks[name] = drawn
 
     def start(self, state: str, value: float | str) -> None:
-        """Set a state before the first step: to a number, or to the parameter with this name (default 0)."""
+        """Set a state before the first step: to a number, or to the parameter with this path (default 0)."""
         self.starts[state] = value
 
     def learn_start(self) -> None:
@@ -293,7 +294,7 @@ class Cell(nn.Module):
     def _initial(self, state: State, batch: int, like: Tensor) -> Tensor:
         start = self.starts.get(state.name, 0.0)
         if isinstance(start, str):
-            return state.as_row(getattr(self, start).to(like.dtype).expand(state.full_shape(batch)))
+            return state.as_row(attrgetter(start)(self).to(like.dtype).expand(state.full_shape(batch)))
         return like.new_full(state.shape(batch), start)
 
     def drawn_inputs(self) -> dict[str, Draw]:

@@ -172,9 +172,12 @@ class Retention(Attention):
     paper, year = "Sun et al., Retentive Network: A Successor to Transformer for Large Language Models", 2023
 
     def __init__(self, input_size: int, hidden_size: int, heads: int | None = None, key_size: int | None = None):
+        if key_size is None:  # keys turn in pairs
+            values = head_shape(hidden_size, heads, None)[2]
+            key_size = values + values % 2
+        if positive_int("key_size", key_size) % 2:
+            raise InputError("key_size", key_size, "an even number: keys turn in pairs")
         super().__init__(input_size, hidden_size, heads, key_size)
-        if self.keys % 2:
-            raise InputError("key_size", self.keys, "an even number: keys turn in pairs")
         self.register_buffer("gamma", 1 - 2.0 ** (-5 - torch.arange(self.heads)), persistent=False)
         pairs = torch.arange(self.keys // 2)
         self.register_buffer("theta", 10000.0 ** (-pairs / max(1, len(pairs) - 1)), persistent=False)

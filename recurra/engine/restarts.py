@@ -5,6 +5,7 @@ on the resets, and nothing reads them on the host, as `split_at_resets.py` does.
 """
 
 import copy
+from operator import attrgetter
 
 import torch
 from torch import Tensor, fx, nn
@@ -55,7 +56,7 @@ def _start(edit: GraphRewriter, cell: Cell, state: str) -> fx.Node | float:
         return float(start)
     if start in edit.step.weights:
         return edit.step.node(start)
-    return edit.add_weight(start, getattr(cell, start))
+    return edit.add_weight(start, attrgetter(start)(cell))
 
 
 def with_mask(cell: Cell, given: Sequences) -> Sequences:

@@ -231,7 +231,7 @@ def evolve_cells(generations: int = 10, **settings: Any) -> Evolution:
 
     - `generations`: how many, after the first population.
     - `settings`: of `Evolution`: `languages`, `population`, `trial` (a `Trial`: how each cell is trained), `seed`,
-      `start` (genomes, or names of cells that `rc.train.genome_of` can read), `evaluate`.
+      `start` (genomes, or names of registered cells, see `rc.train.genome_of`), `evaluate`.
 
     **Returns** the `Evolution`: `front` has the best cells; `front[0].genome.cell_class()` works in `rc.Recurrent`.
 

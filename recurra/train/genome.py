@@ -20,6 +20,7 @@ from recurra.affine import Affine
 from recurra.cell import Cell, register
 from recurra.cells.surrogates import DERIVATIVES
 from recurra.errors import InputError
+from recurra.train.cell_nodes import WholeCell, asks_for_time, cell_class, count_weights, is_cell, state_names
 
 Written = Callable[[str, list[str], float], str]
 
@@ -62,7 +63,7 @@ LARGEST = 60
 
 @dataclass(frozen=True)
 class Node:
-    """One operation.
+    """One operation: one of `OPERATIONS`, or "cell:<name>", a registered cell as a whole.
 
     `bias` is the initial bias of an affine node, the first value of a learned vector or number, or the fixed number of
     `times`, `plus` and `above`; of spikes it is the slope.
@@ -96,19 +97,24 @@ class Genome:
         known = {"x", "h", *self.memories}
         for name, node in self.nodes.items():
             self._check_node(name, node, known)
-            known.add(name)
+            states = state_names(name, node.operation) if is_cell(node.operation) else ()
+            if not known.isdisjoint(states):
+                raise InputError("genome", f"{name} beside {', '.join(states)}", "names of their own for its states")
+            known |= {name, *states}
         for state, source in (("h", self.output), *self.memories.items()):
             if source not in self.nodes:
                 raise InputError("genome", f"{state} takes its value from {source!r}", "a node")
         for state in self.memories:
-            _check_name(state, set(self.nodes) | {"x", "h"})
+            _check_name(state, {*self.nodes, *self.cell_states(), "x", "h"})
 
     @staticmethod
     def _check_node(name: str, node: Node, known: set[str]) -> None:
         _check_name(name, known)
-        if node.operation not in OPERATIONS:
+        if is_cell(node.operation):
+            cell_class(node.operation)  # an unknown name raises
+        elif node.operation not in OPERATIONS:
             raise InputError("genome", f"operation {node.operation!r}", f"one of {', '.join(OPERATIONS)}")
-        fewest, most, _ = OPERATIONS[node.operation]
+        fewest, most = arity(node.operation)
         if not fewest <= len(node.inputs) <= most:
             raise InputError("genome", f"{name}: {node.operation} of {len(node.inputs)}", f"{fewest} to {most} inputs")
         if node.operation == "affine" and len(set(node.inputs)) != len(node.inputs):
@@ -116,17 +122,33 @@ class Genome:
         if not math.isfinite(node.bias):
             raise InputError("genome", f"{name}: the number {node.bias}", "finite numbers")
         late = [source for source in node.inputs if source not in known]
-        if late or ("x" in node.inputs and node.operation != "affine"):
+        weighted = node.operation == "affine" or is_cell(node.operation)
+        if late or ("x" in node.inputs and not weighted):
             raise InputError("genome", f"{name} reads {node.inputs}", "states, nodes before it, and x through weights")
+
+    def cells(self) -> dict[str, str]:
+        """The nodes that are whole cells: name → operation."""
+        return {name: node.operation for name, node in self.nodes.items() if is_cell(node.operation)}
+
+    def cell_states(self) -> tuple[str, ...]:
+        """The states of these cells, in order."""
+        return tuple(state for name, operation in self.cells().items() for state in state_names(name, operation))
 
     # ------------------------------------------------------------------------------------------ as a cell
 
     def source(self) -> str:
         """The step as Python source."""
-        lines = [f"def step(self, {', '.join(('x', 'h', *self.memories))}):"]
+        inner = self.cell_states()
+        time = ["*", "t"] if any(map(asks_for_time, self.cells().values())) else []
+        lines = [f"def step(self, {', '.join(('x', 'h', *self.memories, *inner, *time))}):"]
         for name, node in self.nodes.items():
-            lines.append(f"    {name} = {OPERATIONS[node.operation][2](name, list(node.inputs), node.bias)}")
-        lines.append(f"    return {', '.join((self.output, *self.memories.values()))}")
+            if is_cell(node.operation):
+                states = state_names(name, node.operation)
+                read = [*node.inputs, *states, *(["t=t"] if asks_for_time(node.operation) else [])]
+                lines.append(f"    {', '.join((name, *states))} = self.{name}({', '.join(read)})")
+            else:
+                lines.append(f"    {name} = {OPERATIONS[node.operation][2](name, list(node.inputs), node.bias)}")
+        lines.append(f"    return {', '.join((self.output, *self.memories.values(), *inner))}")
         return "\n".join(lines) + "\n"
 
     @property
@@ -137,7 +159,12 @@ class Genome:
         """The genome as a `Cell` class."""
         space: dict[str, Any] = {"torch": torch}
         exec(compile(self.source(), f"<evolved cell {self.digest}>", "exec"), space)
-        body = {"states": ("h", *self.memories), "step": space["step"], "genome": self, "__doc__": "An evolved cell."}
+        body = {
+            "states": ("h", *self.memories, *self.cell_states()),
+            "step": space["step"],
+            "genome": self,
+            "__doc__": "An evolved cell.",
+        }
         return type(f"Evolved_{self.digest}", (GraphCell,), body)
 
     def register(self, name: str) -> type[Cell]:
@@ -154,7 +181,12 @@ class Genome:
         vectors = sum(node.operation in ("scale", "vector") for node in self.nodes.values())
         numbers = sum(node.operation == "number" for node in self.nodes.values())
         deep = sum(sum(input_size if i == "x" else hidden_size for i in ins) + 1 for ins in affine)
-        return hidden_size * (deep + vectors) + numbers
+        inner = sum(
+            count_weights(node.operation, input_size if node.inputs == ("x",) else hidden_size, hidden_size)
+            for node in self.nodes.values()
+            if is_cell(node.operation)
+        )
+        return hidden_size * (deep + vectors) + numbers + inner
 
     # ------------------------------------------------------------------------------------------ as data
 
@@ -198,7 +230,18 @@ class GraphCell(Cell):
     genome: Genome
 
     def __init__(self, input_size: int, hidden_size: int):
-        super().__init__(input_size, hidden_size)
+        cells = {
+            name: WholeCell(cell_class(operation), self._read_size(name, input_size, hidden_size), hidden_size)
+            for name, operation in self.genome.cells().items()
+        }
+        inner = {state: spec for name, cell in cells.items() for state, spec in cell.carried(name).items()}
+        sizes = {state: spec.axes or spec.size for state, spec in inner.items()}
+        delays = {state: spec.delays for state, spec in inner.items() if spec.delays}
+        super().__init__(input_size, hidden_size, sizes=sizes, delays=delays)
+        for name, cell in cells.items():
+            self.add_module(name, cell)
+            for state, start in cell.starts(name).items():
+                self.start(state, start)
         for name, node in self.genome.nodes.items():
             if node.operation == "affine":
                 widths = {source: input_size if source == "x" else hidden_size for source in node.inputs}
@@ -209,6 +252,14 @@ class GraphCell(Cell):
                 setattr(self, name, self.vector(fill=1.0))
             elif node.operation in ("vector", "number"):
                 setattr(self, name, self.vector(1 if node.operation == "number" else None, fill=node.bias))
+
+    def _read_size(self, name: str, input_size: int, hidden_size: int) -> int:
+        return input_size if self.genome.nodes[name].inputs == ("x",) else hidden_size
+
+
+def arity(operation: str) -> tuple[int, int]:
+    """The fewest and the most inputs of an operation."""
+    return (1, 1) if is_cell(operation) else OPERATIONS[operation][:2]
 
 
 def _check_name(name: str, taken: Iterable[str]) -> None:

@@ -6,10 +6,11 @@ from typing import Any, TypeGuard
 import torch
 from torch import fx
 
-from recurra.cell import TIME, Cell
+from recurra.cell import REGISTRY, TIME, Cell
 from recurra.cells import find
 from recurra.engine.trace import trace
 from recurra.errors import OptionError
+from recurra.train.cell_nodes import PREFIX
 from recurra.train.genome import RESERVED, Genome, Node
 
 aten = torch.ops.aten
@@ -28,10 +29,12 @@ def genome_of(cell: str | type[Cell]) -> Genome:
 
     - `cell`: a registered name or a class. Its step may hold products with weights, sums, differences, products,
       quotients, learned vectors and numbers, the usual functions of one number, thresholds and spikes, on values of the
-      hidden size; an `OptionError` names what it has beside these, such as derived weights or states of other sizes.
+      hidden size. A registered cell with more than these, such as derived weights or states of other sizes, becomes one
+      node: mutations change what is around it. For other classes an `OptionError` names what they have.
 
     **Returns** a `Genome` with the equations of the cell, and of its first biases, vectors and numbers the means.
-    Weights are initialised as in all evolved cells, and every sum of products has a bias.
+    Weights are initialised as in all evolved cells, and every sum of products has a bias; a cell that is one node has
+    its own initial weights.
 
     **Example**
 
@@ -39,7 +42,19 @@ def genome_of(cell: str | type[Cell]) -> Genome:
     >>> rc.Recurrent(genome.cell_class(), 3, 4)(torch.randn(5, 2, 3))[0].shape
     torch.Size([5, 2, 4])
     """
-    return read_genome(find(cell) if isinstance(cell, str) else cell)[0]
+    kind = find(cell) if isinstance(cell, str) else cell
+    try:
+        return read_genome(kind)[0]
+    except OptionError:
+        names = [name for name, registered in REGISTRY.items() if registered is kind]
+        if not names:
+            raise
+        return whole_genome(names[0])
+
+
+def whole_genome(name: str) -> Genome:
+    """A registered cell as one node; the factor behind it is where mutations begin."""
+    return Genome({"n0": Node(f"{PREFIX}{name}", ("x",)), "n1": Node("times", ("n0",), 1.0)}, "n1", {})
 
 
 @dataclass

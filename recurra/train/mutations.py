@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable
 
 from recurra.errors import InputError
-from recurra.train.genome import ACTIVATIONS, LARGEST, OPERATIONS, Genome, Node
+from recurra.train.cell_nodes import is_cell
+from recurra.train.genome import ACTIVATIONS, LARGEST, Genome, Node, arity
 
 Edge = tuple[str, int]  # a node, and which of its inputs
 
@@ -71,7 +72,7 @@ class Draft:
 
 
 def add_connection(draft: Draft, chance: random.Random) -> None:
-    name = _pick(draft, chance, lambda node: len(node.inputs) < OPERATIONS[node.operation][1])
+    name = _pick(draft, chance, lambda node: len(node.inputs) < arity(node.operation)[1])
     node = draft.nodes[name]
     free = [s for s in draft.before(name) if s not in node.inputs]
     free += ["x"] if node.operation == "affine" and "x" not in node.inputs else []
@@ -80,7 +81,7 @@ def add_connection(draft: Draft, chance: random.Random) -> None:
 
 
 def remove_connection(draft: Draft, chance: random.Random) -> None:
-    name = _pick(draft, chance, lambda node: len(node.inputs) > OPERATIONS[node.operation][0])
+    name = _pick(draft, chance, lambda node: len(node.inputs) > arity(node.operation)[0])
     node = draft.nodes[name]
     gone = chance.randrange(len(node.inputs))
     draft.nodes[name] = Node(node.operation, (*node.inputs[:gone], *node.inputs[gone + 1 :]), node.bias)
@@ -151,6 +152,14 @@ def duplicate(draft: Draft, chance: random.Random) -> None:
     draft.rewire(edge, total)
 
 
+def feed_cell(draft: Draft, chance: random.Random) -> None:
+    """Let a whole cell read a weighted sum of x and the last output in the place of x."""
+    name = _pick(draft, chance, lambda node: is_cell(node.operation) and node.inputs == ("x",))
+    source = draft.fresh("a")
+    draft.insert(name, source, Node("affine", ("x", "h")))
+    draft.rewire((name, 0), source)
+
+
 def delete(draft: Draft, chance: random.Random) -> None:
     """Remove a node; its readers read one of its inputs, and nodes that only it read are removed."""
     name = _pick(draft, chance, lambda node: any(source in draft.nodes for source in node.inputs))
@@ -175,16 +184,20 @@ MUTATIONS: dict[str, Callable[[Draft, random.Random], None]] = {
 }
 
 
+MUTATIONS_OF_CELLS = MUTATIONS | {"feed_cell": feed_cell}  # of genomes with whole cells
+
+
 class _Impossible(Exception):
     """A mutation does not apply to this genome."""
 
 
 def mutate(genome: Genome, chance: random.Random, tries: int = 100) -> Genome:
     """Apply one random mutation that gives another valid genome which still depends on x and on its past."""
+    mutations = MUTATIONS_OF_CELLS if genome.cells() else MUTATIONS
     for _ in range(tries):
         draft = Draft(genome)
         try:
-            MUTATIONS[chance.choice(list(MUTATIONS))](draft, chance)
+            mutations[chance.choice(list(mutations))](draft, chance)
             changed = draft.finish()
         except (_Impossible, InputError):
             continue
@@ -195,7 +208,7 @@ def mutate(genome: Genome, chance: random.Random, tries: int = 100) -> Genome:
 
 def _alive(genome: Genome) -> bool:
     read = {source for node in genome.nodes.values() for source in node.inputs}
-    return "x" in read and bool(read & {"h", *genome.memories})
+    return "x" in read and bool(genome.cells() or read & {"h", *genome.memories})
 
 
 def _pick(draft: Draft, chance: random.Random, fits: Callable[[Node], bool]) -> str:

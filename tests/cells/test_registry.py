@@ -128,6 +128,13 @@ def test_a_cell_needs_two_sizes_and_no_more(case: Case):
     assert cell.memory is None or cell.memory in cell.states
 
 
+@pytest.mark.parametrize("hidden_size", [1, 2, 3, 7])
+def test_a_cell_takes_every_pair_of_sizes(hidden_size: int):
+    for kind in rc.registry().values():
+        cell = kind(2, hidden_size)
+        assert (cell.input_size, cell.hidden_size) == (2, hidden_size)
+
+
 def test_the_registry_is_read_only():
     with pytest.raises(TypeError):
         rc.registry()["mine"] = rc.Cell

@@ -21,9 +21,9 @@ from recurra.train.nsga import crowding, dominates, fronts, select
 
 
 def readable(name: str) -> Genome | None:
-    """The genome of a registered cell, if it has one."""
+    """The genome of a registered cell, if it is one of operations."""
     try:
-        return genome_of(name)
+        return read_genome(rc.registry()[name])[0]
     except rc.OptionError:
         return None
 
@@ -261,9 +261,9 @@ def test_a_genome_with_thresholds_and_learned_numbers_is_compiled() -> None:
         ("mlstm", "states of other sizes"),
     ],
 )
-def test_a_cell_with_other_parts_is_no_genome(name: str, what: str) -> None:
+def test_a_cell_with_other_parts_has_no_genome_of_operations(name: str, what: str) -> None:
     with pytest.raises(rc.OptionError, match=what):
-        genome_of(name)
+        read_genome(rc.registry()[name])
 
 
 def test_evolution_starts_from_names() -> None:
@@ -273,3 +273,53 @@ def test_evolution_starts_from_names() -> None:
     for _ in range(5):
         evolution.generation()
     assert rc.Recurrent(evolution.best().genome.cell_class(), 3, 4)(torch.randn(5, 2, 3))[0].shape == (5, 2, 4)
+
+
+WHOLE = [name for name in canonical_names() if name not in GENOMES]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_any_other_cell_is_one_node_of_a_genome(name: str) -> None:
+    """With its states, starts and time; mutants change what is around it, and learn."""
+    genome = genome_of(name)
+    assert genome.cells() == {"n0": f"cell:{name}"}
+    assert Genome.from_dict(json.loads(json.dumps(genome.to_dict()))) == genome
+    size = width(genome, languages()[0], 400)
+    layer = rc.Recurrent(genome.cell_class(), 3, 4).double()
+    node, known = layer.cells[0].n0, rc.layer(name, 3, 4).double()
+    known.cells[0].load_state_dict(node.cell.state_dict())
+    x, chance = torch.rand(5, 2, 3, dtype=torch.float64), random.Random(0)
+    assert genome.weights(3, 4) == sum(weight.numel() for weight in layer.parameters())
+    assert size == 1 or genome.weights(3, size) + 3 * (size + 1) <= 400
+    with rc.set_backend("reference"):
+        expected = known(x)[0]
+        assert_close(layer(x)[0], expected if node.readout is None else node.readout(expected), 1e-12)
+        for _ in range(3):
+            genome = mutate(genome, chance)
+            mutant = rc.Recurrent(genome.cell_class(), 3, 4)
+            mutant(x.float())[0].sum().backward()
+            assert any(bool(weight.grad.any()) for weight in mutant.parameters() if weight.grad is not None)
+
+
+@pytest.mark.parametrize("name", ["delay_rnn", "clockwork", "gru_d"])
+def test_a_cell_in_a_genome_starts_again_at_resets(name: str) -> None:
+    layer, x = rc.Recurrent(genome_of(name).cell_class(), 3, 4).double(), torch.rand(6, 2, 3, dtype=torch.float64)
+    resets = torch.zeros(6, 2, dtype=torch.bool)
+    resets[3, 0] = True
+    assert_close(layer(x, resets=resets)[0][:, :1], torch.cat([layer(x[:3, :1])[0], layer(x[3:, :1])[0]]), 1e-12)
+
+
+def test_a_class_that_is_not_registered_must_be_of_operations() -> None:
+    class Roll(rc.Cell):
+        def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            return torch.roll(h, 1, -1)
+
+    with pytest.raises(rc.OptionError, match="Roll, which has"):
+        genome_of(Roll)
+
+
+def test_names_in_a_genome_keep_clear_of_the_states_of_its_cells() -> None:
+    with pytest.raises(rc.RecurraError, match="names of their own"):
+        Genome({"n_h": Node("affine", ("x",)), "n": Node("cell:gru", ("n_h",))}, "n", {})
+    with pytest.raises(rc.RecurraError, match="did you mean 'gru'"):
+        Genome({"n": Node("cell:gruu", ("x",))}, "n", {})
