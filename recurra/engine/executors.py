@@ -24,9 +24,11 @@ from .cpu.call_template import load_template
 from .cpu.executor import CpuExecutor
 from .gpu.matrix.runner import MatrixExecutor
 from .gpu.runner import GpuExecutor
+from .gpu.scan_runner import ScanExecutor
 from .guards import MAX_VALUES, constant_buffers
 from .ir.diagonal_blocks import diagonal_blocks
 from .ir.lowering import Unsupported
+from .plan.affine import is_scan
 from .plan.planner import plan
 from .restarts import restarting
 from .traced_step import clean_context, trace_in_clean_context
@@ -127,7 +129,14 @@ def _executor(planned: Any, request: Request, key: str) -> Executor:
         return CpuExecutor(planned, request.dtype, key, request.scan)
     if planned.seeks_largest:  # rounding differs between forward and backward there, so no number equals the maximum
         raise Unsupported("the derivative of a maximum over a row on the GPU")
-    return (MatrixExecutor if planned.gathers else GpuExecutor)(planned, request.dtype, key)
+    if not planned.gathers:
+        return GpuExecutor(planned, request.dtype, key)
+    try:
+        return MatrixExecutor(planned, request.dtype, key)
+    except Unsupported:
+        if not is_scan(planned):
+            raise
+        return ScanExecutor(planned, request.dtype, key)
 
 
 def _key(text: str, request: Request) -> str:

@@ -18,6 +18,7 @@ from .cpu.dense_call import DenseCall, StepCall
 from .cpu.executor import CpuExecutor
 from .executors import Executor
 from .gpu.runner import GpuExecutor
+from .gpu.scan_runner import ScanExecutor
 from .gpu.step_call import prepare_step
 from .reference import Scanned, Sequences
 from .restarts import MASK, start_again
@@ -151,7 +152,7 @@ def _stream_of(x: Tensor) -> int | None:
 def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], start: _Start) -> Call | None:
     if executor.trains:
         return None
-    if isinstance(executor, GpuExecutor):
+    if isinstance(executor, GpuExecutor) and not isinstance(executor, ScanExecutor):
         return prepare_step(executor, x, weights, start)
     if not isinstance(executor, CpuExecutor) or not executor.can_step:
         return None

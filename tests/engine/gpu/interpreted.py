@@ -23,9 +23,12 @@ from recurra.engine import reference
 from recurra.engine.executors import Request, _executor
 from recurra.engine.found_draws import draw_ahead
 from recurra.engine.gpu import select
+from recurra.engine.gpu.matrix.runner import MatrixExecutor
 from recurra.engine.gpu.runner import GpuExecutor
+from recurra.engine.gpu.scan_runner import ScanExecutor
 from recurra.engine.gpu.stepwise import graphs
 from recurra.engine.ir.lowering import Unsupported
+from recurra.engine.plan.affine import is_scan
 from recurra.engine.plan.planner import Plan, plan
 from recurra.engine.reference import Sequences
 from recurra.engine.traced_step import trace_in_clean_context
@@ -60,8 +63,11 @@ def without_gradients(cell: Cell, x: Tensor, states: list, masks: dict, lengths:
 
 
 def refused(cell: Cell) -> None:
-    """Reading numbers of a row in another order is left to the plain loop on a GPU, by name."""
+    """Reading numbers of a row in another order is left to a scan over time on a GPU, or the plain loop, by name."""
     request = Request(train=False, needs_x=False, named=False, dtype=torch.float32, device="cuda")
+    if is_scan(planned(cell)):
+        assert isinstance(_executor(planned(cell), request, ""), MatrixExecutor | ScanExecutor)
+        return
     with pytest.raises(Unsupported, match="in another order on the GPU"):
         _executor(planned(cell), request, "")
 

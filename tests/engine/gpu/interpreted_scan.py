@@ -19,6 +19,8 @@ from recurra.engine import reference, torch_op
 from recurra.engine.found_draws import draw_ahead
 from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.gpu.scan import codegen, run, shape
+from recurra.engine.gpu.scan_runner import ScanExecutor
+from recurra.engine.ir.values import Unsupported
 from recurra.engine.plan.planner import plan
 from recurra.engine.reference import Sequences
 from recurra.engine.restarts import can_restart, restarting, with_mask
@@ -84,9 +86,13 @@ def cell_named(name: str) -> Cell:
 
 
 def executor(cell: Cell, train: bool) -> GpuExecutor:
-    found = GpuExecutor(
-        plan(cell, trace_in_clean_context(cell), train=train, needs_x=train, named=train), torch.float32
-    )
+    """With every named value in training, unless one of them is a constant, which no compiled engine names."""
+    step = trace_in_clean_context(cell)
+    try:
+        planned = plan(cell, step, train=train, needs_x=train, named=train)
+    except Unsupported:
+        planned = plan(cell, step, train=train, needs_x=train)
+    found = (ScanExecutor if planned.gathers else GpuExecutor)(planned, torch.float32)
     assert found.scan is not None, found.why_no_scan
     return found
 
@@ -105,7 +111,8 @@ def check(cell: Cell, steps: int, batch: int, ragged: bool = False, resets: bool
         cell = restarting(cell)
     made, expected = executor(cell, train=True), reference.scan(cell, given, keep_trace=True)
     assert expected.trace is not None
-    pulled = [expected.y, *expected.state, *(expected.trace[name] for name in made.plan.named)]
+    named = (expected.trace[name].flatten(2) for name in made.plan.named)
+    pulled = [expected.y, *expected.state, *named]
     masks, hoisted = [given.masks[n] for n in made.plan.masks], made.prologue(cell.weights())
     with torch.no_grad():
         unkept = executor(cell, train=False).forward(x, given.state, masks, hoisted, lengths)

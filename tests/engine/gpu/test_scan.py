@@ -7,6 +7,7 @@ from engine.gpu.test_interpreted import run_in_the_interpreter
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.engine.executors import Request, _executor
 from recurra.engine.gpu import select
 from recurra.engine.gpu.describe import describe as describe_loop
 from recurra.engine.gpu.persistent.launch import load_module
@@ -15,6 +16,7 @@ from recurra.engine.gpu.scan.codegen import PassSource, PassSpec
 from recurra.engine.gpu.scan.describe import describe
 from recurra.engine.gpu.scan.run import GpuScan
 from recurra.engine.gpu.scan.shape import ScanShape, choose_shape
+from recurra.engine.gpu.scan_runner import ScanExecutor
 from recurra.engine.ir.buffers import BufferRef, Role
 from recurra.engine.plan.planner import plan
 from recurra.engine.traced_step import trace_in_clean_context
@@ -72,6 +74,18 @@ def test_a_state_that_a_product_of_another_one_feeds_is_left_to_the_loop_by_name
     assert made.why_no_scan == "a scan of what a product of another state feeds"
 
 
+@pytest.mark.parametrize("name", ["s4d", "mamba"])
+def test_cells_that_read_rows_in_another_order_are_scans_or_nothing(name: str):
+    cell = rc.layer(name, 16, 8).cell_list[0]
+    planned = plan(cell, trace_in_clean_context(cell), train=True, needs_x=True)
+    request = Request(train=True, needs_x=True, named=False, dtype=torch.float32, device="cuda")
+    made = _executor(planned, request, "")
+    assert isinstance(made, ScanExecutor)
+    assert made.scans(steps=1)
+    assert made.obstacle(4, CPU) == ""
+    assert "too many numbers" in made.obstacle(2**30, CPU)
+
+
 def test_products_are_torchs_and_gates_the_kernels():
     made = of_zoo("min_gru").scan
     assert made is not None
@@ -125,7 +139,7 @@ def test_the_description_names_chunks_and_kernels():
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", ["0", "3"])
 def test_cells_in_the_interpreter(chunk: str):
-    names = ["min_gru:1", "sru", "lru", "s5", "Chain", "Choice", "qrnn", "t_rnn"]
+    names = ["min_gru:1", "sru", "lru", "s5", "Chain", "Choice", "qrnn", "t_rnn", "s4d:2", "mamba:2"]
     assert run_in_the_interpreter(chunk, names, "interpreted_scan.py").count("\n") == 3 * len(names)
 
 

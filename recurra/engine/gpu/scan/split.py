@@ -59,8 +59,8 @@ class _Splitter:
         self.nodes = subgraph([*(out.node for out in self.outs), *(node for _, node in program.sums)])
         self.loaded = [node for node in self.nodes if _reads_another_step(node) and node.attr.buffer != CLOCK]
         self.tainted = self._find_tainted()
-        delayed = {state.name for state in plan.states if state.delays}
-        if any(out.buffer.name in delayed for out in self.tainted):
+        self.delayed = {state.name for state in plan.states if state.delays}
+        if any(out.buffer.name in self.delayed for out in self.looping):
             raise Unsupported("a state that is read several steps later, in a scan")
         self.kinds: dict[Node, str] = {}
 
@@ -101,7 +101,7 @@ class _Splitter:
     def _kind_of_load(self, node: Node) -> str:
         at = node.attr
         if any(_overlaps(node, out) for out in self.tainted):
-            return "handed on"
+            return "torch after" if at.buffer.name in self.delayed else "handed on"
         is_past = at.buffer.role is Role.PAST and at.buffer.lag <= 1 and at.buffer.name != CLOCK.name
         if is_past or (at.start and at.buffer.role is Role.D_FINAL):
             return "given"
