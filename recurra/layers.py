@@ -68,10 +68,10 @@ class Recurrent(nn.Module):
       of the previous call, detached; `reset_state()` forgets it).
     - `checkpoint`: training stores √T states instead of T and recomputes the steps between them.
     - `parallel`: `"auto"` lets the engine choose; `"scan"` computes on the CPU what reads no state for all steps at
-      once, then runs the scan `h = a ⊙ h + b` alone. A cell with another kind of state is refused by name of the state
-      and of the term that needs the loop. On a GPU both run the loop. `"newton"` solves all steps of any cell at once
-      by Newton iterations; `newton_iterations` tells how many. Where they do not converge, as for chaotic states, the
-      loop runs, with one warning. Single steps, torch.compile and half precision run the loop.
+      once, then runs the scan `h = a ⊙ h + b` alone. A cell with another kind of state is refused, with the names
+      of the state and of the term that needs the loop. On a GPU both scan in chunks of time. `"newton"` solves all
+      steps of any cell at once by Newton iterations; `newton_iterations` tells how many. Where they do not converge,
+      as for chaotic states, the loop runs, with one warning. Single steps, torch.compile and half precision do so, too.
     - `modifiers`: regularisers, such as `rc.Zoneout(0.1)`, one or several. Each cell gets its own copies.
     - `init`: initialisers, such as `rc.init.chrono(100)`, one or several, applied after the cell's own.
     - `device`, `dtype`: of the parameters.
