@@ -15,6 +15,7 @@ from recurra.inspect.mathml import cell_mathml
 
 from . import identities, initial_values, learning_results, sizes, speed_results
 from .docstrings import summary
+from .drawings import framed
 
 STEPS = 60  # of the gradient's way back
 FAMILIES = {
@@ -77,7 +78,7 @@ def _cell(names: list[str], kind: type[Cell]) -> str:
         f"# {names[0]}\n\n{textwrap.dedent(inspect.getdoc(kind) or '')}\n\n{_paper(kind)}{aliases}",
         f"```python\nlayer = rc.layer({names[0]!r}, input_size, hidden_size)\n```",
         f"## Equations\n\nPrinted from `step`.\n\n```{{raw}} html\n{cell_mathml(cell)}\n```",
-        f'## One step\n\n```{{raw}} html\n<div class="diagram">{rc.diagram(cell)}</div>\n```',
+        f"## One step\n\n```{{raw}} html\n{framed(rc.diagram(cell))}\n```",
         f"## Parameters and their initial values\n\n{_parameters(cell)}",
         _options(kind),
         f"## Gradients through time\n\n{_gradient_flow(names[0])}",

@@ -26,6 +26,7 @@ from recurra.guide.entries import NAMES
 from recurra.inspect import Diagram
 from recurra.inspect.mathml import mathml
 
+from .drawings import framed
 from .survey_equations import EQUATIONS
 
 FIGURE = {"responsive": True, "displaylogo": False}
@@ -89,7 +90,7 @@ def drawing(code: str, script: str) -> str:
     """The picture as HTML: a diagram, a figure of plotly, or what has one."""
     picture = value_of(code)
     if isinstance(picture, Diagram):
-        return f'<div class="diagram">{picture}</div>'
+        return framed(picture)
     figure = picture.figure() if hasattr(picture, "figure") else picture
     figure.update_layout(height=380, width=None, autosize=True)
     return f'<div class="picture">{figure.to_html(config=FIGURE, include_plotlyjs=script, full_html=False)}</div>'
@@ -115,7 +116,7 @@ MATH = '<math display="block">'
 def _figure(entry: SurveyEntry) -> list[nodes.Node]:
     number = entry.where.removeprefix("fig. ")
     words = nodes.paragraph("", "", nodes.strong("", f"Figure {number}. "), nodes.Text(entry.says))
-    drawn = "\n".join(f'<div class="diagram">{figure}</div>' for figure in entry.run())
+    drawn = "\n".join(framed(figure) for figure in entry.run())
     return [words, _code(entry.calls), nodes.raw("", drawn, format="html")]
 
 

@@ -25,6 +25,23 @@ ACTIVATIONS: dict[Any, str] = {
     aten.sin.default: r"\sin",
     aten.cos.default: r"\cos",
 }
+#: labels of operations whose name in torch is no term of the field
+LABELS = {
+    "_fft_c2c": r"\mathrm{FFT}",
+    "bmm": r"\mathrm{product}",
+    "clamp": r"\mathrm{clip}",
+    "clamp_max": r"\min",
+    "clamp_min": r"\max",
+    "div": r"\mathrm{divide}",
+    "linalg_vector_norm": r"\mathrm{norm}",
+    "log_sigmoid_forward": r"\log\sigma",
+    "maximum": r"\max",
+    "minimum": r"\min",
+    "remainder": r"\mathrm{mod}",
+    "view_as_complex": r"\mathrm{complex}",
+    "view_as_real": r"\mathrm{real}",
+    "where": r"\mathrm{choose}",
+}
 SUMS = (aten.add.Tensor, aten.add.Scalar)
 
 
@@ -179,8 +196,8 @@ class _GraphBuilder:
             return r"\left[\,;\,\right]"
         if node.target is aten.native_layer_norm.default:
             return r"\mathrm{LN}"
-        name = str(getattr(node.target, "__name__", node.target)).split(".")[0].strip("_").replace("_", "")
-        return rf"\mathrm{{{name}}}"
+        name = str(getattr(node.target, "__name__", node.target)).split(".")[0]
+        return LABELS.get(name) or rf"\mathrm{{{name.strip('_').replace('_', '')}}}"
 
     def _constant(self, values: list) -> str:
         if not values:

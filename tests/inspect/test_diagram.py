@@ -77,6 +77,12 @@ def test_boxes_say_their_equations():
     assert any(title and title.startswith("f_{t} = ") and "W_{f}" in title for title in titles)
 
 
+def test_operations_are_labelled_by_terms_of_the_field():
+    drawn = rc.diagram("rwkv7").svg
+    assert "norm<" in drawn
+    assert not re.search("linalg|clampmin|bmm", drawn)
+
+
 def test_steps_side_by_side():
     found = labels(str(rc.diagram("lstm", unfold=3)))
     assert {"xt−1", "xt", "xt+1", "ft−1", "ft", "ft+1"} <= set(found)
