@@ -11,7 +11,7 @@ LIFS = ("lif", "recurrent_lif")  # our rows in the table of spiking layers
 
 
 def lines() -> list[str]:
-    """A line for each kind of call in which something else is ahead, or a limit was missed."""
+    """A line for each kind of call in which something else is ahead, or a goal was missed."""
     return [*_beside_cudnn(), *_calls(), *_matrix_states(), *_spiking()]
 
 
@@ -43,7 +43,7 @@ def _calls() -> list[str]:
     if not missed:
         return []
     return [
-        f"**Ordinary calls on an H200** miss their limit in {len(missed)} of {len(rows)} cases: {'; '.join(missed)} "
+        f"**Ordinary calls on an H200** miss the goal set for them in {len(missed)} of {len(rows)} cases: {'; '.join(missed)} "
         "([table](h200_calls.md))."
     ]
 
