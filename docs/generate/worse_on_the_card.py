@@ -43,8 +43,8 @@ def _calls() -> list[str]:
     if not missed:
         return []
     return [
-        f"**Ordinary calls on an H200** miss the goal set for them in {len(missed)} of {len(rows)} cases: {'; '.join(missed)} "
-        "([table](h200_calls.md))."
+        f"**Ordinary calls on an H200** miss the goal set for them in {len(missed)} of {len(rows)} cases: "
+        f"{'; '.join(missed)} ([table](h200_calls.md))."
     ]
 
 
