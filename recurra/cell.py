@@ -394,7 +394,10 @@ class Cell(nn.Module):
 
     @_OnClassAndInstance
     def equations(self_or_class) -> str:
-        """The cell's equations as LaTeX, one `aligned` block, printed from the traced `step`. The class has it, too."""
+        """The cell's equations as LaTeX, one `aligned` block, printed from the traced `step`. The class has it, too.
+
+        stop(a) is a, through which no gradient flows (`a.detach()`).
+        """
         cell = self_or_class if isinstance(self_or_class, Cell) else self_or_class(3, 4)
         return implementation("equations")(cell)
 

@@ -240,7 +240,9 @@ class Izhikevich(Spiking):
         i = self.current(x)
         for _ in range(2):  # half a millisecond each, as in the paper's program
             v = v + 0.5 * (0.04 * v * v + 5 * v + 140 - u + i)
-        u = u + self.a * (self.b * v - u)
+        # The top of a spike is forgotten by the reset. Through u, gradients would still grow tenfold with every spike.
+        w = torch.where(v > self.threshold, v.detach(), v)
+        u = u + self.a * (self.b * w - u)
         s = self.fire(v - self.threshold)
         fired = self.last(v)
         return s, v + fired * (self.c - v), u + self.d * fired

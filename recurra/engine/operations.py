@@ -111,7 +111,7 @@ MEANING: dict[object, Operation] = {
     aten.view.default: Operation("layout", "{0}", ATOM, ATOM),
     aten._unsafe_view.default: Operation("layout", "{0}", ATOM, ATOM),
     aten.clone.default: Operation("layout", "{0}", ATOM, ATOM),
-    aten.detach.default: Operation("layout", "{0}", ATOM, ATOM),
+    aten.detach.default: Operation("layout", r"\mathrm{{stop}}\left({0}\right)"),  # no gradient flows through it
     aten.alias.default: Operation("layout", "{0}", ATOM, ATOM),
     aten.index.Tensor: Operation("layout", r"\Pi\,{0}", PRODUCT, ATOM),
     aten.full_like.default: Operation("layout", "{1}"),

@@ -76,3 +76,12 @@ def test_no_piece_of_a_plrnn_expands_at_first(units: int):
         assert torch.linalg.eigvals(J).abs().max() < 1 + 1e-6
     J = (cell.A.diag() + cell.W.W).detach()
     assert torch.linalg.eigvalsh(J)[-1].item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_gradients_of_izhikevich_neurons_do_not_grow_with_every_spike():
+    torch.manual_seed(0)
+    layer = rc.layer("izhikevich", 8, 16)
+    y, _ = layer(torch.randn(1000, 2, 8))
+    assert 10 < y.sum(0).mean() < 40  # spikes of each neuron
+    for gradient in torch.autograd.grad((y * torch.randn_like(y)).sum(), list(layer.parameters())):
+        assert gradient.abs().max() < 1e5

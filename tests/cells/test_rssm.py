@@ -88,3 +88,9 @@ def test_samples_follow_the_posterior():
 def test_a_bad_option_is_named(options: dict):
     with pytest.raises(InputError, match=rf"^{next(iter(options))}: got "):
         rc.cells.RSSM(7, 5, **options)
+
+
+def test_equations_show_where_no_gradient_flows():
+    """z = s + q - stop(q): without the word the last two terms would cancel."""
+    text = rc.cells.RSSM(10, 4, actions=2, latents=2, classes=2).equations()
+    assert r"z_{t} &= s_{t} + q_{t} - \mathrm{stop}\left(q_{t}\right)" in text

@@ -112,7 +112,7 @@ def izhikevich(
     for x_t in x:
         for _ in range(2):
             v = v + 0.5 * (0.04 * v**2 + 5 * v + 140 - u + current(w, x_t))
-        u = u + a * (b * v - u)
+        u = u + a * (b * np.where(v.real > 30.0, v.real, v) - u)  # no derivative through the top of a spike
         s = spike(v - 30.0, slope=1.0)
         fired = above(v, 30.0)
         v, u = np.where(fired == 1, c, v), u + d * fired
