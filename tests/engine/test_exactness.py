@@ -21,6 +21,14 @@ def winners(z: Tensor) -> Tensor:
     return torch.where(z >= z.topk(3, 1).values[:, -1:], z, torch.zeros_like(z))
 
 
+def winners_of_four(z: Tensor) -> Tensor:
+    return z * (z >= z[:, 1:5].topk(2, 1).values[:, 1:])
+
+
+def beside_a_unit(z: Tensor) -> Tensor:
+    return (z >= z[:, 1:2]) * z + (z * z + z - (z * z + z)[:, 2:3] == 0) * z
+
+
 def above_the_third(z: Tensor) -> Tensor:
     return z * (z > z.sort(1).values[:, 2:3])
 
@@ -70,8 +78,11 @@ def test_the_largest_and_the_least_of_a_row_are_found():
     check([joined], 4, 40)
 
 
+MORE = [[largest, of_groups], [winners, above_the_third], [through_zero, winners_of_four], [beside_a_unit]]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("functions", [[largest, of_groups], [winners, above_the_third], [through_zero]])
+@pytest.mark.parametrize("functions", MORE, ids=lambda functions: functions[0].__name__)
 @pytest.mark.parametrize(("steps", "batch"), [(4, 40), (30, 1)])
 def test_comparisons_with_extremes(functions: list[Callable[[Tensor], Tensor]], steps: int, batch: int):
     check(functions, steps, batch)

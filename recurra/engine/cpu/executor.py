@@ -56,7 +56,7 @@ class CpuExecutor:
         self.weight_names, self.histories, self.prologue = plan.weight_names, plan.histories, plan.prologue
 
     def _kernel(self, program: Program, backward: bool) -> Kernel:
-        return Kernel(program, self.dtype, backward, as_written=self.plan.compares_extremes)
+        return Kernel(program, self.dtype, backward, as_written=self.plan.compares_numbers)
 
     @functools.cached_property
     def forward_kernel(self) -> Kernel:

@@ -115,7 +115,7 @@ class GpuLoops:
         kind = KernelSpec(backward, ragged, self.trains, interpreted, by_warp, bits, precision)
         rendered = render(chosen, self.plan, shape, kind)
         available = 1 if interpreted else processors(device) // share
-        return PersistentLoop(rendered, shape, load_module(rendered.text).kernel, available)
+        return PersistentLoop(rendered, shape, load_module(rendered.text).kernel, available, self.plan.compares_numbers)
 
     def single_step(self, device: torch.device) -> PersistentLoop | None:
         """One kernel for a single step without gradients; None if its programs would wait for each other."""
@@ -134,7 +134,8 @@ class GpuLoops:
             return None
         if rendered.exchanged:
             return None
-        return PersistentLoop(rendered, shape, load_module(rendered.text).kernel, processors(device))
+        kernel, exact = load_module(rendered.text).kernel, self.plan.compares_numbers
+        return PersistentLoop(rendered, shape, kernel, processors(device), exact)
 
     def _stepwise_loop(self, backward: bool, precision: str) -> StepwiseLoop:
         if (backward, precision) not in self.stepwise:

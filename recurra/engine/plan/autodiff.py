@@ -7,6 +7,7 @@ from ..ir.buffers import CLOCK, D_X, D_Y, BufferKind, BufferRef, BufferSpec, Rol
 from ..ir.index_map import IndexMap
 from ..ir.nodes import TABLE, Builder, Load, Matrix, Node, Vector, flip_matrix, slice_matrix, subgraph
 from ..ir.values import Unsupported
+from .exactness import decisions
 from .program import Delta, Out, Plan, Product, Program
 
 
@@ -20,6 +21,7 @@ class BackwardPlanner:
         self.cotangents: dict[Node, list[Node]] = {}
         self.deltas: dict[Node, list[tuple[Node, Matrix]]] = {}  # δ → operands and matrices of its products
         self.sums: list[tuple[Vector, Node]] = []
+        self.sought: list[Node] = []  # rows in which the derivative looks for their largest number
         self.direct: dict[BufferRef, list[tuple[int, int, Node]]] = {}  # carry, or dx → (offset, width, cotangent)
 
     def run(self) -> Plan:
@@ -81,6 +83,7 @@ class BackwardPlanner:
             self._pull_product(node, self.builder.expand(g, node.width))
         elif node.op == "rowsum" and node.attr == "max":  # equal numbers share the cotangent, as in torch
             value, self.result.seeks_largest = node.args[0], True
+            self.sought.append(value)
             highest = self.builder.make("eq", value, node)
             self._add_cotangent(value, highest * (g / self.builder.rowsum(highest, value.width)), value.width)
         elif node.op == "rowsum":
@@ -115,6 +118,7 @@ class BackwardPlanner:
             if back.terms > 1:
                 raise Unsupported("the derivative of a maximum over overlapping windows")
             self.result.seeks_largest = True
+            self.sought.append(value)
             highest = self.builder.make("eq", value, self.builder.gather(node, back))
             share = g / self.builder.gather(highest, maps[0])
             self._add_cotangent(value, highest * self.builder.gather(share, back), value.width)
@@ -210,7 +214,7 @@ class BackwardPlanner:
         available = self._available()
         reached = subgraph(roots, stop=lambda n: n in forward)
         needed = [n for n in reached if (n in forward and not n.is_leaf) or _is_cut_product(n, forward)]
-        kept = _choose_kept(needed, set(available))
+        kept = _choose_kept(needed, set(available), self._exact(roots, forward))
         kept_outs, buffers = [], dict(self.result.forward.buffers)
         for i, node in enumerate(kept):
             buffer = BufferRef.kept(i)
@@ -232,6 +236,12 @@ class BackwardPlanner:
             for operand, matrix in reads
         ]
         return result
+
+    def _exact(self, roots: list[Node], forward: set[Node]) -> list[Node]:
+        """Values of the step that the backward program must not round otherwise: they are kept."""
+        exact = {*self.sought, *decisions(self.forward)}
+        reached = subgraph(roots, stop=lambda n: n in forward and n.op in ("product", "rowsum", "gather"))
+        return [n for n in reached if n in exact and n in forward and not n.is_leaf and n.op != "concat"]
 
     def _available(self) -> dict[Node, Node]:
         """Values that the forward program stores anyway, and the loads that read them."""
@@ -307,9 +317,11 @@ def _sum_overlapping(builder: Builder, parts: list[tuple[int, int, Node]]) -> li
     return found
 
 
-def _choose_kept(needed: list[Node], available: set[Node]) -> list[Node]:
-    """Of the forward values that backward reads, those to keep; the rest is cheap to compute again from them."""
-    have, kept = set(available), []
+def _choose_kept(needed: list[Node], available: set[Node], exact: list[Node]) -> list[Node]:
+    """Of the forward values that backward reads, those to keep; the rest is cheap to compute again from them. `exact`
+    are kept in any case."""
+    kept = [node for node in exact if node not in available]
+    have = {*available, *kept}
 
     def is_cheap(node: Node, allowed: int) -> bool:
         """Whether it can be recomputed with at most `allowed` costly operations."""

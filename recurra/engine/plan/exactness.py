@@ -1,28 +1,47 @@
-"""Whether a plan compares numbers with extremes of a row, and so needs the same bits wherever it computes one again.
+"""Whether a plan compares numbers of a step with each other, and so needs the same bits wherever it computes one again.
 
-`v == v.amax(-1, keepdim=True)` holds for one number at least, and the largest of a row, its index and a sorted row rest
-on that. A fused loop computes v again instead of loading it, and may round it otherwise than the loop that sought the
-largest: one compiler fuses a multiplication into an addition here and not there. Then no number is the largest.
+`v == v.amax(-1, keepdim=True)` holds for one number at least, `v >= v[:, :1]` for the first one; the largest of a row,
+its index and a sorted row rest on that. A fused loop computes v again instead of loading it, and may round it otherwise
+than the loop that sought the largest: the compiler fuses a multiplication into an addition here and not there.
 """
 
 from collections.abc import Iterable
 
 from ..ir.nodes import Node, subgraph
 
-COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "sign", "floor", "ceil", "trunc", "round", "integer"}
-COMPARISONS |= {"remainder", "fmod", "floor_divide", "spike", "hardshrink"}
 TRUTHS = {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
+COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "sign", "floor", "ceil", "trunc", "round", "integer"}
+COMPARISONS |= {"remainder", "fmod", "floor_divide", "hardshrink"}
 
 
-def compares_extremes(roots: Iterable[Node]) -> bool:
-    """Whether nodes seek an extreme and compare: with it, or, through a state, with one of an earlier step."""
-    nodes = subgraph(roots)
-    return any(map(_seeks_extreme, nodes)) and any(node.op in COMPARISONS for node in nodes)
+def compares_numbers(forward: Iterable[Node], backward: Iterable[Node]) -> bool:
+    """Whether the roots of a step, or of its derivative, seek an extreme and compare, or make a decision."""
+    nodes = [*subgraph(forward), *subgraph(backward)]
+    if any(map(_seeks_extreme, nodes)) and any(node.op in COMPARISONS | {"spike"} for node in nodes):
+        return True
+    return bool(decisions(subgraph(forward)))
+
+
+def decisions(step: Iterable[Node]) -> list[Node]:
+    """The comparisons of two numbers that are computed from what a step is given. The derivative must not decide
+    otherwise."""
+    nodes = list(step)
+    given: set[Node] = set()  # what depends on x, a state or a mask
+    for node in nodes:
+        if node.op == "load" or any(argument in given for argument in node.args):
+            given.add(node)
+    return [node for node in nodes if node.op in COMPARISONS and _are_two(node, given)]
 
 
 def _seeks_extreme(node: Node) -> bool:
     """A maximum over numbers of a row, or how many of them compare so: the place of a number in an order."""
-    if node.op not in ("rowsum", "gather"):
+    if node.op not in ("rowsum", "gather", "add"):
         return False
     kind = node.attr.kind if node.op == "gather" else node.attr
     return kind == "max" or any(argument.op in TRUTHS for argument in node.args)
+
+
+def _are_two(node: Node, given: set[Node]) -> bool:
+    """Whether a comparison is one of two different numbers, or of their difference with a constant."""
+    numbers = {argument for argument in node.args if argument in given}
+    return len(numbers) > 1 or any(argument.op == "sub" and _are_two(argument, given) for argument in numbers)

@@ -10,7 +10,7 @@ from ...cell import State
 from ..ir.buffers import D_Y, BufferRef, BufferSpec
 from ..ir.lowering import LoweredStep
 from ..ir.nodes import Builder, Load, Matrix, Node, Vector, subgraph
-from .exactness import compares_extremes
+from .exactness import compares_numbers
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class Program:
     outs: list[Out]
     sums: list[tuple[Vector, Node]] = field(default_factory=list)  # to be summed over all rows of all steps
     buffers: dict[BufferRef, BufferSpec] = field(default_factory=dict)
+
+    def roots(self) -> list[Node]:
+        """The values that the program is for."""
+        return [*(out.node for out in self.outs), *(node for _, node in self.sums)]
 
 
 @dataclass(frozen=True)
@@ -71,16 +75,14 @@ class Plan:
     @functools.cached_property
     def gathers(self) -> bool:
         """Whether a program reads rows in memory through index maps, or rows of constants."""
-        return any(node.op in ("gather", "concat", "literal") for node in subgraph(self._roots()))
+        roots = [*self.forward.roots(), *(self.backward.roots() if self.backward else ())]
+        return any(node.op in ("gather", "concat", "literal") for node in subgraph(roots))
 
     @functools.cached_property
-    def compares_extremes(self) -> bool:
+    def compares_numbers(self) -> bool:
         """Whether a number that is computed again must have the same bits as before."""
-        return self.seeks_largest or compares_extremes(self._roots())
-
-    def _roots(self) -> list[Node]:
-        programs = [self.forward, *([self.backward] if self.backward else [])]
-        return [n for p in programs for n in (*(o.node for o in p.outs), *(node for _, node in p.sums))]
+        backward = self.backward.roots() if self.backward else []
+        return self.seeks_largest or compares_numbers(self.forward.roots(), backward)
 
     @property
     def trains(self) -> bool:

@@ -235,7 +235,7 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
         elif node.op == "add":
             parts = terms(node)
             products = [p for p in parts if p not in done]
-            rest = [done[p] for p in parts if p in done]
+            rest = sorted((done[p] for p in parts if p in done), key=_is_no_lane)  # as where they are fused
             rest = [
                 builder.lane([(done[p.args[0]], p.attr) for p in same_width]) for same_width in _by_width(products)
             ] + rest
@@ -246,6 +246,10 @@ def _fuse(builder: Builder, roots: list[Node]) -> dict[Node, Node]:
         else:
             done[node] = node if node.is_leaf else builder.rebuild(node, tuple(done[a] for a in node.args))
     return done
+
+
+def _is_no_lane(node: Node) -> bool:
+    return node.op != "lane"
 
 
 def _by_width(products: list[Node]) -> list[list[Node]]:

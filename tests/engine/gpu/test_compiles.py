@@ -6,12 +6,13 @@ import pytest
 import torch
 from engine.operation_table import TableCell, cases
 from engine.strange_cells import FourStates, OneForAll, RowNormalised, TwoChainedProducts
+from torch import Tensor
 
 import recurra as rc
 from recurra.cell import Cell
 from recurra.engine.gpu.persistent.codegen import KernelSource, render
 from recurra.engine.gpu.persistent.kernel_builder import KernelSpec
-from recurra.engine.gpu.persistent.launch import load_module
+from recurra.engine.gpu.persistent.launch import load_module, rounding
 from recurra.engine.gpu.persistent.tiling import Tiling, tiling
 from recurra.engine.gpu.stepwise import codegen
 from recurra.engine.gpu.stepwise.stages import StepSource
@@ -38,7 +39,7 @@ def rendered(cell: Cell, backward: bool, dtype: torch.dtype, batch: int, mode: s
     return render(order, planned, shape, kind), shape
 
 
-def assembled(made: KernelSource, warps: int, dtype: torch.dtype):
+def assembled(made: KernelSource, warps: int, dtype: torch.dtype, **options: bool):
     """The kernel compiled for a Hopper card."""
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
@@ -47,7 +48,7 @@ def assembled(made: KernelSource, warps: int, dtype: torch.dtype):
     types = {f"a{i}": f"*{_number(argument, dtype)}" for i, argument in enumerate(made.arguments)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
     source = GluonASTSource(module.kernel, types | dict.fromkeys(("steps", "batch", "tiles"), "i32"), {}, aligned)
-    return triton.compile(source, target=GPUTarget("cuda", HOPPER, 32), options={"num_warps": warps})
+    return triton.compile(source, target=GPUTarget("cuda", HOPPER, 32), options={"num_warps": warps} | options)
 
 
 def _number(argument: BufferRef, dtype: torch.dtype) -> str:
@@ -99,6 +100,32 @@ def test_kernels_whose_programs_own_a_row(make, dtype: torch.dtype, batch: int, 
     code = assembled(made, shape.warps, dtype)
     assert "fma.rn.f32" in code.asm["ptx"]
     assert "mma.sync" not in code.asm["ptx"]
+
+
+class Winner(Cell):
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        z = h * self.a(x, h) + h
+        return (z == z.amax(-1, keepdim=True)) * z
+
+
+@pytest.mark.slow
+def test_a_kernel_that_compares_with_an_extreme_fuses_nothing():
+    cell = Winner(16, 64)
+    planned = plan(cell, trace_in_clean_context(cell), train=False, needs_x=False)
+    assert planned.compares_numbers
+    chosen = schedule(planned.forward)
+    shape = tiling(chosen, 4, 20, PROCESSORS, SHARED, "row_per_program")
+    assert shape is not None
+    made = render(chosen, planned, shape, KernelSpec(False, True, False, bits=32, precision="x3"))
+    fused = assembled(made, shape.warps, torch.float32)
+    as_written = assembled(made, shape.warps, torch.float32, **rounding(planned.compares_numbers))
+    counts = [code.asm["ptx"].count("fma.rn.f32") for code in (fused, as_written)]
+    assert counts[0] > 0
+    assert counts[1] == 0
 
 
 @pytest.mark.parametrize("mode", ["row_per_program", "cooperative"])

@@ -16,7 +16,7 @@ from ...plan.program import Out, Plan, Program
 from ...plan.rows import last_values, spread_final
 from ...torch_modes import hide_from_modes
 from ..epilogue import GpuLoopMemory, PaddedRows
-from ..persistent.launch import load_module
+from ..persistent.launch import load_module, rounding
 from ..runner import _by_step
 from .codegen import MatrixSource, MatrixSpec, render
 from .phases import Phases, available, matrix_size, split
@@ -316,7 +316,8 @@ class _Call:
         function = load_module(source.text).kernel
         pointers = [self.bound[buffer] for buffer in source.arguments]
         grid, device = (self.batch, source.layout.programs), self.x.device
-        options = {} if device.type == "cpu" else {"num_warps": source.layout.warps}
+        options = {"num_warps": source.layout.warps} | rounding(self.plan.compares_numbers)
+        options = {} if device.type == "cpu" else options
         there = device.type == "cpu" or torch.cuda.current_device() == device.index
         with contextlib.nullcontext() if there else torch.cuda.device(device):
             function[grid](*pointers, self.steps, self.batch, **options)

@@ -28,6 +28,7 @@ class PersistentLoop:
     tiling: Tiling
     function: Any
     processors: int = 1  # that its programs may occupy
+    as_written: bool = False  # without fused multiply-adds, see plan/exactness.py
     machine_code: Any = None  # for the device of the first call, pointers aligned to sixteen bytes
 
     summed_in = torch.float32  # dtype of sums over all steps, which are kept in registers
@@ -67,7 +68,13 @@ class PersistentLoop:
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"num_warps": self.tiling.warps, "launch_cooperative_grid": not self.tiling.row_per_program}
+        cooperative = not self.tiling.row_per_program
+        return {"num_warps": self.tiling.warps, "launch_cooperative_grid": cooperative} | rounding(self.as_written)
+
+
+def rounding(as_written: bool) -> dict[str, bool]:
+    """Triton's option for kernels that must give a number the same bits wherever they compute it."""
+    return {"enable_fp_fusion": False} if as_written else {}
 
 
 @functools.cache

@@ -32,14 +32,15 @@ from .stages import (
 
 
 def render(schedule: Schedule, plan: Plan, backward: bool, trains: bool, dtype: torch.dtype) -> StepSource:
-    return _StepWriter(ProgramBuffers(schedule, plan, backward, trains), dtype).run()
+    buffers = ProgramBuffers(schedule, plan, backward, trains)
+    return _StepWriter(buffers, dtype, plan.compares_numbers).run()
 
 
 class _StepWriter:
     """Writes the kernels of a step, group by group."""
 
-    def __init__(self, buffers: ProgramBuffers, dtype: torch.dtype):
-        self.buffers, self.schedule, self.dtype = buffers, buffers.schedule, dtype
+    def __init__(self, buffers: ProgramBuffers, dtype: torch.dtype, as_written: bool):
+        self.buffers, self.schedule, self.dtype, self.as_written = buffers, buffers.schedule, dtype, as_written
         groups = self.schedule.groups
         self.made: dict[Node, Out] = {}
         for out in (o for g in groups for o in g.stores):
@@ -75,6 +76,7 @@ class _StepWriter:
             list(self.carried),
             self.written,
             self.lanes,
+            as_written=self.as_written,
         )
 
     # ------------------------------------------------------------------------------------------ memory

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...ir.buffers import LENGTHS, BufferRef, Role
+from ..persistent.launch import rounding
 from .stages import (
     CLOCK,
     ENDS,
@@ -197,13 +198,14 @@ class Window:
 
     def _launch(self, count: int, rows: int) -> None:
         tiles = -(-self.batch // ROWS)
+        options = {"num_warps": WARPS} | rounding(self.made.as_written)
         for done in range(count):
             k = count - 1 - done if self.backward else done
             for stage in self.made.stages:
                 self._multiply_all(stage.products, k)
                 pointers = [self.tensors[name] for name in (*stage.arguments, TABLE, CLOCK, ENDS)]
                 kernel = getattr(self.kernels, stage.name)
-                kernel[tiles, stage.programs](*pointers, k, done % 2, rows, num_warps=WARPS)
+                kernel[tiles, stage.programs](*pointers, k, done % 2, rows, **options)
 
     def _multiply_all(self, products: list[Multiplication], k: int) -> None:
         """Run independent products concurrently, as branches of the graph: none of them fills a card."""

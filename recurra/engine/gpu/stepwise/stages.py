@@ -138,3 +138,4 @@ class StepSource:
     written: set[BufferRef]  # operands that the kernels store; others are copied in
     lanes: list[tuple[Node, int]]
     exchanged: frozenset[BufferRef] = frozenset()
+    as_written: bool = False  # without fused multiply-adds
