@@ -18,6 +18,7 @@ from recurra.engine.gpu.scan.run import GpuScan
 from recurra.engine.gpu.scan.shape import ScanShape, choose_shape
 from recurra.engine.gpu.scan_runner import ScanExecutor
 from recurra.engine.ir.buffers import BufferRef, Role
+from recurra.engine.ir.values import Unsupported
 from recurra.engine.plan.planner import plan
 from recurra.engine.traced_step import trace_in_clean_context
 
@@ -84,6 +85,12 @@ def test_cells_that_read_rows_in_another_order_are_scans_or_nothing(name: str):
     assert made.scans(steps=1)
     assert made.obstacle(4, CPU) == ""
     assert "too many numbers" in made.obstacle(2**30, CPU)
+
+
+def test_many_states_of_a_unit_are_left_to_the_loop_by_name():
+    cell = rc.layer("mamba", 40, 40).cell_list[0]
+    with pytest.raises(Unsupported, match="16 states at once, in a scan"):
+        ScanExecutor(plan(cell, trace_in_clean_context(cell), train=True, needs_x=True), torch.float32)
 
 
 def test_products_are_torchs_and_gates_the_kernels():

@@ -21,7 +21,8 @@ from .split import Carried, ScanSplit
 TOTALS = "totals"  # sums over the steps of a chunk, (chunks · B, all sums side by side)
 STEPS = 8  # written at a time, at most
 LOADS = 32  # of inputs that a program has on their way, at most
-CHUNKS_AHEAD = 16  # chunks whose effects are loaded at once
+CHUNKS_AHEAD = 16  # chunks whose effects are loaded at once, at most
+EFFECTS = 64  # numbers that are loaded at once, at most
 
 Argument = BufferRef | str
 
@@ -363,6 +364,8 @@ class _ChunksWriter(_Writer):
         self.blocks = [block for block in scan.blocks if block.level == level]
         places = [place for block in self.blocks for place in block.places]
         self.registers = {place: f"h{i}" for i, place in enumerate(places)}
+        numbers = sum(len(block.places) * (1 + len(block.places)) for block in self.blocks)
+        self.ahead = min(CHUNKS_AHEAD, EFFECTS // numbers)
 
     def run(self) -> PassSource:
         setup, body = [], []
@@ -370,17 +373,17 @@ class _ChunksWriter(_Writer):
             given = (BufferRef.d_final if self.backward else BufferRef.initial)(buffer.name)
             base = f"{self.pointer(given)} + row * {self.scan.buffers[buffer].width} + {offset}"
             setup.append(f"{name} = {self.load(base, width)}.to(L.float32) + zero")
-        for i in range(CHUNKS_AHEAD):
+        for i in range(self.ahead):
             body.append(f"at{i} = L.minimum(base + {i}, chunks - 1)")
             for block in self.blocks:
                 body += self._loads(block, i)
-        for i in range(CHUNKS_AHEAD):
+        for i in range(self.ahead):
             for block in self.blocks:
                 body += self._advance(block, i)
         lines = [
             *setup,
-            f"for turn in range((chunks + {CHUNKS_AHEAD - 1}) // {CHUNKS_AHEAD}):",
-            f"    base = L.cast(turn, L.int32) * {CHUNKS_AHEAD}",
+            f"for turn in range((chunks + {self.ahead - 1}) // {self.ahead}):",
+            f"    base = L.cast(turn, L.int32) * {self.ahead}",
             *("    " + line for line in body),
         ]
         return self.source(lines, ["batch", "chunks"], True)

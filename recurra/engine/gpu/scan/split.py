@@ -14,6 +14,8 @@ from ...plan.affine import ScanBlock, find_blocks, find_carry_blocks
 from ...plan.program import Out, Plan, Program
 from ..matrix.phases import CARRIED, Place, _reachable, _reads_another_step
 
+MOST_STATES = 6  # of a unit: with more, a program needs more registers than there are, and compiles for minutes
+
 
 @dataclass
 class Carried:
@@ -123,6 +125,8 @@ class _Splitter:
 
     def run(self) -> ScanSplit:
         carried = [out for out in self.outs if self._is_carried(out)]
+        if len(carried) > MOST_STATES:
+            raise Unsupported(f"{len(carried)} states at once, in a scan")
         widths = {out.node.width for out in carried}
         if len(widths) != 1:
             raise Unsupported("states of several widths in one scan" if widths else "no recurrence")
