@@ -93,16 +93,16 @@ def functional_job(layer: rc.Recurrent) -> Callable[[], object]:
 
 
 def fastest(jobs: dict[Any, Callable[[], object]], rounds: int = 40) -> dict[str, float]:
-    """Microseconds of the fastest of some interleaved rounds, which other work on the machine disturbs least."""
+    """Processor time in the fastest of some interleaved rounds, microseconds: other work disturbs it least."""
     best = dict.fromkeys(jobs, math.inf)
     for _ in range(rounds):
         for name, job in jobs.items():
             repeats = max(1, min(20, int(2e-3 / best[name]))) if math.isfinite(best[name]) else 1
             job()
-            started = time.perf_counter()
+            started = time.process_time()
             for _ in range(repeats):
                 job()
-            best[name] = min(best[name], (time.perf_counter() - started) / repeats)
+            best[name] = min(best[name], (time.process_time() - started) / repeats)
     return {str(name): 1e6 * seconds for name, seconds in best.items()}
 
 
@@ -115,7 +115,7 @@ def product_job(units: int, weights: int) -> Callable[[], object]:
 
 
 def speed(_: argparse.Namespace) -> Numbers:
-    """Microseconds of a step, batch 1, float32."""
+    """Processor time of a step in microseconds, batch 1, float32."""
     torch.manual_seed(0)
     plain = rc.layer("gru", INPUTS, 64)
     weights = sum(p.numel() for p in plain.parameters())
@@ -167,7 +167,7 @@ def call_job(
 
 
 def peers(args: argparse.Namespace) -> Numbers:
-    """Microseconds of a step beside braintrace (JAX): whole calls of learners, interleaved rounds, one thread.
+    """Processor time of a step beside braintrace (JAX): whole calls of learners, interleaved rounds, one thread.
 
     braintrace leaves Adam out where a whole call has one gradient; recurra does not.
     """
@@ -199,9 +199,9 @@ def peers(args: argparse.Namespace) -> Numbers:
                     peer.stdin.write(f"{theirs}, {when}\n")
                     peer.stdin.flush()
                     other = float(peer.stdout.readline())
-                    started = time.perf_counter()
+                    started = time.process_time()
                     run()
-                    own = 1e6 * (time.perf_counter() - started) / steps
+                    own = 1e6 * (time.process_time() - started) / steps
                     if number:  # the first round of a stream comes before its caches are warm
                         times[0].append(own), times[1].append(other)
                 name = f"{theirs} ({when}): recurra's {ours}"
@@ -440,8 +440,8 @@ def write(found: dict[str, Any]) -> None:
         lines += [
             "## Time of a step",
             "",
-            "From x to the gradient, given the cotangents of the outputs; the fastest of interleaved rounds. "
-            "In chunks: a step of a carried stream whose weights change once per call.",
+            "Processor time from x to the gradient, given the cotangents of the outputs; the fastest of interleaved "
+            "rounds. In chunks: a step of a carried stream whose weights change once per call.",
             "",
         ]
         lines += table(found["speed"]["ratios"], "ratio") + table(found["speed"]["microseconds"], "microseconds")
@@ -449,10 +449,10 @@ def write(found: dict[str, Any]) -> None:
         lines += [
             "## Beside braintrace 0.2.6 (JAX)",
             "",
-            "Microseconds of a step, batch 1, float32, one thread; whole calls of 256 steps (32 for its SnAp(2)) with",
-            "linear head and squared error; medians of interleaved rounds, and the fastest, because other work ran on",
-            "the machine. `every step`: Adam updates all weights after each step. `a call`: one gradient for the",
-            "call; recurra's time has one update in it, braintrace's none.",
+            "Processor time of a step in microseconds, batch 1, float32, one thread; whole calls of 256 steps (32 for",
+            "its SnAp(2)) with linear head and squared error; medians of interleaved rounds, and the fastest, because",
+            "other work ran on the machine. `every step`: Adam updates all weights after each step. `a call`: one",
+            "gradient for the call; recurra's time has one update in it, braintrace's none.",
             "Equations of the cells differ in detail; D-RTRL and e-prop leave out what units do to each other.",
             "",
         ]

@@ -3,7 +3,8 @@
     pip install braintrace==0.2.6        in an environment of its own
     python -m benchmarks.online peers --braintrace /path/to/that/python
 
-For every line on standard input, one round of the job that it names; the microseconds of a step go to standard output.
+For every line on standard input, one round of the job that it names; the microseconds of processor time that a step
+takes go to standard output.
 """
 
 import json
@@ -86,9 +87,9 @@ def main() -> None:
             jobs[name] = JOBS[name]()
             jobs[name][0]()  # compiles
         run, steps = jobs[name]
-        started = time.perf_counter()
+        started = time.process_time()
         run()
-        print(json.dumps(1e6 * (time.perf_counter() - started) / steps), flush=True)
+        print(json.dumps(1e6 * (time.process_time() - started) / steps), flush=True)
 
 
 if __name__ == "__main__":

@@ -145,6 +145,18 @@ extern "C" void collect(const Loop& l) {  // what the program left, summed over 
   }
 }
 
+// The heads and losses of many steps, (steps, batch) outputs and cotangents; gradients of the head add up.
+extern "C" double learn_heads(const Loop* given, real* outputs, real* cotangents) {
+  const Loop& l = *given;
+  double total = 0;
+  for (int64_t t = 0; t < l.steps; ++t) {
+    l.regions[OUTPUTS] = outputs + t * l.batch * l.strides[OUTPUTS];
+    l.regions[COTANGENT] = cotangents + t * l.batch * l.strides[COTANGENT];
+    total += learn_head(l, t, 1);
+  }
+  return total;
+}
+
 static real clip_factor(const Loop& l) {
   if (!(l.rule.clip > 0)) return 1;
   double total = 0;
@@ -274,3 +286,6 @@ extern "C" double learn_steps(const Loop* given) {
   }
   return total;
 }
+
+// One update from gradients that are at hand.
+extern "C" void update_once(const Loop* given) { update(*given, 0); }

@@ -83,7 +83,7 @@ class OnlineLoop:
         self.table = (Parameter * len(self.parameters))()
         self.loop, self.regions = Loop(), (ctypes.c_void_p * len(run.sequence_strides))()
         self.scores = torch.empty(run.batch, head.outputs, dtype=run.dtype)
-        run.library.learn_steps.restype = ctypes.c_double
+        run.library.learn_steps.restype = run.library.learn_heads.restype = ctypes.c_double
         self._fill()
 
     def gradient_places(self) -> tuple[Tensor, dict[Block, int]]:
@@ -135,18 +135,34 @@ class OnlineLoop:
 
     def learn(self, x: Tensor, targets: Tensor, counts: Tensor, loss: str, rule: UpdateRule) -> float:
         """Learn from x (T, B, D), all contiguous; the sum of the losses. `counts` (T, B): whether a target counts."""
-        loop, head = self.loop, self.head
-        loop.loss = LOSSES.index(loss)
-        loop.weight, loop.bias, loop.feedback = map(_address, (head.weight, head.bias, head.feedback))
-        loop.adapts = None if head.decay is None else loop.feedback
-        loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.data_ptr()
-        loop.decay, loop.second_decay, loop.epsilon = rule.decay, rule.second_decay, rule.epsilon
-        for row, parameter in zip(self.table, self.parameters, strict=True):
-            row.value = parameter.data_ptr()
-            row.first, row.second = map(_address, rule.moments[id(parameter)])
+        self._point_at_head(loss)
+        self.loop.adapts = None if self.head.decay is None else self.loop.feedback
+        apply_rule(self.loop, rule, self.table, self.parameters)
         total = self.take(x, targets, counts)
         torch.autograd.graph.increment_version(self.parameters)
         return total
+
+    def _point_at_head(self, loss: str) -> None:
+        loop, head = self.loop, self.head
+        loop.loss = LOSSES.index(loss)
+        loop.weight, loop.bias, loop.feedback = map(_address, (head.weight, head.bias, head.feedback))
+
+    def read_outputs(self, outputs: Tensor, targets: Tensor, counts: Tensor, loss: str) -> tuple[float, Tensor]:
+        """The sum of the losses of outputs (K, B, H), and what they send back; the gradient of the head adds up."""
+        self._point_at_head(loss)
+        loop, cotangents = self.loop, torch.empty_like(outputs)
+        loop.steps, loop.targets, loop.counts = len(outputs), targets.data_ptr(), counts.data_ptr()
+        loop.adds_up = 1
+        total = self.run.library.learn_heads(
+            ctypes.byref(loop), *(ctypes.c_void_p(t.data_ptr()) for t in (outputs, cotangents))
+        )
+        loop.adds_up = 0
+        return total, cotangents
+
+    def gradient_of(self, parameter: Tensor) -> Tensor:
+        """The memory of a gradient, in the shape of its parameter."""
+        found = next(g for g, p in zip(self.gradients, self.parameters, strict=True) if p is parameter)
+        return found.view(parameter.shape)
 
     def take(self, x: Tensor, targets: Tensor, counts: Tensor) -> float:
         """Run all steps."""
@@ -164,6 +180,27 @@ class OnlineLoop:
             self.regions[i] = tensor.data_ptr()
         loop.steps, loop.x, loop.targets, loop.counts = len(x), x.data_ptr(), targets.data_ptr(), counts.data_ptr()
         return run.library.learn_steps(ctypes.byref(loop))
+
+
+def apply_rule(loop: Any, rule: UpdateRule, table: Any, parameters: list[Tensor]) -> None:
+    """Tell a loop its rule, and its table of parameters where values and moments lie."""
+    loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.data_ptr()
+    loop.decay, loop.second_decay, loop.epsilon = rule.decay, rule.second_decay, rule.epsilon
+    for row, parameter in zip(table, parameters, strict=True):
+        row.value = parameter.data_ptr()
+        row.first, row.second = map(_address, rule.moments[id(parameter)])
+
+
+def update_once(library: ctypes.CDLL, rule: UpdateRule, parameters: list[Tensor]) -> None:
+    """One update of parameters from their `grad`, all contiguous and of one dtype."""
+    loop, table = Loop(), (Parameter * len(parameters))()
+    apply_rule(loop, rule, table, parameters)
+    for row, parameter in zip(table, parameters, strict=True):
+        assert parameter.grad is not None
+        row.size, row.gradient = parameter.numel(), parameter.grad.data_ptr()
+    loop.parameters, loop.parameter_count = ctypes.addressof(table), len(table)
+    library.update_once(ctypes.byref(loop))
+    torch.autograd.graph.increment_version(parameters)
 
 
 def _address(tensor: Tensor | None) -> Any:

@@ -10,7 +10,7 @@ from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import OnlineLoop
 from recurra.train.cost import check_cost
 from recurra.train.learner import StepTargets
-from recurra.train.online.compiled_loop import loop_of, updates_in
+from recurra.train.online.compiled_loop import loop_of, targets_of, updates_in
 from recurra.train.online.compiled_step import (
     CompiledInfluence,
     Head,
@@ -86,19 +86,22 @@ class CompiledTracker(Tracker):
         chunk, total = self.chunk, 0.0
         chunk.is_fresh = self.is_new
         by_tensor: dict[tuple[int, str], Tensor] = {}
-        by_head: list[Tensor] = []
+        read = self._reader(learner, targets)
         for start in range(0, len(x), chunk.length):
             piece = x[start : start + chunk.length]
-            output = self.head.over_steps(chunk.forward(piece))
-            with torch.enable_grad():
-                loss = targets.loss_sum(learner.loss, output, start)
-            total += float(loss.detach())
-            by_output, head = self.signal(loss)
+            loss, by_output = read(chunk.forward(piece), start)
+            total += loss
             found = chunk.learn(by_output, learner.carry or start + len(piece) < len(x))
-            by_head = [a + b for a, b in zip(by_head, head, strict=True)] if by_head else head
             by_tensor = {key: by_tensor[key] + g for key, g in found.items()} if by_tensor else found
         self.is_new = False
-        return total, self.to_parameters(by_tensor) + by_head
+        return total, self.to_parameters(by_tensor) + read.gradients()
+
+    def _reader(self, learner: OnlineLearner, targets: StepTargets) -> "HeadOfLoop | HeadOfChunks":
+        loop = self.find_loop()
+        found = None if loop is None else targets_of(learner.loss, targets, loop.head.outputs, loop.run.dtype)
+        if loop is None or found is None:
+            return HeadOfChunks(self, learner, targets)
+        return HeadOfLoop(loop, self.head, targets.counts.contiguous(), *found)
 
     def feedback(self) -> Tensor | None:
         """The matrix from errors to units, (q, H), where it is fixed and not that of the head."""
@@ -133,6 +136,46 @@ class CompiledTracker(Tracker):
             loop.restart(False)
             if "chunk" in state:
                 loop.load_state_dict(state["chunk"])
+
+
+class HeadOfLoop:
+    """A linear head and its loss on chunks of outputs, by the compiled loop."""
+
+    def __init__(self, loop: OnlineLoop, head: Head, counts: Tensor, target: Tensor, loss: str):
+        self.loop, self.counts, self.target, self.loss = loop, counts, target, loss
+        self.memory = [loop.gradient_of(weight) for weight in head.weights.values()]
+        self.found = [torch.zeros_like(gradient) for gradient in self.memory]
+
+    def __call__(self, outputs: Tensor, start: int) -> tuple[float, Tensor]:
+        """The sum of the losses of outputs (K, B, H), and what they send back to them."""
+        piece = slice(start, start + len(outputs))
+        for gradient in self.memory:
+            gradient.zero_()
+        result = self.loop.read_outputs(outputs, self.target[piece], self.counts[piece], self.loss)
+        for total, gradient in zip(self.found, self.memory, strict=True):
+            total += gradient
+        return result
+
+    def gradients(self) -> list[Tensor]:
+        return self.found
+
+
+class HeadOfChunks:
+    """Any head and loss on chunks of outputs, by autograd."""
+
+    def __init__(self, tracker: CompiledTracker, learner: OnlineLearner, targets: StepTargets):
+        self.tracker, self.loss, self.targets, self.found = tracker, learner.loss, targets, list[Tensor]()
+
+    def __call__(self, outputs: Tensor, start: int) -> tuple[float, Tensor]:
+        output = self.tracker.head.over_steps(outputs)
+        with torch.enable_grad():
+            loss = self.targets.loss_sum(self.loss, output, start)
+        by_output, head = self.tracker.signal(loss)
+        self.found = [a + b for a, b in zip(self.found, head, strict=True)] if self.found else head
+        return float(loss.detach()), by_output
+
+    def gradients(self) -> list[Tensor]:
+        return self.found
 
 
 class SensitivityTracker(Tracker):

@@ -23,6 +23,7 @@ from recurra.train.learner import (
     step_targets,
 )
 from recurra.train.objective import Loss
+from recurra.train.online.compiled_update import update_compiled
 from recurra.train.online.explain import explain_learner
 from recurra.train.step_function import StepFunction, is_same_form
 
@@ -250,9 +251,10 @@ class OnlineLearner(Learner):
                 parameter.grad.add_(part, alpha=factor)
 
     def _apply(self) -> None:
-        if self.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-        self.optimizer.step()
+        if not update_compiled(self.optimizer, list(self.step_fn.parameters().values()), self.clip):
+            if self.clip is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+            self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def extra_state(self) -> dict[str, Any]:
