@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import recurra as rc
 from recurra.train import RFLO, RTRL, EProp, Predictor, SnAp
-from recurra.train.online.influence_trackers import CompiledTracker
+from recurra.train.online.influence_trackers import CompiledTracker, HeadOfChunks
 
 
 def network(name: str, head: Any = 2, **options: Any) -> Predictor:
@@ -148,3 +148,48 @@ def test_a_layer_sees_the_weights_that_the_loop_wrote() -> None:
     fresh = copy.deepcopy(model)(x)[0]
     assert torch.equal(after, fresh)
     assert not torch.allclose(after, before)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_an_update_per_call_is_that_of_torch(name: str, clip: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, losses = stream(), []
+    learners = [RTRL(network("gru"), "mse", OPTIMIZERS[name], 0.01, clip=clip) for _ in range(2)]
+    for learner in learners:
+        losses.append([learner.step(*given) for _ in range(3)])
+        monkeypatch.setattr("recurra.train.online.learner.update_compiled", lambda *_: False)
+    torch.testing.assert_close(*losses, rtol=1e-10, atol=1e-10)
+    assert_alike(*learners)
+
+
+def test_an_optimizer_of_some_weights_updates_these() -> None:
+    """Gradients are clipped by the norm of all."""
+    x, target = stream()
+
+    def after(clip: float) -> Predictor:
+        model = network("gru")
+        RTRL(model, "mse", lambda p: torch.optim.SGD(list(p)[:1], lr=1.0), clip=clip).step(x, target)
+        return model
+
+    moved = [after(clip) for clip in (0.01, 0.02)]
+    start = network("gru")
+    changes = [[(b - a).detach() for a, b in zip(start.parameters(), m.parameters(), strict=True)] for m in moved]
+    torch.testing.assert_close(2 * changes[0][0], changes[1][0])
+    assert 0 < float(changes[0][0].norm()) < 0.0099
+    assert not any(bool(change.any()) for change in changes[0][1:])
+
+
+@pytest.mark.parametrize("classes", [False, True])
+@pytest.mark.parametrize("kind", [RTRL, SnAp, partial(EProp, feedback="random"), EProp])
+def test_the_head_of_a_call_is_that_of_autograd(kind: Any, classes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recurra.engine.forward_mode.chunk.LONGEST", 9)  # 23 steps: two chunks and a rest
+    x, target = stream(batch=3, classes=classes)
+    mask = torch.rand(x.shape[:2], generator=torch.Generator().manual_seed(2)) < 0.6
+    compiled, plain = (kind(network("gru", reset_after=True)) for _ in range(2))
+    monkeypatch.setattr(plain.tracker, "_reader", lambda *given: HeadOfChunks(plain.tracker, *given))
+    losses, found = [], []
+    for learner in (compiled, plain):
+        found.append(learner.gradients(x[:, :1], target[:, :1], mask[:, :1]))
+        losses.append(learner.step(x[:, :1], target[:, :1], mask[:, :1]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
