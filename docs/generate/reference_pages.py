@@ -33,9 +33,11 @@ def pages() -> dict[str, str]:
     grouped[REST] += sorted(_ungrouped() - {name for names in grouped.values() for name in names})
     for title, chosen in grouped.items():
         seen |= set(chosen)
-        things = {n: getattr(rc, n) for n in chosen}
+        things = {n: getattr(rc, n) for n in chosen if n != "compare"}
         if title == "Cells and layers":
             things["cells.spike"] = rc.cells.spike
+        if title == REST:
+            things["compare"] = rc.compare.compare  # the module itself can be called
         found[_path(title)] = _page(title, "", "rc", things)
         listed.append((title, _path(title)))
     for name in MODULES:

@@ -90,11 +90,13 @@ def compare(
 
     A `Leaderboard`: `entries` (best first), `best`, `folder`, `report`, `to_json()`.
 
-    **Example**
+    **Example**, a script; its processes import it again, so the call stands below the condition:
 
-    >>> import recurra as rc
-    >>> board = rc.compare("japanese_vowels", cells="lstm,gru,mgu", seeds=1)  # doctest: +SKIP
-    >>> board.best.name, board.best.mean  # doctest: +SKIP
+        import recurra as rc
+
+        if __name__ == "__main__":
+            board = rc.compare("japanese_vowels", cells="lstm,gru,mgu", seeds=1)
+            print(board.best.name, board.best.mean)
     """
     for name in modules:
         import_user_module(name)

@@ -32,8 +32,13 @@ class SequentialMNIST(CanonicalTask):
 
     **Example**
 
-        >>> import recurra as rc
-        >>> task = rc.data.tasks.sequential_mnist("mnist", permuted=True)  # doctest: +SKIP
+        >>> from pathlib import Path
+        >>> image = [0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28] + 784 * [0]  # files like MNIST's, of one digit
+        >>> _ = Path("train-images-idx3-ubyte").write_bytes(bytes(image))
+        >>> _ = Path("train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
+        >>> task = rc.data.tasks.sequential_mnist(".", permuted=True)
+        >>> task.data[0].inputs.shape
+        torch.Size([784, 1])
     """
 
     folder: str | Path
