@@ -44,7 +44,7 @@ def _table(given: Panel, columns: dict[str, np.ndarray]) -> Any:
         for name, values in columns.items():
             table[_column_name(target, name, count)] = values[k::count].ravel()
     found = in_library(pa.table(table), given.library)
-    return with_dates_as_index(found, given.indexed, id, time) if given.indexed else found
+    return with_dates_as_index(found, given.indexed, id, time, given.zone) if given.indexed else found
 
 
 def _column_name(target: str, name: str, targets: int) -> str:

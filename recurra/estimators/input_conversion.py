@@ -138,7 +138,26 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
 
     named: dict[str, Any] = {"label" if task in ("classification", "tagging") else "target": target} if target else {}
     with double_precision(), advice_for_tables():
-        return read(X, task=task, irregular=True, **named)
+        found = read(X, task=task, irregular=True, **named)
+    return replace(found, classes=_as_in_table(found, arrow(X))) if found.classes else found
+
+
+def _as_in_table(data: SequenceSet, table: Any) -> tuple[Any, ...]:
+    """The classes of a set as the values that the table has: the number 1.0, not the text 1."""
+    import pyarrow as pa
+
+    from ..data.readers.table_scan import strings
+
+    name = None if data.roles is None else data.roles.one("target")
+    if name is None or isinstance(table, dict) or name not in getattr(table, "column_names", ()):
+        return data.classes
+    values = table.column(name).combine_chunks().unique().drop_null()
+    values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    is_plain = pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type)
+    if not is_plain:
+        return data.classes
+    known = dict(zip(strings(values).to_pylist(), values.to_pylist(), strict=True))
+    return tuple(known.get(each, each) for each in data.classes)
 
 
 def with_row_targets(X: Any, y: Any, task: Task) -> SequenceSet | None:

@@ -10,7 +10,7 @@ from ..data.precision import double_precision
 from ..errors import InputError
 from . import input_conversion
 from .covariates import Covariates, codes
-from .forecast_frames import library_of, with_dates_as_column
+from .forecast_frames import library_of, with_dates_as_column, zone_of
 from .missing_values import fill_missing
 from .table_advice import advice_for_tables
 
@@ -37,6 +37,7 @@ class Panel:
     observed: list[np.ndarray] = field(default_factory=list)  # (T, P): covariates whose future is unknown
     covariates: Covariates = NO_COVARIATES
     indexed: str = ""  # "series" or "table": pandas data whose index has the times
+    zone: tuple[Any, bool] | None = None  # the time zone of that index, and whether its times are days there
 
     def __post_init__(self):
         self.observed = self.observed or [np.zeros((len(y), 0)) for y in self.y]
@@ -70,12 +71,12 @@ def to_panel(data: Any, covariates: Covariates = NO_COVARIATES, target: Sequence
     """
     if isinstance(data, Panel):
         return data
-    library = library_of(data)
+    library, zone = library_of(data), zone_of(data)
     data, indexed = with_dates_as_column(data)
     data = input_conversion.arrow(data)
     if input_conversion.column_names(data):
         named = (target,) if isinstance(target, str) else tuple(target or ())
-        return replace(_from_table(data, covariates, named), library=library, indexed=indexed)
+        return replace(_from_table(data, covariates, named), library=library, indexed=indexed, zone=zone)
     if covariates.columns:
         raise InputError("data", type(data).__name__, f"a table with the columns {', '.join(covariates.columns)}")
     one = np.ndim(data) == 1 if not input_conversion.is_ragged(data) else False

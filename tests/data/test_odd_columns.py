@@ -73,3 +73,19 @@ def test_labels_and_ids_of_a_sheet_may_mix_numbers_and_text(frame, tmp_path):
     problem = rc.infer_problem(tmp_path / "mixed.xlsx")
     assert (problem.task, sorted(set(problem.train[1]))) == ("classify", ["1", "x"])
     assert len(problem.train[0]) + len(problem.test[0]) == 24
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
+def test_days_of_a_time_zone_are_days(tmp_path, suffix):
+    """The day on which clocks change has 23 hours."""
+    days = pd.date_range("2021-03-01", periods=60, tz="Europe/Berlin")
+    frame, path = pd.DataFrame({"ds": days, "y": np.sin(np.arange(60.0))}), tmp_path / f"days.{suffix}"
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    elif suffix == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.assign(ds=[day.isoformat() for day in days]).to_json(path, orient="records")
+    problem = rc.infer_problem(path)
+    assert dict(problem.summary)["series"] == "1, 60 steps, daily"
+    assert str(problem.train[0].column("ds")[0].as_py()).startswith("2021-03-01")

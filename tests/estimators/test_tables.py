@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -223,3 +225,29 @@ def test_advice_names_what_can_be_done_with_a_table():
     gap = {"ds": [f"2024-01-{k:02d}" for k in (1, 2, 3, 5, 6, 7, 8, 9)], "y": [1.0] * 8}
     with pytest.raises(InputError, match=r"evenly spaced steps; fill the gaps in the table$"):
         rc.Forecaster(horizon=2).fit(gap)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int8", "float64", "bool", "category"])
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_classes_have_the_type_of_the_column_of_labels(tmp_path, kind, library):
+    """They were texts: `predict` answered "1" where the column has 1."""
+    rows = [(n, n % 2 + 0.1 * step) for n in range(12) for step in range(3)]
+    frame = pd.DataFrame(rows, columns=["id", "x"])
+    frame["label"] = (frame.id % 2).astype(kind)
+    labels = frame.groupby("id").label.first().to_numpy()
+    given = frame if library is pd.DataFrame else pl.from_pandas(frame)
+    model = rc.SequenceClassifier("gru", hidden_size=4, epochs=1, random_state=0).fit(given, "label")
+    assert model.classes_.dtype == np.asarray(labels).dtype or kind in ("int8", "category")
+    model.save(tmp_path / "model")
+    assert set(rc.load(tmp_path / "model").predict(given).tolist()) <= set(labels.tolist())
+
+
+def test_forecasts_keep_the_time_zone_of_the_index():
+    """Days stay days where clocks change; hours are hours of one clock, UTC, in between."""
+    for frequency in ("D", "h"):
+        times = pd.date_range("2021-03-01", periods=60, freq=frequency, tz="Europe/Berlin")
+        series = pd.Series(np.sin(np.arange(60.0)), index=times, name="y")
+        found = rc.Forecaster("gru", horizon=3, hidden_size=4, epochs=1, random_state=0).fit(series).predict()
+        expected = pd.date_range(times[-1], periods=4, freq=frequency)[1:]
+        assert found.index.equals(expected.rename("ds").as_unit(found.index.unit))
+        assert found.index.tz == times.tz

@@ -18,11 +18,11 @@ from ..data_errors import FormatError, TimestampError
 from .column_kinds import NOTE, is_text
 from .column_roles import first_named
 from .date_parts import DATE, combine_parts
-from .dates import AmbiguousDate, find_date_format, is_date
+from .dates import LOCAL_DAYS, AmbiguousDate, are_local_days, find_date_format, is_date
 from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout, names_sequences
 from .numbers_in_text import find_notation
 from .numeric_dates import find_numeric_dates
-from .table_scan import index_in, strings
+from .table_scan import index_in, strings, timestamps
 from .table_sources import OpenTable, Source, TableSource
 
 SAMPLE_ROWS = 1 << 16  # rows of a table on disk that decide its conversions and roles
@@ -129,6 +129,8 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     is_time = name in given.time or (lowered in TIME_HINTS and not given.time)
     if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and is_time:
         return from_numbers(table, name)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _from_local_days(table, name, opened)
     is_time = is_time and len(given.time) < 2  # a part of a date, such as January, is none
     if not is_text(kind) or stays_text(name, given):
         return None
@@ -199,6 +201,31 @@ def _from_dates(
         stray = next(text for text in values if find_date_format([values[0], text], "day-first") is None)
     expected = f"a date written like {values[0]!r}" if is_date(values[0]) else DATE_EXAMPLES
     raise TimestampError(opened.file, repr(stray), expected, _line_of(table, name, stray, opened), name)
+
+
+def _from_local_days(table: pa.Table, name: str, opened: OpenTable) -> Conversion | None:
+    """Days of a time zone whose clocks change, which have 23, 24 or 25 hours, as dates."""
+    column = table.column(name).drop_null().combine_chunks()
+    if not len(column):
+        return None
+    if column.type.tz != "UTC":
+        local, apply = _clocks([column]), _clocks
+    elif opened.as_written is not None and _in_memory(opened.source):  # pyarrow keeps no offsets
+        found = find_date_format(opened.as_written([name]).column(name).drop_null().to_pylist())
+        if found is None or len(found[1]) != len(column):
+            return None
+        local = pa.array(found[1].astype("datetime64[us]"), DATE)
+        apply = _mapping(column.to_pylist(), local, lambda _: None)
+    else:
+        return None
+    if not are_local_days(timestamps(column), timestamps(local)):
+        return None
+    return Conversion(name, (name,), DATE, LOCAL_DAYS, apply)
+
+
+def _clocks(columns: list[pa.Array]) -> pa.Array:
+    """What the clocks of its zone show at each time of a column."""
+    return pc.call_function("local_timestamp", columns).cast(DATE)
 
 
 def _line_of(table: pa.Table, name: str, text: str, opened: OpenTable) -> int:

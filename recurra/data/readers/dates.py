@@ -39,6 +39,7 @@ YEAR = r"(?P<year>\d{4})"
 SHORT_YEAR = r"'?(?P<short>\d{2})"
 FIRST_SHORT_YEAR = 1930
 WEEK = 7 * 86_400_000_000
+LOCAL_DAYS = "days of a time zone"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class AmbiguousDate(Exception):
 def find_date_format(texts: Sequence[str], order: DateOrder | None = None) -> tuple[str, np.ndarray] | None:
     """The name of the format that all of `texts` share, and their microseconds; None if there is none.
 
-    ISO 8601 with a zone or fractions of a second is tried last, so that times are converted to UTC.
+    ISO 8601 with a zone or fractions of a second is tried last, so that times are converted to UTC; days of a zone stay
+    days, also where its clocks change.
     """
     if not texts:
         return None
@@ -118,7 +120,19 @@ def find_date_format(texts: Sequence[str], order: DateOrder | None = None) -> tu
         if (fitting := _fitting(texts, confused, order)) is not None:
             return fitting
     found = _parse_all(texts, _iso)
-    return None if found is None else ("ISO 8601", found)
+    if found is None:
+        return None
+    written = _parse_all(texts, _iso_without_zone)
+    if written is not None and are_local_days(found, written):
+        return LOCAL_DAYS, written
+    return "ISO 8601", found
+
+
+def are_local_days(times: np.ndarray, local: np.ndarray) -> bool:
+    """Whether times are at one time of day on the clocks of a zone: at midnight there, or at no single time in UTC."""
+    day = WEEK // 7
+    clocks, shown = np.unique(times % day), np.unique(local % day)
+    return len(shown) == 1 and (len(clocks) > 1 or (shown[0] == 0 and clocks[0] != 0))
 
 
 def _fitting(
@@ -158,6 +172,13 @@ def _iso(text: str) -> int | None:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6)
+
+
+def _iso_without_zone(text: str) -> int | None:
+    try:
+        return _iso(datetime.fromisoformat(text.strip()).replace(tzinfo=None).isoformat())
+    except ValueError:
+        return None
 
 
 def _microseconds(parts: dict[str, str | None]) -> int | None:
