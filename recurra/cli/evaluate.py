@@ -24,15 +24,16 @@ def evaluate(
 ) -> None:
     """Evaluate a model on labelled data: all metrics, and the scores of every class.
 
-    Use data the model was not trained on. A forecast is scored on the last steps of the file, as many as were held out
-    when it was trained, next to naive forecasts, with the share of values inside its intervals by steps ahead.
+    Use data the model was not trained on; of its training file, only what was held out is scored. A forecast is scored
+    on the last steps of the file, as many as were held out when it was trained, next to naive forecasts, with the share
+    of values inside its intervals by steps ahead.
     """
     from recurra.cli import model_folder, printing
     from recurra.cli.scores import backtest_file, coverage_rows, evaluate_file, forecast_scores
     from recurra.problem.answers import score_rows
 
     saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
-    loaded = saved.read(data)
+    loaded, note = saved.read_unseen(data)
     forecasts = backtest_file(saved, loaded, windows) if saved.task == "forecast" else None
     metrics, count = forecast_scores(forecasts) if forecasts else evaluate_file(saved, data, loaded)
     widths, covered = coverage_rows(forecasts) if forecasts else ([], [])
@@ -43,9 +44,12 @@ def evaluate(
         classes = [dict(zip(SCORE_NAMES, row, strict=True)) for row in rows]
         coverage = [{"steps": name, **dict(zip(widths, shares, strict=True))} for name, shares in covered]
         more = {"classes": classes} if rows else {"coverage": coverage} if widths else {}
+        more |= {"note": note} if note else {}
         printing.print_json(content | more)
         return
     console = printing.stdout_console()
+    if note:
+        printing.stderr_console().print(note)
     printing.print_metrics(metrics, saved.metric, console)
     if rows:
         console.print()

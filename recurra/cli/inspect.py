@@ -39,7 +39,7 @@ def inspect(
     from recurra.problem.answers import answers
 
     saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
-    loaded = saved.read(data)
+    loaded, note = saved.read_unseen(data)
     network, sample = report_inputs(saved, loaded, sequences)
     path = out or model / "report.html"
     cell = saved.estimator.get_params()["cell"]
@@ -52,9 +52,9 @@ def inspect(
     with console.status("Measuring…"), report_errors_as(path):
         if is_labelled(saved, loaded):
             score = in_words(saved, *evaluate_file(saved, data, loaded))
-            console.print(score[0].upper() + score[1:] + ".")
+            console.print(f"{score[0].upper()}{score[1:]}. {note}".rstrip())
             windows = held_out_windows(saved) if saved.task == "forecast" else 1
             shown["answers"] = answers(saved.task, saved.estimator, loaded.X, loaded.y, saved.schema, windows)
-            shown["verdict"] = f"{cell}: {score} in {Path(data).name}."
+            shown["verdict"] = f"{cell}: {score} in {Path(data).name}. {note}".rstrip()
         rc.report(network, sample, path, **shown)
     console.print(f"Wrote {printing.bold(path)}. Open it in a browser.", soft_wrap=True)

@@ -8,6 +8,8 @@ from recurra.cli.own_cells import import_kept_cells
 from recurra.errors import ModelFileError
 from recurra.problem import TASKS, LoadedData, infer_problem, load_problem, read_like_training
 from recurra.problem.problem import estimator_class, fitted_network
+from recurra.problem.saved import load_training_file
+from recurra.problem.training_file import held_out_part, is_training_file
 from recurra.storage import read_config
 
 #: task → metric, for an estimator that was saved without a problem
@@ -33,11 +35,28 @@ class SavedModel:
     metric: str
     schema: dict[str, Any]
     cleaning: dict[str, Any] = field(default_factory=dict)  # options of the command that replace those of training
+    training_file: dict[str, Any] = field(default_factory=dict)
 
     def read(self, source: str) -> LoadedData:
         """Another file, read like the training file."""
         schema = self.schema or infer_problem(source, task=self.task, test=0, **self.cleaning).schema
         return read_like_training(source, schema | self.cleaning)
+
+    def read_unseen(self, source: str) -> tuple[LoadedData, str]:
+        """A file to score a model on, and a note: of the training file, only what was held out is scored.
+
+        A forecast is scored on the last steps of any file, as many as were held out.
+        """
+        data, name = self.read(source), Path(source).name
+        if self.task == "forecast" or not is_training_file(self.training_file, source):
+            return data, ""
+        part = held_out_part(data, self.task, self.training_file)
+        if part is None:
+            return data, f"{name} is what the model was trained on: this score says little about other data."
+        return (
+            part,
+            f"{name} has the training data: the score is that of the {self.training_file['fraction']:.0%} held out.",
+        )
 
     def cleaned(self, **cleaning: Any) -> "SavedModel":
         """The model with other options of the reader: those that are given."""
@@ -59,7 +78,9 @@ def load_model(folder: Path) -> SavedModel:
     kind: Any = estimator_class(task)
     schema, metric = load_problem(folder, task)
     import_kept_cells(folder, config)
-    return SavedModel(folder, kind.load(folder), task, metric or DEFAULT_METRICS[task], schema)
+    described = load_training_file(folder, task)
+    metric = metric or DEFAULT_METRICS[task]
+    return SavedModel(folder, kind.load(folder), task, metric, schema, training_file=described)
 
 
 def count_weights(estimator: Any) -> int:

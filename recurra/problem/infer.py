@@ -1,6 +1,7 @@
 """`infer_problem`: task, column roles and train/test split of a data file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,9 @@ def infer_problem(
     with text_encoding(encoding):
         path, test = _train_and_test(Path(source), test)
         format = detect_format(path)
-        return _infer(Hints(str(source), path, format, task, columns, cleaning, horizon, season, test, seed))
+        problem = _infer(Hints(str(source), path, format, task, columns, cleaning, horizon, season, test, seed))
+    usual = text.HELD_OUT_TEXT if problem.task == "language" and test is None else test
+    return replace(problem, split={"fraction": holdout.holdout_fraction(usual) or 0.0, "seed": seed})
 
 
 def _names(given: Sequence[str] | str | None) -> tuple[str, ...] | None:

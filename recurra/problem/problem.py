@@ -71,7 +71,7 @@ class Problem:
 
     `metric` names the score that ranks models, `summary` says in words what was inferred, `options` are estimator
     arguments that follow from the data, and `schema` (plain JSON) says how to read another file the same way. `columns`
-    has the role of each column of a table and the reason for it.
+    has the role of each column of a table and the reason for it. `split` has the fraction held out and the seed.
 
     **Example**
 
@@ -91,6 +91,7 @@ class Problem:
     options: dict[str, Any] = field(default_factory=dict)
     schema: dict[str, Any] = field(default_factory=dict)
     columns: tuple[ColumnRole, ...] = ()
+    split: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.summary) if self.summary else 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from recurra.errors import ModelFileError
 from recurra.problem.problem import TASKS, Problem
+from recurra.problem.training_file import describe
 from recurra.storage import CONFIG, FolderContents, read_config, write_folder
 from recurra.tensor_files import read_json
 
@@ -31,6 +32,7 @@ def save_problem(
         'SequenceClassifier'
     """
     section = {"source": problem.source, "metric": problem.metric, "measures": measures or {}, "schema": problem.schema}
+    section["training_file"] = describe(problem)
     contents = estimator.folder_contents()
     write_folder(folder, FolderContents(contents.kind, {**contents.config, SECTION: section}, contents.tensors))
 
@@ -61,3 +63,10 @@ def load_problem(folder: str | Path, task: str) -> tuple[dict[str, Any], str | N
     if not isinstance(schema, dict) or schema.get("task") != task:
         raise ModelFileError(path, "no schema for this model", f"the schema of the data for the task {task!r}")
     return schema, str(found.get("metric"))
+
+
+def load_training_file(folder: str | Path, task: str) -> dict[str, Any]:
+    """What `save_problem` wrote about the training file; {} if it wrote nothing."""
+    section = read_config(folder, TASKS[task]).get(SECTION)
+    found = section.get("training_file") if isinstance(section, dict) else None
+    return found if isinstance(found, dict) and {"fraction", "seed", "sequences", "sha256"} <= found.keys() else {}

@@ -192,15 +192,42 @@ class TestEvaluate:
         assert f"{100 * first['80%']:.1f} %" in shown
 
     def test_accuracy_equals_that_of_the_estimator(self, recurra, models):
-        found = json.loads(recurra.good("evaluate", models / "classify", models / "moves.csv", "--json").stdout)
-        data = read_like_training(models / "moves.csv", _reading(models / "classify"))
+        other = recurra.folder / "other.csv"
+        other.write_text((models / "moves.csv").read_text().replace("r0", "first"))
+        found = json.loads(recurra.good("evaluate", models / "classify", other, "--json").stdout)
+        data = read_like_training(other, _reading(models / "classify"))
         assert found["score"] == rc.SequenceClassifier.load(models / "classify").score(data.X, data.y)
         assert found["count"] == 20
 
-    def test_a_forecast_scores_as_in_the_fit(self, recurra, models):
-        saved = json.loads((models / "forecast" / "config.json").read_text())["problem"]["measures"]
-        found = json.loads(recurra.good("evaluate", models / "forecast", models / "sales.csv", "--json").stdout)
+    @pytest.mark.parametrize(
+        ("task", "data"),
+        [
+            ("classify", "moves.csv"),
+            ("regress", "size.csv"),
+            ("forecast", "sales.csv"),
+            ("tag", "tags.conll"),
+            ("language", "poem.txt"),
+            ("translate", "numbers.tsv"),
+        ],
+    )
+    def test_the_training_file_scores_as_in_the_fit(self, recurra, models, task, data):
+        """What the model was trained on counted, too: a score that said nothing about other data."""
+        saved = json.loads((models / task / "config.json").read_text())["problem"]["measures"]
+        result = recurra.good("evaluate", models / task, models / data, "--json")
+        found = json.loads(result.stdout)
         assert found["measures"] == pytest.approx(saved, rel=1e-9)
+        assert ("held out" in found.get("note", "")) == (task != "forecast")
+
+    def test_the_page_about_the_training_file_shows_what_was_held_out(self, recurra, models):
+        page = recurra.folder / "page.html"
+        shown = recurra.good("inspect", models / "classify", models / "moves.csv", "-o", page).stderr
+        assert "on 4 predictions. moves.csv has the training data" in " ".join(shown.split())
+        assert "the score is that of the 20% held out." in page.read_text()
+
+    def test_a_model_trained_on_all_of_a_file_says_so(self, recurra, models):
+        recurra.good("fit", models / "size.csv", "--test", 0, "--epochs", 1, "--hidden-size", 2, "-o", "all")
+        result = recurra.good("evaluate", "all", models / "size.csv")
+        assert "size.csv is what the model was trained on" in result.stderr
 
 
 class TestGenerate:
