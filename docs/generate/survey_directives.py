@@ -105,12 +105,21 @@ def _equation(entry: SurveyEntry) -> list[nodes.Node]:
     number = entry.where.removeprefix("eq. ")
     math = "".join(f"<div>{mathml(line).replace('<math>', MATH)}</div>" for line in EQUATIONS[number])
     left = f'<div class="survey-math" id="eq-{number.replace("–", "-")}"><span>({number})</span><div>{math}</div></div>'
-    row = nodes.container(classes=["survey-equation"])
+    wide = max(map(drawn_length, EQUATIONS[number])) > BESIDE
+    row = nodes.container(classes=["survey-equation", *["wide"] * wide])
     row += [nodes.raw("", left, format="html"), _code(entry.calls)]
     return [row]
 
 
 MATH = '<math display="block">'
+BESIDE = 29  # signs of an equation that has room beside its call
+
+
+def drawn_length(latex: str) -> int:
+    """About how many signs are drawn: a command is one, an index half of one, brackets of LaTeX are none."""
+    plain = re.sub(r"\\(left|right|,|mathrm|frac)\b|\\,", "", latex)
+    plain = re.sub(r"\\([a-z]+)", lambda m: m[1] if m[1] in ("tanh", "diag", "vec", "softmax") else "x", plain)
+    return len(re.sub(r"_(\{[^}]*\}|.)", ".", re.sub(r"[\s^]", "", plain)).replace("{", "").replace("}", ""))
 
 
 def _figure(entry: SurveyEntry) -> list[nodes.Node]:
