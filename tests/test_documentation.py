@@ -182,6 +182,14 @@ def test_every_equation_of_the_survey_is_set(monkeypatch):
         assert ElementTree.fromstring(mathml(line)).tag == "math"
 
 
+def test_lists_of_calls_have_a_line_for_each_and_long_equations_room(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    directives = importlib.import_module("generate.survey_directives")
+    assert directives.parts_of(["[rc.f(1, [2]), rc.g]", "rc.h(x)"]) == ["rc.f(1, [2])", "rc.g", "rc.h(x)"]
+    lengths = {n: max(map(directives.drawn_length, lines)) for n, lines in directives.EQUATIONS.items()}
+    assert {n for n, length in lengths.items() if length > directives.BESIDE} == {"18–19", "28", "40–42", "50–51"}
+
+
 def test_every_script_of_the_gallery_is_short_and_has_a_small_picture():
     scripts = sorted((ROOT / "docs" / "gallery").glob("*.py"))
     assert len(scripts) >= 16
@@ -234,6 +242,9 @@ def test_links_to_elsewhere_are_listed(site: Path):
 def check_pictures(page: Page, where: str) -> None:
     """Figures fit their column; drawings have the colour of the text, whatever the theme of the system."""
     page.wait_for("[...document.querySelectorAll('.plotly-graph-div')].every(e => e.scrollWidth <= e.clientWidth)")
+    if page.run("innerWidth") > 1000:  # on a phone long equations are scrolled
+        cut = "[...document.querySelectorAll('.survey-math')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.id)"
+        assert page.run(cut) == [], where
     for system in ("dark", "light"):
         page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
         colours = page.run(

@@ -23,6 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 import recurra as rc
 from recurra.guide import SurveyEntry
 from recurra.guide.entries import NAMES
+from recurra.guide.page import INDEXED
 from recurra.inspect import Diagram
 from recurra.inspect.mathml import mathml
 
@@ -146,13 +147,13 @@ def _erratum(number: str) -> nodes.Node:
     return box
 
 
-INDEXED = re.compile(r"(?<!\w)(\w{1,2}[←→]?)_(\{[^}]*\}|\w+)|(rc(?:\.\w+)+)")
+INDEXED_OR_NAME = re.compile(rf"{INDEXED.pattern}|(rc(?:\.\w+)+)")
 
 
 def _words(text: str) -> list[nodes.Node]:
     """Text in which `h_{t-1}` has a subscript and names of recurra are code."""
     found, end = [], 0
-    for match in INDEXED.finditer(text):
+    for match in INDEXED_OR_NAME.finditer(text):
         base, below, name = match.groups()
         found.append(nodes.Text(text[end : match.start()]))
         end = match.end()

@@ -1,5 +1,6 @@
 """The index of the survey as one HTML page: sections, equations, figures drawn by their calls, errata."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -9,6 +10,9 @@ from ..train.errata import errata
 from ..train.erratum import Erratum
 from .entries import NAMES
 from .entry import SurveyEntry
+
+#: h_t, h_{t-1}, c̃_t, h←_{T+1}: a letter or two with an index
+INDEXED = re.compile("(?<!\\w)(\\w{1,2}[\u0302\u0303]?[←→]?)_(\\{[^}]*\\}|(?:(?!ᵀ)\\w)+)")
 
 STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; color: #1f2933; background: #fff; max-width: 60rem; margin: 2rem auto;
@@ -61,15 +65,20 @@ def _calls(entry: SurveyEntry) -> str:
     return "<br>".join(f"<code>{escape(call)}</code>" for call in entry.calls)
 
 
+def _words(text: str) -> str:
+    """Text as HTML, with indices as subscripts."""
+    return INDEXED.sub(lambda match: f"{match[1]}<sub>{match[2].strip('{}')}</sub>", escape(text))
+
+
 def _section(entry: SurveyEntry) -> str:
     level = 2 if "." not in entry.where else 3
     heading = f'<h{level} id="s{entry.where}">{entry.where} {escape(entry.title)}</h{level}>'
-    return f"{heading}<p>{escape(entry.says)}</p><p>{_calls(entry)}</p>"
+    return f"{heading}<p>{_words(entry.says)}</p><p>{_calls(entry)}</p>"
 
 
 def _equation(entry: SurveyEntry) -> str:
     number = entry.where.removeprefix("eq. ")
-    return f'<p class="equation" id="e{number}"><b>({number})</b> {escape(entry.says)}<br>{_calls(entry)}</p>'
+    return f'<p class="equation" id="e{number}"><b>({number})</b> {_words(entry.says)}<br>{_calls(entry)}</p>'
 
 
 def _figure(entry: SurveyEntry) -> str:
@@ -82,11 +91,11 @@ def _figure(entry: SurveyEntry) -> str:
 
 
 def _erratum(e: Erratum) -> str:
-    text = f"<b>{e.number}</b> printed: {escape(e.printed)}<br>right: {escape(e.right)}"
+    text = f"<b>{e.number}</b> printed: {_words(e.printed)}<br>right: {_words(e.right)}"
     if e.why:
-        text += f"<br>because {escape(e.why)}"
+        text += f"<br>because {_words(e.why)}"
     if e.measured:
-        text += f"<br>{escape(e.measured)}: {e.printed_value:.4g} printed, {e.right_value:.4g} right"
+        text += f"<br>{_words(e.measured)}: {e.printed_value:.4g} printed, {e.right_value:.4g} right"
     return f'<p class="erratum" id="{e.number}">{text}</p>'
 
 

@@ -98,3 +98,7 @@ def test_the_page_shows_every_figure_and_every_erratum(tmp_path) -> None:
     assert links <= set(re.findall(r'id="([^"]+)"', text))
     assert "<script" not in text
     assert "http-equiv" in text
+    words = re.sub(r"<(svg|code|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+    assert "h<sub>t-1</sub>" in words
+    assert "h<sub>t</sub>ᵀ" in words
+    assert "_{" not in words
