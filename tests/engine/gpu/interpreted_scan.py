@@ -75,7 +75,22 @@ class Growing(Cell):
         return 1e30 * h + self.u(x)
 
 
-OWN = {kind.__name__: kind for kind in (Chain, Choice, Growing)}
+class Averaged(Cell):
+    """Masks of a sequence and of a step, and the time index."""
+
+    states = ("h",)
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.u, self.f = self.affine("x"), self.affine("x")
+        self.mask("kept", "h", 0.3)
+        self.mask("seen", "x", 0.3, each="step")
+
+    def step(self, x: Tensor, h: Tensor, *, t: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
+        return h + (kept * self.u(x * seen) - h) * sigmoid(self.f(x)) / (t + 1.0)
+
+
+OWN = {kind.__name__: kind for kind in (Chain, Choice, Averaged, Growing)}
 
 
 def cell_named(name: str) -> Cell:

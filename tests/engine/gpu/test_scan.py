@@ -145,7 +145,7 @@ def test_the_description_names_chunks_and_kernels():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("chunk", "names"), [("0", ["sru", "Chain"]), ("3", ["min_gru:1", "lru", "Choice", "qrnn", "mamba:2"])]
+    ("chunk", "names"), [("0", ["sru", "Chain"]), ("3", ["min_gru:1", "lru", "Choice", "Averaged", "qrnn", "mamba:2"])]
 )
 def test_cells_in_the_interpreter(chunk: str, names: list[str]):
     assert run_in_the_interpreter(chunk, names, "interpreted_scan.py").count("\n") == 3 * len(names)
