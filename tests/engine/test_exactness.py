@@ -29,6 +29,10 @@ def beside_a_unit(z: Tensor) -> Tensor:
     return (z >= z[:, 1:2]) * z + (z * z + z - (z * z + z)[:, 2:3] == 0) * z
 
 
+def kinks_beside_a_unit(z: Tensor) -> Tensor:
+    return torch.maximum(z, z[:, :1]) + torch.clamp(z, max=z[:, 1:2]) + torch.relu(z - z[:, 2:3])
+
+
 def above_the_third(z: Tensor) -> Tensor:
     return z * (z > z.sort(1).values[:, 2:3])
 
@@ -78,7 +82,12 @@ def test_the_largest_and_the_least_of_a_row_are_found():
     check([joined], 4, 40)
 
 
-MORE = [[largest, of_groups], [winners, above_the_third], [through_zero, winners_of_four], [beside_a_unit]]
+MORE = [
+    [largest, of_groups],
+    [winners, above_the_third, kinks_beside_a_unit],
+    [through_zero, winners_of_four],
+    [beside_a_unit],
+]
 
 
 @pytest.mark.slow

@@ -6,6 +6,8 @@ than the loop that sought the largest: the compiler fuses a multiplication into 
 """
 
 from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
 
 from ..ir.nodes import Node, subgraph
 
@@ -15,11 +17,13 @@ COMPARISONS |= {"remainder", "fmod", "floor_divide", "hardshrink"}
 
 
 def compares_numbers(forward: Iterable[Node], backward: Iterable[Node]) -> bool:
-    """Whether the roots of a step, or of its derivative, seek an extreme and compare, or make a decision."""
-    nodes = [*subgraph(forward), *subgraph(backward)]
+    """Whether the roots of a step, or of its derivative, seek an extreme and compare, or make a decision; or whether
+    some number is a part of two rows, which a kink such as that of `maximum(v, v[:, :1])` compares."""
+    step = subgraph(forward)
+    nodes = [*step, *subgraph(backward)]
     if any(map(_seeks_extreme, nodes)) and any(node.op in COMPARISONS | {"spike"} for node in nodes):
         return True
-    return bool(decisions(subgraph(forward)))
+    return _have_common_columns(step) or bool(decisions(step))
 
 
 def decisions(step: Iterable[Node]) -> list[Node]:
@@ -45,3 +49,18 @@ def _are_two(node: Node, given: set[Node]) -> bool:
     """Whether a comparison is one of two different numbers, or of their difference with a constant."""
     numbers = {argument for argument in node.args if argument in given}
     return len(numbers) > 1 or any(argument.op == "sub" and _are_two(argument, given) for argument in numbers)
+
+
+def _have_common_columns(step: list[Node]) -> bool:
+    """Whether two rows are different pieces, with a column in common, of one product or of what a step is given."""
+    found: dict[Any, set[tuple[int, int]]] = {}
+    for node in step:
+        if node.op == "product":
+            matrix = node.attr
+            inputs, outputs = (matrix.rows, matrix.cols) if matrix.flipped else (matrix.cols, matrix.rows)
+            found.setdefault((node.args[0], matrix.weight, matrix.flipped, inputs), set()).add(outputs)
+            continue
+        for load in (argument for argument in node.args if argument.op == "load"):
+            at = load.attr
+            found.setdefault((at.buffer, at.lag, at.start), set()).add((at.offset, at.offset + load.width))
+    return any(a[0] < b[1] and b[0] < a[1] for pieces in found.values() for a, b in combinations(pieces, 2))
