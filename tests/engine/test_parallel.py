@@ -10,6 +10,9 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.engine.cpu import compiler
+from recurra.engine.plan.input_projection import split_gates
+from recurra.engine.plan.planner import plan
+from recurra.engine.traced_step import trace_in_clean_context
 
 needs_compiler = pytest.mark.skipif(compiler.find_compiler() is None, reason="needs a C++ compiler")
 SCANS = ("min_gru", "min_lstm", "sru", "qrnn", "hgrn", "rg_lru", "gateloop", "lru", "s5", "s4d", "t_gru", "focused_rnn")
@@ -56,6 +59,20 @@ def test_a_scan_has_the_values_of_the_plain_loop(name: str):
     layer = layer_of(name)
     assert "for all steps before the loop" in rc.explain(layer, torch.zeros(40, 3, 5, dtype=torch.float64))
     assert_same(layer)
+
+
+@needs_compiler
+def test_a_matrix_that_x_is_spread_over_is_made_in_the_loop():
+    layer = rc.layer("gla", 5, 16, heads=2, dtype=torch.float64, parallel="scan")
+    step = trace_in_clean_context(layer.cell_list[0])
+    split = split_gates(plan(layer.cell_list[0], step, train=False, needs_x=False).forward)
+    assert split.mixes_units
+    assert all(out.node.width <= 16 for out in split.ahead.outs)
+    x = torch.randn(40, 3, 5, dtype=torch.float64, requires_grad=True)
+    found = torch.autograd.grad(layer(x)[0].square().sum(), [x, *layer.parameters()])
+    with rc.set_backend("reference"):
+        expected = torch.autograd.grad(layer(x)[0].square().sum(), [x, *layer.parameters()])
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 @needs_compiler

@@ -134,7 +134,12 @@ def _costly_sources(node: Node, stored: set[Node]) -> list[Node]:
     """What a cheap value is made of, down to products, costly operations and what is stored anyway."""
     if node.is_leaf:
         return []
-    cheap = node.op == "expand" or (node.is_elementwise and not TABLE[node.op].costly)
+    cheap = node.op == "expand" or _spreads(node) or (node.is_elementwise and not TABLE[node.op].costly)
     if node in stored or not cheap:
         return [node]
     return [source for arg in node.args for source in _costly_sources(arg, stored)]
+
+
+def _spreads(node: Node) -> bool:
+    """Whether it is a row, or the products of two, spread over a wider one: the loop reads what it is made of."""
+    return node.op == "gather" and node.attr.terms == 1 and node.width > sum(arg.width for arg in node.args)
