@@ -72,9 +72,11 @@ class StepFunction:
         return _flatten(self.recurrent, self.like), _flatten(self.readout, self.like)
 
     def form(self) -> list[Any]:
-        """All of the layer but its numbers: what is found out about its step holds as long as this is equal."""
+        """All of the model but its numbers: what is found out about its step holds as long as this is equal."""
         layers = [] if self.layer is None else [self.layer.dropout, self.layer.training]
-        return layers + [cache_of(cell).form for cell in self.cells]
+        hooks = self.head._forward_hooks, self.head._forward_pre_hooks, self.head._backward_hooks
+        weights = [(w.dtype, w.device, w.is_contiguous()) for w in self.readout.values()]
+        return [*layers, *map(bool, hooks), *weights, *(cache_of(cell).form for cell in self.cells)]
 
     # ------------------------------------------------------------------------------------------ functions
 

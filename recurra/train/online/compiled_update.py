@@ -73,6 +73,10 @@ def rule_of(
         moments = {id(p): (None, optimizer.state[p]["square_avg"]) for p in parameters}
     else:
         return None
+    for parameter in parameters:  # a model that became double keeps the moments that it had
+        for moment in moments[id(parameter)]:
+            if moment is not None and (moment.dtype != parameter.dtype or not moment.is_contiguous()):
+                return None
     for parameter in parameters:
         if "step" in optimizer.state[parameter]:
             optimizer.state[parameter]["step"] += count

@@ -193,3 +193,17 @@ def test_the_head_of_a_call_is_that_of_autograd(kind: Any, classes: bool, monkey
         losses.append(learner.step(x[:, :1], target[:, :1], mask[:, :1]))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+
+
+def test_a_hook_and_a_dtype_that_come_later_are_noticed() -> None:
+    x, target = stream()
+    learner, seen = SnAp(network("lstm").float(), "mse", update="step", carry=True), []
+    learner.step(x.float(), target.float())
+    assert learner.tracker.loop is not None
+    hook = learner.model.head.register_forward_hook(lambda *_: seen.append(1))
+    learner.step(x.float(), target.float())
+    assert len(seen) == len(x)
+    hook.remove()
+    learner.model.double()
+    with pytest.raises(RuntimeError, match="dtype"):  # torch's words: moments of Adam stay what they were
+        learner.step(x, target)
