@@ -272,9 +272,13 @@ class Cell(nn.Module):
         """Make the states before the first step parameters, `<state>_0`, with their present values."""
         for state in self.carried:
             if state.name != TIME and not isinstance(self.starts.get(state.name), str):
+                name = f"{state.name}_0"
+                if "." in name or hasattr(self, name):
+                    expected = f"a cell whose start of {state.name!r} can be called {name!r}: no other attribute is"
+                    raise OptionError("initial", "'learned'", expected)
                 value = torch.full(state.full_shape(1)[1:], float(self.starts.get(state.name, 0.0)))
-                self.register_parameter(f"{state.name}_0", nn.Parameter(value))
-                self.start(state.name, f"{state.name}_0")
+                self.register_parameter(name, nn.Parameter(value))
+                self.start(state.name, name)
 
     def _width(self, operand: str | int) -> int:
         if not isinstance(operand, str):

@@ -56,3 +56,18 @@ def test_what_a_step_is_given_beside_states_lends_them_no_name(name: str):
 def test_a_mask_has_a_name_of_its_own(name: str):
     with pytest.raises(OptionError, match=f"mask: got {name}, expected a name not used before"):
         cell_with("c").mask(name, 5, 0.5)
+
+
+def test_a_learned_start_takes_no_name_of_the_cells_own():
+    class Offset(rc.Cell):
+        def __init__(self, input_size: int, hidden_size: int):
+            super().__init__(input_size, hidden_size)
+            self.a, self.h_0 = self.affine("x", "h"), self.vector(fill=0.5)
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return tanh(self.a(x, h)) + self.h_0
+
+    with pytest.raises(OptionError, match="no other attribute"):
+        rc.Recurrent(Offset, 3, 4, initial="learned")
+    with pytest.raises(OptionError, match="no other attribute"):
+        cell_with("a.W").learn_start()
