@@ -1,7 +1,8 @@
 """The base forecast: linear and naive forecasts, mixed series by series, from which the network departs.
 
 Members are linear forecasts of the values and of their logarithms, with all lags and with a quarter of them, whose
-errors are weighted in several units; and naive forecasts of every season. In the mix of a series a member has the
+errors are weighted in several units; naive forecasts of every season; and, where windows are too few to learn a trend
+from, those forecasts with the trend of the last steps. In the mix of a series a member has the
 weight e^-8 of its out-of-fold error e there: a series that follows last week takes it, one with a trend its level.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .linear import History, LinearForecast, LinearForecasts
-from .linear_fit import LinearFit
+from .linear_fit import LinearFit, is_few
 from .metrics import naive
 
 SHARPNESS = 8  # how fast the weight of a member falls with its error
@@ -97,6 +98,8 @@ def fit_base(
         *_linear_members(pasts, actual, seasons, context, targets),
         *_naive_members(pasts, actual, seasons, context),
     ]
+    if is_few(len(pasts) // targets, actual.shape[1]):
+        found += _trend_members(pasts, actual, seasons, context)
     members = tuple(member for member, _ in found)
     unseen = np.stack([one for _, one in found])  # (members, n, horizon)
     spread = np.array([past.spread * past.units.scale for past in pasts])
@@ -145,6 +148,28 @@ def _naive_members(
         one = LinearForecast(np.zeros((horizon, columns)), season, context)
         unseen = np.stack([naive(past.values, horizon, season) for past in pasts])
         found.append((Member(False, LinearForecasts((one,) * targets)), unseen))
+    return found
+
+
+def _trend_members(
+    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int
+) -> list[tuple[Member, np.ndarray]]:
+    """The naive forecasts of values and of logarithms, moved on by the change over whole seasons: as many as cover the
+    horizon, or as all windows have; a window that has none has no trend."""
+    horizon, found = actual.shape[1], []
+    targets = 1 + max(past.target for past in pasts)
+    shortest = min(len(past.values) for past in pasts)
+    width = context + 2 + len(pasts[0].constants) + pasts[0].covariates.shape[1]
+    for season in sorted({1, *seasons}):
+        reach = season * max(1, min(-(-horizon // season), (shortest - 1) // season))
+        if reach >= context:
+            continue
+        weights = np.zeros((horizon, width))
+        weights[:, context - 1 - reach] = -np.arange(1, horizon + 1) / reach  # lags are relative to the last value
+        linear = LinearForecasts((LinearForecast(weights, season, context),) * targets)
+        for log in (False, True) if all(past.log is not None for past in pasts) else (False,):
+            member = Member(log, linear)
+            found.append((member, np.stack([member(past) for past in pasts])))
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -18,6 +18,7 @@ from . import input_conversion, saved_options
 from .base import SequenceEstimator
 from .explanation import Explanation, occlusion
 
+UNSEEN = 2  # targets of any class that calibration adds to those it sees
 SHARPEST = 50.0  # of scores between -1 and 1: beyond, probabilities are 0 and 1
 
 
@@ -174,13 +175,22 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         return "sigmoid" if self.multilabel_ else "softmax"
 
     def _calibrate(self, scores: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> None:
-        """The factor of scores under which left-out targets are most probable."""
+        """The factor of scores under which left-out targets are most probable.
+
+        Targets count as if two more of them were of any class (Platt 1999): a few sequences that are all told apart
+        do not prove that every later one will be.
+        """
         rows = self._target_rows(targets)
+        choices = 2 if self.multilabel_ else rows.shape[1]
+        rows = (len(rows) * rows + UNSEEN / choices) / (len(rows) + UNSEEN)
 
         def surprise(log_factor: float) -> float:
-            found = self._probabilities(np.exp(log_factor) * scores)
-            likely = rows * found + (1 - rows) * (1 - found) if self.multilabel_ else (rows * found).sum(1)[:, None]
-            return float(-(weights @ np.log(np.maximum(likely, 1e-12))).sum())
+            logits = np.exp(log_factor) * scores
+            if self.multilabel_:
+                found = rows * log_expit(logits) + (1 - rows) * log_expit(-logits)
+            else:
+                found = rows * log_softmax(logits, axis=1)
+            return -float(weights @ found.sum(axis=1))
 
         found = minimize_scalar(surprise, bounds=(np.log(0.1), np.log(SHARPEST)), method="bounded")
         self.sharpness_ = float(np.exp(found.x))

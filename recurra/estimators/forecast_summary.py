@@ -35,6 +35,10 @@ def _kind(member: Member) -> str:
     season = member.linear.seasons[0]
     if not member.linear.weights.any():
         return "the last value" if season == 1 else f"the values {season} steps before"
+    read = np.flatnonzero(member.linear.weights.any(axis=0))
+    if len(read) == 1:
+        context = member.linear.each[0].context
+        return f"the trend of the last {context - 1 - read[0]} steps"
     return "linear in logarithms" if member.log else "linear"
 
 

@@ -70,6 +70,11 @@ class Moments:
         return found
 
 
+def is_few(windows: int, horizon: int) -> bool:
+    """Whether windows mostly overlap, so that they tell little about trends and penalties."""
+    return windows < 2 * horizon
+
+
 class LinearFit:
     """Windows in the order of time and the values after them (n, horizon), to fit linear forecasts to.
 
@@ -90,7 +95,7 @@ class LinearFit:
         self.weight = np.ones(len(pasts)) if importance is None else importance / importance.mean()
         self.parts = _parts(pasts)
         horizon = actual.shape[1]
-        self.penalties = [p for p in PENALTIES if p >= CAUTIOUS or len(pasts) >= 2 * horizon]
+        self.penalties = [p for p in PENALTIES if p >= CAUTIOUS or not is_few(len(pasts), horizon)]
         self.starts = {s: np.stack([naive(past.values, horizon, s) for past in pasts]) for s in sorted({1, *seasons})}
         self.changes = {season: actual - start for season, start in self.starts.items()}
         self.moments: dict[int, list[Moments]] = {}

@@ -53,6 +53,17 @@ def test_a_second_season_is_used():
             rc.Forecaster(horizon=4, season=wrong).fit(y)
 
 
+def test_a_trend_of_few_windows_is_continued():
+    """Thirty steps are too few for a regression to find the trend."""
+    errors = []
+    for seed in range(3):
+        y = 2.0 * np.arange(42) + 100 + np.random.default_rng(seed).normal(size=42)
+        model = rc.Forecaster(horizon=12, **QUICK).fit(y[:-12])
+        errors.append(np.abs(model.predict() - y[-12:]).mean())
+    assert np.mean(errors) < 3  # that of the last value is 13, of regressions alone 4.4
+    assert "the trend of the last 8 steps" in model.summary()
+
+
 def test_growth_is_continued_in_logarithms():
     y = 5 * 1.05 ** np.arange(120) * np.exp(0.01 * np.random.default_rng(0).normal(size=120))
     found = rc.Forecaster(horizon=8, **QUICK).fit(y[:-8]).predict()

@@ -185,6 +185,17 @@ def test_probabilities_are_calibrated():
         assert abs(found[inside].mean() - y[300:][inside].mean()) < 0.1
 
 
+def test_few_sequences_that_are_told_apart_do_not_make_certain():
+    random = np.random.default_rng(519)
+    X, y = random.normal(size=(440, 30)), np.arange(440) % 2
+    X[:, -1] += 3 * y
+    model = rc.SequenceClassifier(**QUICK).fit(X[:40], y[:40])
+    found = model.predict_proba(X[40:])
+    right = model.score(X[40:], y[40:])
+    assert abs(found.max(axis=1).mean() - right) < 0.06
+    assert -np.log(found[np.arange(400), y[40:]]).mean() < 0.5
+
+
 @pytest.mark.slow
 def test_scikit_learn_calibrates_a_network():
     X, y = bumps(60, 12)
