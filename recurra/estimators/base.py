@@ -19,6 +19,7 @@ from ..train.schedule import constant
 from . import input_conversion
 from .effort import choose_effort
 from .feature_banks.ensemble import FeatureEnsemble, member_weights
+from .feature_banks.overlaps import blocks_of_windows
 from .inspection import scaled_sequences
 from .missing_values import fill_missing
 from .sequence_storage import StoredEstimator
@@ -64,7 +65,8 @@ class SequenceEstimator(StoredEstimator):
         with randomness.preserve_rng():
             if self.effort != "auto" or not trains:
                 found = FeatureEnsemble.draw(series, effort.size, effort.draws, seed)
-                self.ensemble_ = found.fit(series, self._target_scores(targets), weights, self._progress)
+                held = blocks_of_windows(series) if self.task == "regression" else None
+                self.ensemble_ = found.fit(series, self._target_scores(targets), weights, self._progress, held)
             if trains:
                 self._fit_networks(series, targets, weights, seed)
         if self.ensemble_ is not None:

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.linear_model import RidgeCV
 
+import recurra as rc
 from recurra.estimators.effort import EFFORTS, choose_effort
-from recurra.estimators.feature_banks import kernel, reference
+from recurra.estimators.feature_banks import kernel, reference, ridge
 from recurra.estimators.feature_banks.banks import Competitions, DelayLines, LeakyNetworks, Resonators
 from recurra.estimators.feature_banks.ensemble import FeatureEnsemble, Size, member_weights
+from recurra.estimators.feature_banks.overlaps import Held, blocks_of_windows
 from recurra.estimators.feature_banks.ridge import PENALTIES, Ridge
 from recurra.estimators.feature_banks.sequences import Sequences
 from recurra.estimators.feature_banks.views import Views
@@ -176,3 +179,61 @@ def test_missing_values():
     np.testing.assert_allclose(fill_missing(x), [[2, 1], [2, 3], [3, 5], [4, 7]])
     np.testing.assert_allclose(fill_missing(np.full((3, 2), nan)), [[0, 0]])
     np.testing.assert_allclose(fill_missing(np.array([[nan, 1.0], [nan, 2.0]])), [[0, 1], [0, 2]])
+
+
+# ---------------------------------------------------------------------------------------------------- shared steps
+
+
+def windows_of(y: np.ndarray, steps: int, shift: int, ahead: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Windows (steps, 1) and the mean of the values after each."""
+    ends = range(steps, len(y) - ahead, shift)
+    return [y[end - steps : end, None] for end in ends], np.array([y[end : end + ahead].mean() for end in ends])
+
+
+def test_windows_that_share_steps_are_left_out_together():
+    random = np.random.default_rng(0)
+    y = random.normal(size=200).cumsum()
+    windows, _ = windows_of(y, steps=20, shift=4, ahead=4)
+    found = blocks_of_windows(windows)
+    assert found is not None
+    predicted = np.concatenate([rows[part] for rows, part in found])
+    np.testing.assert_array_equal(predicted, np.arange(len(windows)))
+    assert found[5].predicted.start == min(5, len(windows) // 10)  # five windows share steps with each
+    apart = windows_of(y, steps=4, shift=4, ahead=4)[0]
+    for others in (apart, windows[::-1], [*windows[:-1], windows[0][:5]], windows[:10], [0 * x for x in windows]):
+        assert blocks_of_windows(others) is None
+
+
+@pytest.mark.parametrize("features", [8, 60])
+def test_errors_of_blocks_are_those_of_fits_without_them(features, monkeypatch):
+    random = np.random.default_rng(1)
+    X, y, weights = random.normal(size=(40, features)), random.normal(size=(40, 2)), random.uniform(0.5, 2, 40)
+    X -= np.average(X, axis=0, weights=weights)
+    y -= np.average(y, axis=0, weights=weights)
+    monkeypatch.setattr(ridge, "PENALTIES", np.array([0.1]))
+    root = np.sqrt(weights)
+    rows = root[:, None] * X
+    mean = np.square(rows).sum() / 40  # of the eigenvalues, which both solvers scale the penalty by
+    held = [Held(np.arange(0, 12), slice(0, 8)), Held(np.arange(4, 40), slice(4, 36))]
+    solve = ridge._solve_features if features < 40 else ridge._solve_samples
+    _, errors = solve([rows.astype(np.float32)], root[:, None] * y, root, held)
+    for out, part in held:
+        kept = np.setdiff1d(np.arange(40), out)
+        full = np.column_stack([rows[kept], root[kept]])  # the intercept has no penalty
+        shrink = 0.1 * mean * np.diag([1.0] * features + [0.0])
+        found = np.linalg.solve(full.T @ full + shrink, full.T @ (root[:, None] * y)[kept])
+        missed = root[out, None] * (y[out] - np.column_stack([X[out], np.ones(len(out))]) @ found)
+        np.testing.assert_allclose(errors[out[part]], missed[part], rtol=1e-4, atol=1e-4)
+
+
+def test_a_regression_of_windows_does_not_lose_to_a_linear_one():
+    """Neighbours share their targets, so that features which remember them seemed best."""
+    random, y = np.random.default_rng(3), np.zeros(900)
+    for t in range(2, 900):
+        y[t] = 1.9 * y[t - 1] - 0.93 * y[t - 2] + random.normal()
+    X, targets = windows_of(y, steps=40, shift=3, ahead=12)
+    cut = 160
+    ours = rc.SequenceRegressor(effort="quick", random_state=0).fit(X[:cut], targets[:cut])
+    rows = np.stack(X)[:, :, 0]
+    linear = RidgeCV(np.logspace(-3, 3, 7)).fit(rows[:cut], targets[:cut])
+    assert ours.score(X[cut + 20 :], targets[cut + 20 :]) > linear.score(rows[cut + 20 :], targets[cut + 20 :]) - 0.03

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from .banks import Bank, Competitions, DelayLines, LeakyNetworks, Resonators
+from .overlaps import Held
 from .ridge import Ridge
 from .sequences import Sequences
 from .summaries import Summary, WrittenOut
@@ -97,11 +98,12 @@ class FeatureEnsemble:
         targets: np.ndarray,
         weights: np.ndarray,
         progress: Callable[[Sequence[Member]], Iterable[Member]] = iter,
+        held: Sequence[Held] | None = None,
     ) -> "FeatureEnsemble":
-        """Fit every readout, then the weights of the members."""
+        """Fit every readout, then the weights of the members. `held` are sequences to leave out together."""
         given = self.views.apply(series)
         for member in progress(self.members):
-            member.ridge = Ridge.fit(*member.blocks(series, given), targets, weights)
+            member.ridge = Ridge.fit(*member.blocks(series, given), targets, weights, held)
         self.weights = member_weights(self.left_out(), targets, weights)
         return self
 
