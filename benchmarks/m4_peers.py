@@ -147,7 +147,7 @@ def run(names: list[str]) -> None:
 def write(content: dict[str, Any]) -> None:
     about = {"date": datetime.now(UTC).date().isoformat(), **environment("numpy", "statsforecast", "neuralforecast")}
     draft = PATH.with_suffix(".draft")
-    draft.write_text(json.dumps({"about": about, "found": content["found"]}, indent=1) + "\n")
+    draft.write_text(json.dumps({"about": about, "found": content["found"]}) + "\n")
     draft.replace(PATH)
 
 
