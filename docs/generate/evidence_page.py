@@ -14,7 +14,10 @@ GROUPS = {
         *("matrix_states", "matrix_states_gpu", "spiking_cpu", "spiking_h200", "reservoir_gpu"),
         *("crf", "online", "larger_than_memory"),
     ),
-    "Accuracy beside other methods": ("uea", "ucr", "forecasting", "m4", "tagging", "language", "dates"),
+    "Accuracy beside other methods": (
+        *("uea", "ucr", "regression", "forecasting", "m4", "m4_peers"),
+        *("tagging", "language", "dates"),
+    ),
     "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
 }
 REST = "Other measurements"
