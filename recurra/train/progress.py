@@ -43,11 +43,13 @@ def show_progress(items: Iterable[T], title: str, total: int | None = None) -> I
 
 
 def _plain_lines(items: Iterable[T], title: str, total: int | None) -> Iterator[T]:
-    of, last = "" if total is None else f"/{total}", time.monotonic()
+    of, began = "" if total is None else f"/{total}", time.monotonic()
+    last = began
     for done, item in enumerate(items):
         if time.monotonic() - last > PLAIN_INTERVAL:
-            print(f"{title}: {done}{of}", file=sys.stderr, flush=True)
             last = time.monotonic()
+            left = "" if total is None or not done else f", {(last - began) * (total - done) / done:.0f} s left"
+            print(f"{title}: {done}{of}{left}", file=sys.stderr, flush=True)
         yield item
 
 
