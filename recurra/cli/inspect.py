@@ -54,7 +54,10 @@ def inspect(
             score = in_words(saved, *evaluate_file(saved, data, loaded))
             console.print(f"{score[0].upper()}{score[1:]}. {note}".rstrip())
             windows = held_out_windows(saved) if saved.task == "forecast" else 1
-            shown["answers"] = answers(saved.task, saved.estimator, loaded.X, loaded.y, saved.schema, windows)
+            ids = loaded.names if saved.schema.get("id") else [str(int(k) + 1) for k in loaded.names if k.isdigit()]
+            ids = ids if len(ids) == len(loaded.X) else []
+            given = saved.task, saved.estimator, loaded.X, loaded.y, saved.schema
+            shown["answers"] = answers(*given, windows, ids)
             shown["verdict"] = f"{cell}: {score} in {Path(data).name}. {note}".rstrip()
         rc.report(network, sample, path, **shown)
     console.print(f"Wrote {printing.bold(path)}. Open it in a browser.", soft_wrap=True)

@@ -29,7 +29,13 @@ ScoreRow = tuple[str, float, float, float, int]  # name, precision, recall, F1, 
 
 
 def answers(
-    task: str, estimator: Any, X: Any, y: Any, schema: Mapping[str, Any] | None = None, windows: int = 1
+    task: str,
+    estimator: Any,
+    X: Any,
+    y: Any,
+    schema: Mapping[str, Any] | None = None,
+    windows: int = 1,
+    ids: Sequence[str] = (),
 ) -> Section:
     """The section of the report page that shows what a model answers.
 
@@ -40,6 +46,7 @@ def answers(
     - `X`, `y`: labelled data in the form of a problem's `test`; series to forecast with their past.
     - `schema`: that of the problem; it has the names of the input columns and the characters of one-hot ones.
     - `windows`: how many forecasts are made at the end of every series.
+    - `ids`: what the sequences of X are called.
     """
     blocks: list[Block] = []
     names, vocabulary = ((schema or {}).get(key, ()) for key in ("features", "vocabulary"))
@@ -48,17 +55,19 @@ def answers(
             probabilities = estimator.predict_proba(X)
             found = np.asarray(estimator.classes_)[probabilities.argmax(axis=1)]
             texts = _texts(X, vocabulary)
-            blocks = class_blocks(y, found, probabilities, estimator.classes_, _drawable(X), names, texts)
+            blocks = class_blocks(
+                y, found, probabilities, estimator.classes_, *_numbers_only(_drawable(X), names), texts
+            )
         case "regress":
-            blocks = number_blocks(y, estimator.predict(X), _drawable(X), names)
+            blocks = number_blocks(y, estimator.predict(X), *_numbers_only(_drawable(X), names), ids)
         case "classify_steps":
             found = estimator.predict(X)
-            blocks = step_label_blocks(X, y, found)
+            blocks = step_label_blocks(X, y, found, ids)
             flat = np.concatenate(y), np.concatenate(found)
             blocks += class_blocks(*flat, None, estimator.classes_, None)[:2]
         case "regress_steps":
             found = estimator.predict(X)
-            blocks = [step_number_block(y, found), *number_blocks(np.concatenate(y), np.concatenate(found), None)]
+            blocks = [step_number_block(y, found, ids), *number_blocks(np.concatenate(y), np.concatenate(found), None)]
         case "forecast":
             made = estimator.backtest(X, windows=min(windows, MAX_WINDOWS))
             blocks = forecast_blocks(made.names, made.pasts, made.actual, made.quantiles, made.levels, made.naive)
@@ -89,6 +98,16 @@ def _drawable(X: Any) -> Any:
     first = np.asarray(X[0])
     one_hot = first.shape[1] > 2 and bool(np.isin(first, (0.0, 1.0)).all() and (first.sum(axis=1) == 1).all())
     return None if one_hot else X
+
+
+def _numbers_only(X: Any, names: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """Sequences to draw without the columns of 0 and 1 that stand for categories, if there are others."""
+    if X is None or len(names) != np.shape(X[0])[1]:
+        return X, names
+    kept = [k for k, name in enumerate(names) if "=" not in name]
+    if not kept or len(kept) == len(names):
+        return X, names
+    return [np.asarray(x)[:, kept] for x in X], [names[k] for k in kept]
 
 
 def _texts(X: Any, vocabulary: Sequence[str]) -> list[str] | None:

@@ -13,10 +13,16 @@ from recurra.data.readers.open_files import existing, head, text_encoding
 from recurra.data.readers.tables import prepare, used_columns
 from recurra.errors import InputError, UnknownNameError
 from recurra.problem import holdout, pairs, sequences, series, text
-from recurra.problem.hints import DATA_TASKS, Hints
+from recurra.problem.hints import Hints
 from recurra.problem.memory_check import check_fits_in_memory
 from recurra.problem.problem import TASKS, Problem
 
+WHAT_ROLES_DO = {
+    "classification": "classify",
+    "regression": "regress",
+    "tagging": "label every step",
+    "transduction": "predict a number for every step",
+}
 BUILTIN_DATASETS = ("japanese_vowels", "open_quotes")
 TASK_ALIASES = {
     "classification": "classify",
@@ -138,7 +144,7 @@ def _infer(hints: Hints) -> Problem:
         return series.from_table(hints, opened, roles)
     if len(roles.named("target")) > 1:
         raise InputError("target", ", ".join(roles.named("target")), "one column; only a forecast has several targets")
-    hints.refuse_forecast_options({value: key for key, value in DATA_TASKS.items()}.get(roles.task, roles.task))
+    hints.refuse_forecast_options(WHAT_ROLES_DO.get(roles.task, roles.task))
     if roles.task == "tagging" and hints.task != "classify_steps" and (hints.task == "tag" or _has_words(roles)):
         return text.tagging_problem(hints, roles)
     return sequences.from_table(hints, roles)

@@ -115,3 +115,11 @@ def test_a_rising_validation_loss_is_a_finding():
     assert found is not None
     assert "rose from 0.5 in epoch 2 to 1 in epoch 4" in found.what
     assert overfitting_finding([{"loss": 1.0}] * 5) is None
+
+
+def test_mistakes_are_called_by_the_id_of_their_sequence():
+    X = [np.full((3, 1), float(k)) for k in range(3)]
+    blocks = class_blocks(["a", "a", "b"], ["a", "b", "a"], None, ["a", "b"], X, ids=["n07", "n12", "n31"])
+    markup = str(blocks[-1].markup)
+    assert "sequence n12, 3 steps" in markup
+    assert "sequence 2" not in markup

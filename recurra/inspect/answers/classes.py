@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import figures
 from ..page import Block, figure_block, table_block
-from .sketch import drawn_columns, sketch, sketch_grid, standardised
+from .sketch import drawn_columns, sequence_name, sketch, sketch_grid, standardised
 
 WORST = 10  # mistakes to draw
 MAX_MATRIX = 40  # classes in the confusion matrix
@@ -58,6 +58,7 @@ def class_blocks(
     X: Sequence[np.ndarray] | None,
     names: Any = (),
     texts: Sequence[str] | None = None,
+    ids: Sequence[str] = (),
 ) -> list[Block]:
     """The blocks of a classification.
 
@@ -69,6 +70,7 @@ def class_blocks(
     - `X`: n sequences (T, D) to draw; None draws none.
     - `names`: the names of the D columns.
     - `texts`: n texts to list where sequences cannot be drawn.
+    - `ids`: the names of the n sequences.
     """
     truth, found = np.asarray(truth), np.asarray(found)
     blocks = [_matrix_block(truth, found), _score_table(truth, found)]
@@ -86,8 +88,9 @@ def class_blocks(
             table_block(rows, header, f"{_which(len(worst), wrong, probabilities)} {len(truth):,} predictions."),
         ]
     scaled = standardised([X[k] for k in worst]) if np.shape(X[0])[1] > 1 else [X[k] for k in worst]
+    sure = _confidence(found, probabilities, classes)
     drawn = [
-        sketch(x, f"{truth[k]} taken for {found[k]}", _detail(k, len(X[k]), _confidence(found, probabilities, classes)))
+        sketch(x, f"{truth[k]} taken for {found[k]}", f"{sequence_name(k, ids)}, {_detail(len(X[k]), sure[k])}")
         for x, k in zip(scaled, worst, strict=True)
     ]
     caption = f"{_which(len(worst), wrong, probabilities)} {len(truth):,} predictions.{drawn_columns(X, names)}"
@@ -116,9 +119,9 @@ def _confidence(found: np.ndarray, probabilities: np.ndarray | None, classes: An
     return np.array([row[order[label]] for row, label in zip(probabilities, found.tolist(), strict=True)])
 
 
-def _detail(k: int, steps: int, confidence: np.ndarray) -> str:
-    sure = f", {confidence[k]:.0%} sure" if confidence.any() else ""
-    return f"sequence {k + 1}, {steps} step{'s' if steps != 1 else ''}{sure}"
+def _detail(steps: int, confidence: float) -> str:
+    sure = f", {confidence:.0%} sure" if confidence else ""
+    return f"{steps} step{'s' if steps != 1 else ''}{sure}"
 
 
 def _matrix_block(truth: np.ndarray, found: np.ndarray) -> Block:

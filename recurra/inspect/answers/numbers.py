@@ -7,13 +7,15 @@ import numpy as np
 
 from .. import figures
 from ..page import Block, figure_block
-from .sketch import drawn_columns, sketch, sketch_grid, standardised
+from .sketch import drawn_columns, sequence_name, sketch, sketch_grid, standardised
 
 WORST = 10
 MAX_POINTS = 2000
 
 
-def number_blocks(truth: Any, found: Any, X: Sequence[np.ndarray] | None, names: Any = ()) -> list[Block]:
+def number_blocks(
+    truth: Any, found: Any, X: Sequence[np.ndarray] | None, names: Any = (), ids: Any = ()
+) -> list[Block]:
     """The blocks of a regression: truth and predictions (n,) or (n, q), and n sequences (T, D) to draw."""
     truth, found = (np.asarray(y, dtype=np.float64).reshape(len(y), -1) for y in (truth, found))
     blocks = [_scatter(truth, found)]
@@ -22,11 +24,17 @@ def number_blocks(truth: Any, found: Any, X: Sequence[np.ndarray] | None, names:
     worst = np.argsort(-np.abs(truth - found).mean(axis=1), kind="stable")[:WORST].tolist()
     scaled = standardised([X[k] for k in worst]) if np.shape(X[0])[1] > 1 else [X[k] for k in worst]
     drawn = [
-        sketch(x, f"{_numbers(truth[k])}, predicted {_numbers(found[k])}", f"sequence {k + 1}, {len(X[k])} steps")
+        sketch(
+            x, f"{_numbers(truth[k])}, predicted {_numbers(found[k])}", f"{sequence_name(k, ids)}, {len(X[k])} steps"
+        )
         for x, k in zip(scaled, worst, strict=True)
     ]
     caption = f"The {len(worst)} largest errors of {len(truth):,} predictions.{drawn_columns(X, names)}"
     return [*blocks, sketch_grid(drawn, caption)]
+
+
+def _answer(truth: np.ndarray, found: np.ndarray) -> str:
+    return f"{_numbers(truth)}, predicted {_numbers(found)}"
 
 
 def _numbers(row: np.ndarray) -> str:

@@ -28,6 +28,11 @@ def sketch(values: np.ndarray, title: str, detail: str = "") -> str:
     return f'<div class="sketch"><b>{escape(title)}</b>{drawing}{small}</div>'
 
 
+def sequence_name(k: int, ids: Sequence[str]) -> str:
+    """What a page calls a sequence: its id, or its place among those that are scored."""
+    return f"sequence {ids[k] if len(ids) else k + 1}"
+
+
 def _polyline(column: np.ndarray, everything: np.ndarray, colour: str) -> str:
     finite = everything[np.isfinite(everything)]
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)

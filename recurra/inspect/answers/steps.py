@@ -6,21 +6,23 @@ import numpy as np
 
 from .. import figures
 from ..page import Block, figure_block
-from .sketch import standardised
+from .sketch import sequence_name, standardised
 
 SEQUENCES = 4
 MAX_STEPS = 1500  # of one sequence
 MAX_LINES = 3
 
 
-def step_label_blocks(X: Sequence[np.ndarray], truth: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> list[Block]:
+def step_label_blocks(
+    X: Sequence[np.ndarray], truth: Sequence[np.ndarray], found: Sequence[np.ndarray], ids: Sequence[str] = ()
+) -> list[Block]:
     """The signals of the sequences with the most wrong steps, with the true and the predicted labels as bands."""
     go = figures.graph_objects()
     wrong = [float(np.mean(np.asarray(a) != np.asarray(b))) for a, b in zip(truth, found, strict=True)]
     chosen = sorted(range(len(X)), key=lambda k: (-wrong[k], k))[:SEQUENCES]
     classes = np.unique(np.concatenate([*truth, *found])).tolist()
     scaled = standardised([X[k] for k in chosen])
-    titles = [f"sequence {k + 1}: {100 * (1 - wrong[k]):.1f} % of the steps are right" for k in chosen]
+    titles = [f"{sequence_name(k, ids)}: {100 * (1 - wrong[k]):.1f} % of the steps are right" for k in chosen]
     fig = figures.panels(titles, height=230, shared_xaxes=False)
     colours = [figures.PALETTE[(k + 1) % len(figures.PALETTE)] for k in range(len(classes))]
     for row, (k, x) in enumerate(zip(chosen, scaled, strict=True), start=1):
@@ -59,11 +61,11 @@ def step_label_blocks(X: Sequence[np.ndarray], truth: Sequence[np.ndarray], foun
     return [figure_block(fig, caption)]
 
 
-def step_number_block(truth: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> Block:
+def step_number_block(truth: Sequence[np.ndarray], found: Sequence[np.ndarray], ids: Sequence[str] = ()) -> Block:
     """Predictions against the truth along the sequences with the largest errors."""
     errors = [float(np.abs(np.asarray(a) - np.asarray(b)).mean()) for a, b in zip(truth, found, strict=True)]
     chosen = sorted(range(len(truth)), key=lambda k: (-errors[k], k))[:SEQUENCES]
-    fig = figures.panels([f"sequence {k + 1}: mean absolute error {errors[k]:.3g}" for k in chosen], height=230)
+    fig = figures.panels([f"{sequence_name(k, ids)}: mean absolute error {errors[k]:.3g}" for k in chosen], height=230)
     for row, k in enumerate(chosen, start=1):
         real, given = (np.asarray(one).reshape(len(one), -1)[:MAX_STEPS, 0] for one in (truth[k], found[k]))
         steps = list(range(1, len(real) + 1))
