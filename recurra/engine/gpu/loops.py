@@ -28,6 +28,7 @@ class GpuLoops:
         self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
         self.single_steps: dict[Any, PersistentLoop | None] = {}
         self.beside: dict[Any, PersistentLoop | None] = {}
+        self.turns: dict[tuple[int, torch.device], bool] = {}
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid does not fit on the card at once
 
     @functools.cached_property
@@ -57,6 +58,14 @@ class GpuLoops:
         if asked not in self.known:
             self.known[asked] = self._chosen_loop(*asked[:-1])
         return self.known[asked]
+
+    def takes_turns(self, batch: int, device: torch.device) -> bool:
+        """Whether some tiles of a batch start when others have ended, if one kernel runs all steps forward."""
+        if (batch, device) not in self.turns:
+            shape = self.tiling(False, batch, device)
+            available = 1 if device.type == "cpu" else processors(device)
+            self.turns[batch, device] = shape is not None and shape.passes(batch, available) > 1
+        return self.turns[batch, device]
 
     def why_stepwise(self, backward: bool, batch: int, device: torch.device) -> str:
         """What speaks for a loop step by step; empty: one kernel runs all steps."""

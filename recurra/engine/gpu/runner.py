@@ -30,7 +30,7 @@ from ..plan.rows import last_values, spread_final
 from ..plan.schedule import Schedule
 from ..restarts import as_mask
 from ..torch_modes import hide_from_modes
-from . import select
+from . import by_length, select
 from .epilogue import GpuLoopMemory, PaddedRows
 from .graph_calls import MOST_BYTES, GraphCalls
 from .loops import GpuLoops, precision_of
@@ -175,6 +175,23 @@ class GpuExecutor:
         given_loop: PersistentLoop | None = None,
     ) -> list[Tensor]:
         """`given_loop`: to run instead of the chosen one."""
+        if lengths is not None and self._sorts_rows(x):
+            return by_length.forward(self, x, states, masks, weights, lengths)
+        return self.forward_in_order(x, states, masks, weights, lengths, given_loop)
+
+    def _sorts_rows(self, x: Tensor) -> bool:
+        """Whether rows of different lengths are sorted: the same for both passes, whatever loops run them."""
+        return self.scan is None and self.loops.takes_turns(x.shape[1], x.device)
+
+    def forward_in_order(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        given_loop: PersistentLoop | None = None,
+    ) -> list[Tensor]:
         steps, batch = x.shape[:2]
         given = dict(zip(self.weight_names, weights, strict=True))
         if given_loop is None and self.scans(steps):
@@ -200,7 +217,7 @@ class GpuExecutor:
             loop(bound, steps, batch)
         except select.LaunchRefused:
             self.loops.refuse(False, batch, x.device)
-            return self._forward(x, states, masks, weights, lengths)
+            return self.forward_in_order(x, states, masks, weights, lengths)
         return self._results(bound, steps, batch)
 
     def _results(self, bound: dict[BufferRef, Tensor], steps: int, batch: int) -> list[Tensor]:
@@ -338,6 +355,22 @@ class GpuExecutor:
         wants_states: bool,
         given_loop: PersistentLoop | None = None,
     ) -> list[Tensor]:
+        if lengths is not None and self._sorts_rows(x):
+            return by_length.backward(self, cotangents, x, states, masks, weights, lengths, needed, wants_states)
+        return self.backward_in_order(cotangents, x, states, masks, weights, lengths, needed, wants_states, given_loop)
+
+    def backward_in_order(
+        self,
+        cotangents: Sequence[Tensor | None],
+        x: Tensor,
+        states: Sequence[Tensor],
+        masks: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+        given_loop: PersistentLoop | None = None,
+    ) -> list[Tensor]:
         count, named = 1 + len(states), len(self.plan.named)
         received = cotangents[0], cotangents[1:count], cotangents[count : count + named]
         results = needed[0], needed[1 : 1 + named], needed[1 + named :]
@@ -361,7 +394,7 @@ class GpuExecutor:
                 loop(bound, steps, batch)
             except select.LaunchRefused:
                 self.loops.refuse(True, batch, x.device)
-                return self._backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
+                return self.backward_in_order(cotangents, x, states, masks, weights, lengths, needed, wants_states)
         memory = GpuLoopMemory(self.plan, bound, steps, batch)
         left = Cotangents(self.plan, memory, given)
         dx = left.of_x() if self.plan.needs_x else x.new_empty(0)

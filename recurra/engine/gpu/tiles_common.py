@@ -37,6 +37,14 @@ def store(pointer, value, mask):
     L.store(pointer, value.to(pointer.dtype.element_ty), mask=mask)
 
 
+def longest(lengths, first_row, batch, BT: constexpr):
+    """The steps of a tile's longest row."""
+    most = L.load(lengths + first_row)
+    for i in L.static_range(1, BT):
+        most = L.maximum(most, L.load(lengths + L.minimum(first_row + i, batch - 1)))
+    return most
+
+
 def any_unset(value):
     """Whether any element still has all bits set, which means: not written yet."""
     if value.dtype.primitive_bitwidth == 32:

@@ -80,7 +80,7 @@ def check(cell: Cell, ragged: bool, steps: int, batch: int) -> None:
         fresh if spec.name == TIME else (0.3 * torch.randn_like(fresh)).requires_grad_()
         for spec, fresh in zip(cell.carried, cell.initial_state(batch, x), strict=True)
     ]
-    lengths = torch.tensor([steps, 2, 1]).repeat(batch)[:batch] if ragged else None
+    lengths = torch.tensor([steps - 1, 2, 1]).repeat(batch)[:batch] if ragged else None
     masks = draw_ahead(cell, steps, batch, x)
     expected = reference.scan(cell, Sequences(x, tuple(states), masks, lengths), keep_trace=True)
     made = GpuExecutor(planned(cell), torch.float32)
@@ -126,4 +126,4 @@ if __name__ == "__main__":
             torch.manual_seed(0)
             print(case, "ragged" if ragged else "", flush=True)
             with select.only(mode):
-                check(made(name, int(units or 6)), ragged, steps=5, batch=11 if units else 3)
+                check(made(name, int(units or 6)), ragged, steps=5, batch=35 if units else 3)

@@ -55,6 +55,12 @@ def test_every_operation_is_torchs_on_extreme_numbers(mode: str):
     run_in_the_interpreter(mode, [], "interpreted_table.py")
 
 
+@pytest.mark.parametrize("mode", [pytest.param("row_per_program", marks=pytest.mark.slow), "cooperative"])
+def test_several_tiles_that_end_early(mode: str):
+    """35 sequences, all of them shorter than the batch: tiles stop, take turns and share rows of like length."""
+    check_in_the_interpreter(mode, ["delay_rnn:6", "MasksAndTime:6"])
+
+
 @pytest.mark.slow
 def test_many_programs_step_by_step():
     check_in_the_interpreter("stepwise", WIDE)

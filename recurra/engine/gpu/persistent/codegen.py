@@ -110,7 +110,10 @@ class _KernelWriter:
         function = "publish" if out.buffer in self.products.exchanged else "store"
         base = f"{self.builder.pointer(out.buffer)} + at * {self.operands.size(out.buffer)}"
         address, mask = self.builder.address(base, self.operands.size(out.buffer), out.offset, width, "live")
-        self.builder.step.append(f"{function}({address}, {value}, {self.builder.writer_mask(width, mask)})")
+        mask = self.builder.writer_mask(width, mask)
+        self.builder.step.append(f"{function}({address}, {value}, {mask})")
+        if self.spec.ragged:
+            self.builder.padding.append(f"store({address}, {'zero' if width > 1 else 'zero_row'}, {mask})")
 
     def _sum(self, q: int, node: Node) -> None:
         name, width = f"total{q}", node.width

@@ -32,12 +32,18 @@ class KernelBuilder:
     tile_setup: list[str] = field(default_factory=list)  # before the loop, per tile of the batch
     loads: list[tuple[str, str]] = field(default_factory=list)  # (variable, expression in `tn` and `next_at`)
     step: list[str] = field(default_factory=list)
+    padding: list[str] = field(default_factory=list)  # at every step after the last one of a tile
     tile_end: list[str] = field(default_factory=list)  # after the loop, per tile of the batch
     prefetched: dict[object, str] = field(default_factory=dict)  # key of a prefetched value → the variable
 
     @property
     def shape(self) -> str:
         return f"{self.tiling.rows}, {self.tiling.columns}, {self.tiling.warps}"
+
+    @property
+    def ends(self) -> str:
+        """Steps of a tile: as many as its longest row has."""
+        return "ends" if self.spec.ragged else "steps"
 
     def pointer(self, buffer: BufferRef) -> str:
         if buffer not in self.arguments:
@@ -103,17 +109,18 @@ class KernelBuilder:
         ]
 
     def _loop(self) -> list[str]:
+        ends = self.ends
         time = ["t = L.cast(s, L.int32)", "tn = t + 1"]
-        first, next_live = "0", "live & (row * 0 + tn < steps)"
+        first, next_live = "0", f"live & (row * 0 + tn < {ends})"
         if self.spec.backward:
-            time = ["t = steps - 1 - L.cast(s, L.int32)", "tn = t - 1"]
-            first, next_live = "steps - 1", "live & (row * 0 + tn >= 0)"
+            time = [f"t = {ends} - 1 - L.cast(s, L.int32)", "tn = t - 1"]
+            first, next_live = f"L.maximum({ends} - 1, 0)", "live & (row * 0 + tn >= 0)"
         return [
             f"        tn = {first}",
             "        next_at = L.cast(tn, L.int64) * batch",
             "        next_live = live",
             *(f"        {name} = {expression}" for name, expression in self.loads),
-            "        for s in range(steps):",
+            f"        for s in range({ends}):",
             *("            " + line for line in time),
             "            at = L.cast(t, L.int64) * batch",
             f"            run = live{' & (t < length)' if self.spec.ragged else ''}",
@@ -122,5 +129,13 @@ class KernelBuilder:
             *(f"            {name.replace('f', 'v', 1)} = {name}.to(L.float32)" for name, _ in self.loads),
             *(f"            {name} = {expression}" for name, expression in self.loads),
             *("            " + line for line in self.step),
+            *(("        " + line for line in self._fill_padding()) if self.padding else ()),
             *("        " + line for line in self.tile_end),
+        ]
+
+    def _fill_padding(self) -> list[str]:
+        return [
+            f"for s in range(steps - {self.ends}):",
+            f"    at = L.cast({self.ends} + L.cast(s, L.int32), L.int64) * batch",
+            *("    " + line for line in self.padding),
         ]

@@ -41,9 +41,10 @@ class Operands(ProgramBuffers):
                 source = start(out.buffer.name)
                 self._initial(name, source, self.size(out.buffer), out.offset, out.node.width)
         if self.spec.ragged:
-            self.builder.tile_setup.append(
-                f"length = L.load({self.builder.pointer(LENGTHS)} + row, mask=live, other=0)"
-            )
+            lengths = self.builder.pointer(LENGTHS)
+            self.builder.tile_setup.append(f"length = L.load({lengths} + row, mask=live, other=0)")
+            size = self.builder.tiling.rows
+            self.builder.tile_setup.append(f"ends = longest({lengths}, first_row, batch, {size})")
         if any(n.op == "load" and self.state_of(n) == TIME for g in self.schedule.groups for n in g.body):
             self.builder.tile_setup.append(
                 f"clock = load_f32({self.builder.pointer(BufferRef.initial(TIME))} + row, live)"
@@ -99,7 +100,7 @@ class Operands(ProgramBuffers):
             return self._register(at.buffer, at.offset, node.width)
         size = state.size
         base = f"{self.builder.pointer(at.buffer)} + (at + {lag} * batch) * {size}"
-        return self._load_now(node, base, size, f"live & (row * 0 + t + {lag} < steps)")
+        return self._load_now(node, base, size, f"live & (row * 0 + t + {lag} < {self.builder.ends})")
 
     def _load_now(self, node: Node, base: str, size: int, mask: str) -> str:
         """Load what this program stored some steps ago."""

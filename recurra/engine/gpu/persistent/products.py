@@ -96,7 +96,7 @@ class CooperativeProducts:
         if at.buffer.role is Role.PAST:
             raise Unsupported("a product with a state in its own derivative")
         base = f"{self.builder.pointer(at.buffer)} + (at + {at.lag} * batch) * {size} + {at.offset}"
-        valid = f"t + {at.lag} < steps" if at.lag else "batch > 0"
+        valid = f"t + {at.lag} < {self.builder.ends}" if at.lag else "batch > 0"
         return Source(base, valid, size, at.offset, operand.width, waits, (-at.lag, self._rank(at)))
 
     def _of_block(self, group: Group, operand: Node) -> Source:
