@@ -184,7 +184,7 @@ def snap1(step_fn: StepFunction, batch: int, memory_limit: int, algorithm: str =
 def _check(
     step_fn: StepFunction, batch: int, numbers: float, rows: int, memory_limit: int, algorithm: str, other: str
 ) -> None:
-    what = f"{step_fn.state_size} states × {step_fn.weight_count:,} weights for {batch} sequences"
+    what = f"{step_fn.state_size} states × {step_fn.weight_count:,} weights for {batch} sequence{'s' * (batch != 1)}"
     approximation = other or "RTRL(approximation='snap1')"
     instead = f"{approximation} keeps less, BPTT(k1=…, k2=…) learns from long streams without it"
     check_cost(algorithm, what, numbers, 2.0 * numbers * rows, step_fn.like.dtype, memory_limit, instead)

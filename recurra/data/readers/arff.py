@@ -21,7 +21,8 @@ NUMERIC = ("numeric", "real", "integer")
 def read_arff(path: str | Path, **layout: Unpack[LayoutOptions]) -> SequenceSet:
     """Sequences from an .arff file, with the options of `Layout`.
 
-    Numeric attributes are the steps of a case. A relational attribute holds the channels of a case, one per line. The
+    Three or more numeric attributes are the steps of a case; one or two are the features of a step, and the cases are
+    the steps of one sequence, as in any table. A relational attribute holds the channels of a case, one per line. The
     last nominal attribute is the class, unless another one has a usual name.
 
     **Example**

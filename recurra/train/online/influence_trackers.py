@@ -229,7 +229,7 @@ def _sensitivity(step_fn: StepFunction, batch: int, steps: int | None, memory_li
 
 def check_influence(step_fn: StepFunction, plan: InfluencePlan, batch: int, memory_limit: int, name: str) -> None:
     """Raise `CostError`, with the memory of the algorithms that fit, if the influence exceeds the limit."""
-    what = f"{step_fn.state_size} states × {step_fn.weight_count:,} weights for {batch} sequences"
+    what = f"{step_fn.state_size} states × {step_fn.weight_count:,} weights for {batch} sequence{'s' * (batch != 1)}"
     own = sum(block.size for block in plan.blocks)
     size = step_fn.like.dtype.itemsize * batch
     instead = (

@@ -88,7 +88,7 @@ class _Call:
         self.shape = made.shape(padded.steps, padded.rows, padded.device)
         self.states = {state.name: state for state in made.plan.states}
         self.own: dict[Argument, Tensor] = {}  # what only kernels read
-        self.free = {out.node for out in self.scan.others if out.node.op == "product"}  # in memory nobody else has
+        self.free = {out.node for out in self.scan.others if out.node.op == "product"}  # in memory of their own
 
     def run(self) -> None:
         read = {buffer: self.rows.full(node).contiguous() for buffer, node in self.scan.inputs.items()}
