@@ -15,6 +15,7 @@ from recurra.data.batching import collate
 from recurra.data.data_errors import EmptyFileError
 from recurra.estimators.network import POOLS
 from recurra.layers import Recurrent
+from recurra.models.language.model import WAYS
 from recurra.problem import LoadedData
 
 BATCH_SIZE = 256
@@ -42,13 +43,14 @@ def _embed_sequences(estimator: Any, X: list[np.ndarray], pool: str) -> np.ndarr
     for first in range(0, len(X), BATCH_SIZE):
         scaled = [torch.tensor(estimator.input_scaling_.apply(x)) for x in X[first : first + BATCH_SIZE]]
         lengths = torch.tensor([len(x) for x in scaled])
-        parts.append(POOLS[pool](layer(pad_sequence(scaled), lengths=lengths)[0], lengths))
+        parts.append(POOLS[pool](layer, layer(pad_sequence(scaled), lengths=lengths)[0], lengths))
     return torch.cat(parts).numpy()
 
 
 def _embed_sources(estimator: Any, texts: list[str], pool: str) -> np.ndarray:
     outputs = [torch.tensor(read).double() for read in estimator.encode(texts)]
-    return POOLS[pool](pad_sequence(outputs), torch.tensor([len(read) for read in outputs])).numpy()
+    lengths = torch.tensor([len(read) for read in outputs])
+    return POOLS[pool](estimator.model_.encoder, pad_sequence(outputs), lengths).numpy()
 
 
 @contextmanager
@@ -75,7 +77,8 @@ def _embed_series(estimator: Any, data: LoadedData, pool: str) -> tuple[list[str
     reads.network_.share.fill_(1.0)  # a forecast to which the network adds nothing would not run it
     with record_outputs(reads.network_.recurrent) as recorded:
         reads.predict(1, data.X, placeholder_future(estimator, data.X))
-    vectors = [POOLS[pool](_zero_padding(y, n - 1), n - 1) for y, n in recorded]
+    layer = reads.network_.recurrent
+    vectors = [POOLS[pool](layer, _zero_padding(y, n - 1), n - 1) for y, n in recorded]
     return estimator.series_names(data.X), torch.cat(vectors).numpy()
 
 
@@ -98,7 +101,7 @@ def _embed_sentences(tagger: nn.Module, sentences: list[list[str]], pool: str) -
         batch = collate(data, ids)
         with record_outputs(top) as recorded:
             tagger(batch.inputs, batch.lengths)
-        part = POOLS[pool](recorded[-1][0], batch.lengths).numpy()
+        part = POOLS[pool](top, recorded[-1][0], batch.lengths).numpy()
         found = found if found.shape[1] else np.empty((len(data), part.shape[1]))
         found[ids.numpy()] = part
     return found
@@ -111,6 +114,7 @@ def _embed_lines(network: Any, text: str, pool: str, source: str) -> tuple[list[
     rows = []
     for line in lines:
         tokens = network.vocabulary.encode(line)[:, None]
-        y = torch.cat([outputs[-1] for outputs in network.contexts(tokens)], dim=-1).double()
-        rows.append(POOLS[pool](y, torch.tensor([len(tokens)])))
+        contexts = zip(WAYS[network.direction], network.contexts(tokens), strict=True)
+        read = [outputs[-1].flip(0) if way == "backward" else outputs[-1] for way, outputs in contexts]
+        rows.append(POOLS[pool](None, torch.cat(read, dim=-1).double(), torch.tensor([len(tokens)])))
     return lines, torch.cat(rows).numpy()

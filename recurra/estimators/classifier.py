@@ -40,7 +40,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     - `cell`: the cell of a trained network: a registered name such as "lstm", or a cell class; `cell_options` are its
       own arguments. None reads out random networks, unless another option of a trained network is set.
     - `hidden_size`, `num_layers`, `bidirectional`, `dropout`: of `rc.Recurrent`.
-    - `pool`: how the outputs (T, H) become one vector: their "max", their "mean" or the "last".
+    - `pool`: how the outputs (T, H) become one vector: their "max", their "mean" or the "last" of each direction.
     - `effort`: how many random features: "quick" (seconds), "balanced" (up to a minute) or "best" (minutes).
       "auto" is balanced, or quick for large sets; with a `cell` it is the network alone.
     - `scale`: standardise every input feature of the network to mean 0 and variance 1.

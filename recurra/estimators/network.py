@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..cell import Cell
+from ..last_outputs import last_outputs
 from ..layers import Recurrent
 from ..readout import Readout
 
@@ -15,17 +16,17 @@ def mean_of_steps(y: Tensor, lengths: Tensor) -> Tensor:
     return y.sum(dim=0) / lengths[:, None]  # outputs at padding are zero
 
 
-def last_step(y: Tensor, lengths: Tensor) -> Tensor:
-    return y[lengths - 1, torch.arange(y.shape[1], device=y.device)]
-
-
 def max_of_steps(y: Tensor, lengths: Tensor) -> Tensor:
     steps = torch.arange(y.shape[0], device=y.device)
     return y.masked_fill((steps[:, None] >= lengths)[:, :, None], -torch.inf).amax(dim=0)
 
 
-#: outputs (T, B, H) and lengths (B,) → one vector per sequence (B, H)
-POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": mean_of_steps, "last": last_step, "max": max_of_steps}
+#: a layer (None if it reads forwards), its outputs (T, B, H) and lengths (B,) → one vector per sequence (B, H)
+POOLS: dict[str, Callable[[Recurrent | None, Tensor, Tensor], Tensor]] = {
+    "mean": lambda _, y, lengths: mean_of_steps(y, lengths),
+    "last": last_outputs,
+    "max": lambda _, y, lengths: max_of_steps(y, lengths),
+}
 
 
 class SequenceNetwork(nn.Module):
@@ -48,4 +49,4 @@ class SequenceNetwork(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
-        return self.readout(self.dropout(self.pool(y, lengths)))
+        return self.readout(self.dropout(self.pool(self.recurrent, y, lengths)))

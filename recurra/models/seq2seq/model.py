@@ -24,6 +24,7 @@ from ...cell import TIME
 from ...data.sequences import IGNORE, Batch
 from ...engine.reference import valid_steps
 from ...errors import InputError, OptionError, ShapeError, UnknownNameError
+from ...last_outputs import last_outputs
 from ...layer_states import stack_states
 from ...layers import Recurrent
 from ...ragged import check_lengths
@@ -120,11 +121,9 @@ class EncoderDecoder(nn.Module):
 
     def encode_checked(self, x: Tensor, sizes: Tensor) -> tuple[Encoded, Any]:
         """`encode` of embedded sources (S, B, D) and their lengths (B,)."""
-        steps, batch = x.shape[:2]
         memory = self.encoder(x, lengths=sizes)[0]
-        last = memory[sizes - 1, torch.arange(batch, device=x.device)]
-        summary = torch.where(_backward_columns(self.encoder, x.device), memory[0], last)
-        return Encoded(memory, valid_steps(sizes, steps), summary), self._first_state(summary)
+        summary = last_outputs(self.encoder, memory, sizes)
+        return Encoded(memory, valid_steps(sizes, x.shape[0]), summary), self._first_state(summary)
 
     def _embed_source(self, source: Tensor) -> Tensor:
         if not isinstance(source, Tensor) or source.dim() != (3 if self.source is None else 2):
@@ -234,17 +233,6 @@ class NextSymbol:
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
         return {"loss": loss}, None
-
-
-def _backward_columns(encoder: Recurrent, device: torch.device) -> Tensor:
-    """Which columns of the outputs, (F,), are of a backward direction: it ends at the first step, not at the last."""
-    directions, cells = encoder.directions, encoder.cell_list
-    parts = [[k % directions == 1] * cell.output_size for k, cell in enumerate(cells)]
-    if encoder.depth != "graves":  # the last layer alone is put out
-        parts = parts[-directions:]
-    elif encoder.bidirectional == "separate":  # first all layers of one direction, then those of the other
-        parts = [*parts[::2], *parts[1::2]]
-    return torch.tensor([column for part in parts for column in part], device=device)
 
 
 def _check_layers(encoder: Any, decoder: Any) -> None:
