@@ -18,8 +18,8 @@ ROOT = Path(recurra.__file__).parent
 ROOMS = (
     "extensions", "errors", "argument_checks", "optional", "file_lock", "numerals", "init", "draws", "affine", "cell",
     "cells", "engine", "modifiers", "layer_arguments", "ragged", "dilation", "layer_states", "layer_inputs",
-    "layer_trace", "layers", "named_layers", "readout", "gated_output", "tensor_files", "storage", "interop",
-    "dynamics", "reservoir",
+    "layer_trace", "layers", "named_layers", "last_outputs", "readout", "gated_output", "tensor_files", "storage",
+    "interop", "dynamics", "reservoir",
     "data", "models", "train", "inspect", "estimators", "problem", "compare", "guide", "cli",
 )
 # `engine/` in its own order.
