@@ -252,6 +252,8 @@ def check_pictures(page: Page, where: str) -> None:
             ".concat(getComputedStyle(document.body).color)"
         )
         assert len(set(colours)) == 1, f"{where}, system {system}"
+    # A page hears of the change with its next frame, and changes its theme.
+    page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 @pytest.mark.slow

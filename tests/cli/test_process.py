@@ -160,10 +160,15 @@ def test_ctrl_c_without_a_run(tmp_path):
     maps = Path(f"/proc/{process.pid}/maps")
     wait_until(lambda: f"{cache}/" in maps.read_text(), process)  # it has compiled the cell, and measures
     process.send_signal(signal.SIGINT)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:  # Python drops an interrupt that arrives within a finalizer; a person tries again
+        process.send_signal(signal.SIGINT)
     heard = process.stderr.read()
     process.stderr.close()
     assert process.wait(timeout=PATIENCE) == 130
-    assert heard == "Interrupted.\n"
+    assert heard.endswith("Interrupted.\n")
+    assert heard.count("\n") == 1 or "ignored" in heard
 
 
 @pytest.mark.slow

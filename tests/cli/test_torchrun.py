@@ -75,7 +75,8 @@ def test_fit_is_one_job_with_the_model_of_one_process(tmp_path):
 def test_other_commands_run_in_the_first_process(tmp_path):
     write_data(tmp_path)
     assert finish(start(tmp_path, RECURRA, "fit", "data.csv", "--epochs", "1", "-o", "m", processes=1))[0] == 0
-    evaluate = start(tmp_path, RECURRA, "evaluate", "m", "data.csv", "--json")
+    write_data(tmp_path / "others", seed=1)  # of the training file, the held-out part alone would be scored
+    evaluate = start(tmp_path, RECURRA, "evaluate", "m", "others/data.csv", "--json")
     predict = start(tmp_path, RECURRA, "predict", "m", "data.csv", "-o", "answers.csv")
     (code, out, err), (coded, _, written) = finish(evaluate), finish(predict)
     assert code == coded == 0, err + written
