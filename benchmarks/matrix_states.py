@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="on a card: only compile what the first cell needs")
+    parser.add_argument("--compile", action="store_true", help="on a card: only compile what the cells need")
     given = parser.parse_args()
     torch.manual_seed(0)
     names = given.cells.split(",")
@@ -231,8 +231,9 @@ def main() -> None:
                     print(check(name, dtype, given.device, ragged), flush=True)
         return
     if given.compile:
-        for size in SIZES["cuda"]:
-            jobs_on_a_card(names[0], size)
+        for name in names:
+            for size in SIZES["cuda"]:
+                jobs_on_a_card(name, size)
         return
     if given.profile:
         for name in names:

@@ -180,6 +180,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=80, help="on a card: when no further size begins")
     parser.add_argument("--profile", action="store_true", help="on a card: print the kernels of a training step")
+    parser.add_argument("--compile", type=int, help="on a card: only compile what the row of this number needs")
     given = parser.parse_args()
     if given.device == "cuda":
         _on_a_card(given)
@@ -198,6 +199,9 @@ def main() -> None:
 
 
 def _on_a_card(given: argparse.Namespace) -> None:
+    if given.compile is not None:
+        scan_on_a_card.compile_row(given.compile)
+        return
     if not given.profile:
         scan_on_a_card.measure(given.rounds, given.seconds)
         return

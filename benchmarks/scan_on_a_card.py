@@ -4,12 +4,14 @@
 
 Wall milliseconds, the card idle before and after each call; medians of interleaved rounds, after four calls that warm
 up. All libraries have the same setting of TF32, which is torch's own: off. The peers get x in the order of axes that
-their kernels want, and no initial state. Every size is written to results/scan_gpu.md as soon as it is measured; after
-`--seconds` no further size begins. `--profile` prints the kernels of a training step of each size instead.
+their kernels want, and no initial state. Kernels are compiled first, in many processes. Every size is written to
+results/scan_gpu.md as soon as it is measured; after `--seconds` no further size begins. `--profile` prints the kernels
+of a training step of each size instead.
 """
 
 import itertools
 import json
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import linear, logsigmoid
 
 import recurra as rc
+from benchmarks.ahead import side_by_side
 from benchmarks.environment import environment
 from recurra.engine.gpu import select
 
@@ -30,6 +33,7 @@ Peer = tuple[Callable[[Tensor, Any], Tensor], tuple[int, int, int]]  # y of x an
 RESULTS = Path(__file__).resolve().parent / "results"
 SIZES = ((2048, 16, 128, 128), (512, 16, 768, 768), (4096, 4, 512, 512), (16384, 1, 256, 256))
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+ROWS = tuple(itertools.product(DTYPES, SIZES))
 WARM = 4
 PASSES = ("forward", "training")
 
@@ -181,8 +185,21 @@ def _ratios(row: dict[str, Any]) -> str:
     return " / ".join(f"{_ratio(row, what):.2f}" if _ratio(row, what) else "–" for what in PASSES)
 
 
+def compile_ahead() -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scan", "--device", "cuda", "--compile"]
+    side_by_side([*command, str(number)] for number in range(len(ROWS)))
+
+
+def compile_row(number: int) -> None:
+    """Run what a row of the table runs, once."""
+    dtype, size = ROWS[number]
+    all_jobs(size, DTYPES[dtype], peers())
+    torch.cuda.synchronize()
+
+
 def measure(rounds: int, seconds: float) -> None:
     """Measure and write size after size: recurra alone, then once more with the other libraries, which compile long."""
+    compile_ahead()
     began = time.perf_counter()
     results: dict[str, Any] = {
         "environment": environment("accelerated-scan", "fla-core"),
@@ -192,7 +209,7 @@ def measure(rounds: int, seconds: float) -> None:
     for find in (dict, peers):
         others: dict[str, Peer] = find()
         results["libraries"] = ["recurra", *others, "recurra's loop"]
-        for dtype, size in itertools.product(DTYPES, SIZES):
+        for dtype, size in ROWS:
             if time.perf_counter() - began > seconds:
                 break
             torch.manual_seed(0)
