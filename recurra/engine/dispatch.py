@@ -239,7 +239,9 @@ class _FirstCall:
         plain = cell.initial_state(batch, x) if states is None else states
         plain = [state.reshape(spec.shape(batch)) for state, spec in zip(plain, cell.carried, strict=True)]
         given = Sequences(x[None] if is_step else x, tuple(plain))
-        if _agrees(cell, self.choice, self.cache.weights or {}, given, False):
+        with keep_random_state():  # deriving a weight may draw a dropout mask
+            weights = self.cache.weights or cell.weights()
+        if _agrees(cell, self.choice, weights, given, False):
             if self_check() != "all":
                 self.cache.remember(self.signature, self.choice)
             assert self.choice.call is not None

@@ -31,25 +31,32 @@ Call = Callable[[Tensor, Sequence[Tensor] | None], tuple[Tensor, tuple[Tensor, .
 
 def prepare(cell: Cell, cache: CellCache, executor: Executor | None, given: Sequences) -> Call | None:
     """The call that runs these inputs as they are; None if they must be converted, or checked, first."""
-    x, states, weights = given.x, given.state, cache.weights
-    if executor is None or weights is None or x.dtype != executor.dtype:
+    x, states, own = given.x, given.state, cache.weights
+    if executor is None or x.dtype != executor.dtype:
+        return None
+    if own is None and (isinstance(executor, CpuExecutor) or x.dim() == 2):  # weights are derived anew at every call
         return None
     if cell.drawn_inputs() or any(s.delays or s.axes or s.name == TIME for s in cell.carried):
         return None
-    if needs_dispatcher(weights.values()):
-        return None
     if x.shape[-1] != cell.input_size or not (states is None or _fit(states, cell, x)):
         return None
-    with torch.no_grad():  # activation checkpoints count what a call saves, and this happens in the first one alone
-        read = executor.prologue(weights)
-    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read):
+    weights = _Weights(cell, cache)
+    read = _read_once(executor, weights)
+    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read) or needs_dispatcher(read if own is None else own.values()):
         return None
     start = _Start(cell, cache, x)
-    if x.dim() == 2:
-        return _prepare_step(executor, x, weights, start)
-    if isinstance(executor, CpuExecutor) and not executor.trains:
-        return DenseCall(executor, x.shape, weights, read, start)
+    if own is not None and x.dim() == 2:
+        return _prepare_step(executor, x, own, start)
+    if own is not None and isinstance(executor, CpuExecutor) and not executor.trains:
+        return DenseCall(executor, x.shape, own, read, start)
     return _TrainCall(executor, weights, start)
+
+
+def _read_once(executor: Executor, weights: "_Weights") -> list[Tensor]:
+    """What the executor reads of the weights, as one call finds it. Activation checkpoints count what a call saves, and
+    this happens in the first one alone."""
+    with keep_random_state(), torch.no_grad():
+        return executor.prologue(weights())
 
 
 def prepare_with_more(
@@ -71,8 +78,7 @@ def prepare_with_more(
     if resets is not None and (lengths is not None or not restarts):
         return None
     weights = _Weights(cell, cache)
-    with keep_random_state(), torch.no_grad():
-        read = executor.prologue(weights())
+    read = _read_once(executor, weights)
     if any((w.dtype, w.device) != (x.dtype, x.device) for w in read) or needs_dispatcher(read):
         return None
     return _CallWithMore(executor, weights, _Start(cell, cache, x))
@@ -162,7 +168,7 @@ def _prepare_step(executor: Executor, x: Tensor, weights: dict[str, Tensor], sta
 class _TrainCall:
     """A dense batch with gradients, or on a GPU."""
 
-    def __init__(self, executor: Executor, weights: dict[str, Tensor], start: _Start):
+    def __init__(self, executor: Executor, weights: _Weights, start: _Start):
         self.executor, self.weights, self.start = executor, weights, start
 
     def __call__(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -171,5 +177,5 @@ class _TrainCall:
             states = self.start(x)
         elif stacked:
             states = [state[0] for state in states]
-        y, *finals = torch_op.scan(self.executor, x, states, (), self.executor.prologue(self.weights), None)
+        y, *finals = torch_op.scan(self.executor, x, states, (), self.executor.prologue(self.weights()), None)
         return y, tuple(final[None] if stacked else final for final in finals[: len(states)])

@@ -81,6 +81,7 @@ def as_mask(given: Tensor, dtype: torch.dtype) -> Tensor:
     """What a loop reads as a mask: resets (T, B), given in its place, become (T, B, 1)."""
     if given.dtype is not torch.bool:
         return given
-    goes_on = given.new_ones((*given.shape, 1), dtype=dtype)
-    goes_on[:-1, :, 0] = given[1:].logical_not()
+    goes_on = given.new_empty((*given.shape, 1), dtype=dtype)
+    torch.logical_not(given[1:], out=goes_on[:-1, :, 0])
+    goes_on[-1] = 1.0
     return goes_on

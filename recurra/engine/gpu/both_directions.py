@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from . import select
+from .graph_calls import MOST_BYTES
 from .loops import precision_of
 from .runner import GpuExecutor
-
-MOST_BYTES = 320 << 20  # that a replay may copy: two loops at once save more than these copies take
 
 
 class Direction(NamedTuple):
@@ -43,7 +42,7 @@ def forward(executor: GpuExecutor, x: Tensor, directions: Sequence[Direction]) -
     """[y of both side by side, final states of the first, of the second, what backward needs of each]."""
     inputs = [x, *(tensor for one in directions for tensor in (*one.states, *one.weights))]
     key = "both", False, precision_of(executor.dtype), select.forced()
-    return executor.graphs(functools.partial(_forward, executor), inputs, key, most=MOST_BYTES)
+    return executor.graphs(functools.partial(_forward, executor), inputs, key)
 
 
 def backward(
@@ -61,7 +60,7 @@ def backward(
     run = functools.partial(_backward, executor, present, wants_states)
     key = "both", present, wants_states, precision_of(executor.dtype), select.forced()
     flat = 1 + 2 * len(executor.plan.states) * wants_states
-    return executor.graphs(run, inputs, key, flat, MOST_BYTES)
+    return executor.graphs(run, inputs, key, flat)
 
 
 def _forward(executor: GpuExecutor, inputs: Sequence[Tensor]) -> list[Tensor]:

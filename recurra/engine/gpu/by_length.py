@@ -7,6 +7,7 @@ Both passes sort by the same lengths; what forward keeps for backward stays sort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from ..restarts import as_mask
@@ -16,17 +17,37 @@ if TYPE_CHECKING:
 
 
 class _Order:
-    """The longest row first."""
+    """The longest rows first. Where tiles take turns, every second turn goes from the shortest to the longest of its
+    tiles: programs that had a long one then have a short one."""
 
-    def __init__(self, lengths: Tensor):
+    def __init__(self, executor: "GpuExecutor", lengths: Tensor, steps: int):
+        self.batch, self.steps = len(lengths), torch.arange(steps, device=lengths.device)[:, None]
         self.order = lengths.argsort(descending=True, stable=True)
-        self.places = self.order.argsort()
+        at_once, rows = executor.loops.turn(self.batch, lengths.device)
+        turns = self.batch // (at_once * rows)
+        tiles = self.order[: turns * at_once * rows].view(turns, at_once, rows)
+        tiles[1::2] = tiles[1::2].flip(1)
+        self.lengths, self.places = lengths[self.order], self.order.argsort()
 
-    def sort(self, value: Tensor, axis: int) -> Tensor:
-        return value.index_select(axis, self.order)
+    def sort(self, value: Tensor) -> Tensor:
+        """Of (B, …)."""
+        return value.index_select(0, self.order)
 
-    def put_back(self, value: Tensor, axis: int) -> Tensor:
-        return value.index_select(axis, self.places)
+    def put_back(self, value: Tensor) -> Tensor:
+        return value.index_select(0, self.places)
+
+    def sort_steps(self, value: Tensor) -> Tensor:
+        """Of (T, B, …). Past its end a row repeats a step that it has: nobody reads it, and it is in the cache."""
+        last = (self.lengths - 1)[None]
+        rows = self.order.where(last >= 0, self.order[0])
+        return self._gather(value, self.steps.minimum(last.clamp(min=0)) * self.batch + rows)
+
+    def put_steps_back(self, value: Tensor) -> Tensor:
+        return self._gather(value, self.steps * self.batch + self.places)
+
+    def _gather(self, value: Tensor, index: Tensor) -> Tensor:
+        """Whole rows of memory: torch gathers along another axis number by number."""
+        return value.flatten(0, 1).index_select(0, index.flatten()).view(value.shape)
 
 
 def forward(
@@ -38,17 +59,17 @@ def forward(
     lengths: Tensor,
 ) -> list[Tensor]:
     """The results of a forward pass, in the order of the rows that came."""
-    lengths = lengths.to(x.device)
-    rows = _Order(lengths)
-    found = executor.forward_in_order(
-        rows.sort(x, 1),
-        [rows.sort(state, 0) for state in states],
+    rows = _Order(executor, lengths.to(x.device), x.shape[0])
+    y, *found = executor.forward_in_order(
+        rows.sort_steps(x),
+        [rows.sort(state) for state in states],
         _sort_masks(executor, rows, masks),
         weights,
-        rows.sort(lengths, 0),
+        rows.lengths,
     )
-    axes = _axes(executor)
-    return [*map(rows.put_back, found, axes), *found[len(axes) :]]
+    finals, named = len(executor.plan.states), len(executor.plan.named)
+    shown = [*map(rows.put_back, found[:finals]), *map(rows.put_steps_back, found[finals : finals + named])]
+    return [rows.put_steps_back(y), *shown, *found[len(shown) :]]
 
 
 def backward(
@@ -63,28 +84,27 @@ def backward(
     wants_states: bool,
 ) -> list[Tensor]:
     """The results of a backward pass, in the order of the rows that came."""
-    plan, lengths = executor.plan, lengths.to(x.device)
-    rows, kept = _Order(lengths), 1 + len(plan.named)
+    plan, rows = executor.plan, _Order(executor, lengths.to(x.device), x.shape[0])
+    kept, finals = 1 + len(plan.named), range(1, 1 + len(plan.states))
     found = executor.backward_in_order(
-        [None if c is None else rows.sort(c, axis) for c, axis in zip(cotangents, _axes(executor), strict=True)],
-        rows.sort(x, 1),
-        [rows.sort(state, 0) for state in states],
+        [
+            None if c is None else rows.sort(c) if number in finals else rows.sort_steps(c)
+            for number, c in enumerate(cotangents)
+        ],
+        rows.sort_steps(x),
+        [rows.sort(state) for state in states],
         _sort_masks(executor, rows, masks),
         weights,
-        rows.sort(lengths, 0),
-        [*(rows.sort(value, 1) for value in needed[:kept]), *needed[kept:]],
+        rows.lengths,
+        [*map(rows.sort_steps, needed[:kept]), *needed[kept:]],
         wants_states,
     )
-    dx = rows.put_back(found[0], 1) if plan.needs_x else found[0]
+    dx = rows.put_steps_back(found[0]) if plan.needs_x else found[0]
     end = 1 + len(states) * wants_states
-    return [dx, *(rows.put_back(d, 0) for d in found[1:end]), *found[end:]]
+    return [dx, *map(rows.put_back, found[1:end]), *found[end:]]
 
 
 def _sort_masks(executor: "GpuExecutor", rows: _Order, masks: Sequence[Tensor]) -> list[Tensor]:
     """Masks (T, B, n) or (B, n); resets (T, B)."""
-    return [rows.sort(as_mask(mask, executor.dtype), -2) for mask in masks]
-
-
-def _axes(executor: "GpuExecutor") -> list[int]:
-    """The axis of the rows: of y, of each final state, of each named value."""
-    return [1, *[0] * len(executor.plan.states), *[1] * len(executor.plan.named)]
+    given = [as_mask(mask, executor.dtype) for mask in masks]
+    return [rows.sort_steps(mask) if mask.dim() == 3 else rows.sort(mask) for mask in given]

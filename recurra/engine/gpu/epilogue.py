@@ -73,7 +73,7 @@ class GpuLoopMemory:
         first, last, load = run[0].delta, run[-1].delta, run[0].operand
         delta = self.bound[first.buffer][:, first.offset : last.offset + last.width]
         columns, batch = slice(load.offset, load.offset + run[0].matrix.deep), self.rows.rows
-        operand = self.bound[load.buffer.memory][:, columns]
+        operand = self.bound[load.buffer.memory][:, columns].to(delta.dtype)  # some are kept in 32 bits
         if not run[0].lag:
             return delta.t() @ operand
         lag = min(run[0].lag, self.rows.steps)

@@ -21,8 +21,8 @@ from torch.nn import Parameter
 from .. import caches
 
 CAPTURE_AT = 3  # calls of one signature after which it is captured
-MOST_BYTES = 96 << 20  # that a replay may copy in and out
-MOST_GRAPHS = 128  # in the process; the one replayed longest ago is dropped
+MOST_BYTES = 320 << 20  # that a replay may copy in and out
+MOST_GRAPHS, MOST_BYTES_HELD = 128, 4 << 30  # in the process; the graph replayed longest ago is dropped
 MOST_SIGNATURES = 256  # whose calls are counted
 
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -31,6 +31,11 @@ _lock = threading.RLock()  # the copies and the replay of one call stay together
 _recent: OrderedDict[int, "weakref.ref[_Signature]"] = OrderedDict()  # signatures with a graph
 _numbers = itertools.count()
 _pools: dict[tuple[int, int], "_Pool"] = {}  # by device and stream
+
+
+def _bytes_held() -> int:
+    """Of the inputs and results of all graphs."""
+    return sum(signature.bytes for known in _recent.values() if (signature := known()) is not None)
 
 
 def _drop_graphs() -> None:
@@ -51,10 +56,10 @@ class GraphCalls:
         self.known: OrderedDict[Hashable, _Signature] = OrderedDict()
 
     def __call__(
-        self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None, most: int = MOST_BYTES
+        self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None
     ) -> list[Tensor]:
         """`run(inputs)`, replayed if it is known; `key` is all that it depends on beside the inputs. Results from
-        number `flat` on may share memory. A call that copies more than `most` bytes is not captured."""
+        number `flat` on may share memory."""
         device = inputs[0].device.index
         if device is None or torch.cuda.is_current_stream_capturing():
             return run(inputs)
@@ -67,7 +72,7 @@ class GraphCalls:
             if len(self.known) > MOST_SIGNATURES:
                 self.known.popitem(last=False)
         if signature.graph is None:
-            return signature.run_and_count(run, inputs, flat, most)
+            return signature.run_and_count(run, inputs, flat)
         with _lock:
             if signature.number in _recent:
                 _recent.move_to_end(signature.number)
@@ -80,19 +85,20 @@ class _Signature:
     def __init__(self, device: int, stream: int):
         self.device, self.stream = device, stream
         self.number = next(_numbers)
-        self.calls = 0
+        self.calls, self.bytes = 0, 0
         self.graph: _Graph | None = None
 
     def replay(self, run: Run, inputs: Sequence[Tensor]) -> list[Tensor]:
         return run(inputs) if self.graph is None else self.graph(inputs)
 
-    def run_and_count(self, run: Run, inputs: Sequence[Tensor], flat: int | None, most: int) -> list[Tensor]:
+    def run_and_count(self, run: Run, inputs: Sequence[Tensor], flat: int | None) -> list[Tensor]:
         self.calls += 1
         results = run(inputs)
         if self.calls == CAPTURE_AT:
             fixed = {i for i, t in enumerate(inputs) if type(t) is Parameter and t.is_contiguous()}
             moved = [tensor for i, tensor in enumerate(inputs) if i not in fixed]
-            if sum(tensor.nbytes for tensor in (*moved, *results)) <= most:
+            self.bytes = sum(tensor.nbytes for tensor in (*moved, *results))
+            if self.bytes <= MOST_BYTES:
                 self._capture(run, inputs, fixed, flat)
         return results
 
@@ -104,7 +110,7 @@ class _Signature:
                 return
             number = self.number
             _recent[number] = weakref.ref(self, lambda _: _recent.pop(number, None))
-            while len(_recent) > MOST_GRAPHS:
+            while len(_recent) > MOST_GRAPHS or _bytes_held() > MOST_BYTES_HELD:
                 oldest = _recent.popitem(last=False)[1]()
                 if oldest is not None:
                     oldest.graph = None

@@ -67,6 +67,13 @@ class GpuLoops:
             self.turns[batch, device] = shape is not None and shape.passes(batch, available) > 1
         return self.turns[batch, device]
 
+    def turn(self, batch: int, device: torch.device) -> tuple[int, int]:
+        """The tiles of a batch that run at once forward, and the rows of a tile."""
+        shape = self.tiling(False, batch, device)
+        assert shape is not None
+        available = 1 if device.type == "cpu" else processors(device)
+        return shape.concurrent_tiles(batch, available), shape.rows
+
     def why_stepwise(self, backward: bool, batch: int, device: torch.device) -> str:
         """What speaks for a loop step by step; empty: one kernel runs all steps."""
         if (backward, batch, device) in self.refused:

@@ -32,7 +32,7 @@ from ..restarts import as_mask
 from ..torch_modes import hide_from_modes
 from . import by_length, select
 from .epilogue import GpuLoopMemory, PaddedRows
-from .graph_calls import MOST_BYTES, GraphCalls
+from .graph_calls import GraphCalls
 from .loops import GpuLoops, precision_of
 from .persistent.launch import PersistentLoop
 from .scan.run import GpuScan
@@ -43,9 +43,7 @@ FULL = {
     torch.bfloat16: torch.int16,
     torch.float16: torch.int16,
 }  # all bits set: not written yet
-
-
-MOST_BYTES_OF_A_SCAN = 320 << 20
+MOST_LAUNCHES = 512  # of a loop step by step that is one CUDA graph
 INDEX_LIMIT = 2**31  # numbers of a step that kernels can address
 
 
@@ -140,19 +138,14 @@ class GpuExecutor:
             return self._forward(x, states, masks, weights, lengths)
         ends = () if lengths is None else (lengths.to(x.device, torch.int32),)
         key = False, lengths is not None, precision_of(self.dtype), select.forced()
-        most = self._most_copied(x)
-        return self.graphs(self._forward_flat, [x, *states, *masks, *weights, *ends], key, most=most)
+        return self.graphs(self._forward_flat, [x, *states, *masks, *weights, *ends], key)
 
     def _is_replayable(self, backward: bool, x: Tensor, lengths: Tensor | None) -> bool:
-        """Whether a CUDA graph may run the call; a loop step by step has graphs of its own."""
-        return x.is_cuda and (
-            self.scans(x.shape[0])
-            or isinstance(self.loops.find(backward, x.shape[1], lengths is not None, x.device), PersistentLoop)
-        )
-
-    def _most_copied(self, x: Tensor) -> int:
-        """Bytes that a replayed call may copy: a scan's many launches take longer than a loop's one."""
-        return MOST_BYTES_OF_A_SCAN if self.scans(x.shape[0]) else MOST_BYTES
+        """Whether a CUDA graph may run the call; a long loop step by step has graphs of its own."""
+        if not x.is_cuda or self.scans(x.shape[0]):
+            return x.is_cuda
+        loop = self.loops.find(backward, x.shape[1], lengths is not None, x.device)
+        return isinstance(loop, PersistentLoop) or loop.launches(x.shape[0]) <= MOST_LAUNCHES
 
     def _forward_flat(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         rest = iter(inputs)
@@ -327,9 +320,7 @@ class GpuExecutor:
         if not self._is_replayable(True, given[0], lengths):
             return run(inputs)
         key = True, form, precision_of(self.dtype), select.forced()
-        return self.graphs(
-            run, inputs, key, flat=1 + len(self.plan.states) * wants_states, most=self._most_copied(given[0])
-        )
+        return self.graphs(run, inputs, key, flat=1 + len(self.plan.states) * wants_states)
 
     def _backward_flat(
         self, assembled: bool, present: Sequence[bool], ragged: bool, wants_states: bool, inputs: Sequence[Tensor]
@@ -357,6 +348,9 @@ class GpuExecutor:
     ) -> list[Tensor]:
         if lengths is not None and self._sorts_rows(x):
             return by_length.backward(self, cotangents, x, states, masks, weights, lengths, needed, wants_states)
+        if lengths is not None:  # an infinite number in the padding must not reach a gradient
+            running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths.to(x.device)
+            x = x.masked_fill(~running[..., None], 0.0)
         return self.backward_in_order(cotangents, x, states, masks, weights, lengths, needed, wants_states, given_loop)
 
     def backward_in_order(
@@ -378,9 +372,6 @@ class GpuExecutor:
         given = dict(zip(self.weight_names, weights, strict=True))
         scanned = given_loop is None and self.scans(steps)
         loop = None if scanned else given_loop or self.loops.find(True, batch, lengths is not None, x.device)
-        if lengths is not None:  # an infinite number in the padding must not reach a gradient
-            running = torch.arange(steps, device=x.device)[:, None] < lengths.to(x.device)
-            x = x.masked_fill(~running[..., None], 0.0)
         bound = self._inputs(x, states, masks, given, lengths)
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged if loop else frozenset())
         self._bind_results(bound, results)

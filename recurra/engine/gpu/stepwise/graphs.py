@@ -209,7 +209,7 @@ class Window:
 
     def _multiply_all(self, products: list[Multiplication], k: int) -> None:
         """Run independent products concurrently, as branches of the graph: none of them fills a card."""
-        if len(products) < 2 or not self.shared:
+        if len(products) < 2 or not self.memory.is_cuda:
             for product in products:
                 self._multiply(product, k)
             return

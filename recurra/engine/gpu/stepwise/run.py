@@ -31,6 +31,10 @@ class StepwiseLoop:
     def tiles(self, batch: int) -> int:
         return -(-batch // ROWS)
 
+    def launches(self, steps: int) -> int:
+        """Products and kernels of so many steps."""
+        return steps * sum(1 + len(stage.products) for stage in self.rendered.stages)
+
     @torch.no_grad()
     def __call__(self, bound: Mapping[BufferRef, Tensor], steps: int, batch: int) -> None:
         like = bound[X]
