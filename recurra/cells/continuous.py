@@ -119,6 +119,7 @@ class GRUD(Timed):
         self.gamma_h = self.affine("s")
         self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.get_default_dtype()).expand(features).clone())
         self.start("v", "mean")  # until a feature is seen
+        self.start("s", 0.0 if timed else -1.0)  # no time passes before the first step; with `timed`, x says so
 
     def step(self, x: Tensor, h: Tensor, v: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         u, dt = self.split(x)

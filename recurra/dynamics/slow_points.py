@@ -9,6 +9,9 @@ from ..errors import InputError
 from .orbits import _distinct, _residual
 from .system import DynamicalSystem, check_points
 
+ROUNDS = 40  # of the refinement
+CHUNK = 1 << 23  # entries of Jacobians in memory at a time
+
 
 @dataclass(frozen=True)
 class SlowPoints:
@@ -62,7 +65,8 @@ def slow_points(
 
     Newton's method (`rc.dynamics.fixed_points`) finds only exact fixed points. A trained network also computes with
     ghosts and line attractors, where the speed is small but not zero; these are minima of q. Adam moves all starts
-    downhill; those that end below `speed` are kept.
+    downhill, Levenberg-Marquardt steps refine where they end, and those below `speed` are kept. For the structure of
+    a network, start from visited states with some noise added, which finds more saddles, in float64.
 
     **Arguments**
 
@@ -83,6 +87,7 @@ def slow_points(
     if system.driven:
         raise InputError("system", "a driven system", "an autonomous one; system.frozen(x) fixes the input")
     points = check_points("starts", starts).detach().clone().requires_grad_()
+    ball = _ball_around(points.detach())
     adam = torch.optim.Adam([points], lr=learning_rate)
     falling = torch.optim.lr_scheduler.LinearLR(adam, 1.0, 0.01, iterations)
     for _ in range(iterations):
@@ -90,7 +95,8 @@ def slow_points(
         (system.step(points) - points).square().sum().div(2).backward()
         adam.step()
         falling.step()
-    found = points.detach()
+    size = max(1, CHUNK // points.shape[1] ** 2)
+    found = torch.cat([_refine(system, part, *ball) for part in points.detach().split(size)])
     speeds = _residual(system, found).square().sum(-1) / 2
     order = speeds.argsort()
     found = _distinct(found[order][speeds[order] <= speed], distance)
@@ -99,3 +105,33 @@ def slow_points(
     by_size = eigenvalues.abs().argsort(dim=-1, descending=True)
     speeds = _residual(system, found).square().sum(-1) / 2
     return SlowPoints(found, speeds, jacobians, eigenvalues.gather(-1, by_size))
+
+
+@torch.no_grad()
+def _refine(system: DynamicalSystem, points: Tensor, centre: Tensor, radius: float) -> Tensor:
+    """Points (n, p) moved to the minima of q near them: least squares of f(h) - h, damped where a step goes uphill.
+
+    No step leaves the ball: far from all states, saturated gates stand still, too.
+    """
+    eye = torch.eye(points.shape[1]).to(points)
+    damping = torch.full_like(points[:, :1, None], 1e-3)
+    away = _residual(system, points)
+    for _ in range(ROUNDS):
+        J = system.jacobians(points) - eye
+        scale = J.square().sum((1, 2), keepdim=True) / len(eye)  # the mean of the diagonal of JᵀJ
+        damped = J.mT @ J + (damping * scale + torch.finfo(J.dtype).tiny) * eye
+        tried = points - torch.linalg.solve(damped, J.mT @ away[..., None])[..., 0]
+        after = _residual(system, tried)
+        better = after.square().sum(-1, keepdim=True) < away.square().sum(-1, keepdim=True)
+        better = better & ((tried - centre).norm(dim=-1, keepdim=True) <= radius)
+        points, away = torch.where(better, tried, points), torch.where(better, after, away)
+        damping = torch.where(better[..., None], damping / 5, damping * 5).clamp(1e-12, 1e6)
+    return points
+
+
+@torch.no_grad()
+def _ball_around(starts: Tensor) -> tuple[Tensor, float]:
+    """A centre, and twice the distance of the farthest start from it; anywhere around a single start."""
+    centre = starts.mean(0)
+    radius = 2 * (starts - centre).norm(dim=-1).amax().item()
+    return centre, radius if radius > 0 else torch.inf

@@ -373,8 +373,22 @@ def test_gru_d_starts_from_the_mean_of_a_feature():
     x[:, :, 0] = float("nan")
     (h, v, _), mean = layer(x)[1], torch.tensor([0.5, -2.0], dtype=torch.float64)
     assert v[0, 0, 0] == mean[0]
-    far = (torch.zeros(1, 1, 3, dtype=torch.float64), mean.expand(1, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64))
+    far = (torch.zeros(1, 1, 3, dtype=torch.float64), mean.expand(1, 1, 2), -torch.ones(1, 1, 2, dtype=torch.float64))
     torch.testing.assert_close(layer(x, far)[1][0], h)
+
+
+def test_gru_d_counts_time_from_the_first_step():
+    """As in the paper, where the first interval is 0: without times it is the cell that is told 0, 1, 1, …"""
+    told, plain = rc.layer("gru_d", 3, 4, timed=True).double(), rc.layer("gru_d", 2, 4).double()
+    with torch.no_grad():
+        for parameter in told.parameters():
+            parameter.uniform_(-0.9, 0.9)
+    plain.load_state_dict(told.state_dict())
+    x = torch.randn(5, 2, 2, dtype=torch.float64)
+    x[:3, :, 1] = float("nan")
+    times = torch.ones(5, 2, 1, dtype=torch.float64)
+    times[0] = 0
+    torch.testing.assert_close(plain(x)[0], told(torch.cat([x, times], -1))[0])
 
 
 @pytest.mark.parametrize("tau", ["learned", True, [1.0, 2.0], torch.ones(2, 3)])
