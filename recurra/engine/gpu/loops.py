@@ -9,6 +9,7 @@ from ..ir.lowering import Unsupported
 from ..plan.program import Plan
 from ..plan.schedule import Schedule, schedule
 from . import select
+from .inputs_ahead import InputsAhead, take_out
 from .persistent.codegen import render
 from .persistent.kernel_builder import KernelSpec
 from .persistent.launch import PersistentLoop, load_module, processors, shared_memory
@@ -32,8 +33,13 @@ class GpuLoops:
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid does not fit on the card at once
 
     @functools.cached_property
+    def inputs_ahead(self) -> InputsAhead:
+        """What is computed from x and masks before a loop forward, and the program of that loop."""
+        return take_out(self.plan.forward)
+
+    @functools.cached_property
     def forward_schedule(self) -> Schedule:
-        return schedule(with_early_row_sums(self.plan.forward, is_gradient=False))
+        return schedule(with_early_row_sums(self.inputs_ahead.program, is_gradient=False))
 
     @functools.cached_property
     def backward_schedule(self) -> Schedule:
@@ -141,11 +147,12 @@ class GpuLoops:
         return self.single_steps[key]
 
     def _new_step_loop(self, precision: str, device: torch.device) -> PersistentLoop | None:
-        shape = step_tiling(self.forward_schedule, processors(device))
+        chosen = schedule(with_early_row_sums(self.plan.forward, is_gradient=False))
+        shape = step_tiling(chosen, processors(device))
         by_warp = torch.cuda.get_device_capability(device) >= (9, 0)
         spec = KernelSpec(False, False, False, False, by_warp, 8 * self.dtype.itemsize, precision, single_step=True)
         try:
-            rendered = render(self.forward_schedule, self.plan, shape, spec)
+            rendered = render(chosen, self.plan, shape, spec)
         except Unsupported:
             return None
         if rendered.exchanged:

@@ -35,6 +35,7 @@ from .epilogue import GpuLoopMemory, PaddedRows
 from .graph_calls import GraphCalls
 from .loops import GpuLoops, precision_of
 from .persistent.launch import PersistentLoop
+from .persistent.tiling import is_x
 from .scan.run import GpuScan
 from .stepwise.run import StepwiseLoop
 
@@ -191,10 +192,10 @@ class GpuExecutor:
             return self._scan_forward(x, states, masks, given, lengths)
         loop = given_loop or self.loops.find(False, batch, lengths is not None, x.device)
         bound = self._inputs(x, states, masks, given, lengths)
+        bound |= self.loops.inputs_ahead.compute(self.plan, bound, given, PaddedRows(steps, batch, None, x.device))
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
-            of_input = torch.cat([_input_matrix(lane, given, bound[X]) for lane, _ in loop.rendered.lanes])
-            bound[INPUT_PROJECTION] = bound[X] @ of_input.t()
+            bound[INPUT_PROJECTION] = _project([lane for lane, _ in loop.rendered.lanes], bound, given)
         for state in self.plan.states:
             history = BufferRef.state(state.name)
             stored = history == self.plan.output or history in loop.rendered.arguments
@@ -470,11 +471,20 @@ class _LoopAllocator:
                 bound[buffer] = self.rows(buffer, schedule.buffers[buffer].width, dtype)
 
 
-def _input_matrix(lane: Node, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """The matrix by which a lane multiplies x, (width, inputs)."""
-    parts = [
-        (a.attr.offset, m) for a, m in zip(lane.args, lane.attr, strict=True) if a.op == "load" and a.attr.buffer == X
-    ]
+def _project(lanes: list[Node], bound: Mapping[BufferRef, Tensor], weights: Mapping[str, Tensor]) -> Tensor:
+    """The products of all lanes with x, and with what was computed from x, side by side."""
+    buffers = list(dict.fromkeys(arg.attr.buffer for lane in lanes for arg in lane.args if is_x(arg)))
+    matrices = [torch.cat([_input_matrix(lane, weights, bound[b], b) for lane in lanes]) for b in buffers]
+    total = bound[buffers[0]] @ matrices[0].t()
+    for buffer, matrix in zip(buffers[1:], matrices[1:], strict=True):
+        total.addmm_(bound[buffer], matrix.t())
+    return total
+
+
+def _input_matrix(lane: Node, weights: Mapping[str, Tensor], x: Tensor, buffer: BufferRef) -> Tensor:
+    """The matrix by which a lane multiplies the rows x of a buffer, (width, inputs)."""
+    pairs = zip(lane.args, lane.attr, strict=True)
+    parts = [(arg.attr.offset, m) for arg, m in pairs if arg.op == "load" and arg.attr.buffer == buffer]
     if len(parts) == 1 and parts[0][1].deep == x.shape[1]:
         return parts[0][1].of(weights)
     total = x.new_zeros(lane.width, x.shape[1])

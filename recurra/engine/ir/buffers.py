@@ -18,6 +18,7 @@ class Role(Enum):
     Y = "output"  # the output, unless it is a state
     NAMED = "named"
     KEPT = "kept"  # a value the forward program stores for the backward one
+    INPUT = "input"  # computed from x and masks before the loop
     INPUT_PRODUCT = "x product"  # a product with x, made before the loop
     SCRATCH = "scratch"
 

@@ -12,7 +12,7 @@ row, the multiplications.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...ir.buffers import X
+from ...ir.buffers import Role
 from ...ir.nodes import Matrix, Node
 from ...plan.schedule import Group, Schedule
 
@@ -236,4 +236,5 @@ def recurrent(schedule: Schedule) -> list:
 
 
 def is_x(operand: Node) -> bool:
-    return operand.op == "load" and operand.attr.buffer == X
+    """Whether it is x, or was computed from x before the loop."""
+    return operand.op == "load" and operand.attr.buffer.role in (Role.X, Role.INPUT)
