@@ -50,6 +50,8 @@ def _start(case: Case, cell: rc.Cell, state: str) -> Tensor:
         return cell.h_0.detach()
     if (case.name, state) == ("gru_d", "v"):
         return torch.tensor(case.options.get("mean", 0.0), dtype=torch.float64)
+    if (case.name, state) == ("gru_d", "s"):
+        return torch.tensor(0.0 if case.options.get("timed") else -1.0, dtype=torch.float64)
     return torch.tensor(STARTS.get((case.name, state), case.options.get("start", 0.0)), dtype=torch.float64)
 
 
