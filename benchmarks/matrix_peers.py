@@ -1,10 +1,10 @@
 """The cells with matrix states as flash-linear-attention and xLSTM run them: projections and gates by torch, then their
 kernels. A peer takes x (B, T, D) and gives y (B, T, heads · values), with the weights of a cell of recurra."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +12,12 @@ from torch import Tensor
 from torch.nn.functional import elu, logsigmoid, normalize, silu, softplus
 
 Peer = Callable[[Tensor], Tensor]
+MOST_CONFIGURATIONS = 6  # of a kernel that its authors let Triton choose from, evenly taken; all compile for minutes
 
 
 def peers(name: str, cell: Any, train: bool) -> dict[str, Peer]:
     """Kernel → the peer, of those that are installed and have the pass."""
+    _thin_out_configurations()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -33,8 +35,24 @@ def peers(name: str, cell: Any, train: bool) -> dict[str, Peer]:
             continue  # it has no backward pass
         run = getattr(ops, f"{way}_{kernel}", None)
         if run is not None:
-            found[f"{way}_{kernel}"] = partial(_run, run, inputs, cell)
+            found[f"{way}_{kernel}"] = functools.partial(_run, run, inputs, cell)
     return found
+
+
+@functools.cache
+def _thin_out_configurations() -> None:
+    """Let Triton's autotuner try few configurations of a kernel, for a few milliseconds each."""
+    import triton
+    from triton.runtime.autotuner import Autotuner
+
+    make = Autotuner.__init__
+
+    def made(tuner: Any, function: Any, names: Any, configurations: list, *args: Any, **options: Any) -> None:
+        step = -(-len(configurations) // MOST_CONFIGURATIONS) or 1
+        make(tuner, function, names, configurations[::step], *args, **options)
+        tuner.do_bench = functools.partial(triton.testing.do_bench, warmup=2, rep=8)
+
+    Autotuner.__init__ = made
 
 
 def _run(kernel: Callable, inputs: Callable, cell: Any, x: Tensor) -> Tensor:

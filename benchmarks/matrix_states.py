@@ -33,6 +33,7 @@ CELLS = (
     *("linear_transformer", "delta_net", "gated_delta_net", "gla", "retention", "rwkv6", "rwkv7"),
     *("mlstm", "fast_weights"),
 )
+KERNELS = ("chunk", "recurra", "fused_recurrent")  # those that compile longest first
 SIZES = {"cuda": ((2048, 8, 4, 64), (512, 32, 8, 64)), "cpu": ((256, 4, 4, 64),)}  # (T, B, heads, keys = values)
 
 
@@ -49,7 +50,8 @@ def training(run: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor]) 
     return lambda: torch.autograd.grad(run(given), [given, *weights], cotangent, allow_unused=True)
 
 
-def jobs_on_a_card(name: str, size: tuple[int, int, int, int]) -> dict[str, dict[str, Job]]:
+def jobs_on_a_card(name: str, size: tuple[int, int, int, int], of: str = "") -> dict[str, dict[str, Job]]:
+    """Pass → library → job, of the libraries and kernels whose name contains `of`."""
     steps, batch, heads, keys = size
     inputs = heads * keys
     layer = layer_of(name, heads, keys, inputs, device="cuda", dtype=torch.bfloat16)
@@ -62,6 +64,8 @@ def jobs_on_a_card(name: str, size: tuple[int, int, int, int]) -> dict[str, dict
         runs = {"recurra": (lambda given: layer(given)[0], x)}
         runs |= {kernel: (run, by_batch) for kernel, run in peers(name, cell, what == "training").items()}
         for label, (run, given) in runs.items():
+            if of not in label:
+                continue
             job = training(run, given, weights) if what == "training" else _inference(run, given)
             try:
                 job()
@@ -209,8 +213,8 @@ def profile(name: str, size: tuple[int, int, int, int]) -> None:
 
 
 def compile_ahead(names: list[str]) -> None:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.matrix_states", "--compile", "--cells"]
-    side_by_side([*command, name] for name in names)
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.matrix_states"]
+    side_by_side([*command, "--compile", of, "--cells", name] for of in KERNELS for name in names)
 
 
 def main() -> None:
@@ -220,7 +224,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="on a card: only compile what the cells need")
+    parser.add_argument("--compile", choices=KERNELS, help="on a card: only compile such kernels for the cells")
     given = parser.parse_args()
     torch.manual_seed(0)
     names = given.cells.split(",")
@@ -233,7 +237,7 @@ def main() -> None:
     if given.compile:
         for name in names:
             for size in SIZES["cuda"]:
-                jobs_on_a_card(name, size)
+                jobs_on_a_card(name, size, given.compile)
         return
     if given.profile:
         for name in names:

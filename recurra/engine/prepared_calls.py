@@ -42,7 +42,9 @@ def prepare(cell: Cell, cache: CellCache, executor: Executor | None, given: Sequ
         return None
     weights = _Weights(cell, cache)
     read = _read_once(executor, weights)
-    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read) or needs_dispatcher(read if own is None else own.values()):
+    if any((w.dtype, w.device) != (x.dtype, x.device) for w in read):
+        return None
+    if needs_dispatcher(read if own is None else own.values()):
         return None
     start = _Start(cell, cache, x)
     if own is not None and x.dim() == 2:

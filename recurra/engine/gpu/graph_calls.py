@@ -55,9 +55,7 @@ class GraphCalls:
     def __init__(self) -> None:
         self.known: OrderedDict[Hashable, _Signature] = OrderedDict()
 
-    def __call__(
-        self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None
-    ) -> list[Tensor]:
+    def __call__(self, run: Run, inputs: Sequence[Tensor], key: Hashable, flat: int | None = None) -> list[Tensor]:
         """`run(inputs)`, replayed if it is known; `key` is all that it depends on beside the inputs. Results from
         number `flat` on may share memory."""
         device = inputs[0].device.index

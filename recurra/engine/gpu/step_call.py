@@ -7,7 +7,7 @@ inputs into a block of arguments, and calls the driver.
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import or_
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ class GpuStepCall:
         self.dtype = executor.dtype
         self.width = plan.forward.buffers[plan.output].width
         self.sizes = [state.size for state in plan.states]
-        self.alike = len(set(self.sizes)) == 1
+        self.alike = set(self.sizes) == {self.width}
         self.output = plan.output
         given = {X: x.contiguous(), plan.output: x.new_empty(batch, self.width)}
         for state, value in zip(plan.states, start(x), strict=True):
@@ -72,22 +72,24 @@ class GpuStepCall:
         batch = x.shape[0]
         stacked = states is None or states[0].dim() == 3
         inputs = [x, *(self.start(x) if states is None else states)]
-        if not all(map(Tensor.is_contiguous, inputs)) or any(address % 16 for address in map(_ADDRESS, inputs)):
+        places = list(map(_ADDRESS, inputs))
+        if functools.reduce(or_, places) % 16 or not all(map(Tensor.is_contiguous, inputs)):
             inputs = [value.clone(memory_format=torch.contiguous_format) for value in inputs]
+            places = list(map(_ADDRESS, inputs))
         lead = (1, batch) if stacked else (batch,)
-        y = torch.empty((batch, self.width), dtype=x.dtype, device=x.device)
-        if self.alike:
-            finals = torch.empty((len(self.sizes), *lead, self.sizes[0]), dtype=x.dtype, device=x.device).unbind()
+        if self.alike:  # one allocation: several take as long as the launch
+            y, *finals = x.new_empty((1 + len(self.sizes), *lead, self.width)).unbind()
+            y = y.squeeze(0) if stacked else y
         else:
-            finals = tuple(torch.empty((*lead, size), dtype=x.dtype, device=x.device) for size in self.sizes)
+            y, *finals = x.new_empty((batch, self.width)), *(x.new_empty((*lead, size)) for size in self.sizes)
         words = self.launch.words
-        for slot, value in zip(self.slots, (*inputs, y, *finals), strict=True):
-            words[slot] = value.data_ptr()
+        for slot, address in zip(self.slots, (*places, *map(_ADDRESS, (y, *finals))), strict=True):
+            words[slot] = address
         addresses = list(map(_ADDRESS, self.weights))
         if addresses != self.weight_addresses:
             self._move_weights(addresses)
         self.launch(self.device)
-        return y, finals
+        return y, tuple(finals)
 
     def _move_weights(self, addresses: list[int]) -> None:
         for weight in self.weights:
@@ -111,6 +113,7 @@ class _Launch:
         self.code = code  # keeps the kernel loaded
         grid, threads = (loop.tiling.programs, tiles, 1), 32 * code.metadata.num_warps
         self.function = ctypes.c_void_p(code.function)
+        self.driver = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
         self.sizes = [ctypes.c_uint(n) for n in (*grid, threads, 1, 1, code.metadata.shared)]
 
     def __call__(self, device: int) -> None:
@@ -119,11 +122,6 @@ class _Launch:
                 self(device)
             return
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(device))
-        status = _driver()(self.function, *self.sizes, stream, self.block, None)
+        status = self.driver(self.function, *self.sizes, stream, self.block, None)
         if status:
             raise RuntimeError(f"the CUDA driver refused to launch a step: error {status}")
-
-
-@functools.cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1").cuLaunchKernel
