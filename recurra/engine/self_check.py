@@ -27,6 +27,8 @@ from .cpu.executor import CpuExecutor
 from .cpu.layout import dense
 from .executors import Executor
 from .reference import Scanned, Sequences, _loop
+from .restarts import MASK
+from .split_at_resets import split_at_resets
 from .torch_modes import has_saved_tensor_hooks, needs_dispatcher
 from .trace import bind_weights
 from .traced_step import BoundStep, _copy_with, keep_random_state, step_function
@@ -57,6 +59,9 @@ def find_disagreement(
         return None
     steps = STEPS if sum(weight.numel() for weight in weights.values()) < MANY_WEIGHTS else 2
     given = _small(cell, executor, given, steps)
+    if given.resets is not None and MASK not in executor.plan.masks:
+        with torch.no_grad():  # here, where both ways start again from the same states
+            given = split_at_resets(cell, given).given
     leaves = {name: _leaf(w, train and w.is_floating_point()) for name, w in weights.items()}
     with keep_random_state(), torch.set_grad_enabled(train):
         given = given._replace(x=_leaf(given.x, train and given.x.requires_grad), state=_leaves(given.state, train))

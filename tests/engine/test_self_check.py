@@ -144,6 +144,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "a step of one row": lambda x: torch.no_grad()(layer("lstm").step)(x[0, :1]),
     "lengths": lambda x: layer("gru")(x, lengths=[1, 6, 3]),
     "resets": lambda x: layer("gru")(x, resets=torch.rand(6, 3) < 0.4),
+    "resets to a buffer that the step reads": lambda x: layer("gru_d")(x, resets=torch.eye(6, 3, dtype=torch.bool)),
     "trace": lambda x: layer("lstm")(x, return_trace=True),
     "gradient of x": lambda x: layer("lstm")(x.clone().requires_grad_()),
     "gradient of a state": lambda x: layer()(x, torch.randn(1, 3, 5, requires_grad=True)),
