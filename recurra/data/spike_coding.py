@@ -25,7 +25,8 @@ def rate_code(values: Tensor, steps: int, generator: torch.Generator | None = No
         tensor([0.0000, 0.3000, 1.0000])
     """
     values = _shares(values, steps)
-    drawn = torch.rand((steps, *values.shape), generator=generator, dtype=values.dtype, device=values.device)
+    wide = torch.promote_types(values.dtype, torch.float32)  # half precision draws too few different numbers
+    drawn = torch.rand((steps, *values.shape), generator=generator, dtype=wide, device=values.device)
     return (drawn < values).to(values.dtype)
 
 
@@ -47,8 +48,9 @@ def latency_code(values: Tensor, steps: int, threshold: float = 0.01) -> Tensor:
                 [0., 0., 0.]])
     """
     values = _shares(values, steps)
-    when = torch.round((1 - values) * (steps - 1))
-    times = torch.arange(steps, dtype=values.dtype, device=values.device).view(-1, *(1,) * values.dim())
+    wide = values.to(torch.promote_types(values.dtype, torch.float32))  # half precision tells 256 times apart
+    when = torch.round((1 - wide) * (steps - 1))
+    times = torch.arange(steps, dtype=wide.dtype, device=values.device).view(-1, *(1,) * values.dim())
     return ((times == when) & (values > threshold)).to(values.dtype)
 
 

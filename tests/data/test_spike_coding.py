@@ -25,6 +25,19 @@ def test_larger_values_spike_earlier_and_once():
     assert ((1 - when / 99) - values[values > 0.01]).abs().max() <= 0.5 / 99 + 1e-6
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_changes_neither_rates_nor_times(dtype: torch.dtype):
+    values = torch.tensor([0.0, 0.001, 0.3, 1.0]).to(dtype)
+    spikes = rc.data.rate_code(values, 100_000, torch.Generator().manual_seed(0))
+    assert spikes.dtype == dtype
+    rates = spikes.double().mean(0)
+    assert ((rates - values.double()).abs() <= 0.1 * values.double()).all()
+    early = rc.data.latency_code(values, 3000, threshold=0.0)
+    assert early.dtype == dtype
+    assert torch.equal(early.double().sum(0), torch.tensor([0.0, 1.0, 1.0, 1.0]).double())
+    assert early.float().argmax(0).tolist()[1:] == [round((1 - v) * 2999) for v in values[1:].tolist()]
+
+
 @pytest.mark.parametrize(
     ("values", "steps"), [(torch.tensor([1.5]), 3), (torch.tensor([1]), 3), (torch.tensor([0.5]), 0)]
 )
