@@ -93,7 +93,7 @@ def _more_than_1997() -> list[str]:
 
 
 def _missed_goals() -> list[str]:
-    found = {row[0]: row[1:] for row in _table("reconstruction") if len(row) == 3}
+    found = {row[0]: row[1:] for row in _table("reconstruction") if len(row) >= 3}
     lines = []
     if "D_stsp" in found and float(found["D_stsp"][0]) > 0.5:
         lines.append(f"the distance D_stsp is {found['D_stsp'][0]}, and at most 0.5 was the goal")
