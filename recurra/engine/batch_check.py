@@ -13,8 +13,9 @@ from ..cell import Cell
 from ..errors import TraceError
 from .batch_sizes import difference_at, pattern_of
 from .cell_cache import cache_of
+from .cell_copies import traceable_copy
 from .trace import PATTERN, Step, trace_at, trace_equations
-from .traced_step import clean_context, traceable_copy
+from .traced_step import clean_context
 from .user_code import Untraceable
 
 ROUNDING = 1e4  # units of the last place of the largest number

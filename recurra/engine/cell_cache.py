@@ -62,6 +62,10 @@ class CellCache:
         self.hooked = any(self.hooks)
         self.backward_hooks = [getattr(m, hooks) for m in self.modules for hooks in _HOOKS[2:]] + _GLOBAL_HOOKS[2:]
         kinds = [(part.dtype, part.device, part.shape) if isinstance(part, Tensor) else part for part in parts]
+        if guards.asks_kinds:
+            kinds += map(type, self.tensors)
+        if len(set(map(id, self.tensors))) < len(self.tensors):  # one weight under several names
+            kinds += map([id(tensor) for tensor in self.tensors].index, map(id, self.tensors))
         self.form = kinds, names, guards.form, self.hooked  # everything but the tensors themselves
         weights: dict[str, Tensor] = {}
         self.weights = weights if _collect(cell, "", weights, set()) else None  # None if some are derived from others

@@ -44,6 +44,10 @@ class Effects:
             for holder in (vars(module), module._parameters, module._buffers):
                 self.attributes.append((prefix, holder, dict(holder)))
                 self._watch_all(prefix, holder)
+            for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+                if tensor is not None:  # the user's attributes of a weight
+                    self.attributes.append((f"{prefix}{name}.", vars(tensor), dict(vars(tensor))))
+                    self._watch_all(f"{prefix}{name}.", vars(tensor))
         for base in type(cell).__mro__[: type(cell).__mro__.index(Cell)]:
             self._watch_all(f"{base.__name__}.", vars(base))
             self.of_classes += [(base, name, value) for name, value in vars(base).items() if not name.startswith("__")]

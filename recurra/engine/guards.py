@@ -34,6 +34,7 @@ from .graph_constants import guard_graph
 LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "recurra", "triton"}
 ENGINE_READS = ("step", "forward", "rewrite", "initial_state", "_initial", "masks", "starts", "carried", "__wrapped__")
 DYNAMIC_READS = {"getattr", "vars", "globals", "eval", "exec", "attrgetter", "methodcaller", "__dict__"}
+ASK_KINDS = {"isinstance", "issubclass", "type", "__class__", "singledispatch", "match"}
 MAX_VALUES = 10_000  # that are followed; a cell that reads more is not compiled
 MANY = 64  # entries from which on a container of numbers and strings is compared by content, not entry by entry
 SMALL_TENSOR = 4096  # numbers up to which a tensor that is no weight is compared by content
@@ -64,6 +65,7 @@ class Guards:
         self.form = found.form, self.lengths, self.contents
         self.overflow = found.count > MAX_VALUES
         self.may_drop = found.drops or bool(found.names & {"*", *dropouts.NAMES})  # the step may call dropout
+        self.asks_kinds = found.asks_kinds  # the step may ask whether a weight is a parameter
         self.follows_code = found.names > set(ENGINE_READS)  # the user's: what it reads is not known beforehand
 
     def is_current(self) -> bool:
@@ -127,8 +129,12 @@ class _Collector:
         self.seen: dict[Any, Any] = {}  # an id is unique only while its object lives
         self.count, self.modifiers = 0, cell.modifiers
         self.drops = any(isinstance(module, _DropoutNd) for module in cell.modules())
+        self.asks_kinds = False
         for module in cell.modules():
             self.module(module)
+        if self.names > set(ENGINE_READS):  # code of the user's, which may read attributes of tensors
+            for tensor in (*cell.parameters(), *cell.buffers()):
+                self.fields(vars(tensor))
         self.names_were_known = len(self.names) == before
 
     # ------------------------------------------------------------------------------------------ what is read
@@ -218,6 +224,7 @@ class _Collector:
                 self.attribute(cell, "cell_contents", content)
         attributes, global_names, modules = _names(value.__code__)
         self.names |= attributes
+        self.asks_kinds |= bool(ASK_KINDS & (attributes | global_names))
         if (attributes | global_names) & DYNAMIC_READS:
             self.names.add("*")
         for name in sorted(global_names):
@@ -446,6 +453,8 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozen
             global_names.add(name)
         elif instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):
             (modules if instruction.opname == "IMPORT_NAME" else attributes).add(name)
+        elif instruction.opname == "MATCH_CLASS":
+            attributes.add("match")
         elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             attributes.add(name)
     attributes |= {constant for constant in code.co_consts if isinstance(constant, str)}

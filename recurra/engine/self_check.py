@@ -23,6 +23,7 @@ from torch import Tensor
 from ..cell import Cell
 from ..errors import TraceError
 from .backend import warn_once
+from .cell_copies import copy_with
 from .cpu.executor import CpuExecutor
 from .cpu.layout import dense
 from .executors import Executor
@@ -31,7 +32,7 @@ from .restarts import MASK
 from .split_at_resets import split_at_resets
 from .torch_modes import has_saved_tensor_hooks, needs_dispatcher
 from .trace import bind_weights
-from .traced_step import BoundStep, _copy_with, keep_random_state, step_function
+from .traced_step import BoundStep, keep_random_state, step_function
 
 STEPS, ROWS = 3, 4  # of the call, unless kernels for so few rows would have to be compiled for the check alone
 MANY_WEIGHTS = 1 << 17  # numbers from which on two steps must do: they take a millisecond each
@@ -62,7 +63,7 @@ def find_disagreement(
     if given.resets is not None and MASK not in executor.plan.masks:
         with torch.no_grad():  # here, where both ways start again from the same states
             given = split_at_resets(cell, given).given
-    leaves = {name: _leaf(w, train and w.is_floating_point()) for name, w in weights.items()}
+    leaves = _each_once(weights, lambda w: _leaf(w, train and w.is_floating_point()))
     with keep_random_state(), torch.set_grad_enabled(train):
         given = given._replace(x=_leaf(given.x, train and given.x.requires_grad), state=_leaves(given.state, train))
         found = _differentiated(run(leaves, given), given, leaves)
@@ -139,13 +140,14 @@ def _leaves(tensors: Sequence[Tensor], train: bool) -> tuple[Tensor, ...]:
 
 
 def _plain(
-    cell: Cell, given: Sequences, weights: Mapping[str, Tensor], trace: bool, tensors: dict[int, Tensor] | None = None
+    cell: Cell, given: Sequences, weights: Mapping[str, Tensor], trace: bool, others: Callable | None = None
 ) -> Scanned:
-    """The plain loop on a copy of the cell, whose tensors are `tensors`, by id; its own by default."""
+    """The plain loop on a copy of the cell with these weights, and what `others` makes of its other tensors."""
     if cell.modifiers or trace:
         return _loop(cell, given, trace, BoundStep(step_function(cell), dict(weights)))
-    own = {id(tensor): tensor for tensor in (*cell.parameters(), *cell.buffers())}
-    twin = _copy_with(cell, own if tensors is None else tensors)
+    own = (*cell.named_parameters(), *cell.named_buffers())
+    tensors = {id(w): weights[name] if name in weights else others(w) if others else w for name, w in own}
+    twin = copy_with(cell, tensors)
     with bind_weights(twin, dict(weights)):
         return _loop(twin, given, False, None)
 
@@ -153,15 +155,20 @@ def _plain(
 def _exact(cell: Cell, given: Sequences, weights: Mapping[str, Tensor], trace: bool, train: bool) -> Result | None:
     """The plain loop in float64; None if the step cannot run in it."""
     wide = functools.partial(_in_float64, train=train)
-    tensors = {id(tensor): wide(tensor) for tensor in (*cell.parameters(), *cell.buffers())}
-    leaves = {name: wide(weight) for name, weight in weights.items()}
+    leaves = _each_once(weights, wide)
     masks = {name: wide(mask) for name, mask in given.masks.items()}
     given = given._replace(x=wide(given.x), state=tuple(map(wide, given.state)), masks=masks)
     try:
         with torch.autocast(given.x.device.type, enabled=False):
-            return _differentiated(_plain(cell, given, leaves, trace, tensors), given, leaves)
+            return _differentiated(_plain(cell, given, leaves, trace, wide), given, leaves)
     except RuntimeError:  # the step names another dtype
         return None
+
+
+def _each_once(weights: Mapping[str, Tensor], function: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """A function of each weight; one that has several names stays one."""
+    made = {id(weight): function(weight) for weight in weights.values()}
+    return {name: made[id(weight)] for name, weight in weights.items()}
 
 
 def _in_float64(tensor: Tensor, train: bool) -> Tensor:

@@ -38,10 +38,12 @@ _FUNCTIONAL_CALL = torch.nn.utils.stateless._functional_call.__code__  # the wei
 _READ_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage", "__repr__"}
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_"}
 _AUTOGRAD_FIELDS = {"requires_grad", "is_leaf", "grad_fn", "grad", "retains_grad", "output_nr", "_base", "_version"}
+_AUTOGRAD_FIELDS |= {"_backward_hooks", "_post_accumulate_grad_hooks"}
 # Where numbers lie in memory: x may be a view of anything, and stand-ins lie side by side.
 _LAYOUT = {"is_contiguous", "stride", "storage_offset", "dim_order", "_is_view", "is_shared", "is_pinned"}
 _SIZES = {"shape", "size", "numel", "nelement", "__len__"}
 _MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled"}
+_HASH = Tensor.__hash__.__code__  # pyrefly: ignore
 _OUTPUT = {"print", "input", "open", "write"}
 
 
@@ -120,6 +122,8 @@ class StepWatch:
             self._note("calls torch.func.functional_call")
         elif code is _LOG:
             self._note("writes to a log")
+        elif code is _HASH and is_called_by_user(Tensor.__hash__):
+            self._note("looks a tensor up by its identity")
         elif is_user_code(code):
             self.effects.enter(frame)
         if code is not self.code:
@@ -151,6 +155,8 @@ class StepWatch:
             name = arg.__name__
             if name in _OUTPUT:
                 self._note(f"calls {name}", location(frame))
+            elif name == "id":
+                self._note("asks id() of an object", location(frame))
             elif name in _MODES:
                 self._note(f"asks {name}()", location(frame))
 

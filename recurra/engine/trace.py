@@ -13,7 +13,7 @@ A step that does what a graph cannot hold raises `Untraceable`, which names the 
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +28,7 @@ from ..draws import StepDropout
 from ..errors import TraceError
 from .batch_sizes import compare_operations, merge_batch_sizes, pattern_of
 from .cell_cache import cache_of
+from .cell_copies import copy_with
 from .custom_vjp import custom_vjp_of
 from .dropouts import DropoutCall
 from .operations import DECOMPOSITIONS, is_other_product, product_of
@@ -153,7 +154,8 @@ def _input_names(state: Any) -> tuple[str, ...]:
 
 def trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
     """Trace `step` at one batch size, on zeros. A branch on the value of a tensor is an error."""
-    weights = {n: _stand_in(w.shape, w) for n, w in cell.weights().items()}
+    twin = copy_with(cell, {id(w): _stand_in(w.shape, w) for w in (*cell.parameters(), *cell.buffers())})
+    weights = _once(_stand_ins(cell, twin))
     like = next((w for w in weights.values() if w.is_floating_point()), torch.empty(0))
     shapes = {"x": (batch, cell.input_size)}
     for state in cell.carried:
@@ -173,15 +175,15 @@ def trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
         recorder.add_input(given[name], len(given) - 1)
         return given[name]
 
-    with bind_weights(cell, weights):
-        watch = StepWatch(cell, recorder, batch)
+    with bind_weights(twin, weights):
+        watch = StepWatch(twin, recorder, batch)
         watch.draw = draw
 
         def one_step() -> list[Tensor]:
-            args, kwargs = arguments_of(cell, given)
+            args, kwargs = arguments_of(twin, given)
             with watch:
-                returned = cell.step(*args, **kwargs)
-            return [*output_and_states(cell, returned), *watch.names.values()]
+                returned = twin.step(*args, **kwargs)
+            return [*output_and_states(twin, returned), *watch.names.values()]
 
         try:
             with torch.inference_mode(False), torch.enable_grad(), _hide_saved_tensors():
@@ -199,6 +201,21 @@ def trace_at(cell: Cell, batch: int) -> tuple[Step, StepWatch]:
     outputs = (OUTPUT, *(state.name for state in cell.carried if state.name != TIME))
     read = _prune(graph, len(given), tuple(weights))
     return Step(graph, tuple(given), read, outputs, tuple(watch.names), dropouts), watch
+
+
+def _stand_ins(cell: Cell, twin: Cell) -> Iterator[tuple[str, Tensor]]:
+    """What the step of `twin` reads under the names of the weights: tensors of its own, zeros for derived weights."""
+    own = dict(twin.named_parameters(remove_duplicate=False)) | dict(twin.named_buffers(remove_duplicate=False))
+    for name, weight in cell.weights().items():
+        yield name, own[name] if name in own else _stand_in(weight.shape, weight)
+
+
+def _once(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """The weights by name; one that has several names by its first."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, weight in weights:
+        found.setdefault(id(weight), (name, weight))
+    return dict(found.values())
 
 
 def _first_line(error: Exception) -> str:

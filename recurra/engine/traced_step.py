@@ -7,7 +7,6 @@ The step is traced in a clean context. Under vmap, jvp, functional_call or autoc
 tensors, and a graph traced from them would be wrong for every later call.
 """
 
-import copy
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,6 +25,7 @@ from ..cell import Cell
 from ..errors import TraceError
 from . import caches
 from .cell_cache import cache_of
+from .cell_copies import traceable_copy
 from .graph_constants import graph_constant, object_at
 from .operations import BATCH_AXIS
 from .trace import PATTERN, Step, trace
@@ -151,13 +151,6 @@ def trace_in_clean_context(cell: Cell) -> Step:
         raise
 
 
-def traceable_copy(cell: Cell) -> Cell:
-    """A copy of the cell with plain tensors of any numbers."""
-    tensors = (*cell.parameters(), *cell.buffers())
-    plain = {id(each): torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in tensors}
-    return _copy_with(cell, plain)
-
-
 _CHANGED: WeakKeyDictionary[Cell, tuple[Untraceable, list]] = WeakKeyDictionary()
 caches.register("steps with effects", _CHANGED.clear, _CHANGED.__len__)
 
@@ -168,16 +161,6 @@ def _settings(cell: Cell, without: Container[str]) -> list[tuple[str, Any]]:
     plain = (bool, int, float, str, type(None))
     every = ((prefix + name, value) for prefix, module in named for name, value in vars(module).items())
     return [(name, value) for name, value in every if isinstance(value, plain) and name not in without]
-
-
-def _copy_with(cell: Cell, tensors: dict[int, Tensor]) -> Cell:
-    """A copy of the cell in which `tensors`, by the id of the original, replace its own."""
-    try:
-        return copy.deepcopy(cell, tensors)  # pyrefly: ignore
-    except RuntimeError as error:  # deepcopy takes leaves only
-        raise TraceError(f"{type(cell).__name__} has a tensor that is the result of a computation: {error}") from error
-    except Exception as error:  # a file, a lock, a generator
-        raise Untraceable(f"{type(cell).__name__} has an attribute that cannot be copied: {error}") from error
 
 
 def keep_random_state() -> AbstractContextManager[None]:
