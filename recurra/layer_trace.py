@@ -13,8 +13,8 @@ class Trace(Mapping[str, Any]):
     LSTM. `layer(x, return_trace=True)` returns one.
 
     `trace["f"]` is `(T, B, size)`, in the layout of the output. With several layers or directions it is a tuple of
-    such tensors, in the order of the state's first axis; `trace.by_cell[k]` is the mapping of one of them. Values past
-    the end of a sequence are zero.
+    such tensors, in the order of the state's first axis; `trace.by_cell[k]` is the mapping of one of them, with the
+    variables that only this one has, too. Values past the end of a sequence are zero.
 
     **Example**
 
@@ -34,7 +34,7 @@ class Trace(Mapping[str, Any]):
         return found if len(found) > 1 else found[0]
 
     def __iter__(self):
-        return iter(self.by_cell[0])
+        return (name for name in self.by_cell[0] if all(name in values for values in self.by_cell))
 
     def __len__(self) -> int:
-        return len(self.by_cell[0])
+        return sum(1 for _ in self)

@@ -48,11 +48,11 @@ class Pieces:
         return value.reshape(steps * batch, -1)[self.index]
 
     def join(self, value: Tensor) -> Tensor:
-        """(longest piece, P, size) → (T, B, size), zero where there is no piece."""
+        """(longest piece, P, …) → (T, B, …), zero where there is no piece."""
         steps, batch = self.shape
-        valid = self.valid
-        flat = value.new_zeros(steps * batch, value.shape[-1]).index_copy(0, self.index[valid], value[valid])
-        return flat.view(steps, batch, -1)
+        valid, size = self.valid, value.shape[2:]
+        flat = value.new_zeros(steps * batch, *size).index_copy(0, self.index[valid], value[valid])
+        return flat.view(steps, batch, *size)
 
     def initial(self, state: Tensor, fresh: Tensor) -> Tensor:
         """The state before each piece, (P, …), from those of the sequences, (B, …)."""

@@ -198,6 +198,14 @@ def test_trace_of_an_lstm_satisfies_its_equations():
     assert_close(torch.cat([h, c]), torch.stack([trace["h"][-1], trace["c"][-1]]))
 
 
+def test_a_trace_lists_the_names_that_every_layer_has():
+    layer = rc.layer("rg_lru", 3, 8, num_layers=2)  # where input and units are equal, u is x itself
+    trace = layer(torch.randn(4, 2, 3), return_trace=True)[2]
+    assert "u" in trace.by_cell[0]
+    assert "u" not in list(trace)
+    assert len(dict(trace)) == len(trace)
+
+
 @on_either_engine
 def test_trace_of_the_backward_direction_is_aligned_with_x_and_runs_from_the_last_valid_step():
     layer = Case("lstm").layer(bidirectional=True)

@@ -107,6 +107,17 @@ def test_a_trace_has_the_axes():
     assert_close(trace["S"][-1], S[0])
 
 
+def test_a_trace_with_resets_has_the_axes_of_every_value():
+    layer, resets = memory(), torch.zeros(6, 3, dtype=torch.bool)
+    resets[0, 1] = resets[2, 0] = resets[5, 2] = True
+    trace = layer(X, resets=resets, lengths=[6, 1, 6], return_trace=True)[2]
+    assert trace["v"].shape == (6, 3, 2, 2)
+    with rc.set_backend("reference"):
+        expected = layer(X, resets=resets, lengths=[6, 1, 6], return_trace=True)[2]
+    for name, value in expected.items():
+        assert_close(trace[name], value)
+
+
 def test_delays_of_a_matrix(engine):
     layer = memory(delays=True)
     y, state = layer(X)
