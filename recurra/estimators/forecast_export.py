@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from .forecast_quantiles import in_logs
 from .linear import LOG_RANGE
 from .onnx_file import tensor, write
 from .scaling import Scaling
-from .windows import MIN_SPREAD
 
 if TYPE_CHECKING:
     from .forecaster import Forecaster
@@ -23,6 +23,8 @@ def export(model: "Forecaster", path: str | Path) -> Path:
     past, random = model.past_, np.random.default_rng(0)
     if model.likelihood is not None:
         raise InputError("model", f"likelihood={model.likelihood!r}", "likelihood=None: a file has no sampled paths")
+    if model.network == "es_rnn":
+        raise InputError("model", "network='es_rnn'", "network='errors': a file has no numbers of series to smooth by")
     if len(past.targets) > 1 or model.observed or past.covariates.categories:
         got = "a forecaster with several targets, observed columns or text"
         raise InputError("model", got, "one target and covariates of numbers that are known or static")
@@ -68,6 +70,8 @@ class ForecastModule(nn.Module):
     unit: Tensor
     log_mean: Tensor
     log_scale: Tensor
+    never_below: Tensor
+    in_logs: Tensor
 
     def __init__(self, model: "Forecaster"):
         super().__init__()
@@ -76,6 +80,10 @@ class ForecastModule(nn.Module):
         self.seasons, self.context, self.horizon = windows.seasons, windows.context, int(model.horizon)
         self.members = [(member.log, member.linear.seasons[0]) for member in model.base_.members]
         shares = [model.base_.series.get(name, model.base_.usual) for name in ids]
+        self.least_spread = windows.least_spread
+        floors = [windows.never_below(model.past_, k, len(y)) for k, y in enumerate(model.past_.y)]
+        self.register_buffer("never_below", torch.tensor(floors))
+        self.register_buffer("in_logs", torch.tensor([in_logs(model, name) for name in ids]))
         logs = [windows.logs.get(name, Scaling.none(1)) for name in ids]
         constants = {
             "mean": np.concatenate([windows.series[name].mean for name in ids]),
@@ -104,7 +112,7 @@ class ForecastModule(nn.Module):
         place = torch.arange(past.shape[0] + self.horizon, device=past.device)[:, None]  # (T + h, 1)
         inside = place < count
         at = torch.minimum(first + place, last)
-        view = _view(z.gather(0, at), z.gather(0, last[None])[0], inside, count)
+        view = _view(z.gather(0, at), z.gather(0, last[None])[0], inside, count, self.least_spread)
         relative, level, spread = view
         static = list(self.static[series].t()) if self.static.shape[1] else []  # S times (B,)
         covariates = self._covariates(known, first, count, place)  # (T + h, B, 2F) or none
@@ -125,7 +133,10 @@ class ForecastModule(nn.Module):
         found = self.network(columns, count + self.horizon)  # (B, h, Q)
         found = (found.sort(dim=-1).values + self.shifts).sort(dim=-1).values
         found = base.t()[:, :, None] + self.unit[series][:, None, None] * found
-        return mean[:, None, None] + scale[:, None, None] * (level[:, None, None] + spread[:, None, None] * found)
+        found = mean[:, None, None] + scale[:, None, None] * (level[:, None, None] + spread[:, None, None] * found)
+        least = past.gather(0, at).amin(dim=0)
+        is_floored = (self.never_below[series] & (least >= 0)) | (self.in_logs[series] & (least > 0))
+        return torch.where(is_floored[:, None, None], found.clamp(min=0.0), found)
 
     def _naive(self, relative: Tensor, count: Tensor, season: int) -> Tensor:
         """(h, B): the last season repeated, or the last value without a full season."""
@@ -151,7 +162,7 @@ class ForecastModule(nn.Module):
         if any(log for log, _ in self.members):
             floor = (log_mean - LOG_RANGE * log_scale).exp()
             logs = (torch.maximum(past, floor).log() - log_mean) / log_scale
-            of_logs = _view(logs.gather(0, at), logs.gather(0, at[-1:])[0], inside, count)
+            of_logs = _view(logs.gather(0, at), logs.gather(0, at[-1:])[0], inside, count, self.least_spread)
         for k, (log, season) in enumerate(self.members):
             own = of_logs if log else view
             found = self._linear(self.weights[k], season, own, count, static, covariates)
@@ -196,8 +207,8 @@ class ForecastModule(nn.Module):
         return torch.cat([scaled[now, lanes], scaled[first + before, lanes]], dim=-1)
 
 
-def _view(values: Tensor, level: Tensor, inside: Tensor, count: Tensor) -> View:
-    spread = _deviation(values, inside, count).clamp(min=MIN_SPREAD)
+def _view(values: Tensor, level: Tensor, inside: Tensor, count: Tensor, least: float) -> View:
+    spread = _deviation(values, inside, count).clamp(min=least)
     return View(torch.where(inside, (values - level) / spread, 0.0), level, spread)
 
 

@@ -11,12 +11,14 @@ from .likelihood_paths import likelihood_paths, likelihood_quantiles
 from .linear import History
 from .panel import Panel
 from .sampled_paths import Continue, draw_paths, forecast_beyond
+from .smoothing_network import network_inputs
 from .windows import Origin, Window
 
 if TYPE_CHECKING:
     from .forecaster import Forecaster
 
 PREDICT_BATCH = 256  # windows predicted at a time
+MOSTLY = 0.5  # the weight of forecasts of logarithms that makes a series one of factors
 
 
 def forecast_quantiles(model: "Forecaster", given: Panel, origins: list[Origin], steps: int) -> np.ndarray:
@@ -29,7 +31,23 @@ def forecast_quantiles(model: "Forecaster", given: Panel, origins: list[Origin],
         _check_beyond(model, steps)
         found = np.concatenate([_beyond(model, group, steps) for group in _groups(model, given, origins, steps)])
     each = zip(origins, found, strict=True)
-    return np.stack([model.windows_.scaling(given, o.series).invert(q) for o, q in each])
+    return np.stack([_in_units(model, given, origin, q) for origin, q in each])
+
+
+def _in_units(model: "Forecaster", given: Panel, origin: Origin, scaled: np.ndarray) -> np.ndarray:
+    """Scaled values in the units of the data, not below zero if the window and the series tell of a floor there."""
+    windows, k = model.windows_, origin.series
+    values = windows.scaling(given, k).invert(scaled)
+    least = given.y[k][max(0, origin.at - windows.context) : origin.at].min()
+    is_floored = least >= 0 and windows.never_below(given, k, origin.at)
+    return np.maximum(values, 0.0) if is_floored or (least > 0 and in_logs(model, given.ids[k])) else values
+
+
+def in_logs(model: "Forecaster", name: str) -> bool:
+    """Whether a series is forecast mostly by its logarithms."""
+    shares = model.base_.series.get(name, model.base_.usual)
+    weight = sum(w for w, one in zip(shares.weights, model.base_.members, strict=True) if one.log)
+    return model.windows_.limits is not None and bool(weight >= MOSTLY)
 
 
 def forecast_paths(
@@ -44,7 +62,7 @@ def forecast_paths(
         drawn = draw_paths(_continuation(model, group), steps, levels, model.ranks_, len(group), paths, random)
         found.append(drawn.transpose(1, 0, 2))
     each = zip(origins, np.concatenate(found), strict=True)
-    return np.stack([model.windows_.scaling(given, o.series).invert(one) for o, one in each])
+    return np.stack([_in_units(model, given, origin, one) for origin, one in each])
 
 
 def _groups(model: "Forecaster", given: Panel, origins: list[Origin], steps: int) -> list[list[Window]]:
@@ -70,7 +88,7 @@ def network_errors(model: "Forecaster", pasts: list[History], base: np.ndarray) 
     found = []
     for first in range(0, len(pasts), PREDICT_BATCH):
         some = slice(first, first + PREDICT_BATCH)
-        windows = (model.windows_.inputs(past, one) for past, one in zip(pasts[some], base[some], strict=True))
+        windows = (network_inputs(model, past, one) for past, one in zip(pasts[some], base[some], strict=True))
         inputs = [torch.tensor(window, dtype=model.network_.departures.dtype) for window in windows]
         lengths = torch.tensor([len(x) for x in inputs])
         padded = torch.nn.utils.rnn.pad_sequence(inputs)

@@ -11,6 +11,7 @@ from torch import Tensor
 from recurra.estimators import saved_options
 from recurra.estimators.base_forecast import BaseForecast, Member, Shares
 from recurra.estimators.covariates import Covariates
+from recurra.estimators.disturbances import Limits
 from recurra.estimators.linear import LinearForecasts
 from recurra.estimators.panel import Panel
 from recurra.estimators.sampled_paths import MAX_RANKS, PATHS, equal_ranks
@@ -42,6 +43,7 @@ def contents_of(model: "Forecaster") -> FolderContents:
         "categories": {name: list(values) for name, values in past.covariates.categories.items()},
         "calibrated_": model.calibrated_,
         "share_": model.share_,
+        "disturbed_": getattr(model, "disturbed_", []),
         "history_": model.history_,
     }
     options = saved_options.options_to_json(model.get_params(deep=False))
@@ -106,7 +108,9 @@ def _base_tensors(model: "Forecaster") -> dict[str, np.ndarray]:
     shares = [*(base.series.get(name, base.usual) for name in ids), base.usual]
     none = Scaling(np.zeros(1), np.zeros(1))
     logs = [windows.logs.get(name, none) for name in ids]
+    limits = windows.limits or {}
     return found | {
+        "limits": np.array([limits.get(name, Limits()) for name in ids]),
         "base.weights": np.stack([one.weights for one in shares]),
         "base.units": np.array([one.unit for one in shares]),
         "log.mean": np.concatenate([one.mean for one in logs]),
@@ -139,7 +143,7 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
     model.calibrated_, model.share_ = bool(fitted["calibrated_"]), float(fitted.get("share_", 1.0))
     if not 0 <= model.share_ <= 1:
         raise ValueError("share_")
-    model.history_ = list(fitted["history_"])
+    model.history_, model.disturbed_ = list(fitted["history_"]), list(fitted.get("disturbed_", []))
     if model.likelihood is None:
         _allocate_base(model, fitted, weights)
     with stored.building():
@@ -150,6 +154,8 @@ def _allocate(model: "Forecaster", stored: StoredModel) -> None:
 def _allocate_base(model: "Forecaster", fitted: dict[str, Any], weights: dict[str, Any]) -> None:
     horizon = int(model.horizon)
     model.base_ = _empty_base(model, fitted, weights)
+    if "limits" in weights:  # absent in older folders
+        model.windows_.limits = dict.fromkeys(model.past_.ids, Limits())
     model.shifts_ = np.zeros((horizon, len(model.quantiles)))
     model.ranks_ = _empty_ranks(weights, horizon * len(model.past_.targets))
     model.variances_ = _empty_variances(weights)
@@ -194,6 +200,8 @@ def _fill_base(model: "Forecaster", values: dict[str, np.ndarray]) -> None:
         return
     shares = [Shares(mix, float(unit)) for mix, unit in zip(values["base.weights"], values["base.units"], strict=True)]
     model.base_ = BaseForecast(members, shares[-1], dict(zip(ids, shares, strict=False)))
+    if model.windows_.limits is not None:
+        model.windows_.limits = {name: Limits(*row) for name, row in zip(ids, values["limits"].tolist(), strict=True)}
     each = zip(ids, values["log.mean"], values["log.scale"], strict=True)
     model.windows_.logs = {name: Scaling(np.array([mean]), np.array([scale])) for name, mean, scale in each if scale}
 

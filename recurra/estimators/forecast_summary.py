@@ -28,7 +28,14 @@ def describe(model: "Forecaster") -> str:
         shares[_kind(member)] = shares.get(_kind(member), 0.0) + float(weight)
     parts = [f"{share:.0%} {kind}" for kind, share in sorted(shares.items(), key=lambda one: -one[1]) if share >= 0.005]
     over = f", on average over {len(every)} series" if len(every) > 1 else ""
-    return f"The base forecast is {', '.join(parts)}{over}. {_network(model)}"
+    return f"{_disturbed(model)}The base forecast is {', '.join(parts)}{over}. {_network(model)}"
+
+
+def _disturbed(model: "Forecaster") -> str:
+    if not model.disturbed_:
+        return ""
+    which = f" in {len(model.disturbed_)} of {len(every)} series" if len(every := model.past_.ids) > 1 else ""
+    return f"Wild values or breaks{which} are not read: they came once, and no forecast tells the next. "
 
 
 def _kind(member: Member) -> str:
@@ -48,4 +55,6 @@ def _network(model: "Forecaster") -> str:
     if not model.share_:
         return "The network did not forecast the held-out end of the series better, so nothing of it is used."
     held = "by what is best on the held-out end of the series" if model.calibrated_ else "without validation"
+    if model.network == "es_rnn":
+        return f"The ES-RNN has the weight {model.share_:g} beside it, {held}."
     return f"The network adds to it with weight {model.share_:g}, {held}."

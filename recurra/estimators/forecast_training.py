@@ -21,6 +21,7 @@ from .linear import History
 from .metrics import pinball
 from .panel import Panel
 from .sampled_paths import equal_ranks, error_ranks
+from .smoothing_network import SmoothingLoss, network_inputs, with_actual
 from .training_options import to_int
 from .wandering import wandering
 from .windows import Origin, Windows, thin_evenly
@@ -58,7 +59,10 @@ def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     if model.likelihood is not None:
         train_with_likelihood(model, given, seed)
         return
-    model.windows_ = Windows.of(given, model.context_size, model.seasons)
+    model.past_ = given.cut(-model.context_size, None)
+    model.windows_, calmed = Windows.of(given, model.context_size, model.seasons).calmed(given)
+    pairs = zip(given.ids, given.y, calmed.y, strict=True)
+    model.disturbed_, given = [name for name, y, calm in pairs if calm is not y], calmed
     learned = _fit_base(model, given)
     before, held = _split(model, given, learned)
     blocks = time_blocks(held.origins, [len(y) for y in given.y], to_int(model.horizon))
@@ -75,7 +79,6 @@ def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     _calibrate(model, given, held if model.share_ else learned)
     scaled = [model.windows_.scaling(given, k).apply(y[:, None])[:, 0] for k, y in enumerate(given.y)]
     model.variances_ = wandering(scaled, model.windows_.season)
-    model.past_ = given.cut(-model.windows_.context, None)
 
 
 def _departures(errors: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
@@ -134,11 +137,12 @@ def _groups(rows: list[int], targets: int, model: "Forecaster") -> list[int]:
 
 
 def _train(model: "Forecaster", before: Learned, held: Learned, seed: int) -> TrainingHistory:
+    levels = tuple(model.quantiles)
     result = train(
         model.network_,
-        Batches(_to_sequence_set(model, before), to_int(model.batch_size), seed=seed),
+        Batches(_to_sequence_set(model, before, True), to_int(model.batch_size), seed=seed),
         Batches(_to_sequence_set(model, held), PREDICT_BATCH, shuffle=False) if held.origins else None,
-        loss=QuantileLoss(tuple(model.quantiles)),
+        loss=SmoothingLoss(levels) if model.network == "es_rnn" else QuantileLoss(levels),
         optimizer=model.optimizer,
         lr=model.lr,
         epochs=to_int(model.epochs),
@@ -147,15 +151,19 @@ def _train(model: "Forecaster", before: Learned, held: Learned, seed: int) -> Tr
         device=model.device,
         progress=model.verbose,
     )
+    if model.network == "es_rnn":
+        model.network_.set_usual_smoothing()
     model.network_.eval().cpu()
     return result.history
 
 
-def _to_sequence_set(model: "Forecaster", windows: Learned) -> SequenceSet:
+def _to_sequence_set(model: "Forecaster", windows: Learned, learns: bool = False) -> SequenceSet:
     """Windows in the dtype of a new network, and the errors of their base forecasts."""
-    each = zip(windows.pasts, windows.base, strict=True)
-    inputs = [torch.tensor(model.windows_.inputs(*pair), dtype=torch.get_default_dtype()) for pair in each]
-    return SequenceSet.from_arrays(inputs, windows.errors, "regression")
+    inputs = [network_inputs(model, *pair) for pair in zip(windows.pasts, windows.base, strict=True)]
+    if learns and model.network == "es_rnn":
+        inputs = [with_actual(*each) for each in zip(inputs, windows.pasts, windows.actual, strict=True)]
+    tensors = [torch.tensor(x, dtype=torch.get_default_dtype()) for x in inputs]
+    return SequenceSet.from_arrays(tensors, windows.errors, "regression")
 
 
 def _choose_share(model: "Forecaster", held: Learned, blocks: np.ndarray) -> float:

@@ -31,6 +31,7 @@ from .likelihoods import LIKELIHOODS
 from .panel import Panel, to_panel
 from .panel_future import known_future
 from .seasons import seasons
+from .smoothing_network import SmoothingNetwork, build_smoothing
 from .training_options import check_training_options, draw_seed, to_int
 from .windows import Origin, Windows, last_origins
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975)
+NETWORKS = "errors", "es_rnn"
 
 
 class Forecaster(BaseEstimator):
@@ -49,11 +51,12 @@ class Forecaster(BaseEstimator):
     on windows they were not fitted to. The network reads the same steps and learns quantiles of the base forecast's
     errors at each of the `horizon` steps ahead. The last `validation` share of every series decides how many epochs to
     train and how much the network may add (`share_`): nothing, if it is not clearly better there. Intervals are
-    calibrated, step by step ahead, on windows that the forecasts were not fitted to.
+    calibrated, step by step ahead, on windows that the forecasts were not fitted to. Rare wild values are not read, and
+    what came before a rare break is moved to the level after it (`disturbed_` names such series).
 
-    Fitted attributes: `base_`, `network_`, `share_`, `history_`, and `calibrated_`, which is False if the series are
-    too short to hold their end out; `summary()` says all this in words. Many of scikit-learn's checks do not apply, see
-    `rc.estimators.inapplicable_checks`.
+    Fitted attributes: `base_`, `network_`, `share_`, `history_`, `disturbed_`, and `calibrated_`, which is False if the
+    series are too short to hold their end out; `summary()` says all this in words. Many of scikit-learn's checks do not
+    apply, see `rc.estimators.inapplicable_checks`.
 
     **Arguments**
 
@@ -63,6 +66,10 @@ class Forecaster(BaseEstimator):
     - `context`: steps that forecasts read; by default four of the shortest season, two of the longest or two horizons,
       at least 16.
     - `hidden_size`, `num_layers`: of `rc.Recurrent`.
+    - `network`: "errors", as above; or "es_rnn" (Smyl 2020, `rc.models.ESRNN`): exponential smoothing of every series,
+      learned together with dilated, residual layers of the cell, forecasts the values themselves, and `share_` says how
+      far the forecast goes from the base forecast to it. It reads the past values alone. Its dilations are (1, 2, 4, 8)
+      unless `cell_options` have others.
     - `known`: columns of a table whose future is known (prices, holidays). `static`: columns that are constant in each
       series. `observed`: columns that are known until the forecast is made (past covariates: visitors, weather).
       Columns of text are embedded.
@@ -89,8 +96,9 @@ class Forecaster(BaseEstimator):
 
     windows_: Windows
     base_: BaseForecast
-    network_: Any  # a ForecastNetwork, or with a likelihood an AutoregressiveNetwork
+    network_: Any  # a ForecastNetwork or a SmoothingNetwork, or with a likelihood an AutoregressiveNetwork
     calibrated_: bool
+    disturbed_: list[str]  # the names of series with wild values or breaks, which forecasts do not read
     share_: float
     shifts_: np.ndarray  # (horizon, Q): corrections of the quantiles
     ranks_: np.ndarray  # (m, targets · horizon): of held-out errors, see sampled_paths.py
@@ -112,6 +120,7 @@ class Forecaster(BaseEstimator):
         observed: tuple[str, ...] = (),
         quantiles: tuple[float, ...] = LEVELS,
         likelihood: str | None = None,
+        network: str = "errors",
         cell_options: dict[str, Any] | None = None,
         epochs: int = 60,
         batch_size: int = 32,
@@ -128,7 +137,8 @@ class Forecaster(BaseEstimator):
         self.cell, self.horizon, self.season, self.context = cell, horizon, season, context
         self.hidden_size, self.num_layers = hidden_size, num_layers
         self.known, self.static, self.observed = known, static, observed
-        self.quantiles, self.likelihood, self.cell_options = quantiles, likelihood, cell_options
+        self.quantiles, self.likelihood, self.network = quantiles, likelihood, network
+        self.cell_options = cell_options
         self.epochs, self.batch_size = epochs, batch_size
         self.lr, self.optimizer, self.clip, self.validation, self.patience = lr, optimizer, clip, validation, patience
         self.max_windows, self.device, self.random_state, self.verbose = max_windows, device, random_state, verbose
@@ -157,6 +167,10 @@ class Forecaster(BaseEstimator):
             raise InputError("quantiles", levels, "increasing levels between 0 and 1, with 0.5 among them")
         if self.likelihood is not None and self.likelihood not in LIKELIHOODS:
             raise InputError("likelihood", repr(self.likelihood), f"None or one of {', '.join(LIKELIHOODS)}")
+        if self.network not in NETWORKS:
+            raise InputError("network", repr(self.network), f"one of {', '.join(NETWORKS)}")
+        if self.likelihood is not None and self.network != "errors":
+            raise InputError("network", repr(self.network), '"errors": a likelihood has a network of its own')
         if not is_real(self.validation) or not 0 <= self.validation < 1:
             raise InputError("validation", repr(self.validation), "a share from 0 to below 1")
 
@@ -172,8 +186,10 @@ class Forecaster(BaseEstimator):
         """The lengths of the seasons, the shortest first; (1,) for none."""
         return seasons(self.season)
 
-    def _build(self) -> ForecastNetwork | AutoregressiveNetwork:
+    def _build(self) -> ForecastNetwork | SmoothingNetwork | AutoregressiveNetwork:
         """An untrained network for the columns of this forecaster."""
+        if self.network == "es_rnn":
+            return build_smoothing(self)
         layers = {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
         options = {**layers, **(self.cell_options or {})}
         if self.likelihood is not None:
@@ -294,6 +310,9 @@ class Forecaster(BaseEstimator):
     def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[EveryStepForecast, Sample]:
         """The network with outputs at every step, and the windows at the end of series, for `rc.inspect`."""
         check_is_fitted(self, "network_")
+        if self.network == "es_rnn":
+            remedy = "network='errors'; the layers of `network_.model`, an rc.models.ESRNN, can be measured"
+            raise InputError("model", "network='es_rnn'", remedy)
         return EveryStepForecast(self.network_), forecast_windows(self, data, sequences)
 
     # ------------------------------------------------------------------------------------------ evaluate
@@ -340,7 +359,8 @@ class Forecaster(BaseEstimator):
 
         With several series, `series` (B,) is the number of each among those of `fit`. With covariates, `known`
         (T', B, F) has them from the first value to the last step ahead. Scaling and calibration are part of the file;
-        names and levels are in its metadata. It is compared with the model in onnxruntime before it is put in place.
+        names and levels are in its metadata. Disturbances of the past are not looked for in a file. It is compared with
+        the model in onnxruntime before it is put in place.
         """
         from .forecast_export import export
 

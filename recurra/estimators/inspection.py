@@ -13,6 +13,7 @@ from ..data.sequences import SequenceSet
 from ..inspect.sample import Sample
 from . import input_conversion
 from .likelihood_paths import likelihood_windows
+from .smoothing_network import network_inputs
 from .windows import Origin
 
 CHARACTERS = 300  # of a text
@@ -74,6 +75,6 @@ def forecast_windows(estimator: Any, data: Any, count: int) -> Sample:
         return Sample(*likelihood_windows(estimator, given, origins))
     pasts = [estimator.windows_.history(given, origin, estimator.horizon) for origin in origins]
     inputs = [
-        torch.tensor(estimator.windows_.inputs(past, estimator.base_(past)), dtype=torch.float32) for past in pasts
+        torch.tensor(network_inputs(estimator, past, estimator.base_(past)), dtype=torch.float32) for past in pasts
     ]
     return Sample(torch.nn.utils.rnn.pad_sequence(inputs), torch.tensor([len(x) for x in inputs]))

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from .covariates import Covariates, numbers_scaled, one_hot, one_hot_width
+from .disturbances import Limits, calm
 from .linear import History, Units
 from .metrics import naive
 from .panel import NO_COVARIATES, Panel
@@ -21,6 +22,7 @@ from .scaling import Scaling
 
 T = TypeVar("T")
 MIN_SPREAD = 0.1  # of a window, relative to its series, so that a flat window is not amplified
+CALM_SPREAD = 0.03  # the same without disturbances: a flat window is then that of a series which became calm
 LEAST_DEVIATION = 0.1  # of the start of a series, relative to the whole
 MAX_OBSERVED = 256  # lags of observed numbers that the linear forecast reads, of all columns together
 
@@ -87,6 +89,12 @@ class Windows:
     targets: int = 1
     logs: dict[str, Scaling] = field(default_factory=dict)  # of the logarithms of positive series
     before: dict[str, "ScalingBefore"] = field(default_factory=dict)  # of each origin, while forecasts are fitted
+    limits: dict[str, Limits] | None = None  # beyond which a series is disturbed, by its name; None leaves it as it is
+
+    @property
+    def least_spread(self) -> float:
+        """The least spread of a window."""
+        return MIN_SPREAD if self.limits is None else CALM_SPREAD
 
     @property
     def season(self) -> int:
@@ -117,20 +125,40 @@ class Windows:
         before = {name: ScalingBefore(y, name in self.logs) for name, y in zip(given.ids, given.y, strict=True)}
         return replace(self, before=before)
 
+    def calmed(self, given: Panel) -> tuple["Windows", Panel]:
+        """The panel without disturbances, and windows for it that have none either: forecasts read no wild values."""
+        limits = {name: Limits.of(y, self.seasons) for name, y in zip(given.ids, given.y, strict=True)}
+        calmed = [calm(y, limits[name], self.seasons) for name, y in zip(given.ids, given.y, strict=True)]
+        panel = replace(given, y=calmed)
+        return replace(Windows.of(panel, self.context, self.seasons), limits=limits), panel
+
+    def past(self, given: Panel, k: int, at: int | None, first: int = 0) -> np.ndarray:
+        """The steps `first` to `at` of a series, without disturbances; those of a fit have none any more."""
+        y, name = given.y[k][first:at], given.ids[k]
+        return y if self.limits is None or name in self.before else calm(y, self._limits(given, k, at), self.seasons)
+
+    def _limits(self, given: Panel, k: int, at: int | None) -> Limits:
+        assert self.limits is not None
+        return self.limits.get(given.ids[k]) or Limits.of(given.y[k][:at], self.seasons)
+
+    def never_below(self, given: Panel, k: int, at: int) -> bool:
+        """Whether zero is a floor of a series."""
+        return self.limits is not None and self._limits(given, k, at).floor == 0
+
     def scaling(self, given: Panel, k: int, at: int | None = None) -> Scaling:
         """The scaling of a series from `fit`, or for an unknown series that of its past before `at`."""
         name = given.ids[k]
         if at is not None and name in self.before:
             return self.before[name].values(at)
-        return self.series.get(name) or Scaling.of([given.y[k][:at, None]])
+        return self.series.get(name) or Scaling.of([self.past(given, k, at)[:, None]])
 
     def units(self, given: Panel, k: int, at: int | None = None) -> Units:
         """Mean and scale of a series and of its logarithms, as in `scaling`."""
-        own, name, past = self.scaling(given, k, at), given.ids[k], given.y[k][:at]
+        own, name = self.scaling(given, k, at), given.ids[k]
         log = self.logs.get(name)
         if log is not None and at is not None and name in self.before:
             log = self.before[name].logs(at)
-        if log is None and name not in self.series and self.logs and past.min() > 0:
+        if log is None and name not in self.series and self.logs and (past := self.past(given, k, at)).min() > 0:
             log = Scaling.of([np.log(past[:, None])])
         mean, scale = float(own.mean[0]), float(own.scale[0])
         return Units(mean, scale) if log is None else Units(mean, scale, float(log.mean[0]), float(log.scale[0]))
@@ -140,10 +168,14 @@ class Windows:
     def window(self, given: Panel, origin: Origin, steps: int) -> Window:
         k, first = origin.series, max(0, origin.at - self.context)
         known = self.known.apply(given.known[k][first : origin.at + steps])
-        values = self._values(given, k, first, origin.at, origin.at)
+        values = self._past_values(given, k, first, origin.at)
         target, observed = k % self.targets, self._observed(given, k, first, origin.at)
         static, units = self.static.apply(given.static[k]), self.units(given, k, origin.at)
         return Window(values, known, static, observed, target, given.ids[k], units)
+
+    def _past_values(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
+        """The steps `first` to `at` of a series without disturbances, scaled as at the origin `at`."""
+        return self.scaling(given, k, at).apply(self.past(given, k, at, first)[:, None])[:, 0]
 
     def _values(self, given: Panel, k: int, first: int, stop: int, at: int) -> np.ndarray:
         """The steps `first` to `stop` of a series, scaled as at the origin `at`."""
@@ -152,7 +184,7 @@ class Windows:
     def _observed(self, given: Panel, k: int, first: int, at: int) -> np.ndarray:
         """(L, P): the targets of the group, if there are several, and the observed covariates, scaled."""
         group = range(k - k % self.targets, k - k % self.targets + self.targets) if self.targets > 1 else ()
-        others = [self._values(given, j, first, at, at) for j in group]
+        others = [self._past_values(given, j, first, at) for j in group]
         scaling = self.observed.get(given.ids[k]) or numbers_scaled(
             [given.observed[k]], self.covariates.sizes("observed")
         )
@@ -171,7 +203,7 @@ class Windows:
 
     def _relative_to_end(self, window: Window) -> History:
         values, known, static, observed, target, name, units = window
-        level, spread = float(values[-1]), max(float(values.std()), MIN_SPREAD)
+        level, spread = float(values[-1]), max(float(values.std()), self.least_spread)
         at_source = known[naive_source(len(values), len(known) - len(values), self.season)]
         relative, last = self._relative(observed, spread)
         sizes = self.covariates.sizes("known")

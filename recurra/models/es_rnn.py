@@ -58,6 +58,8 @@ class ESRNN(nn.Module):
     - `window`: how many values the network reads at every step; by default the shortest season, or h.
     - `quantiles`: Q levels to forecast.
     - `categories`: how many static categories series may have; each is embedded.
+    - `learn_starts`: whether the first season of every series is learned beside its course. It is the series' own only
+      if y begins where the series does; windows that begin anywhere have the course alone.
     - `options`: of the cell.
 
     **Returns**, when called as `model(y, series)` with values (T, B) and the numbers of the series (B,), the forecasts
@@ -86,6 +88,7 @@ class ESRNN(nn.Module):
         window: int | None = None,
         quantiles: Sequence[float] = (0.5,),
         categories: int = 0,
+        learn_starts: bool = True,
         **options: Any,
     ):
         super().__init__()
@@ -100,9 +103,11 @@ class ESRNN(nn.Module):
         count = len(self.seasons)
         self.coefficients = nn.Embedding(positive_int("series", series), 1 + count)
         nn.init.constant_(self.coefficients.weight, -1.0)
-        self.first_seasons = nn.ModuleList(nn.Embedding(series, season) for season in self.seasons)
+        self.learn_starts = learn_starts
+        rows = series if learn_starts else 1
+        self.first_seasons = nn.ModuleList(nn.Embedding(rows, season) for season in self.seasons)
         for weights in self.first_seasons.parameters():
-            nn.init.zeros_(weights)
+            nn.init.zeros_(weights).requires_grad_(learn_starts)
         self.smoothing = Recurrent(SmoothingCell, 2 + count, 1 + count, seasons=self.seasons)
         width = min(8, categories)
         self.embedding = nn.Embedding(categories, width) if categories else None
@@ -118,7 +123,7 @@ class ESRNN(nn.Module):
         """Values (T, B), numbers of series, lengths and categories (B,) → forecasts (B, h, Q) after the end."""
         y, lengths = self._check(y, series, lengths)
         level, seasons = self.smooth(y, series, lengths)
-        deviation = self._deviations(y, level, seasons, lengths, category)  # (T - window + 1, B, h, Q)
+        deviation = self.deviations(y, level, seasons, lengths, category)  # (T - window + 1, B, h, Q)
         lanes = torch.arange(y.shape[1], device=y.device)
         end = level[lengths - 1, lanes][:, None]
         if seasons:
@@ -133,7 +138,8 @@ class ESRNN(nn.Module):
         steps, batch = y.shape
         rates = torch.sigmoid(self.coefficients(series))  # (B, 1 + K)
         x = torch.cat([y[..., None], rates.expand(steps, batch, -1)], dim=-1)
-        starts = [self._start(y, table(series), lengths) for table in self.first_seasons]  # (B, season)
+        row = series if self.learn_starts else torch.zeros_like(series)
+        starts = [self._start(y, table(row), lengths) for table in self.first_seasons]  # (B, season)
         first = (y[0] / torch.stack([start[:, 0] for start in starts]).prod(0)) if starts else y[0]
         depth = max(self.seasons, default=1)
         columns = [first[:, None].expand(batch, depth)]
@@ -169,7 +175,7 @@ class ESRNN(nn.Module):
             total = total + factor[torch.arange(steps, device=factor.device)[:, None] + ahead].transpose(1, 2)
         return total
 
-    def _deviations(
+    def deviations(
         self, y: Tensor, level: Tensor, factors: list[Tensor], lengths: Tensor, category: Tensor | None
     ) -> Tensor:
         """(T - window + 1, B, h, Q): what the network adds to logarithms, from every step with a full window."""
@@ -190,7 +196,7 @@ class ESRNN(nn.Module):
         y, lengths = self._check(y, series, lengths, self.horizon)
         level, seasons = self.smooth(y, series, lengths)
         count = y.shape[0] - self.window - self.horizon + 1
-        found = self._deviations(y, level, seasons, lengths, category)[:count]
+        found = self.deviations(y, level, seasons, lengths, category)[:count]
         at = torch.arange(self.window - 1, self.window - 1 + count, device=y.device)
         after = y.clamp_min(SMALLEST).log().unfold(0, self.horizon, 1)[self.window : self.window + count]  # (T', B, h)
         target = after - level[at][:, :, None]
