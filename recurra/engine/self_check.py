@@ -184,8 +184,9 @@ def _differentiated(scanned: Scanned, given: Sequences, weights: Mapping[str, Te
     differentiable = [value for value in outputs.values() if value.requires_grad]
     grads: Sequence[Tensor | None] = [None] * len(inputs)
     if differentiable and inputs:
-        cotangents = [_factors(value) for value in differentiable]
-        grads = torch.autograd.grad(differentiable, list(inputs.values()), cotangents, allow_unused=True)
+        # Of one number: given cotangents, torch imports its symbolic shapes first, which takes seconds.
+        total = torch.stack([(value * _factors(value)).sum().double() for value in differentiable]).sum()
+        grads = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
     return Result([*outputs, *inputs], [*(value.detach() for value in outputs.values()), *grads])
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..restarts import as_mask
+from .gather_rows import gather_rows
 
 if TYPE_CHECKING:
     from .runner import GpuExecutor
@@ -46,8 +47,7 @@ class _Order:
         return self._gather(value, self.steps * self.batch + self.places)
 
     def _gather(self, value: Tensor, index: Tensor) -> Tensor:
-        """Whole rows of memory: torch gathers along another axis number by number."""
-        return value.flatten(0, 1).index_select(0, index.flatten()).view(value.shape)
+        return gather_rows(value.flatten(0, 1), index.flatten()).view(value.shape)
 
 
 def forward(

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..ir.buffers import BufferKind, BufferRef, BufferSpec, Role, X
 from ..ir.nodes import Node, subgraph
-from ..plan.program import Out, Plan, Program
+from ..ir.table import evaluate
+from ..plan.program import Out, Program
 from .epilogue import PaddedRows
-from .matrix.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,44 @@ class InputsAhead:
     kept: dict[BufferRef, BufferRef] = field(default_factory=dict)  # where backward expects one → where it is loaded
 
     def compute(
-        self, plan: Plan, bound: Mapping[BufferRef, Tensor], weights: Mapping[str, Tensor], rows: PaddedRows
+        self, bound: Mapping[BufferRef, Tensor], weights: Mapping[str, Tensor], rows: PaddedRows
     ) -> dict[BufferRef, Tensor]:
         """The operands at all steps."""
-        if not self.made:
-            return {}
-        like = torch.empty(0, dtype=bound[X].dtype, device=rows.device)
-        values = Rows(plan, self, bound, weights, rows, like)  # pyrefly: ignore  (reads the program alone)
-        found = {buffer: values.full(node).to(like.dtype).contiguous() for buffer, node in self.made.items()}
+        values: dict[Node, Tensor] = {}
+        for node in subgraph(self.made.values()):
+            values[node] = self._value(node, [values[arg] for arg in node.args], bound, weights, rows)
+        found = {buffer: _of_all_rows(values[node], rows, bound[X].dtype) for buffer, node in self.made.items()}
         return found | {buffer: found[source] for buffer, source in self.kept.items()}
+
+    def _value(
+        self,
+        node: Node,
+        args: list[Tensor],
+        bound: Mapping[BufferRef, Tensor],
+        weights: Mapping[str, Tensor],
+        rows: PaddedRows,
+    ) -> Tensor:
+        """(T, B, n); 1 for axes along which it is the same."""
+        if node.op == "const":
+            return torch.full((1, 1, 1), node.attr, device=rows.device)
+        if node.op == "literal":
+            return torch.tensor([[node.attr]], device=rows.device)
+        if node.op == "weight":
+            return node.attr.of(weights).float()[None, None]
+        if node.op == "load":
+            is_steady = self.program.buffers[node.attr.buffer].kind is BufferKind.PER_SEQUENCE
+            value = bound[node.attr.buffer][:, node.attr.offset : node.attr.offset + node.width]
+            return value.view(1 if is_steady else rows.steps, rows.rows, node.width)
+        if node.op == "expand":
+            return args[0]
+        if node.op == "mul" and all(arg.op == "load" for arg in node.args):  # rounded once, as in single precision
+            return args[0] * args[1]
+        return evaluate(node.op, [arg.float() for arg in args], node.attr)
+
+
+def _of_all_rows(value: Tensor, rows: PaddedRows, dtype: torch.dtype) -> Tensor:
+    """(T · B, n)."""
+    return value.to(dtype).expand(rows.steps, rows.rows, -1).reshape(rows.total, -1)
 
 
 def take_out(program: Program) -> InputsAhead:

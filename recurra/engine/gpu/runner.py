@@ -192,7 +192,7 @@ class GpuExecutor:
             return self._scan_forward(x, states, masks, given, lengths)
         loop = given_loop or self.loops.find(False, batch, lengths is not None, x.device)
         bound = self._inputs(x, states, masks, given, lengths)
-        bound |= self.loops.inputs_ahead.compute(self.plan, bound, given, PaddedRows(steps, batch, None, x.device))
+        bound |= self.loops.inputs_ahead.compute(bound, given, PaddedRows(steps, batch, None, x.device))
         allocator = _LoopAllocator(self, x, steps * batch, loop.rendered.exchanged)
         if loop.rendered.lanes:
             bound[INPUT_PROJECTION] = _project([lane for lane, _ in loop.rendered.lanes], bound, given)

@@ -33,7 +33,8 @@ def check(case: str | type[Cell], dtype: torch.dtype, steps: int, batch: int, ra
     compare(cell, drawn(cell, steps, batch, lengths.cuda() if lengths is not None else None))
 
 
-def compare(cell: Cell, given: Sequences) -> None:
+def compare(cell: Cell, given: Sequences, times: float = 2) -> None:
+    """`times`: how much further from float64 than the plain loop."""
     dtype = given.x.dtype
     ran, found = results(cell, given, "auto")
     for name, value in inferred(cell, given).items():
@@ -43,7 +44,7 @@ def compare(cell: Cell, given: Sequences) -> None:
     assert ran == "compiled"
     for name, value in truth.items():
         lone = 4 if value.numel() == 1 else 1  # a single number's error is a draw, not an average
-        allowed = 2 * error(plain[name], value) + lone * FLOOR[dtype]
+        allowed = times * error(plain[name], value) + lone * FLOOR[dtype]
         assert error(found[name], value) <= allowed, name
 
 

@@ -234,7 +234,8 @@ class _PassWriter(_Writer):
         return names
 
     def _zero(self, node: Node) -> str:
-        return "zero" if node.width > 1 else "(row * 0).to(L.float32)"
+        """Of the shape of a sum; all values of a cell of one unit have the shape of its state."""
+        return "zero" if node.width > 1 or self.width == 1 else "(row * 0).to(L.float32)"
 
     # ------------------------------------------------------------------------------------------ a step
 
