@@ -357,8 +357,10 @@ class Forecaster(BaseEstimator):
     def export(self, path: str | Path) -> Path:
         """Write an ONNX file: `past` (T, B) in the units of the data, `lengths` (B,) → quantiles (B, horizon, Q).
 
-        With several series, `series` (B,) is the number of each among those of `fit`. With covariates, `known`
-        (T', B, F) has them from the first value to the last step ahead. Scaling and calibration are part of the file;
+        With several series, `series` (B,) is the number of each among those of `fit`. With several targets, `past` is
+        (T, B, targets) and the quantiles (B, horizon, targets, Q). With covariates, `known` (T', B, F) has them from
+        the first value to the last step ahead, and `observed` (T, B, P) until the last value; a text is the number of
+        its value among the `categories` of the metadata, from 1 on, or 0. Scaling and calibration are part of the file;
         names and levels are in its metadata. Disturbances of the past are not looked for in a file. It is compared with
         the model in onnxruntime before it is put in place.
         """

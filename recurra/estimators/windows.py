@@ -216,27 +216,31 @@ class Windows:
         relative_values, every_constant = (values - level) / spread, np.concatenate(constants)
         return History(relative_values, level, spread, every_constant, ahead, inputs, target, name, units)
 
-    def _observed_sizes(self) -> tuple[int, ...]:
+    @property
+    def observed_sizes(self) -> tuple[int, ...]:
+        """For all targets, if there are several, and every observed column: its categories, or 0 for numbers."""
         return (0,) * (self.targets if self.targets > 1 else 0) + self.covariates.sizes("observed")
 
     def _relative(self, observed: np.ndarray, spread: float) -> tuple[np.ndarray, np.ndarray]:
         """(L, P): numbers minus their last value, in spreads of the target; codes. And the last numbers."""
-        is_number = ~np.array(self._observed_sizes(), dtype=bool)
+        is_number = ~np.array(self.observed_sizes, dtype=bool)
         relative = np.where(is_number, (observed - observed[-1]) / spread, observed)
         return relative, observed[-1, is_number]
 
     def _linear_observed(self, relative: np.ndarray, last: np.ndarray, observed: np.ndarray) -> list[np.ndarray]:
         """The lags of numbers, their last values, and the last categories one-hot."""
-        sizes = self._observed_sizes()
+        sizes = self.observed_sizes
         is_number = ~np.array(sizes, dtype=bool)
-        lags = np.zeros((self._observed_lags(), len(last)))
+        lags = np.zeros((self.observed_lags, len(last)))
         recent = relative[-len(lags) :, is_number]
         lags[len(lags) - len(recent) :] = recent
         categories = one_hot(observed[-1, ~is_number], tuple(size for size in sizes if size))
         return [lags.ravel(), last, categories]
 
-    def _observed_lags(self) -> int:
-        numbers = self._observed_sizes().count(0)
+    @property
+    def observed_lags(self) -> int:
+        """How many past steps of observed numbers the linear forecast reads."""
+        numbers = self.observed_sizes.count(0)
         return min(self.context, max(1, MAX_OBSERVED // max(1, numbers)))
 
     # ------------------------------------------------------------------------------------------ widths
@@ -244,8 +248,8 @@ class Windows:
     @property
     def linear_width(self) -> int:
         """How many numbers the linear forecast reads."""
-        observed = self._observed_sizes()
-        lags = observed.count(0) * self._observed_lags()
+        observed = self.observed_sizes
+        lags = observed.count(0) * self.observed_lags
         static, known = (one_hot_width(self.covariates.sizes(role)) for role in ("static", "known"))
         return self.context + 2 + static + lags + one_hot_width(observed) + 2 * known
 
@@ -255,7 +259,7 @@ class Windows:
         static, known, observed = (
             (*self.covariates.sizes("static"),),
             self.covariates.sizes("known"),
-            self._observed_sizes(),
+            self.observed_sizes,
         )
         number = (self.targets,) if self.targets > 1 else ()
         return (0,) * (4 + len(self.seasons)) + static + number + known + known + observed + (0,) * observed.count(0)

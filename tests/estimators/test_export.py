@@ -7,8 +7,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 
 import recurra as rc
+from recurra.estimators.forecast_export import ForecastModule
+from recurra.estimators.forecaster import LEVELS
 
 RANDOM = np.random.default_rng(0)
 X = [5 + 3 * RANDOM.normal(size=(t, 3)) for t in RANDOM.integers(4, 9, 16)]
@@ -91,6 +94,73 @@ def test_a_forecaster_with_covariates_as_a_file(tmp_path):
     expected = model.predict_quantiles(future=ahead | {"ds": ahead["ds"] + steps})
     levels = [expected[f"q{level:g}"].to_numpy().reshape(4, 3)[[2, 0]] for level in model.quantiles]
     np.testing.assert_allclose(forecasts(path, feed), np.stack(levels, axis=-1), rtol=3e-6)
+
+
+def shops(steps: int, random: np.random.Generator) -> dict[str, list]:
+    """Three shops with text, numbers, two targets; what each row needs of the past and of the future."""
+    rows = []
+    for k, name in enumerate(["north", "south", "west"]):
+        weather = random.choice(["sun", "rain", "snow"], steps)
+        visitors = 50 * (k + 1) + np.cumsum(random.normal(size=steps))
+        offer = random.choice(["none", "half"], steps)
+        sold = 100 * (k + 1) * (1 + 0.3 * (offer == "half")) + np.roll(visitors, 1) + random.normal(size=steps)
+        back = 0.1 * sold + 3 * (weather == "rain") + random.normal(size=steps)
+        kind = "city" if k else "village"
+        each = zip(range(steps), offer, weather, visitors, sold, back, strict=True)
+        rows += [(name, t, str(o), str(w), v, s, b, kind) for t, o, w, v, s, b in each]
+    names = ["unique_id", "ds", "offer", "weather", "visitors", "sold", "back", "kind"]
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def forecaster_of_shops(targets: tuple[str, ...]) -> tuple[rc.Forecaster, dict, np.ndarray]:
+    """A fitted forecaster, what its file reads to forecast two of the shops, and what it says itself of them."""
+    steps, horizon, order = 46, 3, [2, 0]
+    every = shops(steps + horizon, np.random.default_rng(3))
+    is_past = np.array(every["ds"]) < steps
+    past, future = (
+        {name: list(np.array(v, dtype=object)[rows]) for name, v in every.items()} for rows in (is_past, ~is_past)
+    )
+    about = {"known": ("offer",), "static": ("kind",), "observed": ("weather", "visitors")}
+    model = rc.Forecaster(horizon=horizon, season=7, **about, validation=0, **QUICK).fit(past, targets)
+    categories = model.past_.covariates.categories
+
+    def columns(table: dict, names: tuple[str, ...], of: int) -> np.ndarray:
+        """(T, B, columns)."""
+        codes = {name: {value: k + 1 for k, value in enumerate(values)} for name, values in categories.items()}
+        rows = [[codes.get(name, {}).get(v, v) for v in table[name]] for name in names]
+        return np.array(rows, dtype=np.float32).reshape(len(names), 3, of)[:, order].transpose(2, 1, 0)
+
+    values = columns(past, targets, steps)
+    feed = {
+        "past": values if len(targets) > 1 else values[:, :, 0],
+        "lengths": np.array([steps, steps]),
+        "series": np.array(order),
+        "known": np.concatenate([columns(past, ("offer",), steps), columns(future, ("offer",), horizon)]),
+        "observed": columns(past, ("weather", "visitors"), steps),
+    }
+    table = model.predict_quantiles(future={name: future[name] for name in ("unique_id", "ds", "offer")})
+    prefixes = [f"{name} " for name in targets] if len(targets) > 1 else [""]
+    found = [[np.array(table[f"{of}q{level:g}"]).reshape(3, horizon)[order] for of in prefixes] for level in LEVELS]
+    expected = np.array(found).transpose(2, 3, 1, 0)  # (B, horizon, targets, Q)
+    return model, feed, expected if len(targets) > 1 else expected[:, :, 0]
+
+
+@pytest.mark.parametrize("targets", [("sold", "back"), ("sold",)])
+def test_the_module_of_a_file_reads_texts_observed_columns_and_several_targets(targets):
+    model, feed, expected = forecaster_of_shops(targets)
+    with torch.no_grad():
+        found = ForecastModule(model).eval()(**{name: torch.from_numpy(value) for name, value in feed.items()})
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_forecaster_with_texts_observed_columns_and_several_targets_as_a_file(tmp_path):
+    model, feed, expected = forecaster_of_shops(("sold", "back"))
+    path = model.export(tmp_path / "model.onnx")
+    np.testing.assert_allclose(forecasts(path, feed), expected, rtol=1e-5)
+    facts = {entry.key: json.loads(entry.value) for entry in onnx.load(path).metadata_props}
+    assert (facts["targets"], facts["series"]) == (["sold", "back"], ["north", "south", "west"])
+    assert facts["categories"] == {k: list(v) for k, v in model.past_.covariates.categories.items()}
 
 
 def test_outputs_have_names(tmp_path):

@@ -137,8 +137,6 @@ def test_what_cannot_be_done_is_said(shops, for_shops):
         rc.Forecaster(**QUICK).fit(coupled(60)[None]).predict(data=np.zeros((1, 30)))
     with pytest.raises(InputError, match="'kind'"):
         for_shops.predict(data=shops.drop(columns="kind"), future=after(shops))
-    with pytest.raises(InputError, match="several targets, observed columns or text"):
-        for_shops.export("no.onnx")
 
 
 @pytest.mark.parametrize(

@@ -143,10 +143,16 @@ def check_module(path: Path, model: nn.Module, arguments: Mapping[str, Any]) -> 
 def _resample(
     value: Tensor, axes: Sequence[int | str], grown: Callable[[int], int], generator: torch.Generator
 ) -> Tensor:
-    """A tensor with every free axis enlarged, its numbers resampled."""
+    """A tensor with every free axis enlarged, its numbers resampled; those of a last axis that is fixed stay apart.
+
+    That axis has columns: where one has numbers of categories, it must have no others.
+    """
     shape = [grown(size) if isinstance(axis, str) else size for size, axis in zip(value.shape, axes, strict=True)]
-    picks = torch.randint(0, value.numel(), shape, generator=generator)
-    return value.detach().cpu().flatten()[picks]
+    given = value.detach().cpu()
+    columns = shape[-1] if len(shape) > 1 and not isinstance(axes[-1], str) else 1
+    rows = given.reshape(-1, columns)
+    picks = torch.randint(0, len(rows), shape, generator=generator)
+    return rows[picks, torch.arange(columns).expand(shape)]
 
 
 def _module_difference(name: str, found: Tensor, expected: Tensor, x: Tensor) -> float:
