@@ -16,9 +16,11 @@ from typing import BinaryIO, cast
 from ...argument_checks import path_of
 from ...errors import InputError, RecurraError
 from ..data_errors import DataError, EmptyFileError, EncodingError, FormatError, SizeError
+from .encodings import advise_encoding
 from .limits import check_decoded, max_bytes, too_large
 
 _ENCODING: ContextVar[str | None] = ContextVar("recurra.data.encoding", default=None)
+ADVICE_BYTES = 1 << 14  # of a text, from which its encoding is guessed
 GZIP, ZIP, BOM = b"\x1f\x8b", b"PK\x03\x04", b"\xef\xbb\xbf"
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError, struct.error)
@@ -206,6 +208,7 @@ def decode(raw: bytes, path: str | Path, line: int) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{raw[error.start]:02x} at position {error.start}"
-        other = "cp1252" if 0x80 <= raw[error.start] < 0xA0 else "latin-1"  # such as € and curly quotes
-        other = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else other
-        raise EncodingError(path, byte, f'UTF-8 text; use encoding="{other}"', line) from error
+        start = head(Path(path), ADVICE_BYTES, raw=True) if Path(path).is_file() else raw
+        start = start[: start.rfind(b"\n") + 1]  # a cut line may end within a letter
+        about = raw if start.isascii() else start
+        raise EncodingError(path, byte, f"UTF-8 text; {advise_encoding(about)}", line) from error
