@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from recurra.cli.options import (
+    NA,
     NETWORK,
     OUTPUT,
     TRAINING,
@@ -55,6 +56,7 @@ def compare_command(
     decimal: Decimal = None,
     sheet: Sheet = None,
     encoding: Encoding = None,
+    na: NA = None,
     cells: Annotated[
         str | None,
         typer.Option(help="Names a,b,c, gru-family, or all. [dim]\\[default: 12 cells][/]", rich_help_panel=NETWORK),

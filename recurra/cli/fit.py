@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from recurra.cli.options import (
+    NA,
     NETWORK,
     OUTPUT,
     TRAINING,
@@ -55,6 +56,7 @@ def fit(
     decimal: Decimal = None,
     sheet: Sheet = None,
     encoding: Encoding = None,
+    na: NA = None,
     cell: Annotated[
         str | None,
         typer.Option(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from recurra.cli import printing
 from recurra.cli.own_cells import import_kept_cells
 from recurra.errors import ModelFileError
 from recurra.problem import TASKS, LoadedData, infer_problem, load_problem, read_like_training
@@ -38,9 +39,12 @@ class SavedModel:
     training_file: dict[str, Any] = field(default_factory=dict)
 
     def read(self, source: str) -> LoadedData:
-        """Another file, read like the training file."""
+        """Another file, read like the training file; what a person should be told of it is printed."""
         schema = self.schema or infer_problem(source, task=self.task, test=0, **self.cleaning).schema
-        return read_like_training(source, schema | self.cleaning)
+        found = read_like_training(source, schema | self.cleaning)
+        for note in found.notes:
+            printing.stderr_console().print(f"{Path(source).name}: {note}.", markup=False, soft_wrap=True)
+        return found
 
     def read_unseen(self, source: str) -> tuple[LoadedData, str]:
         """A file to score a model on, and a note: of the training file, only what was held out is scored.

@@ -29,9 +29,11 @@ Target = Annotated[
     ),
 ]
 Id = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        metavar="COLUMN", help="Column that identifies a sequence; none: the file is one.", rich_help_panel=COLUMNS
+        metavar="COLUMN[,…]",
+        help="Column that identifies a sequence, or several; none: the file is one.",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Time = Annotated[
@@ -108,6 +110,12 @@ Encoding = Annotated[
     str | None,
     typer.Option(
         help="Encoding of a text file, such as latin-1 or utf-16. [dim]\\[default: utf-8][/]", rich_help_panel=COLUMNS
+    ),
+]
+NA = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na", metavar="VALUE[,…]", help="Values that mean a missing one, such as -999.", rich_help_panel=COLUMNS
     ),
 ]
 

@@ -35,6 +35,8 @@ class FitSettings(ProblemSettings):
 def given_flags(context: typer.Context, kind: type[ProblemSettings]) -> dict[str, Any]:
     """The command's options that are fields of `kind`, and `--set` as `options`."""
     flags = {name: value for name, value in context.params.items() if name in kind.model_fields}
+    for name in ("id", "na"):  # may be given again and again
+        flags[name] = ",".join(flags.get(name) or ()) or None
     flags = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
     return flags | {"options": parse_assignments(list(context.params.get("option") or ())) or None}
 

@@ -26,7 +26,7 @@ class Hints:
     """What the caller said about a file. None means: infer it.
 
     `columns` has target, id, time, inputs, observed, static and ignore; `cleaning` has the reader options `missing`,
-    `fill`, `sort`, `dates`, `decimal`, `sheet` and `encoding`.
+    `fill`, `sort`, `dates`, `decimal`, `sheet`, `encoding` and `na`.
     """
 
     source: str

@@ -42,7 +42,7 @@ def infer_problem(
     *,
     task: str | None = None,
     target: Sequence[str] | str | None = None,
-    id: str | None = None,
+    id: Sequence[str] | str | None = None,
     time: Sequence[str] | str | None = None,
     inputs: Sequence[str] | str | None = None,
     static: Sequence[str] | str | None = None,
@@ -58,6 +58,7 @@ def infer_problem(
     decimal: str | None = None,
     sheet: str | None = None,
     encoding: str | None = None,
+    na: Sequence[str] | str | None = None,
     seed: int = 0,
 ) -> Problem:
     """Read a data file as a learning problem: what to predict, from which columns, and how to test it.
@@ -69,15 +70,16 @@ def infer_problem(
     - `source`: a file, a folder, or the name of a built-in data set (`"japanese_vowels"`, `"open_quotes"`).
     - `task`: `"classify"`, `"regress"`, `"classify_steps"`, `"regress_steps"`, `"forecast"`, `"tag"`,
       `"language"`, or `"translate"`: a column of texts into another one, which is never inferred.
-    - `target`, `id`, `time`: the columns to predict (several for a forecast), to identify sequences by ("none": the
-      file is one sequence), and to order steps by; several columns of time, such as `"year,month"`, are one date.
+    - `target`, `id`, `time`: the columns to predict (several for a forecast), to identify sequences by (one or several;
+      "none": the file is one sequence), and to order steps by; several columns of time, such as `"year,month"`, are one
+      date.
     - `inputs`: the columns to read, as a sequence or as text with commas. The inputs of a forecast must be known in
       advance; `observed` are those known until the forecast is made.
     - `static`, `ignore`: columns that are constant within a sequence, and columns to leave out.
     - `horizon`, `season`: steps to forecast; season length in steps.
     - `test`: a test file, or the fraction to hold out. Default: a matching file next to this one (`train…`, `test…`),
       else 0.2.
-    - `missing`, `fill`, `sort`, `dates`, `decimal`, `sheet`, `encoding`: as in `rc.data.Layout`.
+    - `missing`, `fill`, `sort`, `dates`, `decimal`, `sheet`, `encoding`, `na`: as in `rc.data.Layout`.
     - `seed`: random seed of the split, and of the estimators made from the problem.
 
     **Returns**
@@ -96,10 +98,10 @@ def infer_problem(
     source = source if isinstance(source, str) and source in BUILTIN_DATASETS else path_of("source", source)
     if str(source) in BUILTIN_DATASETS and not Path(source).exists():
         return sequences.builtin_problem(str(source), task, seed)
-    columns = {"target": _one_or_several(target), "id": id, "time": _names(time), "inputs": _names(inputs)}
+    columns = {"target": _one_or_several(target), "id": _joined(id), "time": _names(time), "inputs": _names(inputs)}
     columns |= {"static": _names(static) or (), "ignore": _names(ignore) or (), "observed": _names(observed) or ()}
     cleaning = {"missing": missing, "fill": fill, "sort": sort, "dates": dates}
-    cleaning |= {"decimal": decimal, "sheet": sheet, "encoding": encoding}
+    cleaning |= {"decimal": decimal, "sheet": sheet, "encoding": encoding, "na": _values(na)}
     with text_encoding(encoding):
         path, test = _train_and_test(Path(source), test)
         format = detect_format(path)
@@ -113,6 +115,19 @@ def _names(given: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",") if name.strip()]
     return None if given is None else tuple(given)
+
+
+def _joined(given: Sequence[str] | str | None) -> str | None:
+    """The name of the column that identifies sequences; of several, the name of the one that joins them."""
+    names = _names(given)
+    return "+".join(names) if names else None
+
+
+def _values(given: Sequence[str] | str | None) -> list[str] | None:
+    """Values that mean "missing", from a sequence or from text with commas; numbers may be given as such."""
+    if isinstance(given, str):
+        given = [value.strip() for value in given.split(",")]
+    return None if given is None else [str(value) for value in given]
 
 
 def _one_or_several(given: Sequence[str] | str | None) -> tuple[str, ...] | str | None:

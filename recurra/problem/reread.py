@@ -35,8 +35,8 @@ def read_like_training(source: str | Path, schema: dict[str, Any]) -> LoadedData
 def _read(path: Path, schema: dict[str, Any]) -> LoadedData:
     match schema["task"]:
         case "forecast":
-            table = series.read_table(path, schema)
-            return LoadedData(table, None, [name for name, _ in series.split_series(table)])
+            table, notes, _ = series.read_series(path, schema)
+            return LoadedData(table, None, [name for name, _ in series.split_series(table)], notes=notes)
         case "tag":
             X, y = text.read_sentences(path, schema)
             return LoadedData(X, y, _numbered(X))

@@ -53,6 +53,7 @@ TABLE_OPTIONS = (
     "decimal",
     "sheet",
     "encoding",
+    "na",
     "categories",
 )
 #: reader → options that fix the classes or the vocabulary to those of the training file
@@ -100,13 +101,15 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
     if task.startswith("classify") and len(set(labels.tolist())) < 2:
         got = f"one class only, {labels.tolist()[0]!r}"
         raise FormatError(hints.path, got, "two or more", column=str(schema.get("target")))
-    train, test, how = _split(items, task, schema, hints.test, hints.seed)
+    other = _test_file(hints.test, schema)
+    train, test, how = _split(items, task, schema, hints.test, hints.seed, other)
     if task == "classify_steps" and len(left := np.unique(np.concatenate(train[1]))) < 2:
         got = f"one class only, {left.tolist()[0]!r}, in what is left for training ({how} are held out)"
         expected = "two or more; hold out less, or another file, with test="
         raise FormatError(hints.path, got, expected, column=str(schema.get("target")))
     summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
     summary += tuple(("note", note) for note in items.notes)
+    summary += tuple(("note", f"{Path(hints.test).name}: {note}") for note in (other.notes if other else ()))
     metric, options = "accuracy" if task.startswith("classify") else "mae", {"random_state": hints.seed}
     summary = _with_columns(summary, schema, columns)
     return Problem(task, hints.source, train, test, metric, summary, options, schema, columns)
@@ -250,13 +253,22 @@ def parse_integer_labels(labels: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------------- holding out
 
 
-def _split(items: LoadedData, task: str, schema: dict[str, Any], test: Any, seed: int) -> tuple[Any, Any, str]:
-    fraction = holdout.holdout_fraction(test)
-    if fraction is None:
-        other = read_sequences(test, schema)
-        if other.y is None:
-            raise FormatError(test, "no target", f"the column {schema.get('target')!r}")
+def _test_file(test: Any, schema: dict[str, Any]) -> LoadedData | None:
+    """The data of a test file, if there is one."""
+    if holdout.holdout_fraction(test) is not None:
+        return None
+    found = read_sequences(test, schema)
+    if found.y is None:
+        raise FormatError(test, "no target", f"the column {schema.get('target')!r}")
+    return found
+
+
+def _split(
+    items: LoadedData, task: str, schema: dict[str, Any], test: Any, seed: int, other: LoadedData | None
+) -> tuple[Any, Any, str]:
+    if other is not None:
         return (items.X, items.y), (other.X, other.y), f"from {Path(test).name}"
+    fraction = holdout.holdout_fraction(test) or 0.0
     if task in STEP_TASKS and fraction and len(items.X) == 1:
         cut = len(items.X[0]) - max(1, round(fraction * len(items.X[0])))
         parts = [([items.X[0][part]], [items.y[0][part]]) for part in (slice(cut), slice(cut, None))]

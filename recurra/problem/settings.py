@@ -20,7 +20,7 @@ class ProblemSettings(BaseModel):
 
     task: str | None = None
     target: str | list[str] | None = None
-    id: str | None = None
+    id: str | list[str] | None = None
     time: str | list[str] | None = None
     inputs: str | list[str] | None = None
     observed: str | list[str] | None = None
@@ -36,6 +36,7 @@ class ProblemSettings(BaseModel):
     decimal: Literal["point", "comma"] | None = None
     sheet: str | None = None
     encoding: str | None = None
+    na: str | list[str] | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**32)  # of the train/test split
     options: dict[str, Any] = Field(default_factory=dict)
 

@@ -100,7 +100,7 @@ def convert_columns(opened: OpenTable, given: Layout) -> Source:
     """The source with its texts of numbers and dates converted, in memory if it is in memory."""
     sample = sample_of(opened.source)
     found = [each for name in sample.column_names if (each := _conversion(sample, name, given, opened))]
-    return _converted(opened.source, found, opened) if found else opened.source
+    return converted(opened.source, found, opened) if found else opened.source
 
 
 def sample_of(source: Source) -> pa.Table:
@@ -112,14 +112,15 @@ def sample_of(source: Source) -> pa.Table:
 def combine_times(source: Source, names: tuple[str, ...], opened: OpenTable) -> Source:
     """The source with a column `year+month` from the columns year and month, or others of `date_parts.py`."""
     joined = Conversion("+".join(names), names, DATE, "", lambda parts: combine_parts(parts, names))
-    return _converted(source, [joined], opened)
+    return converted(source, [joined], opened)
 
 
 def _in_memory(source: Source) -> bool:
     return isinstance(source, TableSource) and source.in_memory
 
 
-def _converted(source: Source, conversions: list[Conversion], opened: OpenTable) -> Source:
+def converted(source: Source, conversions: list[Conversion], opened: OpenTable) -> Source:
+    """The source with computed columns, in memory if it is in memory."""
     changed = ConvertedSource(source, conversions, opened)
     return TableSource(changed.read(changed.schema.names, 0, changed.rows)) if _in_memory(source) else changed
 

@@ -131,13 +131,15 @@ def _source(path: Path, dialect: Dialect, parts: Layout) -> tuple[TableSource, l
     read = arrow_csv.ReadOptions(column_names=dialect.names, skip_rows=dialect.skipped, use_threads=False)
     parse = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True)
     named = [name for name in dialect.names if name.lower() in ID_NAMES]
-    kept = {parts.id, parts.label, *named, *(parts.target or () if parts.task == "classification" else ())}
+    ids = (parts.id, *(parts.id or "").split("+"))
+    kept = {*ids, parts.label, *named, *(parts.target or () if parts.task == "classification" else ())}
     types = {name: pa.string() for name in kept if name in dialect.names}
 
     def load(types: dict[str, pa.DataType]) -> TableSource:
+        convert = convert_options(types, parts.na)
         if estimated_size(path) <= IN_MEMORY:
-            return TableSource(_trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert_options(types))))
-        stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert_options(types))
+            return TableSource(_trimmed(arrow_csv.read_csv(open_arrow(path), read, parse, convert)))
+        stream = arrow_csv.open_csv(open_arrow(path), read, parse, convert)
         batches = (batch for each in stream for batch in _trimmed(pa.Table.from_batches([each])).to_batches())
         return spool_to_disk(stream.schema, batches)
 
@@ -170,9 +172,9 @@ def _shortened_ids(table: pa.Table, path: Path, dialect: Dialect) -> list[str]:
     return found
 
 
-def convert_options(types: dict[str, pa.DataType]) -> arrow_csv.ConvertOptions:
-    """Which texts are missing values; the types of columns that are not to be found."""
-    nulls = [*arrow_csv.ConvertOptions().null_values, "?", *(" " * n for n in range(1, 9))]
+def convert_options(types: dict[str, pa.DataType], missing: Sequence[str] = ()) -> arrow_csv.ConvertOptions:
+    """Which texts are missing values, `missing` among them; the types of columns that are not to be found."""
+    nulls = [*arrow_csv.ConvertOptions().null_values, "?", *(" " * n for n in range(1, 9)), *missing]
     return arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=nulls, column_types=types)
 
 

@@ -73,6 +73,8 @@ def _of_word(word: str, encoding: str) -> float:
     if not word.isupper() and any(sign.isupper() for sign in word[1:]):
         return -0.5  # such as KOI8 read as Windows-1251, where capitals and small letters change places
     beyond, script = [sign for sign in word if not sign.isascii()], scripts.pop()
+    if script == "LATIN" and len(word) == 1:
+        return 0.5 if word.islower() else 0.2
     if script == "LATIN":
         if len(word) > 2 and len(beyond) / len(word) >= RARE_LATIN:
             return -0.5

@@ -1,6 +1,7 @@
 """Which column of a table identifies sequences, and which orders their steps."""
 
 from collections.abc import Iterable
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from .table_facts import (
     is_unique_within,
     start_together,
 )
+from .table_scan import timestamps
 
 MIN_REPEATED = 0.1  # the share of rows whose time other rows have, from which whole numbers may be ids
 
@@ -67,6 +69,51 @@ def find_id(draft: RoleDraft) -> None:
     _find_run_id(draft)
 
 
+def two_ids(draft: RoleDraft) -> str | None:
+    """`a+b` if times repeat within each of two columns, but not within both; or if both are named like ids.
+
+    Their rows stand together, or every pair has all times.
+    """
+    table, times = draft.table, draft.times()
+    names = [name for name in draft.free("text", "number") if name.lower() not in TARGET_HINTS]
+    named = [name for name in names if name.lower() in ID_HINTS or name.lower().endswith("_id")]
+    codes = {name: codes_of(table, name) for name in names if _may_be_part(table, name)}
+    if times and is_unique_within(table, times, None):
+        return None
+    if times and any(
+        is_unique_within(table, times, name)
+        for name in codes
+        if draft.kinds[name] == "text" or is_contiguous(table, name) or _covers_times(table, times, name)
+    ):
+        return None
+    found = []
+    for a, b in combinations(codes, 2):
+        if not times and not (a in named and b in named):
+            continue
+        pair = np.unique(np.stack([codes[a], codes[b]]), axis=1, return_inverse=True)[1].reshape(-1)
+        count, runs = int(pair.max()) + 1, 1 + int(np.count_nonzero(np.diff(pair)))
+        is_finer = count > max(len(np.unique(codes[a])), len(np.unique(codes[b])))
+        sizes = np.bincount(pair)
+        is_balanced = bool(times) and sizes.min() == sizes.max() and count < table.num_rows
+        if not is_finer or 2 * count > table.num_rows or not (runs == count or is_balanced):
+            continue
+        if not times or _are_unique_within(table, times, pair):
+            found.append(f"{a}+{b}")
+    return found[0] if len(found) == 1 else None
+
+
+def _may_be_part(table: pa.Table, name: str) -> bool:
+    """Whether a column may be one of two ids: text or whole numbers without gaps, each in several rows."""
+    column = table.column(name)
+    whole = pa.types.is_integer(column.type) or not pa.types.is_floating(column.type)
+    return whole and not column.null_count and 1 < count_distinct(table, name) <= table.num_rows // 2
+
+
+def _are_unique_within(table: pa.Table, times: list[str], pair: np.ndarray) -> bool:
+    rows = np.stack([pair, *(codes_of(table, name) for name in times)])
+    return len(np.unique(rows, axis=1).T) == table.num_rows
+
+
 def _possible_ids(draft: RoleDraft, kind: str) -> list[str]:
     names = [name for name in draft.free(kind) if name.lower() not in TARGET_HINTS]
     if kind == "text":
@@ -81,7 +128,20 @@ def _repeated_with_times(draft: RoleDraft, times: list[str]) -> list[str]:
     """
     table, moments = draft.table, len(np.unique(np.stack([codes_of(draft.table, name) for name in times]), axis=1).T)
     often = (table.num_rows - moments) >= MIN_REPEATED * table.num_rows
-    return [name for name in _possible_ids(draft, "number") if often or is_contiguous(table, name)]
+    numbers = _possible_ids(draft, "number")
+    return [n for n in numbers if is_contiguous(table, n) or (often and _covers_times(table, times, n))]
+
+
+def _covers_times(table: pa.Table, times: list[str], name: str) -> bool:
+    """Whether the rows of a value have most of the times between its first and its last, as those of an id have."""
+    if len(times) > 1:
+        return True
+    places = np.unique(timestamps(table.column(times[0]).combine_chunks()), return_inverse=True)[1].reshape(-1)
+    codes = codes_of(table, name)
+    first, last = np.full(codes.max() + 1, len(places)), np.zeros(codes.max() + 1, dtype=np.int64)
+    np.minimum.at(first, codes, places)
+    np.maximum.at(last, codes, places)
+    return 2 * table.num_rows >= int((last - first + 1).sum())
 
 
 def _find_run_id(draft: RoleDraft) -> None:

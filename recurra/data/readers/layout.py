@@ -38,7 +38,7 @@ def names_sequences(column: str) -> bool:
 class LayoutOptions(TypedDict, total=False):
     """The keywords every table reader takes; see `Layout`."""
 
-    id: str | None
+    id: str | Sequence[str] | None
     time: str | Sequence[str] | None
     features: Sequence[str] | None
     target: str | Sequence[str] | None
@@ -58,6 +58,7 @@ class LayoutOptions(TypedDict, total=False):
     decimal: Decimal | None
     sheet: str | None
     encoding: str | None
+    na: str | Sequence[str]
     form: Form | None
     unlabelled: bool
 
@@ -71,7 +72,8 @@ class Layout:
 
     **Arguments**
 
-    - `id`: the column that identifies sequences, or "none": the table is one sequence.
+    - `id`: the column that identifies sequences, or several, such as `("person", "trial")`; "none": the table is one
+      sequence.
     - `time`: the column that orders the steps: dates and times, integers, or seconds; several columns such as
       `("year", "month")` are one date; "none": the order of the rows.
     - `features`: the inputs; by default every column of numbers, or of text with few values, without another role. Each
@@ -89,6 +91,7 @@ class Layout:
     - `irregular`: accept unequal time steps; otherwise they are an error.
     - `dates`: "day-first" or "month-first", for dates like 01/02/2012.
     - `decimal`: "point" or "comma", for numbers like 1.234 in a file delimited by semicolons. `sheet`: of a workbook.
+    - `na`: values that mean "missing", such as "-999", beside empty fields, NA and the like.
     - `encoding`: of a text file, such as "latin-1" or "utf-16"; by default UTF-8.
     - `form`: "long" (a row is a step) or "wide" (a row is a sequence). `unlabelled`: read no targets, to predict them.
 
@@ -121,6 +124,7 @@ class Layout:
     decimal: Decimal | None = None
     sheet: str | None = None
     encoding: str | None = None
+    na: tuple[str, ...] = ()
     form: Form | None = None
     unlabelled: bool = False
 
@@ -132,9 +136,11 @@ class Layout:
         for name in given:
             if name not in known:
                 raise OptionError(name, "an unknown option of a table", nearest(name, known))
-        for name in ("time", "features", "target", "static", "observed", "ignore", "classes", "vocabulary"):
+        for name in ("time", "features", "target", "static", "observed", "ignore", "classes", "vocabulary", "na"):
             if name in given:
                 given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+        if not isinstance(given.get("id", ""), str):
+            given["id"] = "+".join(given["id"]) or None
         if "categories" in given:
             given["categories"] = {name: tuple(values) for name, values in given["categories"].items()}
         layout = cls(**given)
@@ -149,7 +155,7 @@ class Layout:
     @classmethod
     def of_writing(cls, options: Mapping[str, Any]) -> "Layout":
         """How a file is written, without the roles of its columns."""
-        return cls(decimal=options.get("decimal"), sheet=options.get("sheet"))
+        return cls(decimal=options.get("decimal"), sheet=options.get("sheet"), na=tuple(options.get("na") or ()))
 
     @property
     def rewrites(self) -> bool:

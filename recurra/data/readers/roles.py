@@ -12,21 +12,25 @@ from ..data_errors import FormatError, MissingColumnError
 from ..sequences import Task
 from .column_kinds import kind_of
 from .column_roles import CATEGORICAL, IGNORED, OBSERVED, RoleDraft, Roles, first_named
-from .id_and_time import find_id, find_time
+from .id_and_time import find_id, find_time, two_ids
 from .input_roles import assign_inputs, wide_roles
 from .layout import ID_HINTS, NO_COLUMN, TARGET_HINTS, TEXT_NAMES, TIME_HINTS, Layout
 from .table_facts import count_distinct, counts_rows, counts_up, is_headless, is_permutation, is_row_number
 from .target_and_task import MIN_WIDE_STEPS, check_kind, check_one_target_each, class_or_number, find_target, infer_task
 
 
-def infer_roles(table: pa.Table, given: Layout, file: str | Path, *, strict: bool = False) -> Roles:
+def infer_roles(
+    table: pa.Table, given: Layout, file: str | Path, *, strict: bool = False, why_id: str = "as given"
+) -> Roles:
     """The roles as given, the others inferred from names, types and values of the columns.
 
     `strict`: what could be predicted in several ways is an error; otherwise all numeric columns are forecast, and
-    labels that change within a sequence are tags.
+    labels that change within a sequence are tags. `why_id` is the reason for an id that was found before.
     """
     draft = RoleDraft(table, given, file, strict, {item.name: kind_of(item.type) for item in table.schema})
     _assign_given(draft)
+    if given.id in draft.kinds:
+        draft.found[given.id or ""] = ("id", why_id)
     _refuse_unreadable(draft)
     _ignore_row_numbers(draft)
     nested = [name for name in draft.kinds if draft.kinds[name] == "list" and name not in given.ignore]
@@ -60,7 +64,22 @@ def _assign_given(draft: RoleDraft) -> None:
             if draft.found.get(name, (role,))[0] != role and not (role == "input" and draft.found[name][0] == "static"):
                 taken = draft.found[name][0]
                 raise FormatError(draft.file, f"the roles {taken} and {role}", "one role per column", column=name)
-            draft.assign(name, CATEGORICAL if role == "input" and draft.kinds[name] == "text" else role, "as given")
+            why = f"a part of the id {given.id!r}" if role == IGNORED and name in _parts_of_id(given) else "as given"
+            draft.assign(name, CATEGORICAL if role == "input" and draft.kinds[name] == "text" else role, why)
+
+
+def find_joined_id(table: pa.Table, given: Layout, file: str | Path) -> str | None:
+    """`a+b` if only two columns together identify sequences: a person and a trial, a store and an item."""
+    draft = RoleDraft(table, given, file, False, {item.name: kind_of(item.type) for item in table.schema})
+    _assign_given(draft)
+    _ignore_row_numbers(draft)
+    find_time(draft)
+    return two_ids(draft)
+
+
+def _parts_of_id(given: Layout) -> list[str]:
+    """The columns that are joined to the id."""
+    return (given.id or "").split("+")
 
 
 def _refuse_unreadable(draft: RoleDraft) -> None:

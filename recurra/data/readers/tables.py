@@ -16,12 +16,14 @@ from ..stores import Flat, Store
 from .column_conversion import combine_times, convert_columns, sample_of
 from .column_kinds import kind_of
 from .column_roles import Roles
+from .given_columns import with_joined_id, without_missing_values
 from .indicators import Categories, indicator_names, numbers
 from .labels import Encoder, classes_of
 from .layout import Layout
 from .nested import from_nested
+from .odd_values import OddValues
 from .regroup import regroup
-from .roles import infer_roles
+from .roles import find_joined_id, infer_roles
 from .sort_and_fill import sort_and_fill
 from .table_scan import TableScan, strings, timestamps
 from .table_sources import OpenTable, Source, TableSource
@@ -60,17 +62,26 @@ def _sequences(opened: OpenTable, layout: Layout) -> SequenceSet:
             raise EmptyFileError(file, "no row without a gap", "at least one complete row")
         source, place = TableSource(table), lambda row: opened.place(int(rows[row]))
     scan = TableScan(layout, file, place)
+    odd = OddValues((*(layout.features or ()), *(layout.target or ())), _known_categories(layout))
     for batch in source.scan(columns):
         scan.feed(batch)
-    return replace(_build_set(source, layout, scan, file), roles=roles, notes=notes)
+        odd.feed(batch)
+    return replace(_build_set(source, layout, scan, file), roles=roles, notes=(*notes, *odd.notes(place)))
 
 
 def prepare(opened: OpenTable, layout: Layout, strict: bool = False) -> tuple[OpenTable, Roles, Layout]:
     """The table with converted columns, the roles of its columns, and the layout with these roles."""
     if not opened.source.rows:
         raise EmptyFileError(opened.file, "no rows", "a table with data")
-    source = convert_columns(opened, layout)
-    roles = infer_roles(sample_of(source), layout, opened.file, strict=strict)
+    opened = replace(opened, source=without_missing_values(opened, layout))
+    source, layout = with_joined_id(opened, layout)
+    source = convert_columns(replace(opened, source=source), layout)
+    why_id = "as given"
+    if layout.id is None and layout.form is None and not layout.unlabelled:
+        joined = find_joined_id(sample_of(source), layout, opened.file)
+        source, layout = with_joined_id(replace(opened, source=source), replace(layout, id=joined))
+        why_id = "neither of them alone identifies a sequence"
+    roles = infer_roles(sample_of(source), layout, opened.file, strict=strict, why_id=why_id)
     layout = layout.with_roles(roles)
     if len(layout.time) > 1:
         source = combine_times(source, layout.time, opened)
@@ -88,6 +99,12 @@ def _with_names_as_written(source: Source, opened: OpenTable, layout: Layout) ->
     for name in names:
         table = table.set_column(table.schema.get_field_index(name), name, written.column(name))
     return TableSource(table)
+
+
+def _known_categories(layout: Layout) -> Categories:
+    """The texts that inputs had in training."""
+    known = layout.categories or {}
+    return {name: known[name] for name in layout.features or () if name in known}
 
 
 def used_columns(layout: Layout) -> list[str]:
