@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.options import Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
+from recurra.cli.options import NA, Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
 
 SCORE_NAMES = ("class", "precision", "recall", "f1", "count")
 
@@ -16,6 +16,7 @@ def evaluate(
     fill: Fill = None,
     sort: Sort = None,
     encoding: Encoding = None,
+    na: NA = None,
     windows: Annotated[
         int | None,
         typer.Option(min=1, help="Forecasts only: consecutive windows at the end of the data to score."),
@@ -32,7 +33,7 @@ def evaluate(
     from recurra.cli.scores import backtest_file, coverage_rows, evaluate_file, forecast_scores
     from recurra.problem.answers import score_rows
 
-    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding, na=na)
     loaded, note = saved.read_unseen(data)
     forecasts = backtest_file(saved, loaded, windows) if saved.task == "forecast" else None
     metrics, count = forecast_scores(forecasts) if forecasts else evaluate_file(saved, data, loaded)

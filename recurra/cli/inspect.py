@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from recurra.cli.error_handling import report_errors_as
-from recurra.cli.options import OUTPUT, Data, Encoding, Fill, Missing, ModelFolder, Sort
+from recurra.cli.options import NA, OUTPUT, Data, Encoding, Fill, Missing, ModelFolder, Sort
 
 
 def inspect(
@@ -16,6 +16,7 @@ def inspect(
     fill: Fill = None,
     sort: Sort = None,
     encoding: Encoding = None,
+    na: NA = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -38,7 +39,7 @@ def inspect(
     from recurra.cli.scores import evaluate_file, held_out_windows, in_words, is_labelled
     from recurra.problem.answers import answers
 
-    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding, na=na)
     loaded, note = saved.read_unseen(data)
     network, sample = report_inputs(saved, loaded, sequences)
     path = out or model / "report.html"

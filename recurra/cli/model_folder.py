@@ -64,6 +64,8 @@ class SavedModel:
 
     def cleaned(self, **cleaning: Any) -> "SavedModel":
         """The model with other options of the reader: those that are given."""
+        if cleaning.get("na"):
+            cleaning["na"] = [value.strip() for given in cleaning["na"] for value in given.split(",")]
         return replace(self, cleaning={name: value for name, value in cleaning.items() if value is not None})
 
     def require_task(self, task: str) -> None:

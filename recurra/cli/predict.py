@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.options import OUTPUT, Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
+from recurra.cli.options import NA, OUTPUT, Data, Encoding, Fill, Json, Missing, ModelFolder, Sort
 
 
 def predict(
@@ -15,6 +15,7 @@ def predict(
     fill: Fill = None,
     sort: Sort = None,
     encoding: Encoding = None,
+    na: NA = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -37,7 +38,7 @@ def predict(
     from recurra.cli import model_folder, prediction_columns, printing, tables
 
     tables.check_suffix(out)
-    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding)
+    saved = model_folder.load_model(model).cleaned(missing=missing, fill=fill, sort=sort, encoding=encoding, na=na)
     columns = prediction_columns.columns(saved, data, proba=proba, horizon=horizon, interval=interval, future=future)
     tables.write_table(columns, out, json)
     if out is not None:

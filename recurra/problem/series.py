@@ -41,6 +41,7 @@ CLOCK_STEPS = {
 #: months between steps → (name, usual season length)
 MONTH_STEPS = {1: ("monthly", 12), 3: ("quarterly", 4), 12: ("yearly", 1)}
 MAX_WINDOWS = 10
+MAX_SHOWN = 5  # columns that a line lists
 #: reads all columns that are asked for as inputs, row by row
 AS_INPUTS: dict[str, Any] = {"unlabelled": True, "form": "long"}
 
@@ -102,6 +103,7 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
     summary = (
         hints.file_summary,
         ("task", f"forecast: {reason}"),
+        *_other_reading(schema, columns),
         ("columns", _columns(schema)),
         ("series", f"{len(lengths):,}, {_range(lengths)} steps{each}, {step}"),
         ("horizon", _steps(horizon) + (f", season length {season}" if season > 1 else "")),
@@ -110,6 +112,17 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
     )
     targets = schema["target"] if isinstance(schema["target"], list) else None
     return Problem("forecast", hints.source, (train, targets), test, "mase", summary, options, schema, columns)
+
+
+def _other_reading(schema: dict[str, Any], columns: tuple[ColumnRole, ...]) -> tuple[tuple[str, str], ...]:
+    """What else could be asked of the table: the target at every step, from the other columns at that step."""
+    kinds = ("number", "integer")
+    unused = [c.name for c in columns if c.role == "ignored" and c.type.startswith(kinds) and "--observed" in c.why]
+    if not unused or isinstance(schema["target"], list):
+        return ()
+    shown = ", ".join(unused[:MAX_SHOWN]) + (", …" if len(unused) > MAX_SHOWN else "")
+    said = f"a number for every step, {schema['target']!r} from {shown} at the same step: --task regress-steps"
+    return (("or", said),)
 
 
 def _is_float(kind: pa.DataType | None) -> bool:

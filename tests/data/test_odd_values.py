@@ -33,11 +33,18 @@ COLOURS = ["red", "blue"] * 20
 def test_a_number_far_from_all_others_that_usually_means_missing_is_told(file, value):
     path = file(sensors([*X[:7], value, *X[8:20], value, *X[21:]], COLOURS))
     (note,) = rc.data.read(path).notes
-    assert note.startswith(f"'x' has {value:.15g} in 2 rows (line 9), far from its other values, -0.9")
+    assert note.startswith(f"'x' has {value:.15g} 2 times (first in line 9), far from its other values, -0.9")
     assert note.endswith(f"if it means a missing value: --na {value:.15g}")
     problem = rc.infer_problem(path, na=str(value), fill="forward")
     assert np.abs(np.concatenate(problem.train[0])[:, 0]).max() < 1.1
     assert "note" not in dict(problem.summary)
+
+
+def test_sentinels_in_the_steps_of_a_wide_file(file):
+    rows = [f"{','.join(str(v) for v in X[k : k + 5])},{'up' if k % 2 else 'down'}" for k in range(12)]
+    rows[4] = rows[4].replace(str(X[6]), "-9999")
+    (note,) = rc.data.read(file("\n".join(["t0,t1,t2,t3,t4,label", *rows]))).notes
+    assert note.startswith("'t' has -9999 once (first in line 6), far from")
 
 
 def test_numbers_among_the_others_are_no_sentinels(file):

@@ -14,6 +14,7 @@ from .table_facts import (
     count_distinct,
     counts_rows,
     counts_up,
+    grows_evenly,
     is_constant_within,
     is_contiguous,
     is_row_number,
@@ -22,6 +23,7 @@ from .table_facts import (
 )
 from .table_scan import timestamps
 
+MIN_CLOCK_STEPS = 5  # rows of a sequence, on average, from which equal steps are no chance
 MIN_REPEATED = 0.1  # the share of rows whose time other rows have, from which whole numbers may be ids
 
 
@@ -49,10 +51,13 @@ def find_time(draft: RoleDraft) -> None:
 
 def find_id(draft: RoleDraft) -> None:
     if draft.given.id is not None:
+        if draft.given.id in draft.kinds:
+            _find_clock(draft, draft.given.id)
         return
     rows = draft.table.num_rows
     named = first_named(ID_HINTS, draft.free("text", "number")) or _first_ending(draft.free("text", "number"), "_id")
     if named:
+        _find_clock(draft, named)
         if count_distinct(draft.table, named) < rows or (named.strip().lower() in ID_NAMES and draft.times()):
             draft.assign(named, "id", "by its name")
         elif draft.times() or counts_rows(draft.table, named):
@@ -67,6 +72,18 @@ def find_id(draft: RoleDraft) -> None:
                 draft.assign(name, "id", f"{times[0]!r} repeats, but not within one {name!r}")
                 return
     _find_run_id(draft)
+
+
+def _find_clock(draft: RoleDraft, id: str) -> None:
+    """The time of sequences with a known id: a column that starts and grows alike in all of them, beside inputs."""
+    if draft.times() or draft.given.time or draft.given.features is not None:
+        return
+    if draft.table.num_rows < MIN_CLOCK_STEPS * count_distinct(draft.table, id):
+        return
+    clocks = [name for name in draft.free("number") if name != id and grows_evenly(draft.table, name, id)]
+    others = [name for name in draft.free("number") if name.lower() not in TARGET_HINTS and name not in (id, *clocks)]
+    if clocks and others and clocks[0].lower() not in TARGET_HINTS:
+        draft.assign(clocks[0], "time", f"starts and grows alike in each {id!r}")
 
 
 def two_ids(draft: RoleDraft) -> str | None:

@@ -82,13 +82,18 @@ class OddValues:
 
     def _of_sentinels(self, place: Place) -> Iterable[str]:
         for name, marks in self.marks.items():
-            for value in marks.far():
-                count, row = marks.found[value]
-                rows = "1 row" if count == 1 else f"{count:,} rows"
-                yield (
-                    f"{name!r} has {value:.15g} in {rows} (line {place(row)}), far from its other values, "
-                    f"{marks.low:g} to {marks.high:g}; if it means a missing value: --na {value:.15g}"
-                )
+            yield from of_sentinels(name, marks, place)
+
+
+def of_sentinels(name: str, marks: Marks, place: Place) -> Iterable[str]:
+    """A sentence for every number of a column that may mean a missing value."""
+    for value in marks.far():
+        count, row = marks.found[value]
+        times = "once" if count == 1 else f"{count:,} times"
+        yield (
+            f"{name!r} has {value:.15g} {times} (first in line {place(row)}), far from its other values, "
+            f"{marks.low:g} to {marks.high:g}; if it means a missing value: --na {value:.15g}"
+        )
 
 
 def _of_unknown(name: str, counts: Mapping[str, int]) -> str:

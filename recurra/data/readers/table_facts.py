@@ -12,6 +12,7 @@ from .dates import is_date
 #: names of columns that number the rows of a file; "" is the index that pandas writes without a name
 ROW_NUMBER_NAMES = ("", "index", "row", "rows", "rownames", "row_number", "row_id", "level_0", "__index_level_0__", "#")
 ROW_NUMBER_NAMES += ("obs", "no", "nr")
+MIN_TRIALS = 4  # sequences of different lengths, which are then no series that end together
 UNNAMED = re.compile(r"unnamed: ?\d+", re.IGNORECASE)
 STEP_NAME = re.compile(r"(?P<channel>.*?)[ _.\-\[(]*(?P<step>\d+)[\])]?")
 
@@ -82,6 +83,33 @@ def start_together(table: pa.Table, column: str, id: str) -> bool:
     codes, values = codes_of(table, id), table.column(column).to_numpy()
     first = np.concatenate([[True], codes[1:] != codes[:-1]])
     return bool((values[first] == values[0]).all())
+
+
+def are_trials(table: pa.Table, id: str, times: Sequence[str]) -> bool:
+    """Whether sequences are trials, runs, machines: their clock starts anew in each, and most lengths differ.
+
+    Series to forecast go on together: they have dates, or end together.
+    """
+    if not is_contiguous(table, id):
+        return False
+    lengths = np.bincount(codes_of(table, id))
+    kinds = [table.schema.field(name).type for name in times]
+    if any(not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) for kind in kinds):
+        return False
+    is_varied = len(lengths) >= MIN_TRIALS and 2 * np.bincount(lengths).max() <= len(lengths)
+    return is_varied and all(start_together(table, name, id) for name in times)
+
+
+def grows_evenly(table: pa.Table, column: str, id: str) -> bool:
+    """Whether a column starts with the same value in each contiguous run of an id, and grows by equal steps."""
+    values = table.column(column)
+    if values.null_count or pa.types.is_boolean(values.type) or not is_contiguous(table, id):
+        return False
+    codes, numbers = codes_of(table, id), pc.cast(values, pa.float64(), safe=False).to_numpy()
+    steps = np.diff(numbers)[codes[1:] == codes[:-1]]
+    return bool(len(steps) and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3)) and start_together(
+        table, column, id
+    )
 
 
 def is_row_number(name: str) -> bool:

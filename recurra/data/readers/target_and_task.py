@@ -8,6 +8,7 @@ from .column_roles import RoleDraft, first_named
 from .layout import LABEL_NAMES, TARGET_HINTS
 from .table_facts import (
     are_few_whole_numbers,
+    are_trials,
     count_distinct,
     counts_rows,
     is_constant_within,
@@ -125,9 +126,10 @@ def infer_task(draft: RoleDraft, target: str, one_row_each: bool, target_reason:
     if kind == "text" and id is not None and words:
         return "tagging", f"{target!r} has one text label per row, next to {words!r}"
     if kind == "number" and not is_label:
-        others = draft.strict and draft.free("number")
-        hint = "; to predict it from the other columns at the same step: --task regress-steps" if others else ""
-        return "forecasting", f"{target!r} has numbers that change from row to row{hint}"
+        if id is not None and draft.free("number") and are_trials(table, id, draft.times()):
+            why = f"a number for every step, beside others; each {id!r} starts anew and has a length of its own"
+            return "transduction", f"{target!r} has {why}; to forecast it: --task forecast"
+        return "forecasting", f"{target!r} has numbers that change from row to row"
     if id is not None or draft.times():
         return "tagging", f"{target!r} changes within {f'one {id!r}' if id else 'the series'}: a label for every step"
     if not draft.strict:

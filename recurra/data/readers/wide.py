@@ -15,6 +15,7 @@ from .column_roles import Roles
 from .indicators import indicator_names, numbers
 from .labels import Encoder, classes_of
 from .layout import Layout
+from .odd_values import Marks, of_sentinels
 from .table_scan import Place, strings
 from .table_sources import Source
 
@@ -30,6 +31,7 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
         table = table.filter(pa.array(keep))
     lines = np.flatnonzero(keep)
     values = np.stack([_channel(table, steps) for steps in roles.channels.values()], axis=2)  # (n, T, channels)
+    notes = _notes(values, roles, lambda row: place(int(lines[row])))
     fixed, fixed_names, categories = _static(table, static, layout)
     repeated = np.broadcast_to(fixed[:, None, :], (len(fixed), values.shape[1], fixed.shape[1]))
     inputs = torch.from_numpy(np.concatenate([values, repeated], axis=2)).to(torch.get_default_dtype())
@@ -40,6 +42,7 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
         "categories": categories,
         "roles": roles,
         "source": str(file),
+        "notes": notes,
     }
     lengths = torch.full((len(inputs),), inputs.shape[1], dtype=torch.int64)
     target = roles.one("target")
@@ -52,6 +55,17 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
     encoder = Encoder(layout.classes or classes_of(labels), file, target)
     targets = encoder.encode(labels, [place(int(row)) for row in lines] if layout.classes else None)
     return SequenceSet(list(inputs), targets, lengths, "classification", classes=encoder.known, **about)
+
+
+def _notes(values: np.ndarray, roles: Roles, place: Place) -> tuple[str, ...]:
+    """Numbers in the steps (n, T, channels) that may mean missing values."""
+    notes: list[str] = []
+    for k, (channel, steps) in enumerate(roles.channels.items()):
+        marks = Marks()
+        marks.feed(values[:, :, k].ravel(), 0)
+        name = channel or f"{steps[0]} … {steps[-1]}"
+        notes += of_sentinels(name, marks, lambda at: place(at // values.shape[1]))
+    return tuple(notes)
 
 
 def _channel(table: pa.Table, steps: list[str]) -> np.ndarray:
