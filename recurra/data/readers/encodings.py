@@ -45,7 +45,7 @@ def likely_encodings(raw: bytes, most: int = 3) -> list[tuple[str, str]]:
             text = raw.decode(name)
         except UnicodeDecodeError:
             continue
-        words = [word for word in WORD.findall(text) if not word.isascii()]
+        words: list[str] = [word for word in WORD.findall(text) if not word.isascii()]
         scored.append((_plausibility(text, words, name, raw), -place, name, max(words, key=len, default="")))
     scored.sort(reverse=True)
     found: list[tuple[str, str]] = []

@@ -41,7 +41,7 @@ def _as_nulls(parts: list[pa.Array], values: Sequence[str], kind: str) -> pa.Arr
         numbers = [float(value) for value in values if is_number(value)]
         as_numbers = pc.cast(column, pa.float64(), safe=False)
         is_missing = pa.array(np.isin(as_numbers.to_numpy(zero_copy_only=False), numbers))
-    return pc.if_else(is_missing, pa.scalar(None, column.type), column)
+    return pc.call_function("if_else", [is_missing, pa.scalar(None, column.type), column])
 
 
 def with_joined_id(opened: OpenTable, layout: Layout) -> tuple[Source, Layout]:
