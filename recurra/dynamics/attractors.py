@@ -25,7 +25,8 @@ def state_space_divergence(
     """D_stsp, the Kullback-Leibler divergence of a generated attractor from the true one.
 
     With `bins`, both orbits become histograms on one grid over the range of the true orbit (Koppe et al. 2019): states
-    outside fall out of the grid, and one millionth is spread evenly over all bins. With `bins=None`, each orbit is
+    outside are in none of its bins, so an orbit that spends half its time there is at least log 2 away, and one
+    millionth is spread evenly over all bins. With `bins=None`, each orbit is
     a mixture of Gaussians on its states, and the divergence a Monte Carlo estimate (Brenner et al. 2022), for more than
     about four dimensions.
 
@@ -55,7 +56,7 @@ def state_space_divergence(
 
 
 def _histogram(orbit: Tensor, low: Tensor, width: Tensor, bins: int) -> Tensor:
-    """Probabilities of all bins, (bins^p,)."""
+    """Probabilities of all bins, (bins^p,), whose sum is the share of states within the grid."""
     size = orbit.shape[1]
     if bins**size > 1 << 26:
         raise InputError("bins", f"{bins}^{size} bins", "at most 2^26, or bins=None")
@@ -64,8 +65,7 @@ def _histogram(orbit: Tensor, low: Tensor, width: Tensor, bins: int) -> Tensor:
     places = torch.tensor([bins**k for k in range(size)], device=orbit.device)
     flat = (index[inside].long().clamp_max(bins - 1) * places).sum(1)
     share = torch.bincount(flat, minlength=bins**size).to(orbit.dtype) / len(orbit)
-    share = share + 1e-6 / bins**size
-    return share / share.sum()
+    return (share + 1e-6 / bins**size) / (1 + 1e-6)
 
 
 def _mixture_divergence(true: Tensor, generated: Tensor, variance: float, samples: int, seed: int) -> Tensor:
