@@ -98,7 +98,7 @@ class Kernel:
 
     def __init__(self, program: Program, dtype: torch.dtype, backward: bool, as_written: bool = False):
         """`as_written`: without contraction, so that a value that is computed again has the same bits."""
-        self.schedule: Schedule = schedule(program)
+        self.schedule: Schedule = schedule(program, nested=True)
         self.rendered: Rendered = render(self.schedule, backward)
         self.dtype, self.backward = dtype, backward
         self.library = compiler.load(self.rendered.source(REALS[dtype]), *([compiler.AS_WRITTEN] if as_written else []))
@@ -122,7 +122,8 @@ class Kernel:
                 depths["depth", i, q] = matrix.deep
                 depths |= {("band", i, q, n): value for n, value in enumerate(matrix.bands)}
         offsets = [depths[key] if key[0] in ("depth", "band") else key[2] for key in tables.offsets]  # pyrefly: ignore
-        self.widths = torch.tensor([g.width for g in tables.groups], dtype=torch.int64)
+        widths = [g.heads * self.vector if g.axes else g.width for g in tables.groups]
+        self.widths = torch.tensor(widths, dtype=torch.int64)
         self.offsets = torch.tensor([*offsets, 0], dtype=torch.int64)
         self.constants = torch.tensor([*tables.constants, 0.0], dtype=self.dtype)
         padded = [self._padded(node.width) for _, node in self.schedule.sums]
@@ -184,6 +185,9 @@ class Kernel:
         visited in alternating order."""
         found = []
         for group in self.tables.groups:
+            if group.axes:
+                found.append(1)
+                continue
             vectors, tile = -(-group.width // self.vector), 1
             while tile < self.tile and any(len(lanes) * tile % self.tile for _, lanes in group.classes()):
                 tile *= 2

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import prod
 
 from ..ir.buffers import BufferKind, BufferRef, BufferSpec
 from ..ir.nodes import TABLE, Builder, Matrix, Node, Vector, subgraph
+from .nests import FEWEST, Nests
 from .program import Out, Program
 
 WIDE = 1024  # columns of a loop that does not compute the exponential of one number a row again for every column
@@ -30,6 +32,13 @@ class Group:
     rowsums: list[Node] = field(default_factory=list)  # whose sum over columns this group makes
     body: list[Node] = field(default_factory=list)  # in the order they are computed
     loads: dict[Node, Node] = field(default_factory=dict)  # computed by an earlier group → where it was stored
+    axes: tuple[int, ...] = ()  # of a loop over the axes of a matrix
+    reductions: list[Node] = field(default_factory=list)  # sums over some of them that this loop makes
+
+    @property
+    def heads(self) -> int:
+        """How many matrices of a row the loop visits one after another."""
+        return prod(self.axes[:-2])
 
     def classes(self) -> list[tuple[tuple[Node, ...], list[Node]]]:
         """Lanes by what they multiply: those with the same operands run through one loop."""
@@ -46,6 +55,7 @@ class Schedule:
     sums: list[tuple[Vector, Node]]
     rowsums: list[Node]  # numbered
     stored: dict[Node, Node]  # value → the load that reads it from memory
+    nests: Nests
 
     @property
     def groups(self) -> list[Group]:
@@ -54,7 +64,7 @@ class Schedule:
     @property
     def has_independent_columns(self) -> bool:
         """Whether no column reads another one: threads can share the columns and run all steps without waiting."""
-        mixed = any(group.lanes or any(n.op == "gather" for n in group.body) for group in self.groups)
+        mixed = any(g.lanes or g.reductions or any(n.op == "gather" for n in g.body) for g in self.groups)
         return len({group.width for group in self.groups}) == 1 and not mixed and not self.rowsums
 
     def multiplications(self) -> int:
@@ -64,6 +74,7 @@ class Schedule:
     def work(self) -> int:
         """The cost of a row, in multiply-adds."""
         equations = sum(_operations(node) * group.width for group in self.groups for node in group.body)
+        equations += sum(len(group.reductions) * group.width for group in self.groups)
         return self.multiplications() + OPERATION * equations
 
     def matrices(self) -> list[Matrix]:
@@ -74,15 +85,19 @@ def _operations(node: Node) -> int:
     return node.attr.terms if node.op == "gather" else 1
 
 
-def schedule(program: Program) -> Schedule:
-    return _Scheduler(program).run()
+def schedule(program: Program, nested: bool = False) -> Schedule:
+    """`nested`: values as wide as a matrix are computed in loops over its axes."""
+    return _Scheduler(program, nested).run()
 
 
 class _Scheduler:
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, nested: bool):
         self.builder: Builder = program.builder
         roots = [o.node for o in program.outs] + [n for _, n in program.sums]
         plain = self.builder.expand_composites(roots)
+        if nested:
+            apart = _split_outer_products(self.builder, plain.values())
+            plain = {node: apart[value] for node, value in plain.items()}
         lanes = _fuse(self.builder, [plain[root] for root in roots])
         fused = {root: lanes[plain[root]] for root in roots}
         self.outs = [Out(o.buffer, o.offset, fused[o.node]) for o in program.outs]
@@ -90,6 +105,7 @@ class _Scheduler:
         self.buffers = dict(program.buffers)
         self.roots = [o.node for o in self.outs] + [n for _, n in self.sums]
         self.nodes = subgraph(self.roots)
+        self.nests = Nests(self.nodes if nested else [])
         self.level = self._levels()
         self.rowsums = [n for n in self.nodes if n.op == "rowsum"]
         self.stored: dict[Node, Node] = {}  # → the load that reads it back
@@ -97,6 +113,10 @@ class _Scheduler:
             if not out.node.is_leaf:
                 self.stored.setdefault(out.node, self.builder.load(out.buffer, out.node.width, offset=out.offset))
         self.outs = [part for out in self.outs for part in _side_by_side(out)]
+        for node in self.nests.reductions:  # the loop that makes a sum stores it
+            if node in self.stored:
+                place = self.stored[node].attr
+                self.outs = [o for o in self.outs if (o.buffer, o.offset) != (place.buffer, place.offset)]
 
     # ------------------------------------------------------------------------------------------ levels
 
@@ -105,17 +125,21 @@ class _Scheduler:
         for node in self.nodes:
             later = (soonest[a] + self._distance(a, node) for a in node.args if not a.is_leaf)
             soonest[node] = max(later, default=0)
+            if node in self.nests.reductions:
+                soonest[node] = max(soonest[node], 1)
         users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             for arg in node.args:
                 users.setdefault(arg, []).append(node)
         latest = dict(soonest)
         for node in reversed(self.nodes):
-            if node in users:
+            if node in users and node not in self.nests.reductions:  # one pass over a matrix makes many sums
                 latest[node] = min(latest[u] - self._distance(node, u) for u in users[node])
         return latest
 
     def _distance(self, arg: Node, user: Node) -> int:
+        if user in self.nests.reductions and arg not in self.nests.wide_args(user):
+            return 2  # the loop before the level of a sum reads it
         if user.op in ("lane", "rowsum", "gather"):
             return 1
         return int(arg.width == 1 < user.width and _contains_lane(arg))
@@ -132,6 +156,11 @@ class _Scheduler:
                 for operand in node.args:
                     if operand.op != "load":
                         self._store(operand)
+            elif node in self.nests.reductions:
+                self._reserve(node)
+                for source in node.args:
+                    if source not in self.nests.wide_args(node) and source.op not in ("load", "weight", "literal"):
+                        self._store(source)
             elif node.op == "gather":
                 for source in node.args:
                     if source.op not in ("load", "weight", "literal"):
@@ -142,31 +171,40 @@ class _Scheduler:
             groups = self._groups()
         levels = sorted({group.level for group in groups})
         by_level = [[g for g in groups if g.level == level] for level in levels]
-        return Schedule(by_level, self.buffers, self.sums, self.rowsums, self.stored)
+        return Schedule(by_level, self.buffers, self.sums, self.rowsums, self.stored, self.nests)
 
     def _store(self, node: Node) -> Node:
         """Store a value, if it is not stored yet; the load that reads it back."""
         if node not in self.stored:
+            self.outs += _side_by_side(Out(self._reserve(node).attr.buffer, 0, node))
+        return self.stored[node]
+
+    def _reserve(self, node: Node) -> Node:
+        """Room for a value, if it has none; the load that reads it."""
+        if node not in self.stored:
             buffer = BufferRef.scratch(len(self.stored))
             self.buffers[buffer] = BufferSpec(node.width, BufferKind.SCRATCH)
             self.stored[node] = self.builder.load(buffer, node.width)
-            self.outs += _side_by_side(Out(buffer, 0, node))
         return self.stored[node]
 
     def _groups(self) -> list[Group]:
-        found: dict[tuple[int, int], Group] = {}
+        found: dict[tuple[int, int, bool], Group] = {}
 
-        def at(level: int, width: int) -> Group:
-            return found.setdefault((level, width), Group(level, width))
+        def at(level: int, width: int, nested: bool = False) -> Group:
+            axes = self.nests.axes[width] if nested else ()
+            return found.setdefault((level, width, nested), Group(level, width, axes=axes))
 
         for out in self.outs:
-            at(*self._group_key(out.node)).stores.append(out)
+            at(*self._group_key(out.node), self.nests.holds(out.node)).stores.append(out)
+        for node in self.nests.reductions:
+            at(self.level[node] - 1, self.nests.width(node), True).reductions.append(node)
         for number, (_, node) in enumerate(self.sums):
             at(*self._group_key(node)).sums.append((number, node))
         for node in self.rowsums:
             at(self.level[node] - 1, node.args[0].width).rowsums.append(node)
         for group in found.values():
             targets = [o.node for o in group.stores] + [n for _, n in group.sums] + [n.args[0] for n in group.rowsums]
+            targets += [arg for node in group.reductions for arg in self.nests.wide_args(node)]
             self._fill(group, targets)
         return [found[key] for key in sorted(found)]
 
@@ -179,7 +217,9 @@ class _Scheduler:
             seen.add(node)
             if node.is_leaf or node.op == "rowsum":
                 continue
-            if self._group_key(node) != (group.level, group.width) and self._is_loaded(node, group):
+            if node in self.nests.reductions:
+                group.loads[node] = self.stored[node]
+            elif self._group_key(node) != (group.level, group.width) and self._is_loaded(node, group):
                 group.loads[node] = self.stored[node]
             elif node.op == "lane":
                 group.lanes.append(node)
@@ -198,6 +238,19 @@ class _Scheduler:
         if costly:
             self._store(node)
         return node in self.stored
+
+
+def _split_outer_products(builder: Builder, roots: Iterable[Node]) -> dict[Node, Node]:
+    """Rewrite wide products of two rows that are read in other orders as two reads and a product. Returns old → new."""
+    done: dict[Node, Node] = {}
+    for node in subgraph(roots):
+        args = tuple(done[a] for a in node.args)
+        if node.op == "gather" and len(args) == 2 and node.attr.terms == 1 and node.width >= FEWEST:
+            one, other = (builder.gather(a, m) for a, m in zip(args, node.attr.maps, strict=True))
+            done[node] = builder.expand(one * other, node.width)
+        else:
+            done[node] = node if node.is_leaf else builder.rebuild(node, args)
+    return done
 
 
 def _contains_lane(node: Node) -> bool:

@@ -173,6 +173,13 @@ SHARED vec gather_dot(const IndexMap& map, const real* row, const IndexMap& othe
   return sum;
 }
 
+// Loops over the axes of a matrix: vectors of columns at a time, and a sum over columns that comes in parts.
+#define UNROLLED _Pragma("GCC unroll 4")
+template <int N> struct Vectors { static constexpr int value = N; };
+INLINE void add_part(real& all, vec part, int64_t first_column) {
+  all = first_column ? all + horizontal_sum(part) : horizontal_sum(part);
+}
+
 INLINE real rowsum(const Call& c, int number, int64_t row) {
   real sum = 0;
   for (int64_t p = 0; p < c.rowsum_parts; ++p) sum += c.rowsums[(number * c.rowsum_parts + p) * c.rows + row];
