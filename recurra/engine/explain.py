@@ -149,11 +149,16 @@ def _stages(kernel: Kernel) -> list[str]:
                 lines.append(f"    {number}. one product: {read} → {len(lanes)} × {group.width}")
             work = Counter(n.op for n in group.body if n.is_elementwise and n not in group.loads)
             fused = ", ".join(f"{count} {op}" if count > 1 else op for op, count in sorted(work.items()))
-            stored = sorted({out.buffer.label for out in group.stores})
+            written = [out.buffer for out in group.stores]
+            written += [kernel.schedule.stored[node].attr.buffer for node in group.reductions]
+            stored = sorted({buffer.label for buffer in written})
             extra = f", {len(group.rowsums)} row sums" if group.rowsums else ""
-            lines.append(
-                f"    {number}. one fused loop over {group.width} units{extra}: {fused or 'nothing but copies'}"
-            )
+            loop = f"one fused loop over {group.width} units"
+            if group.axes:
+                loop = f"one pass over {' × '.join(map(str, group.axes))} numbers"
+                sums = len(group.reductions)
+                extra = f", {sums} sum{'s' * (sums > 1)} over rows or columns" if sums else ""
+            lines.append(f"    {number}. {loop}{extra}: {fused or 'nothing but copies'}")
             lines.append(f"       stores {', '.join(stored)}" if stored else "       stores nothing")
             if group.sums:
                 lines.append(f"       sums {len(group.sums)} gradients of vectors as it goes")

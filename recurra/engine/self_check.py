@@ -27,6 +27,8 @@ from .cell_copies import copy_with
 from .cpu.executor import CpuExecutor
 from .cpu.layout import dense
 from .executors import Executor
+from .gpu.runner import GpuExecutor
+from .gpu.scan.shape import FEWEST_STEPS
 from .reference import Scanned, Sequences, _loop
 from .restarts import MASK
 from .split_at_resets import split_at_resets
@@ -58,8 +60,7 @@ def find_disagreement(
     """
     if not _can_check(given, weights):
         return None
-    steps = STEPS if sum(weight.numel() for weight in weights.values()) < MANY_WEIGHTS else 2
-    given = _small(cell, executor, given, steps)
+    given = _small(cell, executor, given, _steps(executor, given, weights))
     if given.resets is not None and MASK not in executor.plan.masks:
         with torch.no_grad():  # here, where both ways start again from the same states
             given = split_at_resets(cell, given).given
@@ -100,6 +101,16 @@ def _can_check(given: Sequences, weights: Mapping[str, Tensor]) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------- inputs
+
+
+def _steps(executor: Executor, given: Sequences, weights: Mapping[str, Tensor]) -> int:
+    """A few steps; of a scan over chunks of time as few as have chunks, for what one hands to the next."""
+    steps, batch = given.x.shape[:2]
+    if isinstance(executor, GpuExecutor) and executor.scans(steps):
+        assert executor.scan is not None
+        if executor.scan.shape(steps, batch, given.x.device).chunks > 1:
+            return FEWEST_STEPS
+    return STEPS if sum(weight.numel() for weight in weights.values()) < MANY_WEIGHTS else 2
 
 
 def _small(cell: Cell, executor: Executor, given: Sequences, steps: int) -> Sequences:

@@ -15,6 +15,7 @@ from ..plan.affine import is_scan
 from ..plan.epilogue import Cotangents, WeightGradients
 from ..plan.input_gradient import input_gradient
 from ..plan.input_projection import SplitProgram, split_gates, split_input_projection, split_readout
+from ..plan.nests import FEWEST
 from ..plan.program import Plan, Product, Program
 from ..plan.rows import spread_final
 from ..torch_modes import hide_from_modes
@@ -22,9 +23,10 @@ from .arena import Arena, padded_size
 from .backward_call import BackwardCall, CpuLoopMemory
 from .call import ForwardCall, Ran, by_slot, has_only_finals
 from .compiler import BuildError
-from .kernel import WORTH_THREADS, Kernel, threads_here
+from .kernel import CACHE, WORTH_THREADS, Kernel, threads_here
 from .launch_plan import LaunchPlan, plan_backward, plan_forward
 from .layout import Layout
+from .packing import Split
 from .ragged_rows import Rows, rows_of
 from .weight_grads import MatrixGradients
 
@@ -63,15 +65,23 @@ class CpuExecutor:
         return self._kernel(self.plan.forward, backward=False)
 
     @functools.cached_property
+    def matrices(self) -> int:
+        """Numbers a row of states that are matrices."""
+        return sum(state.size for state in self.plan.states if state.axes and state.size >= FEWEST)
+
+    @functools.cached_property
     def hoisted(self) -> SplitProgram:
-        """The products with x ahead of the loop; all that reads no state, if every state is affine in itself."""
-        return (split_gates if is_scan(self.plan) else split_input_projection)(self.plan.forward)
+        """The products with x ahead of the loop; all that reads no state, if every state is affine in itself or a
+        matrix, which leaves little of the cache to weights."""
+        gates = is_scan(self.plan) or self.matrices > 0
+        return (split_gates if gates else split_input_projection)(self.plan.forward)
 
     @functools.cached_property
     def hoisted_kernels(self) -> ForwardKernels:
         """For what runs ahead of the loop, for the loop, and for what reads its states. They are compiled when first
         needed: if that fails by then, the kernel that has everything in its loop serves."""
-        loop, after = split_readout(self.hoisted.loop) if is_scan(self.plan) else (self.hoisted.loop, None)
+        apart = is_scan(self.plan) and not self.matrices  # a matrix is read while the cache has it
+        loop, after = split_readout(self.hoisted.loop) if apart else (self.hoisted.loop, None)
         try:
             with ThreadPoolExecutor(2) as pool:
                 made = pool.map(
@@ -93,10 +103,16 @@ class CpuExecutor:
             return False  # every weight is read once either way
         if self.scan:
             return bool(self.hoisted.ahead.outs)
-        if not self.forward_kernel.exceeds_cache(split) and layout.rows > FEWEST_ROWS:
+        if not self._fills_cache(split, layout) and layout.rows > FEWEST_ROWS:
             return False
         readers = 1 if split.by_unit else split.threads
         return 16 * layout.total * self.hoisted.width < readers * layout.steps * self.hoisted.numbers
+
+    def _fills_cache(self, split: Split, layout: Layout) -> bool:
+        """Whether a step of the loop finds weights in the cache no more: they exceed it, or fill it with matrices."""
+        kernel, sharers = self.forward_kernel, split.threads if split.by_unit else 1
+        matrices = 2 * self.matrices * self.dtype.itemsize * -(-layout.rows // split.threads)  # before and after a step
+        return kernel.exceeds_cache(split) or kernel.weight_bytes // sharers + matrices > CACHE
 
     @functools.cached_property
     def backward_kernel(self) -> Kernel:
@@ -107,7 +123,7 @@ class CpuExecutor:
     def hoisted_backward_kernels(self) -> tuple[Kernel | None, Kernel]:
         """For what reads no later step, if products do, and for the loop."""
         assert self.plan.backward is not None
-        split = split_gates(self.plan.backward) if is_scan(self.plan) else None
+        split = split_gates(self.plan.backward) if is_scan(self.plan) and not self.matrices else None
         if split is None or not split.mixes_units:
             return None, self.backward_kernel
         try:

@@ -43,12 +43,10 @@ class NestWriter(GroupWriter):
     def _text(self) -> list[str]:
         group, last = self.index, len(self.group.axes) - 1
         sizes = [f"const int64_t size{a} = {self._size('size', a, s)};" for a, s in enumerate(self.group.axes)]
-        blocks = [
-            f"for (; v + {n} * W <= size{last}; v += {n} * W) part(Vectors<{n}>{{}}, v, W);" for n in BLOCKS[:-1]
-        ]
+        blocks = [f"for (; v + {n} * W <= size{last}; v += {n} * W) part(Vectors<{n}>{{}}, v, W);" for n in BLOCKS[:-1]]
         return [
-            f"static void group_{group}(const Call& c, int64_t s, int64_t low, int64_t high, int64_t first, int64_t last,"
-            " int64_t me, real* sums) {",
+            f"static void group_{group}(const Call& c, int64_t s, int64_t low, int64_t high, int64_t first,"
+            " int64_t last, int64_t me, real* sums) {",
             *("  " + line for line in (*self.setup, *sizes)),
             "  for (int64_t i = low; i < high; ++i) {",
             "    constexpr int64_t r = 0;",
@@ -56,7 +54,8 @@ class NestWriter(GroupWriter):
             *("      " + line for line in (*self._coordinates(), *self.heads, *self._block())),
             "      int64_t v = 0;",
             *("      " + line for line in blocks),
-            f"      for (; v < size{last}; v += W) part(Vectors<1>{{}}, v, size{last} - v < W ? int(size{last} - v) : W);",
+            f"      for (int64_t left; (left = size{last} - v) > 0; v += W)",
+            "        part(Vectors<1>{}, v, left < W ? int(left) : W);",
             "    }",
             "  }",
             "}",

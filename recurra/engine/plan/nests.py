@@ -9,7 +9,7 @@ it gives are one pass over the matrix.
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from operator import mul
 
@@ -98,7 +98,7 @@ class Nests:
         found = _inverted(node)
         if found is None or found[0] not in self.axes:
             return None
-        axes, made = self.axes[found[0]], [_fitting(data, self.axes[found[0]]) for data in found[1:]]
+        axes, made = self.axes[found[0]], [_fitting(data, self.axes[found[0]]) for data in found[1]]
         result, *args = made
         if result is None or any(places is None for places in args):
             return None
@@ -119,10 +119,10 @@ def _maps(node: Node) -> Iterable[tuple[int, bytes]]:
     if node.op == "gather" and node.attr.moves and node.width >= FEWEST:
         yield node.width, node.attr.maps[0].data
     elif (found := _inverted(node)) is not None:
-        yield from ((found[0], data) for data in found[1:])
+        yield from ((found[0], data) for data in found[1])
 
 
-def _inverted(node: Node) -> tuple[int, bytes, *tuple[bytes, ...]] | None:
+def _inverted(node: Node) -> tuple[int, tuple[bytes, ...]] | None:
     """Of a gather that sums over a wide row, every number of which it reads once: its width; for each number the result
     that reads it, and the place of each argument that is read with it."""
     if node.op != "gather" or node.attr.kind != "sum" or node.attr.terms == 1:
@@ -135,14 +135,14 @@ def _inverted(node: Node) -> tuple[int, bytes, *tuple[bytes, ...]] | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _inverse(maps: tuple[IndexMap, ...], which: int, wide: int) -> tuple[int, bytes, *tuple[bytes, ...]] | None:
+def _inverse(maps: tuple[IndexMap, ...], which: int, wide: int) -> tuple[int, tuple[bytes, ...]] | None:
     places = maps[which].places.flatten()
     if not torch.equal(places.sort().values, torch.arange(wide)):
         return None
     order = places.argsort()
     results = torch.arange(maps[which].width).expand(maps[which].terms, -1).flatten()
     rows = [results[order], *(index.places.flatten()[order] for index in maps)]
-    return (wide, *(IndexMap.of(row).data for row in rows))
+    return wide, tuple(IndexMap.of(row).data for row in rows)
 
 
 @functools.lru_cache(maxsize=256)
@@ -166,9 +166,9 @@ def _common_axes(width: int, maps: Iterable[bytes]) -> tuple[int, ...] | None:
         sizes = _axes(data)
         ends |= set(accumulate(reversed(sizes or ()), mul))
     chain = sorted(ends - {1})
-    if any(end % start for start, end in zip(chain, chain[1:], strict=False)):
+    if any(end % start for start, end in pairwise(chain)):
         return None
-    axes = tuple(end // start for start, end in zip([1, *chain], chain, strict=False))[::-1]
+    axes = tuple(end // start for start, end in pairwise([1, *chain]))[::-1]
     return axes if len(axes) > 1 and axes[-1] >= SHORTEST and prod(axes) == width else None
 
 
@@ -179,13 +179,18 @@ def _axes(data: bytes) -> tuple[int, ...] | None:
     while len(rest) > 1:
         steady = rest == rest[0] + (rest[1] - rest[0]) * torch.arange(len(rest))
         run = len(rest) if bool(steady.all()) else int(steady.int().argmin())
-        parts = ((size, rest.reshape(-1, size)) for size in range(run, 1, -1) if len(rest) % size == 0)
-        size = next((n for n, part in parts if torch.equal(part - part[:, :1], (part - part[:, :1])[:1].expand_as(part))), 0)
+        size = next((n for n in range(run, 1, -1) if len(rest) % n == 0 and _repeats(rest, n)), 0)
         if not size:
             return None
         found.append(size)
-        rest = rest.reshape(-1, size)[:, 0]
+        rest = rest[::size]
     return tuple(found[::-1])
+
+
+def _repeats(places: Tensor, size: int) -> bool:
+    """Whether stretches of a size are alike, but for where they begin."""
+    parts = places.reshape(-1, size)
+    return bool((parts - parts[:, :1] == parts[:1] - parts[0, 0]).all())
 
 
 def _tensor(data: bytes) -> Tensor:

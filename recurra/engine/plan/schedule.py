@@ -91,7 +91,7 @@ def schedule(program: Program, nested: bool = False) -> Schedule:
 
 
 class _Scheduler:
-    def __init__(self, program: Program, nested: bool):
+    def __init__(self, program: Program, nested: bool = False):
         self.builder: Builder = program.builder
         roots = [o.node for o in program.outs] + [n for _, n in program.sums]
         plain = self.builder.expand_composites(roots)
@@ -217,9 +217,8 @@ class _Scheduler:
             seen.add(node)
             if node.is_leaf or node.op == "rowsum":
                 continue
-            if node in self.nests.reductions:
-                group.loads[node] = self.stored[node]
-            elif self._group_key(node) != (group.level, group.width) and self._is_loaded(node, group):
+            elsewhere = self._group_key(node) != (group.level, group.width)
+            if node in self.nests.reductions or (elsewhere and self._is_loaded(node, group)):
                 group.loads[node] = self.stored[node]
             elif node.op == "lane":
                 group.lanes.append(node)

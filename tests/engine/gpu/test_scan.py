@@ -20,6 +20,8 @@ from recurra.engine.gpu.scan_runner import ScanExecutor
 from recurra.engine.ir.buffers import BufferRef, Role
 from recurra.engine.ir.values import Unsupported
 from recurra.engine.plan.planner import plan
+from recurra.engine.reference import Sequences
+from recurra.engine.self_check import STEPS, _steps
 from recurra.engine.traced_step import trace_in_clean_context
 
 ZOO = ("min_gru", "min_lstm", "sru", "hgrn", "rg_lru", "gateloop", "lru", "s5", "qrnn", "t_rnn")
@@ -128,6 +130,18 @@ def test_a_state_that_follows_another_is_of_a_higher_level():
 )
 def test_chunks_are_as_many_as_a_chunk_has_steps(steps: int, batch: int, width: int, expected: ScanShape):
     assert choose_shape(steps, batch, width, processors=132) == expected
+
+
+def test_the_self_check_has_a_border_between_chunks_where_the_call_has_one():
+    made = of_zoo("min_gru")
+
+    def checked(steps: int, batch: int) -> int:
+        return _steps(made, Sequences(torch.zeros(steps, batch, 16), ()), {})
+
+    assert made.scan is not None
+    assert checked(4096, 2) == 128
+    assert made.scan.shape(checked(4096, 2), 2, CPU).chunks > 1
+    assert checked(100, 2) == checked(4096, 4096) == STEPS  # one chunk each
 
 
 def test_the_description_names_chunks_and_kernels():

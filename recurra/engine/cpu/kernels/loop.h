@@ -336,13 +336,13 @@ static void flush_sums(const Call& c, real* sums, int64_t me, int64_t threads) {
 
 static void step(const Call& c, int64_t s, int64_t low, int64_t high, int64_t me, int64_t threads, real* sums);
 
-// Steps `from` to `to` of a part of the batch, or of all rows for a part of the columns.
-static void steps(const Call& c, int64_t part, int64_t from, int64_t to, int64_t me, int64_t threads) {
+// Steps `from` to `to` of a part of the batch, or of all rows for one of `shares` of the columns.
+static void steps(const Call& c, int64_t part, int64_t from, int64_t to, int64_t me, int64_t threads, int64_t shares) {
   const int64_t low = c.by_column ? 0 : c.bounds[part], high = c.by_column ? c.rows : c.bounds[part + 1];
   real* const sums = c.sums + part * 2 * c.sums_stride;
   for (int64_t s = from; s < to; ++s) {
     const int64_t end = high < c.active[s] ? high : c.active[s];
-    if (c.by_column) step(c, s, low, end, part, c.parts, sums);
+    if (c.by_column) step(c, s, low, end, part, shares, sums);
     else if (low < end || threads > 1) step(c, s, low, end, me, threads, sums);
     if (s % 64 == 63 || s + 1 == c.spans[2 * part + 1]) {
       flush_sums(c, sums, me, threads);
@@ -380,8 +380,9 @@ static bool next_item(const Call& c, int64_t me, int64_t threads, WorkItem& item
 }
 
 static void work(const Call& c, int64_t me, int64_t threads) {
-  if (c.parts == 1) return steps(c, 0, c.spans[0], c.spans[1], me, threads);
-  for (WorkItem item{-1, 0, 0}; next_item(c, me, threads, item);) steps(c, item.part, item.from, item.to, 0, 1);
+  const bool whole = c.parts == 1 || (c.by_column && threads == 1);  // one thread reads whole rows faster than parts
+  if (whole) return steps(c, 0, c.spans[0], c.spans[1], me, threads, 1);
+  for (WorkItem item{-1, 0, 0}; next_item(c, me, threads, item);) steps(c, item.part, item.from, item.to, 0, 1, c.parts);
 }
 
 static void run_threads(const Call& c) {

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 UNITS = 64  # of a program: two for each thread of a warp
 LEAST_CHUNK = 32  # steps
+FEWEST_STEPS = 4 * LEAST_CHUNK  # that are divided
 FULL = 8  # warps of a multiprocessor from which on a program for each row and block of units hides the memory's latency
 
 
@@ -23,6 +24,6 @@ def choose_shape(steps: int, batch: int, width: int, processors: int) -> ScanSha
     units = min(UNITS, 1 << (width - 1).bit_length())
     blocks = -(-width // units)
     chunk = steps
-    if steps >= 4 * LEAST_CHUNK and batch * blocks < FULL * processors:
+    if steps >= FEWEST_STEPS and batch * blocks < FULL * processors:
         chunk = max(LEAST_CHUNK, 1 << round((steps - 1).bit_length() / 2))
     return ScanShape(units, blocks, chunk, -(-steps // chunk))
