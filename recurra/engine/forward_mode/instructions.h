@@ -47,30 +47,71 @@ INLINE real dot(const real* a, const real* b, int64_t width) {
 
 // ------------------------------------------------------------------------------------------ rows
 
+template <int...> struct Indices {};
+template <int n, int... rest> struct Upto : Upto<n - 1, n - 1, rest...> {};
+template <int... all> struct Upto<0, all...> { typedef Indices<all...> type; };
+template <int... i> INLINE vec neighbours(vec a, vec b, Indices<i...>) {  // sums of neighbours, of a and then of b
+#ifdef __clang__
+  return __builtin_shufflevector(a, b, (2 * i)...) + __builtin_shufflevector(a, b, (2 * i + 1)...);
+#else
+  return __builtin_shuffle(a, b, ivec{(2 * i)...}) + __builtin_shuffle(a, b, ivec{(2 * i + 1)...});
+#endif
+}
+template <int n> INLINE vec group_sums(const vec* v) {  // each sum of n neighbours in n vectors, in order
+  if constexpr (n == 1) return v[0];
+  else {
+    typename Upto<W>::type all;
+    return neighbours(group_sums<n / 2>(v), group_sums<n / 2>(v + n / 2), all);
+  }
+}
+
+// W rows of a matrix times v: their products are summed in vectors, one per row, and these together.
+INLINE vec rows_times(const real* m, int64_t ld, const real* v, int64_t deep) {
+  vec s[W];
+  for (int q = 0; q < W; ++q) s[q] = vec{};
+  int64_t k = 0;
+  for (; k + W <= deep; k += W) {
+    const vec u = *(const loose*)(v + k);
+#pragma GCC unroll 16
+    for (int q = 0; q < W; ++q) s[q] += u * *(const loose*)(m + q * ld + k);
+  }
+  if (k < deep) {
+    const int count = int(deep - k);
+    const vec u = load(v + k, count);
+#pragma GCC unroll 16
+    for (int q = 0; q < W; ++q) s[q] += u * load(m + q * ld + k, count);
+  }
+  return group_sums<W>(s);
+}
+
+template <int deep> INLINE void short_rows(real* y, const real* v, const real* m, int64_t wide) {  // several in a vector
+  alignas(BYTES) real again[W];
+  for (int q = 0; q < W; ++q) again[q] = v[q % deep];
+  const vec u = *(const vec*)again;
+  int64_t i = 0;
+  for (; i + W <= wide; i += W) {
+    vec s[deep];
+#pragma GCC unroll 16
+    for (int q = 0; q < deep; ++q) s[q] = u * *(const loose*)(m + i * deep + q * W);
+    *(loose*)(y + i) = group_sums<deep>(s);
+  }
+  for (; i < wide; ++i) y[i] = dot(m + i * deep, v, deep);
+}
+
 static void product(real* y, const real* v, const real* m, int64_t ld, int64_t wide, int64_t deep, bool flipped) {
   if (flipped) {  // y = v M, M (deep, wide)
     COLUMNS_OF(wide) store(y + j, vec{}, count);
     for (int64_t k = 0; k < deep; ++k) add_scaled(y, m + k * ld, v[k], wide);
     return;
   }
-  int64_t i = 0;
-  for (; i + 4 <= wide; i += 4) {
-    const real* r = m + i * ld;
-    vec s0 = {}, s1 = {}, s2 = {}, s3 = {};
-    int64_t k = 0;
-    for (; k + W <= deep; k += W) {
-      const vec u = *(const loose*)(v + k);
-      s0 += u * *(const loose*)(r + k), s1 += u * *(const loose*)(r + ld + k);
-      s2 += u * *(const loose*)(r + 2 * ld + k), s3 += u * *(const loose*)(r + 3 * ld + k);
-    }
-    if (k < deep) {
-      const int c = int(deep - k);
-      const vec u = load(v + k, c);
-      s0 += u * load(r + k, c), s1 += u * load(r + ld + k, c);
-      s2 += u * load(r + 2 * ld + k, c), s3 += u * load(r + 3 * ld + k, c);
-    }
-    y[i] = horizontal_sum(s0), y[i + 1] = horizontal_sum(s1), y[i + 2] = horizontal_sum(s2), y[i + 3] = horizontal_sum(s3);
+  if (ld == deep && deep < W) switch (deep) {
+    case 1: return short_rows<1>(y, v, m, wide);
+    case 2: return short_rows<2>(y, v, m, wide);
+    case 4: if constexpr (W > 4) return short_rows<4>(y, v, m, wide); break;
+    case 8: if constexpr (W > 8) return short_rows<8>(y, v, m, wide); break;
   }
+  int64_t i = 0;
+  for (; i + W <= wide; i += W) *(loose*)(y + i) = rows_times(m + i * ld, ld, v, deep);
   for (; i < wide; ++i) y[i] = dot(m + i * ld, v, deep);
 }
 
@@ -123,48 +164,125 @@ struct Own {  // the influence of `units` × `deep` weights on the states of the
   real* gradient;
 };
 
-template <bool by_unit> INLINE void own_update(const Own& o) {  // by_unit: vectors run over units, else over depth
+#define UNITS(row) (by_unit ? (row).get(j, count) : splat((row)[i]))
+struct NewOwn { vec kept[MOST], gradient; };
+// The influence after the step of `count` weights from (i, j) on, of which `at` is the first; their gradient for readout q.
+template <bool by_unit> INLINE void advance_own(const Own& o, int64_t i, int64_t j, int count, int64_t at, int64_t q, NewOwn& to) {
+  vec old[MOST], term[MOST];
+  for (int s = 0; s < o.olds; ++s) old[s] = load(o.kept[s] + at, count);
+  for (int t = 0; t < o.terms; ++t) term[t] = by_unit ? splat(o.operand[t][i]) : o.operand[t].get(j, count);
+  to.gradient = vec{};
+  for (int r = 0; r < o.roots; ++r) {
+    vec sum = {};
+    for (int s = 0; s < o.olds; ++s) if (o.jacobian[r][s].p) sum += UNITS(o.jacobian[r][s]) * old[s];
+    for (int t = 0; t < o.terms; ++t) if (o.delta[r][t].p) sum += UNITS(o.delta[r][t]) * term[t];
+    if (r < o.olds) to.kept[r] = sum;
+    if (o.read[r]) to.gradient += UNITS((Row{o.read[r] + q * o.read_stride, 1})) * sum;
+  }
+}
+#undef UNITS
+
+// by_unit: vectors run over units, else over depth. `give(at, gradient, count)` takes the gradient of each vector.
+template <bool by_unit, class Give> INLINE void own_any(const Own& o, Give give) {
   const int64_t outer = by_unit ? o.deep : o.units, inner = by_unit ? o.units : o.deep;
+  NewOwn now;
   for (int64_t i = 0; i < outer; ++i)
     for (int64_t j = 0; j < inner; j += W) {
       const int count = left(inner, j);
-      const int64_t here = i * inner + j;
-      vec old[MOST], term[MOST];
-      for (int s = 0; s < o.olds; ++s) old[s] = load(o.kept[s] + here, count);
-      for (int t = 0; t < o.terms; ++t) term[t] = by_unit ? splat(o.operand[t][i]) : o.operand[t].get(j, count);
-      for (int64_t q = 0; q < o.readouts; ++q) store(o.gradient + q * o.gradient_stride + here, vec{}, count);
-#define UNITS(row) (by_unit ? (row).get(j, count) : splat((row)[i]))
-      for (int r = 0; r < o.roots; ++r) {
-        vec sum = {};
-        for (int s = 0; s < o.olds; ++s) if (o.jacobian[r][s].p) sum += UNITS(o.jacobian[r][s]) * old[s];
-        for (int t = 0; t < o.terms; ++t) if (o.delta[r][t].p) sum += UNITS(o.delta[r][t]) * term[t];
-        if (r < o.olds) store(o.kept[r] + here, sum, count);
-        if (!o.read[r]) continue;
-        for (int64_t q = 0; q < o.readouts; ++q)
-          add_row(o.gradient + q * o.gradient_stride + here, UNITS((Row{o.read[r] + q * o.read_stride, 1})) * sum, count);
+      const int64_t at = i * inner + j;
+      for (int64_t q = 1; q < o.readouts; ++q) {
+        advance_own<by_unit>(o, i, j, count, at, q, now);
+        store(o.gradient + q * o.gradient_stride + at, now.gradient, count);
       }
+      advance_own<by_unit>(o, i, j, count, at, 0, now);
+      for (int s = 0; s < o.olds; ++s) store(o.kept[s] + at, now.kept[s], count);
+      give(at, now.gradient, count);
     }
 }
 
-static void own_simple(const Own& o) {  // one state, one product, one readout row, vectors over depth
+template <class Give> INLINE void own_simple(const Own& o, Give give) {  // one state, one product, vectors over depth
   const Row d = o.delta[0][0], v = o.operand[0], jacobian = o.jacobian[0][0];
   for (int64_t i = 0; i < o.units; ++i) {
     const vec keep = splat(jacobian.p ? jacobian[i] : real(0)), add = splat(d.p ? d[i] : real(0));
     const vec back = splat(o.read[0] ? o.read[0][i] : real(0));
-    real *p = o.kept[0] + i * o.deep, *to = o.gradient + i * o.deep;
+    real* const p = o.kept[0] + i * o.deep;
     int64_t j = 0;
     for (; j + W <= o.deep; j += W) {
       const vec x = v.step ? *(const loose*)(v.p + j) : splat(*v.p), sum = keep * *(const loose*)(p + j) + add * x;
       *(loose*)(p + j) = sum;
-      *(loose*)(to + j) = back * sum;
+      give(i * o.deep + j, back * sum, W);
     }
     if (j < o.deep) {
       const int count = int(o.deep - j);
       const vec sum = keep * load(p + j, count) + add * v.get(j, count);
       store(p + j, sum, count);
-      store(to + j, back * sum, count);
+      give(i * o.deep + j, back * sum, count);
     }
   }
+}
+
+template <int deep, int... i> INLINE vec repeated(vec v, int first, Indices<i...>) {  // each of some elements `deep` times
+#ifdef __clang__
+  vec found;
+  for (int q = 0; q < W; ++q) found[q] = v[first + q / deep];
+  return found;
+#else
+  return __builtin_shuffle(v, ivec{(i / deep)...} + whole(first));
+#endif
+}
+
+template <int deep, class Give> INLINE void own_short(const Own& o, Give give) {  // the same, several units in a vector
+  typename Upto<W>::type all;
+  vec term = {};
+  for (int q = 0; q < W; ++q) term[q] = o.operand[0][q % deep];
+  real* const p = o.kept[0];
+  COLUMNS_OF(o.units) {
+    const vec none = {}, keep = o.jacobian[0][0].p ? o.jacobian[0][0].get(j, count) : none;
+    const vec add = o.delta[0][0].p ? o.delta[0][0].get(j, count) : none, back = o.read[0] ? load(o.read[0] + j, count) : none;
+    for (int part = 0; part < deep; ++part) {
+      const int64_t at = j * deep + part * W;
+      const int more = left(o.units * deep, at), first = part * (W / deep);
+      if (more <= 0) break;
+      const vec sum = repeated<deep>(keep, first, all) * load(p + at, more) + repeated<deep>(add, first, all) * term;
+      store(p + at, sum, more);
+      give(at, repeated<deep>(back, first, all) * sum, more);
+    }
+  }
+}
+
+template <class Give> INLINE void own_update(const Own& o, Give give) {
+  const bool is_simple = o.olds == 1 && o.roots == 1 && o.terms == 1 && o.readouts == 1;
+  if (is_simple && o.deep == 1) return own_short<1>(o, give);
+  if (is_simple && !o.along_units) switch (o.deep) {
+    case 2: return own_short<2>(o, give);
+    case 4: if constexpr (W > 4) return own_short<4>(o, give); break;
+    case 8: if constexpr (W > 8) return own_short<8>(o, give); break;
+  }
+  if (o.along_units) own_any<true>(o, give);
+  else if (is_simple) own_simple(o, give);
+  else own_any<false>(o, give);
+}
+
+struct Words { const int64_t* at; int64_t length; };
+
+INLINE const int64_t* read_own(const Memory& m, const int64_t* at, Own& o) {  // the arguments of OWN; where they end
+  auto next = [&] { return *at++; };
+  auto address = [&]() -> real* { const int64_t a = *at++; return a < 0 ? nullptr : m.at(a); };
+  auto row = [&]() -> Row { real* const p = address(); return {p, next()}; };
+  o.units = next(), o.deep = next(), o.along_units = next(), o.olds = next(), o.roots = next(), o.terms = next();
+  o.readouts = next();
+  for (int s = 0; s < o.olds; ++s) o.kept[s] = address();
+  for (int r = 0; r < o.roots; ++r) for (int s = 0; s < o.olds; ++s) o.jacobian[r][s] = row();
+  for (int r = 0; r < o.roots; ++r) for (int t = 0; t < o.terms; ++t) o.delta[r][t] = row();
+  for (int t = 0; t < o.terms; ++t) o.operand[t] = row();
+  o.read_stride = next();
+  for (int r = 0; r < o.roots; ++r) o.read[r] = address();
+  o.gradient = address(), o.gradient_stride = next();
+  return at;
+}
+
+static void own_gradient(const Own& o) {
+  own_update(o, [&](int64_t at, vec g, int count) { store(o.gradient + at, g, count); });
 }
 
 // ------------------------------------------------------------------------------------------ the interpreter
@@ -256,18 +374,8 @@ extern "C" void run(const int64_t* program, int64_t length, real* const* regions
           break; }
         case OWN: {
           Own o;
-          o.units = next(), o.deep = next(), o.along_units = next(), o.olds = next(), o.roots = next(), o.terms = next();
-          o.readouts = next();
-          for (int s = 0; s < o.olds; ++s) o.kept[s] = address();
-          for (int r = 0; r < o.roots; ++r) for (int s = 0; s < o.olds; ++s) o.jacobian[r][s] = row();
-          for (int r = 0; r < o.roots; ++r) for (int t = 0; t < o.terms; ++t) o.delta[r][t] = row();
-          for (int t = 0; t < o.terms; ++t) o.operand[t] = row();
-          o.read_stride = next();
-          for (int r = 0; r < o.roots; ++r) o.read[r] = address();
-          o.gradient = address(), o.gradient_stride = next();
-          if (o.along_units) own_update<true>(o);
-          else if (o.olds == 1 && o.roots == 1 && o.terms == 1 && o.readouts == 1) own_simple(o);
-          else own_update<false>(o);
+          at = read_own(m, at, o);
+          own_gradient(o);
           break;
         }
         case KEEP_ROWS: {  // to[i] += d[i] from[i], rows of the influence

@@ -10,7 +10,9 @@ struct Head {  // y = V h + b, or y = h where V is null
 struct Parameter {
   int64_t size;
   real *value, *gradient, *first, *second;  // moments of the gradient
+  int64_t source, skips;  // of the gradient, while `fused` is in force; whether an update then does nothing
 };
+enum { READ, FUSED, IDLE };  // memory, a word of `advance`, none
 struct Part {  // a block of weights in the gradient of its parameter
   int64_t from, sequence_stride;
   real* to;
@@ -25,7 +27,6 @@ struct Rule {
 enum { SGD, ADAM, RMSPROP };  // kinds of a rule
 enum { SQUARED_ERROR, CROSS_ENTROPY };
 
-struct Words { const int64_t* at; int64_t length; };
 struct Loop {
   Words forward, back, advance;
   real** regions;
@@ -39,7 +40,7 @@ struct Loop {
   Head head;
   Rule rule;
   int64_t parameter_count, part_count;
-  const Parameter* parameters;
+  Parameter* parameters;
   const Part* parts;
   real* collected;  // the gradients that parts are added to
   int64_t collected_size;
@@ -52,6 +53,7 @@ struct Loop {
   int64_t adds_up;  // no update: gradients of the sum of all losses add up over steps
   real *weight_before, *adapts;  // null, or the feedback, which takes the updates of the head's weight
   double adapt_keep;
+  const int64_t* fused;  // null, or for each word of `advance` the parameter that it reads, and where in it
 };
 
 // regions of a program, as in row_program.py
@@ -168,29 +170,72 @@ static real clip_factor(const Loop& l) {
   return factor < 1 ? real(factor) : total == total ? real(1) : real(__builtin_nan(""));
 }
 
-static void update(const Loop& l, int64_t number) {
+template <int kind> struct Update {  // of the numbers from `value` on, by their gradient
+  real *value, *first, *second, factor, root, keep, keep2, gain, gain2, epsilon, scale;
+  __attribute__((always_inline)) void operator()(int64_t at, vec g, int count) const {
+    g *= scale;
+    vec step = g;
+    if (kind == ADAM || (kind == SGD && first)) {
+      const vec before = load(first + at, count);
+      step = kind == ADAM ? before + (g - before) * gain : before * keep + g;
+      store(first + at, step, count);
+    }
+    if (kind != SGD) {
+      const vec after = load(second + at, count) * keep2 + g * g * gain2;
+      store(second + at, after, count);
+      step /= sqrt_(after) * root + epsilon;
+    }
+    store(value + at, load(value + at, count) - step * factor, count);
+  }
+};
+
+template <int kind> static Update<kind> update_of(const Loop& l, int64_t number, const Parameter& own, real scale) {
   const Rule& r = l.rule;
-  const real scale = clip_factor(l), keep = real(r.decay), keep2 = real(r.second_decay), epsilon = real(r.epsilon);
   const real factor = real(r.factors[2 * number]), root = real(r.factors[2 * number + 1]);
   const real gain = real(1 - r.decay), gain2 = real(1 - r.second_decay);
-  for (int64_t p = 0; p < l.parameter_count; ++p) {
-    const Parameter own = l.parameters[p];
-    COLUMNS_OF(own.size) {
-      const vec g = load(own.gradient + j, count) * scale;
-      vec step = g;
-      if (own.first) {
-        const vec before = load(own.first + j, count);
-        step = r.kind == ADAM ? before + (g - before) * gain : before * keep + g;
-        store(own.first + j, step, count);
-      }
-      if (own.second) {
-        const vec after = load(own.second + j, count) * keep2 + g * g * gain2;
-        store(own.second + j, after, count);
-        step /= sqrt_(after) * root + epsilon;
-      }
-      store(own.value + j, load(own.value + j, count) - step * factor, count);
-    }
+  return {own.value, own.first, own.second, factor, root, real(r.decay), real(r.second_decay), gain, gain2, real(r.epsilon), scale};
+}
+
+// Weights without a gradient whose moments are zero stay as they are.
+static void find_skipped(const Loop& l) {
+  for (Parameter* own = l.parameters; own < l.parameters + l.parameter_count; ++own) {
+    own->skips = own->source != READ;
+    if (own->source != IDLE) continue;
+    const real* const moments[] = {own->first, own->second};
+    for (const real* moment : moments)
+      for (int64_t j = 0; moment && own->skips && j < own->size; ++j) own->skips = moment[j] == 0;
   }
+}
+
+template <int kind> static void update_by(const Loop& l, int64_t number, bool fused) {
+  const real scale = clip_factor(l);
+  for (int64_t p = 0; p < l.parameter_count; ++p) {
+    const Parameter& own = l.parameters[p];
+    if (fused && own.skips) continue;
+    const Update<kind> update = update_of<kind>(l, number, own, scale);
+    COLUMNS_OF(own.size) update(j, load(own.gradient + j, count), count);
+  }
+}
+
+// The last program, with the update of each weight as soon as its gradient is known, and of the head.
+template <int kind> static void advance_and_update(const Loop& l, int64_t number) {
+  const Memory m{l.regions, l.strides, l.maps, 0};
+  const int64_t *at = l.advance.at, *const end = at + l.advance.length;
+  for (int64_t i = 0; at < end; ++i) {
+    Own o;
+    at = read_own(m, at + 1, o);
+    Parameter own = l.parameters[l.fused[2 * i]];
+    const int64_t start = l.fused[2 * i + 1];
+    own.value += start, own.first += own.first ? start : 0, own.second += own.second ? start : 0;
+    own_update(o, update_of<kind>(l, number, own, 1));
+  }
+  update_by<kind>(l, number, true);
+}
+
+static void update(const Loop& l, int64_t number) {
+  if (l.rule.kind == ADAM) update_by<ADAM>(l, number, false);
+  else if (l.rule.kind == SGD) update_by<SGD>(l, number, false);
+  else update_by<RMSPROP>(l, number, false);
 }
 
 // ------------------------------------------------------------------------------------------ the loop
@@ -257,6 +302,8 @@ static void adapt_feedback(const Loop& l) {
 // The sum of the losses. Without a chunk, `regions` of the old and the new state change places after every step.
 extern "C" double learn_steps(const Loop* given) {
   const Loop& l = *given;
+  const bool fuses = l.fused && !l.chunk && !l.estimate && !l.kronecker && !l.adds_up && !(l.rule.clip > 0);
+  if (fuses) find_skipped(l);
   double total = 0;
   int64_t updates = 0;
   for (int64_t t = 0; t < l.steps; ++t) {
@@ -272,12 +319,14 @@ extern "C" double learn_steps(const Loop* given) {
     else for (int64_t b = 0; b < l.batch; ++b) __builtin_memset(cotangent + b * sequence, 0, l.head.width * sizeof(real));
     if (l.kronecker) factors(l, t, count > 0);
     else if (l.estimate) estimate(l, t, count > 0);
-    else if (!l.chunk) execute(l, l.back), execute(l, l.advance);
+    else if (!l.chunk) execute(l, l.back), fuses && count ? void() : execute(l, l.advance);
     else if (count) chunk_gradient(*l.chunk, l.at + t + 1, l.batch, cotangent, sequence, l.fresh);
     if (count && !l.adds_up) {
-      collect(l);
       if (l.adapts) __builtin_memcpy(l.weight_before, l.head.weight, l.head.width * l.head.outputs * sizeof(real));
-      update(l, updates++);
+      if (!fuses) collect(l), update(l, updates++);
+      else if (l.rule.kind == ADAM) advance_and_update<ADAM>(l, updates++);
+      else if (l.rule.kind == SGD) advance_and_update<SGD>(l, updates++);
+      else advance_and_update<RMSPROP>(l, updates++);
       if (l.adapts) adapt_feedback(l);
     }
     real* const state = l.regions[STATE];

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .influence import CompiledInfluence
 from .pattern import Block
+from .program import Programs
 from .row_program import INPUT
 
 KINDS = ("sgd", "adam", "rmsprop")
@@ -58,7 +59,8 @@ def structure(name: str, *fields: str) -> Any:
 
 HEAD = "head_width head_outputs *weight *bias *feedback *weight_gradient *bias_gradient"
 RULE = "kind =clip *factors =decay =second_decay =epsilon"
-Parameter = structure("Parameter", "size *value *gradient *first *second")
+Parameter = structure("Parameter", "size *value *gradient *first *second source skips")
+READ, FUSED, IDLE = range(3)  # sources of a gradient: memory, a word of `advance`, none
 Part = structure("Part", "from_ sequence_stride *to outer inner outer_stride inner_stride")
 Loop = structure(
     "Loop",
@@ -68,7 +70,7 @@ Loop = structure(
     RULE,
     "parameter_count part_count *parameters *parts *collected collected_size *gradient gradient_batch",
     "*chunk at fresh *estimate *kronecker adds_up",
-    "*weight_before *adapts =adapt_keep",
+    "*weight_before *adapts =adapt_keep *fused",
 )
 
 
@@ -78,7 +80,7 @@ class OnlineLoop:
     def __init__(self, run: CompiledInfluence, parameters: Mapping[tuple[int, str], Tensor], head: LinearHead):
         self.run, self.head = run, head
         heads = [p for p in (head.weight, head.bias) if p is not None and p.requires_grad]
-        self.parameters = [*parameters.values(), *heads]
+        self.parameters, self.keys = [*parameters.values(), *heads], list(parameters)
         self.gradients = self._gradients({id(p): key for key, p in parameters.items()})
         self.table = (Parameter * len(self.parameters))()
         self.loop, self.regions = Loop(), (ctypes.c_void_p * len(run.sequence_strides))()
@@ -132,6 +134,24 @@ class OnlineLoop:
         loop.gradient, loop.gradient_batch = self.memory.data_ptr(), len(self.memory)
         for row, gradient in zip(self.table, self.gradients, strict=True):
             row.size, row.gradient = gradient.numel(), gradient.data_ptr()
+        places = self._fused()
+        if places is not None:
+            self.fused = (ctypes.c_int64 * len(places))(*places)
+            loop.fused = ctypes.addressof(self.fused)
+
+    def _fused(self) -> list[int] | None:
+        """(parameter, offset) of each word of `advance`, if these give gradients in the order of the parameters."""
+        programs, blocks = self.run.programs, self.run.plan.blocks
+        if type(programs) is not Programs or programs.sheets or self.run.batch > 1:
+            return None
+        for key, parameter, row in zip(self.keys, self.parameters, self.table, strict=False):
+            own = sorted((b for b in blocks if (b.cell, b.weight) == key), key=lambda block: block.start)
+            ends = [0, *(block.start + block.size for block in own)]
+            row.source = FUSED if own else IDLE
+            if own and (ends != [*(b.start for b in own), parameter.numel()] or not all(b.is_contiguous for b in own)):
+                return None
+        numbers = {key: number for number, key in enumerate(self.keys)}
+        return [n for block in blocks for n in (numbers[block.cell, block.weight], block.start)]
 
     def learn(self, x: Tensor, targets: Tensor, counts: Tensor, loss: str, rule: UpdateRule) -> float:
         """Learn from x (T, B, D), all contiguous; the sum of the losses. `counts` (T, B): whether a target counts."""

@@ -45,6 +45,14 @@ class Block:
         """Whether neighbours in memory are units, not the weights of one unit."""
         return self.deep == 1 or self.unit_stride == 1
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its weights lie in memory as their influence does."""
+        near, far, count = self.unit_stride, self.deep_stride, self.units
+        if not self.along_units:
+            near, far, count = far, near, self.deep
+        return near == 1 and (far == count or self.size == count)
+
     def of(self, weight: Tensor) -> Tensor:
         """The block as a view of its tensor, in the order of the influence."""
         flat = weight.reshape(-1)
