@@ -8,6 +8,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -141,7 +142,7 @@ class StepTargets:
     counts: Tensor  # (T, B) bool
     lengths: Tensor | None = None  # (B,), if the mask is a prefix of every sequence
 
-    @property
+    @cached_property
     def total(self) -> int:
         return int(self.counts.sum())
 

@@ -11,7 +11,6 @@ size storage O(n³) time complexity learning algorithm for fully recurrent conti
 """
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,30 +18,24 @@ from torch import Tensor
 
 from . import words
 from .influence import CompiledInfluence
-from .pattern import OWN, Block, keeps_all
+from .pattern import OWN, Block
 from .row_program import INPUT, NEW, POOL, SCRATCH, STATE
 from .structure import Root, Use
 
 OFFSET = (1 << words.REGION) - 1
-MEMORY = 8 << 20  # bytes of the derivatives of a chunk: more steps save nothing, and would leave the caches
 LONGEST = 256
-
-
-def chunk_of(run: CompiledInfluence) -> "Chunk | None":
-    """The chunk of an influence; None for an approximation that leaves out parts of matrices: it goes step by step."""
-    if not run.programs.sheets:
-        return RowChunk(run)
-    return MatrixChunk(run) if keeps_all(run.plan.blocks, run.plan.links) else None
 
 
 class Chunk:
     """Up to `length` steps of the sequences of `run`, whose state and influence it advances."""
 
+    memory_limit = 8 << 20  # bytes of its derivatives: more steps save nothing, and would leave the caches
+
     def __init__(self, run: CompiledInfluence):
         self.run, self.batch, self.dtype = run, run.batch, run.dtype
         self.structure, self.programs = run.plan.structure, run.programs
         numbers = self.batch * (run.programs.size + self.numbers_of_a_step())
-        self.length = max(1, min(LONGEST, MEMORY // (run.dtype.itemsize * numbers)))
+        self.length = max(1, min(LONGEST, self.memory_limit // (run.dtype.itemsize * numbers)))
         s, items = self.structure, self.length * self.batch
         self.scratch, self.x = self._zeros(items, run.programs.size), self._zeros(items, s.cells[0].input_size)
         self.states = self._zeros(items + self.batch, s.state_size)
@@ -146,102 +139,6 @@ class Chunk:
         """Σ over steps of δ ⊗ v for each sequence: (B, units, deep)."""
         delta, operand = (t.unflatten(0, (-1, self.batch)).transpose(0, 1) for t in (delta, operand))
         return torch.bmm(delta.mT, operand)
-
-
-class RowChunk(Chunk):
-    """Every weight reaches its own unit alone: elementwise cells, SnAp(1), eligibility traces."""
-
-    def __init__(self, run: CompiledInfluence):
-        super().__init__(run)
-        groups: dict[tuple[Root, ...], list[Block]] = {}
-        for block in run.plan.blocks:
-            groups.setdefault(tuple(block.roots(OWN)), []).append(block)
-        self.groups = [_Group(self, roots, blocks) for roots, blocks in groups.items() if roots]
-
-    def _gradients(self, cotangents: Tensor) -> dict[Block, Tensor]:
-        found: dict[Block, Tensor] = {}
-        for group in self.groups:
-            c = self._zeros(len(group.roots), self.items, group.width)
-            for column, root in self.structure.readouts:
-                if root in group.roots:
-                    c[group.roots.index(root)] += cotangents[:, column : column + root.width]
-            first = group.adjoint(c)
-            for block in group.blocks:
-                total = self._zeros(block.units, block.deep)
-                for use in block.uses:
-                    total += group.delta(c, use).mT @ self.operand(block, use)
-                for root in block.kept(OWN) if not self.is_fresh else ():
-                    total += (first[group.roots.index(root)][:, :, None] * self.kept(block, root)).sum(0)
-                found[block] = total
-        return found
-
-    def advance(self) -> None:
-        for group in self.groups:
-            carried = [root for root in group.roots if root.carried]
-            swept = []
-            for root in carried:
-                c = self._zeros(len(group.roots), self.items, group.width)
-                c[group.roots.index(root), self.items - self.batch :] = 1.0
-                swept.append((c, group.adjoint(c)))
-            for block in group.blocks:
-                new = [self._influence(group, block, c, first) for c, first in swept]
-                for root, part in zip(carried, new, strict=True):
-                    self.kept(block, root).copy_(part)
-
-    def _influence(self, group: "_Group", block: Block, c: Tensor, first: Tensor) -> Tensor:
-        """(B, units, deep): the influence on one root after the chunk."""
-        total = self._zeros(self.batch, block.units, block.deep)
-        for use in block.uses:
-            total += self.per_sequence(group.delta(c, use), self.operand(block, use))
-        for root in block.kept(OWN) if not self.is_fresh else ():
-            total += first[group.roots.index(root)][:, :, None] * self.kept(block, root)
-        return total
-
-
-class _Group:
-    """Blocks that reach the same roots, unit by unit."""
-
-    def __init__(self, chunk: RowChunk, roots: Sequence[Root], blocks: list[Block]):
-        self.chunk, self.roots, self.blocks, self.width = chunk, list(roots), blocks, roots[0].width
-        self.links = []
-        for old in (root for root in roots if root.carried):
-            for new in roots:
-                place = chunk.programs.link_row(new, old)
-                if place[0] != words.NOWHERE:
-                    self.links.append((self.roots.index(new), self.roots.index(old), place))
-
-    def adjoint(self, c: Tensor) -> Tensor:
-        """Take cotangents (roots, K · B, width) back, in place; those before the chunk, (roots, B, width)."""
-        chunk, count = self.chunk, len(self.links)
-        first = torch.zeros(len(self.roots), chunk.batch, self.width, dtype=chunk.dtype)
-        integers, addresses = ctypes.c_int64 * max(count, 1), ctypes.c_void_p * max(count, 1)
-        news, olds, items, units, rows = integers(), integers(), integers(), integers(), addresses()
-        for i, (new, old, (address, step)) in enumerate(self.links):
-            memory, item = chunk.memory(address >> words.REGION)
-            news[i], olds[i], items[i], units[i] = new, old, item, step
-            rows[i] = memory.data_ptr() + (address & OFFSET) * memory.itemsize
-        sizes = (chunk.items // chunk.batch, chunk.batch, self.width, count)
-        chunk.run.library.adjoint_rows(
-            *map(ctypes.c_int64, sizes),
-            news,
-            olds,
-            rows,
-            items,
-            units,
-            _at(c),
-            ctypes.c_int64(c[0].numel()),
-            _at(first),
-        )
-        return first
-
-    def delta(self, c: Tensor, use: Use) -> Tensor:
-        """The cotangent of a product in all steps, (K · B, width)."""
-        total: Tensor | None = None
-        for root, node in use.cotangent.rows.items():
-            if root in self.roots:
-                part = c[self.roots.index(root)] * self.chunk.row(self.chunk.programs.row(root.cell, node), self.width)
-                total = part if total is None else total.add_(part)
-        return torch.zeros_like(c[0]) if total is None else total
 
 
 class MatrixChunk(Chunk):

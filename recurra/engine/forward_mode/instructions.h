@@ -287,147 +287,160 @@ static void own_gradient(const Own& o) {
 
 // ------------------------------------------------------------------------------------------ the interpreter
 
-extern "C" void run(const int64_t* program, int64_t length, real* const* regions, const int64_t* strides,
-                    const int32_t* maps, int64_t sequences) {
-  for (int64_t b = 0; b < sequences; ++b) {
-    const Memory m{regions, strides, maps, b};
-    const int64_t* at = program;
-    const int64_t* const end = program + length;
-    auto next = [&] { return *at++; };
-    auto address = [&]() -> real* { const int64_t a = *at++; return a < 0 ? nullptr : m.at(a); };
-    auto row = [&]() -> Row { real* const p = address(); return {p, next()}; };
-    auto map = [&]() -> const int32_t* { const int64_t a = *at++; return a < 0 ? nullptr : maps + a; };
-    while (at < end) {
-      const int64_t code = next();
-      switch (code) {
-        case ELEMENTWISE: {
-          const int64_t op = next(), width = next();
-          real* const y = address();
-          const Row a = row(), b_ = row(), c_ = row();
-          double attr, attr2;
-          memcpy(&attr, at++, 8), memcpy(&attr2, at++, 8);
-          const int64_t flags = next();
-          (void)flags, (void)attr, (void)attr2, (void)b_, (void)c_;
-          switch (op) { ELEMENTWISE_CASES }
-          break;
+struct Step { int64_t y, a, b, c; };  // from item to item
+
+// One elementwise word, whose arguments start at `at`, for some items from that of m on. Returns where the word ends.
+static const int64_t* elementwise(const Memory& m, const int64_t* at, int64_t items) {
+  auto next = [&] { return *at++; };
+  auto address = [&](int64_t& step) -> real* { const int64_t a = *at++; step = a < 0 ? 0 : m.strides[a >> 40]; return a < 0 ? nullptr : m.at(a); };
+  auto row = [&](int64_t& step) -> Row { real* const p = address(step); return {p, next()}; };
+  Step step;
+  const int64_t op = next(), width = next();
+  real* y = address(step.y);
+  Row a = row(step.a), b_ = row(step.b), c_ = row(step.c);
+  double attr, attr2;
+  memcpy(&attr, at++, 8), memcpy(&attr2, at++, 8);
+  const int64_t flags = next();
+  (void)flags, (void)attr, (void)attr2, (void)b_, (void)c_;
+#define ITEMS for (int64_t i = 0; i < items; ++i, y += step.y, a.p += step.a, b_.p += step.b, c_.p += step.c)
+  switch (op) { ELEMENTWISE_CASES }
+#undef ITEMS
+  return at;
+}
+
+static void run_one(const int64_t* program, int64_t length, const Memory m) {  // for one sequence
+  const int32_t* const maps = m.maps;
+  const int64_t* at = program;
+  const int64_t* const end = program + length;
+  auto next = [&] { return *at++; };
+  auto address = [&]() -> real* { const int64_t a = *at++; return a < 0 ? nullptr : m.at(a); };
+  auto row = [&]() -> Row { real* const p = address(); return {p, next()}; };
+  auto map = [&]() -> const int32_t* { const int64_t a = *at++; return a < 0 ? nullptr : maps + a; };
+  while (at < end) {
+    const int64_t code = next();
+    switch (code) {
+      case ELEMENTWISE: at = elementwise(m, at, 1); break;
+      case COPY: { const int64_t width = next(); real* const y = address(); const Row a = row();
+        COLUMNS_OF(width) store(y + j, a.get(j, count), count); break; }
+      case PRODUCT: { real* const y = address(); const real* v = address(); const real* w = address();
+        const int64_t ld = next(), wide = next(), deep = next(); product(y, v, w, ld, wide, deep, next()); break; }
+      case ROWSUM: { const int64_t width = next(); real* const y = address(); const Row a = row();
+        vec s = {}; COLUMNS_OF(width) s += zero_tail(a.get(j, count), count);
+        *y = horizontal_sum(s); break; }
+      case ROWMAX: { const int64_t width = next(); real* const y = address(); const Row a = row();
+        real most = a[0]; for (int64_t j = 1; j < width; ++j) most = nan_max(most, a[j]); *y = most; break; }
+      case GATHER: { const int64_t width = next(); real* const y = address(); const int32_t* mm = map();
+        const int64_t terms = next(); const Row a = row(); const int32_t* nn = map(); const Row c = row();
+        gather(y, width, mm, terms, a, nn, c, next()); break; }
+      case ZERO: { const int64_t width = next(); real* const y = address();
+        COLUMNS_OF(width) store(y + j, vec{}, count); break; }
+      case ADD_DIAGONAL: { const int64_t width = next(); real* const y = address(); const int64_t step = next();
+        const Row d = row(); for (int64_t j = 0; j < width; ++j) y[j * step] += d[j]; break; }
+      case ADD_PRODUCT: { const int64_t width = next(); real* const y = address(); const Row a = row(), c = row();
+        COLUMNS_OF(width) add_row(y + j, a.get(j, count) * c.get(j, count), count); break; }
+      case SCALE_ROWS: { const int64_t rows = next(), width = next(); real* const y = address(); const int64_t ld = next();
+        const Row d = row(); const real* w = address(); const int64_t w_ld = next(); const bool flipped = next();
+        for (int64_t i = 0; i < rows; ++i) {
+          if (!flipped) add_scaled(y + i * ld, w + i * w_ld, d[i], width);
+          else for (int64_t k = 0; k < width; ++k) y[i * ld + k] += d[i] * w[k * w_ld + i];
         }
-        case COPY: { const int64_t width = next(); real* const y = address(); const Row a = row();
-          COLUMNS_OF(width) store(y + j, a.get(j, count), count); break; }
-        case PRODUCT: { real* const y = address(); const real* v = address(); const real* w = address();
-          const int64_t ld = next(), wide = next(), deep = next(); product(y, v, w, ld, wide, deep, next()); break; }
-        case ROWSUM: { const int64_t width = next(); real* const y = address(); const Row a = row();
-          vec s = {}; COLUMNS_OF(width) s += zero_tail(a.get(j, count), count);
-          *y = horizontal_sum(s); break; }
-        case ROWMAX: { const int64_t width = next(); real* const y = address(); const Row a = row();
-          real most = a[0]; for (int64_t j = 1; j < width; ++j) most = nan_max(most, a[j]); *y = most; break; }
-        case GATHER: { const int64_t width = next(); real* const y = address(); const int32_t* mm = map();
-          const int64_t terms = next(); const Row a = row(); const int32_t* nn = map(); const Row c = row();
-          gather(y, width, mm, terms, a, nn, c, next()); break; }
-        case ZERO: { const int64_t width = next(); real* const y = address();
-          COLUMNS_OF(width) store(y + j, vec{}, count); break; }
-        case ADD_DIAGONAL: { const int64_t width = next(); real* const y = address(); const int64_t step = next();
-          const Row d = row(); for (int64_t j = 0; j < width; ++j) y[j * step] += d[j]; break; }
-        case ADD_PRODUCT: { const int64_t width = next(); real* const y = address(); const Row a = row(), c = row();
-          COLUMNS_OF(width) add_row(y + j, a.get(j, count) * c.get(j, count), count); break; }
-        case SCALE_ROWS: { const int64_t rows = next(), width = next(); real* const y = address(); const int64_t ld = next();
-          const Row d = row(); const real* w = address(); const int64_t w_ld = next(); const bool flipped = next();
-          for (int64_t i = 0; i < rows; ++i) {
-            if (!flipped) add_scaled(y + i * ld, w + i * w_ld, d[i], width);
-            else for (int64_t k = 0; k < width; ++k) y[i * ld + k] += d[i] * w[k * w_ld + i];
-          }
-          break; }
-        case MULTIPLY: { real* const y = address(); const int64_t ld = next(); const real* a = address();
-          const int64_t a_ld = next(), rows = next(); const real* w = address();
-          const int64_t w_ld = next(), wide = next(), deep = next(); multiply(y, ld, a, a_ld, rows, w, w_ld, wide, deep, next());
-          break; }
-        case ADD_SCALED_COLUMNS: { real* const y = address(); const int64_t ld = next(); const real* a = address();
-          const int64_t a_ld = next(), rows = next(), width = next(); const Row d = row();
-          for (int64_t i = 0; i < rows; ++i)
-            COLUMNS_OF(width) add_row(y + i * ld + j, load(a + i * a_ld + j, count) * d.get(j, count), count);
-          break; }
-        case SUM_SCALED_COLUMNS: { real* const y = address(); const int64_t ld = next(); const real* a = address();
-          const int64_t a_ld = next(), rows = next(), width = next(); const Row d = row();
-          for (int64_t i = 0; i < rows; ++i) {
-            real total = 0;
-            for (int64_t j = 0; j < width; ++j) total += a[i * a_ld + j] * d[j];
-            y[i * ld] += total;
-          }
-          break; }
-        case SPREAD_COLUMN: { real* const y = address(); const int64_t ld = next(); const real* a = address();
-          const int64_t a_ld = next(), rows = next(), width = next();
-          for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < width; ++j) y[i * ld + j] += a[i * a_ld];
-          break; }
-        case SCATTER: { real* const y = address(); const int64_t ld = next(); const real* a = address();
-          const int64_t a_ld = next(), rows = next(), width = next(); const int32_t* mm = map(); const int64_t terms = next();
-          const int32_t* nn = map(); scatter(y, ld, a, a_ld, rows, width, mm, terms, nn, row()); break; }
-        case BACK_DIAGONAL: {  // y (readouts, width) += g (readouts, width) ⊙ d
-          const int64_t readouts = next(), width = next(); real* const y = address(); const int64_t ld = next();
-          const real* g = address(); const int64_t g_ld = next(); const Row d = row();
-          for (int64_t q = 0; q < readouts; ++q)
-            COLUMNS_OF(width) add_row(y + q * ld + j, load(g + q * g_ld + j, count) * d.get(j, count), count);
-          break; }
-        case BACK_MATRIX: {  // y (readouts, width) += g (readouts, rows) a (rows, width)
-          const int64_t readouts = next(), rows = next(), width = next(); real* const y = address(); const int64_t ld = next();
-          const real* g = address(); const int64_t g_ld = next(); const real* a = address(); const int64_t a_ld = next();
-          for (int64_t q = 0; q < readouts; ++q)
-            for (int64_t i = 0; i < rows; ++i) add_scaled(y + q * ld, a + i * a_ld, g[q * g_ld + i], width);
-          break; }
-        case OWN: {
-          Own o;
-          at = read_own(m, at, o);
-          own_gradient(o);
-          break;
+        break; }
+      case MULTIPLY: { real* const y = address(); const int64_t ld = next(); const real* a = address();
+        const int64_t a_ld = next(), rows = next(); const real* w = address();
+        const int64_t w_ld = next(), wide = next(), deep = next(); multiply(y, ld, a, a_ld, rows, w, w_ld, wide, deep, next());
+        break; }
+      case ADD_SCALED_COLUMNS: { real* const y = address(); const int64_t ld = next(); const real* a = address();
+        const int64_t a_ld = next(), rows = next(), width = next(); const Row d = row();
+        for (int64_t i = 0; i < rows; ++i)
+          COLUMNS_OF(width) add_row(y + i * ld + j, load(a + i * a_ld + j, count) * d.get(j, count), count);
+        break; }
+      case SUM_SCALED_COLUMNS: { real* const y = address(); const int64_t ld = next(); const real* a = address();
+        const int64_t a_ld = next(), rows = next(), width = next(); const Row d = row();
+        for (int64_t i = 0; i < rows; ++i) {
+          real total = 0;
+          for (int64_t j = 0; j < width; ++j) total += a[i * a_ld + j] * d[j];
+          y[i * ld] += total;
         }
-        case KEEP_ROWS: {  // to[i] += d[i] from[i], rows of the influence
-          const int64_t rows = next(), width = next(); real* const to = address(); const int64_t to_ld = next();
-          const real* from = address(); const int64_t from_ld = next(); const Row d = row();
-          for (int64_t i = 0; i < rows; ++i) if (d[i] != 0) add_scaled(to + i * to_ld, from + i * from_ld, d[i], width);
-          break; }
-        case OUTER: {  // to[unit j, (j, k)] += d[j] v[k]: immediate influence on the own unit
-          const int64_t units = next(), deep = next(), along_units = next(); real* const to = address();
-          const int64_t ld = next(); const Row d = row(), v = row();
-          for (int64_t j = 0; j < units; ++j)
-            for (int64_t k = 0; k < deep; ++k) to[j * ld + (along_units ? k * units + j : j * deep + k)] += d[j] * v[k];
-          break; }
-        case OUTER_MATRIX: {  // to[i, (j, k)] += a[i, j] v[k]
-          const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const to = address();
-          const int64_t ld = next(); const real* a = address(); const int64_t a_ld = next(); const Row v = row();
-          for (int64_t i = 0; i < rows; ++i) {
-            real* const y = to + i * ld;
-            const real* const f = a + i * a_ld;
-            if (along_units) for (int64_t k = 0; k < deep; ++k) add_scaled(y + k * units, f, v[k], units);
-            else for (int64_t j = 0; j < units; ++j) {
-              const vec s = splat(f[j]);
-              for (int64_t k = 0; k < deep; k += W) add_row(y + j * deep + k, s * v.get(k, left(deep, k)), left(deep, k));
-            }
-          }
-          break; }
-        case FROM_OWN: {  // to[i, (j, k)] += a[i, j] own[j, k]: the influence on other units of what a unit keeps
-          const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const to = address();
-          const int64_t ld = next(); const real* a = address(); const int64_t a_ld = next(); const real* own = address();
-          for (int64_t i = 0; i < rows; ++i)
-            for (int64_t k = 0; k < (along_units ? deep : units); ++k) {
-              if (!along_units) add_scaled(to + i * ld + k * deep, own + k * deep, a[i * a_ld + k], deep);
-              else COLUMNS_OF(units) add_row(to + i * ld + k * units + j,
-                                             load(a + i * a_ld + j, count) * load(own + k * units + j, count), count);
-            }
-          break; }
-        case FROM_SHEET: {  // own[j, k] += Σ_i a[j, i] from[i, (j, k)], after the update of what is kept; and its gradient
-          const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const own = address();
-          const real* a = address(); const int64_t a_ld = next(); const real* from = address(); const int64_t ld = next();
-          const int64_t readouts = next(); const real* read = address(); const int64_t read_ld = next();
-          real* const gradient = address(); const int64_t gradient_ld = next();
-          for (int64_t j = 0; j < units; ++j)
-            for (int64_t k = 0; k < deep; ++k) {
-              const int64_t here = along_units ? k * units + j : j * deep + k;
-              real sum = 0;
-              for (int64_t i = 0; i < rows; ++i) sum += a[j * a_ld + i] * from[i * ld + here];
-              if (own) own[here] += sum;
-              for (int64_t q = 0; read && q < readouts; ++q) gradient[q * gradient_ld + here] += read[q * read_ld + j] * sum;
-            }
-          break; }
-        default: return;
+        break; }
+      case SPREAD_COLUMN: { real* const y = address(); const int64_t ld = next(); const real* a = address();
+        const int64_t a_ld = next(), rows = next(), width = next();
+        for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < width; ++j) y[i * ld + j] += a[i * a_ld];
+        break; }
+      case SCATTER: { real* const y = address(); const int64_t ld = next(); const real* a = address();
+        const int64_t a_ld = next(), rows = next(), width = next(); const int32_t* mm = map(); const int64_t terms = next();
+        const int32_t* nn = map(); scatter(y, ld, a, a_ld, rows, width, mm, terms, nn, row()); break; }
+      case BACK_DIAGONAL: {  // y (readouts, width) += g (readouts, width) ⊙ d
+        const int64_t readouts = next(), width = next(); real* const y = address(); const int64_t ld = next();
+        const real* g = address(); const int64_t g_ld = next(); const Row d = row();
+        for (int64_t q = 0; q < readouts; ++q)
+          COLUMNS_OF(width) add_row(y + q * ld + j, load(g + q * g_ld + j, count) * d.get(j, count), count);
+        break; }
+      case BACK_MATRIX: {  // y (readouts, width) += g (readouts, rows) a (rows, width)
+        const int64_t readouts = next(), rows = next(), width = next(); real* const y = address(); const int64_t ld = next();
+        const real* g = address(); const int64_t g_ld = next(); const real* a = address(); const int64_t a_ld = next();
+        for (int64_t q = 0; q < readouts; ++q)
+          for (int64_t i = 0; i < rows; ++i) add_scaled(y + q * ld, a + i * a_ld, g[q * g_ld + i], width);
+        break; }
+      case OWN: {
+        Own o;
+        at = read_own(m, at, o);
+        own_gradient(o);
+        break;
       }
+      case KEEP_ROWS: {  // to[i] += d[i] from[i], rows of the influence
+        const int64_t rows = next(), width = next(); real* const to = address(); const int64_t to_ld = next();
+        const real* from = address(); const int64_t from_ld = next(); const Row d = row();
+        for (int64_t i = 0; i < rows; ++i) if (d[i] != 0) add_scaled(to + i * to_ld, from + i * from_ld, d[i], width);
+        break; }
+      case OUTER: {  // to[unit j, (j, k)] += d[j] v[k]: immediate influence on the own unit
+        const int64_t units = next(), deep = next(), along_units = next(); real* const to = address();
+        const int64_t ld = next(); const Row d = row(), v = row();
+        for (int64_t j = 0; j < units; ++j)
+          for (int64_t k = 0; k < deep; ++k) to[j * ld + (along_units ? k * units + j : j * deep + k)] += d[j] * v[k];
+        break; }
+      case OUTER_MATRIX: {  // to[i, (j, k)] += a[i, j] v[k]
+        const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const to = address();
+        const int64_t ld = next(); const real* a = address(); const int64_t a_ld = next(); const Row v = row();
+        for (int64_t i = 0; i < rows; ++i) {
+          real* const y = to + i * ld;
+          const real* const f = a + i * a_ld;
+          if (along_units) for (int64_t k = 0; k < deep; ++k) add_scaled(y + k * units, f, v[k], units);
+          else for (int64_t j = 0; j < units; ++j) {
+            const vec s = splat(f[j]);
+            for (int64_t k = 0; k < deep; k += W) add_row(y + j * deep + k, s * v.get(k, left(deep, k)), left(deep, k));
+          }
+        }
+        break; }
+      case FROM_OWN: {  // to[i, (j, k)] += a[i, j] own[j, k]: the influence on other units of what a unit keeps
+        const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const to = address();
+        const int64_t ld = next(); const real* a = address(); const int64_t a_ld = next(); const real* own = address();
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t k = 0; k < (along_units ? deep : units); ++k) {
+            if (!along_units) add_scaled(to + i * ld + k * deep, own + k * deep, a[i * a_ld + k], deep);
+            else COLUMNS_OF(units) add_row(to + i * ld + k * units + j,
+                                           load(a + i * a_ld + j, count) * load(own + k * units + j, count), count);
+          }
+        break; }
+      case FROM_SHEET: {  // own[j, k] += Σ_i a[j, i] from[i, (j, k)], after the update of what is kept; and its gradient
+        const int64_t rows = next(), units = next(), deep = next(), along_units = next(); real* const own = address();
+        const real* a = address(); const int64_t a_ld = next(); const real* from = address(); const int64_t ld = next();
+        const int64_t readouts = next(); const real* read = address(); const int64_t read_ld = next();
+        real* const gradient = address(); const int64_t gradient_ld = next();
+        for (int64_t j = 0; j < units; ++j)
+          for (int64_t k = 0; k < deep; ++k) {
+            const int64_t here = along_units ? k * units + j : j * deep + k;
+            real sum = 0;
+            for (int64_t i = 0; i < rows; ++i) sum += a[j * a_ld + i] * from[i * ld + here];
+            if (own) own[here] += sum;
+            for (int64_t q = 0; read && q < readouts; ++q) gradient[q * gradient_ld + here] += read[q * read_ld + j] * sum;
+          }
+        break; }
+      default: return;
     }
   }
+}
+
+extern "C" void run(const int64_t* program, int64_t length, real* const* regions, const int64_t* strides,
+                    const int32_t* maps, int64_t sequences) {
+  for (int64_t b = 0; b < sequences; ++b) run_one(program, length, Memory{regions, strides, maps, b});
 }

@@ -15,9 +15,10 @@ from torch import Tensor
 from . import words
 from .chunk import OFFSET, MatrixChunk, rows_of
 from .influence import CompiledInfluence
-from .online_loop import LinearHead, OnlineLoop, structure
+from .online_loop import LinearHead, OnlineLoop
 from .pattern import OWN, Block
 from .structure import Cotangent
+from .tables import array, structure
 
 ITEMS = "*p item step"
 Delta = structure("Delta", "width first_row row_count *matrix matrix_item low high first_use use_count")
@@ -94,7 +95,7 @@ class ChunkLoop(OnlineLoop):
         table.readout_column, table.readout_root, table.readout_width = (t.data_ptr() for t in self.readouts)
         kept = self._kept()
         pairs_of_kind = (DeltaRow, rows), (Operand, operands), (Delta, deltas), (Kept, kept)
-        self.arrays = [_array(kind, found) for kind, found in pairs_of_kind]
+        self.arrays = [array(kind, found) for kind, found in pairs_of_kind]
         table.rows, table.operands, table.deltas, table.kept = map(ctypes.addressof, self.arrays)
         table.kept_count, table.sheet_count = len(kept), len(run.programs.sheets)
         self.table_of_chunk, self.loop.chunk = table, ctypes.addressof(table)
@@ -128,7 +129,7 @@ class ChunkLoop(OnlineLoop):
             p = old.data_ptr() + run.readouts * sheet.columns * run.dtype.itemsize
             found.append(SheetRows(p, old[0].numel(), sheet.columns, len(places), places.data_ptr(), at))
             at += sheet.columns
-        return _array(SheetRows, found)
+        return array(SheetRows, found)
 
     # ------------------------------------------------------------------------------------------ running
 
@@ -176,7 +177,3 @@ class ChunkLoop(OnlineLoop):
         self.at, self.is_fresh = state["at"], state["is_fresh"]
         for name in ("scratch", "x", "states"):
             getattr(self.chunk, name)[: len(state[name])] = state[name]
-
-
-def _array(kind: Any, rows: list[Any]) -> Any:
-    return (kind * max(len(rows), 1))(*rows)

@@ -56,9 +56,6 @@ struct Loop {
   const int64_t* fused;  // null, or for each word of `advance` the parameter that it reads, and where in it
 };
 
-// regions of a program, as in row_program.py
-enum { SCRATCH, INPUT, STATE, NEW, POOL, COTANGENT, OUTPUTS, KEPT, GRADIENT };
-
 // ------------------------------------------------------------------------------------------ head and loss
 
 static void head_forward(const Head& h, const real* state, real* y) {
@@ -333,6 +330,38 @@ extern "C" double learn_steps(const Loop* given) {
     l.regions[STATE] = l.regions[NEW];
     l.regions[NEW] = state;
   }
+  return total;
+}
+
+// The gradient of the sum of all losses times `scale`, in pieces of up to `length` steps; an update with `updates`.
+extern "C" double learn_call(const Loop* given, const RowChunk* rows, int64_t length, int64_t fresh, int64_t goes_on,
+                             double scale, int64_t updates) {
+  const Loop& l = *given;
+  double total = 0;
+  __builtin_memset(rows->regions[GRADIENT], 0, l.gradient_batch * l.strides[GRADIENT] * sizeof(real));
+  if (l.head.weight_gradient) __builtin_memset(l.head.weight_gradient, 0, l.head.outputs * l.head.width * sizeof(real));
+  if (l.head.bias_gradient) __builtin_memset(l.head.bias_gradient, 0, l.head.outputs * sizeof(real));
+  real *const outputs = rows->regions[OUTPUTS], *const cotangents = rows->regions[COTANGENT];
+  for (int64_t start = 0; start < l.steps; start += length) {
+    const int64_t steps = l.steps - start < length ? l.steps - start : length, items = steps * l.batch;
+    rows->regions[INPUT] = l.x + start * l.batch * l.inputs;
+    row_chunk_forward(rows, items);
+    for (int64_t t = 0; t < steps; ++t) {
+      l.regions[OUTPUTS] = outputs + t * l.batch * l.strides[OUTPUTS];
+      l.regions[COTANGENT] = cotangents + t * l.batch * l.strides[COTANGENT];
+      total += learn_head(l, start + t, 1);
+    }
+    row_chunk_backward(rows, items, cotangents, fresh, goes_on || start + length < l.steps);
+    fresh = 0;
+  }
+  collect(l);
+  const real factor = real(scale);
+  for (int64_t p = 0; p < l.parameter_count; ++p)
+    COLUMNS_OF(l.parameters[p].size) {
+      real* const g = l.parameters[p].gradient + j;
+      store(g, load(g, count) * factor, count);
+    }
+  if (updates) update(l, 0);
   return total;
 }
 

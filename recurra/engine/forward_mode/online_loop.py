@@ -16,7 +16,9 @@ from torch import Tensor
 from .influence import CompiledInfluence
 from .pattern import Block
 from .program import Programs
+from .row_chunk import RowChunk
 from .row_program import INPUT
+from .tables import structure
 
 KINDS = ("sgd", "adam", "rmsprop")
 LOSSES = ("squared error", "cross-entropy")
@@ -50,13 +52,6 @@ class UpdateRule:
     moments: Mapping[int, tuple[Tensor | None, Tensor | None]]  # id of a parameter → its moments
 
 
-def structure(name: str, *fields: str) -> Any:
-    """Eight bytes a field: "name" is an integer, "*name" an address, "=name" a number."""
-    types = {"*": ctypes.c_void_p, "=": ctypes.c_double}
-    pairs = [(f.lstrip("*="), types.get(f[0], ctypes.c_int64)) for f in " ".join(fields).split()]
-    return type(name, (ctypes.Structure,), {"_fields_": pairs})
-
-
 HEAD = "head_width head_outputs *weight *bias *feedback *weight_gradient *bias_gradient"
 RULE = "kind =clip *factors =decay =second_decay =epsilon"
 Parameter = structure("Parameter", "size *value *gradient *first *second source skips")
@@ -85,7 +80,8 @@ class OnlineLoop:
         self.table = (Parameter * len(self.parameters))()
         self.loop, self.regions = Loop(), (ctypes.c_void_p * len(run.sequence_strides))()
         self.scores = torch.empty(run.batch, head.outputs, dtype=run.dtype)
-        run.library.learn_steps.restype = run.library.learn_heads.restype = ctypes.c_double
+        for name in ("learn_steps", "learn_heads", "learn_call"):
+            getattr(run.library, name).restype = ctypes.c_double
         self._fill()
 
     def gradient_places(self) -> tuple[Tensor, dict[Block, int]]:
@@ -178,6 +174,39 @@ class OnlineLoop:
         )
         loop.adds_up = 0
         return total, cotangents
+
+    def learn_call(
+        self,
+        chunk: RowChunk,
+        x: Tensor,
+        targets: Tensor,
+        counts: Tensor,
+        loss: str,
+        scale: float,
+        goes_on: bool,
+        rule: UpdateRule | None,
+    ) -> float:
+        """Sum of the losses of x (T, B, D); leaves `scale` times its gradient, and updates the weights by the rule."""
+        self._point_at_head(loss)
+        chunk.point()
+        loop = self.loop
+        loop.steps, loop.x, loop.targets, loop.counts = len(x), x.data_ptr(), targets.data_ptr(), counts.data_ptr()
+        loop.adds_up = 1
+        if rule is not None:
+            apply_rule(loop, rule, self.table, self.parameters)
+        flags = (ctypes.c_int64(n) for n in (chunk.length, chunk.is_fresh, goes_on))
+        total = self.run.library.learn_call(
+            ctypes.byref(loop),
+            ctypes.byref(chunk.table),
+            *flags,
+            ctypes.c_double(scale),
+            ctypes.c_int64(rule is not None),
+        )
+        loop.adds_up, chunk.is_fresh = 0, False
+        self.run.state.copy_(chunk.states[: self.run.batch])
+        if rule is not None:
+            torch.autograd.graph.increment_version(self.parameters)
+        return total
 
     def gradient_of(self, parameter: Tensor) -> Tensor:
         """The memory of a gradient, in the shape of its parameter."""

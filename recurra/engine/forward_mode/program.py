@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ..ir.values import Unsupported
 from .matrix_program import MatrixProgram
 from .pattern import MATRIX, OWN, Block
+from .phases import phases_of
 from .row_program import COTANGENT, FIRST_SHEET, GRADIENT, KEPT
 from .structure import Cotangent, Root, StackStructure
 from .words import NOWHERE, address
@@ -63,6 +64,7 @@ class Programs(MatrixProgram):
         self.uses_matrix = whole or bool(self.sheets) or mixed or not self._reads_are_diagonal()
         self.cotangent_columns, self.cotangent_size = structure.readouts, structure.output_size
         self.forward = self._part(self._forward)
+        self.phases = phases_of(self.words, self.starts, self.rooms)
         self.back = self._part(self._back)
         self.advance = self._part(self._advance)
 

@@ -23,27 +23,30 @@ class RowProgram:
 
     def __init__(self, structure: StackStructure, shapes: dict, sheets: int):
         self.structure, self.shapes = structure, shapes  # (cell, weight) → shape
-        self.size = 0  # of the scratch
+        self.size, self.rooms = 0, list[int]()  # of the scratch; where each part of it begins
         self.pool: list[float] = [1.0, 0.0]
         self.maps: list[Tensor] = []
         self.map_at: dict[Any, int] = {}
         self.words: list[int] = []
+        self.starts: list[int] = []  # of each word in `words`
         self.input_row: list[int] = []  # where the input of each cell lies
         self.weight_region = {key: FIRST_SHEET + 2 * sheets + i for i, key in enumerate(shapes)}
         self.places: dict[tuple[int, Node], tuple[int, int]] = {}  # node → its row: address and stride
 
     def _part(self, write: Any) -> Tensor:
-        self.words = []
+        self.words, self.starts = [], []
         write()
         return torch.tensor(self.words, dtype=torch.int64)
 
     def emit(self, code: str, *arguments: Any) -> None:
+        self.starts.append(len(self.words))
         self.words.append(CODE[code])
         for argument in arguments:
             self.words += argument if isinstance(argument, tuple) else [int(argument)]
 
     def scratch(self, size: int) -> int:
         at, self.size = self.size, self.size + -(-size // 16) * 16
+        self.rooms.append(at)
         return address(SCRATCH, at)
 
     def _assemble_input(self, k: int) -> None:

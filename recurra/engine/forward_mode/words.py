@@ -61,7 +61,7 @@ def _case(op: str) -> str:
         if mark in template or (op == "clamp" and name == "A")
     )
     body = f"{operands}vec v = {expression}; store(y + j, v, count);"
-    return f"case {OPERATIONS[op]}: COLUMNS_OF(width) {{ {body} }} break;"
+    return f"case {OPERATIONS[op]}: ITEMS COLUMNS_OF(width) {{ {body} }} break;"
 
 
 @functools.cache
@@ -69,7 +69,15 @@ def library(real: str) -> ctypes.CDLL:
     """The interpreter for `float` or `double`; raises `BuildError` where nothing can be compiled."""
     cases = " ".join(map(_case, OPERATIONS))
     names = "\n".join(f"#define {name} {number}" for name, number in CODE.items())
-    headers = "instructions.h", "recursions.h", "online_chunk.h", "estimates.h", "kronecker.h", "online_loop.h"
+    headers = (
+        "instructions.h",
+        "recursions.h",
+        "row_chunk.h",
+        "online_chunk.h",
+        "estimates.h",
+        "kronecker.h",
+        "online_loop.h",
+    )
     here = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in headers)
     parts = [
         f"#define REAL {real}",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,54 +44,69 @@ def rule_of(
     Counts the updates in the optimiser's state, which is the one that a call of its `step` would find.
     """
     group, kind = optimizer.param_groups[0], type(optimizer)
-    hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-    same = {id(p) for p in group["params"]} == {id(p) for p in parameters}
-    if len(optimizer.param_groups) > 1 or hooked or not same or not isinstance(group["lr"], float | int):
-        return None
-    if any(group.get(name) for name in ("weight_decay", "amsgrad", "nesterov", "dampening", "centered", "maximize")):
+    if not _is_plain(optimizer, parameters):
         return None
     options: dict[str, Any] = {"clip": clip or 0.0, "decay": 0.0, "second_decay": 0.0, "epsilon": 0.0}
-    rate, moments = float(group["lr"]), dict[int, Moments]()
-    factors = [(rate, 1.0)] * count
+    rate, states = float(group["lr"]), [optimizer.state[p] for p in parameters]
+    factors = np.empty((count, 2))
+    factors[:] = rate, 1.0
     if kind is torch.optim.Adam and not isinstance(group["betas"][0], Tensor):
         decay, second = group["betas"]
-        done = _states(optimizer, parameters, "step", "exp_avg", "exp_avg_sq")
+        names = "exp_avg", "exp_avg_sq"
+        done = _steps(states, parameters, *names)
         if done is None:
             return None
-        steps = range(done + 1, done + 1 + count)
-        factors = [(rate / (1 - decay**t), 1 / (1 - second**t) ** 0.5) for t in steps]
+        steps = np.arange(done + 1.0, done + 1.0 + count)
+        factors[:, 0] /= 1 - np.power(decay, steps)
+        factors[:, 1] /= np.sqrt(1 - np.power(second, steps))
         options |= {"kind": "adam", "decay": decay, "second_decay": second, "epsilon": group["eps"]}
-        moments = {id(p): (optimizer.state[p]["exp_avg"], optimizer.state[p]["exp_avg_sq"]) for p in parameters}
     elif kind is torch.optim.SGD:
+        names = "momentum_buffer", None
         if group["momentum"]:
-            _states(optimizer, parameters, None, "momentum_buffer")
+            _start(states, parameters, "momentum_buffer")
         options |= {"kind": "sgd", "decay": group["momentum"]}
-        moments = {id(p): (optimizer.state[p].get("momentum_buffer"), None) for p in parameters}
     elif kind is torch.optim.RMSprop and not group["momentum"]:
-        if _states(optimizer, parameters, "step", "square_avg") is None:
+        names = None, "square_avg"
+        if _steps(states, parameters, "square_avg") is None:
             return None
         options |= {"kind": "rmsprop", "second_decay": group["alpha"], "epsilon": group["eps"]}
-        moments = {id(p): (None, optimizer.state[p]["square_avg"]) for p in parameters}
     else:
         return None
-    for parameter in parameters:  # a model that became double keeps the moments that it had
-        for moment in moments[id(parameter)]:
+    moments: dict[int, Moments] = {}
+    for parameter, state in zip(parameters, states, strict=True):
+        first, second_moment = moments[id(parameter)] = state.get(names[0]), state.get(names[1])
+        for moment in (first, second_moment):  # a model that became double keeps its moments
             if moment is not None and (moment.dtype != parameter.dtype or not moment.is_contiguous()):
                 return None
-    for parameter in parameters:
-        if "step" in optimizer.state[parameter]:
-            optimizer.state[parameter]["step"] += count
+    if "step" in states[0]:
+        torch._foreach_add_([state["step"] for state in states], count)
     optimizer._opt_called = True  # pyrefly: ignore  # for schedulers, which warn if no step was taken before theirs
-    return UpdateRule(factors=torch.tensor(factors, dtype=torch.float64), moments=moments, **options)
+    return UpdateRule(factors=torch.from_numpy(factors), moments=moments, **options)
 
 
-def _states(optimizer: torch.optim.Optimizer, parameters: list[Tensor], counter: str | None, *names: str) -> int | None:
-    """Make the state of an optimiser that has taken no step yet; the steps so far, None where parameters differ."""
-    done = set()
-    for parameter in parameters:
-        state = optimizer.state[parameter]
-        if any(state.get(name) is None for name in names):
-            state |= {name: torch.zeros_like(parameter) for name in names}
-            state |= {} if counter is None else {counter: torch.tensor(0.0)}
-        done.add(0 if counter is None else int(state[counter]))
-    return done.pop() if len(done) == 1 else None
+def _is_plain(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> bool:
+    group = optimizer.param_groups[0]
+    hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    if len(optimizer.param_groups) > 1 or hooked or not isinstance(group["lr"], float | int):
+        return False
+    if {id(p) for p in group["params"]} != {id(p) for p in parameters}:
+        return False
+    return not any(map(group.get, ("weight_decay", "amsgrad", "nesterov", "dampening", "centered", "maximize")))
+
+
+def _start(states: list[dict[str, Any]], parameters: list[Tensor], *names: str) -> None:
+    """Make the moments of an optimiser that has taken no step yet."""
+    for state, parameter in zip(states, parameters, strict=True):
+        for name in names:
+            if state.get(name) is None:
+                state[name] = torch.zeros_like(parameter)
+
+
+def _steps(states: list[dict[str, Any]], parameters: list[Tensor], *names: str) -> int | None:
+    """The steps so far, whose state is made if there are none; None where parameters differ."""
+    _start(states, parameters, *names)
+    for state in states:
+        if "step" not in state:
+            state["step"] = torch.tensor(0.0)
+    done = {state["step"].item() for state in states}
+    return int(done.pop()) if len(done) == 1 else None

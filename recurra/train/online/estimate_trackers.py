@@ -79,7 +79,7 @@ class EstimateTracker(Tracker):
         return self.loop
 
     def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
-        loop = self.find_loop()
+        loop = self.find_loop() if learner.update == "step" else None
         given = None if loop is None else updates_in(loop, learner, x, targets)
         if loop is None or given is None:
             return None

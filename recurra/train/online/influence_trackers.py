@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.engine.forward_mode.chunk import Chunk, chunk_of
+from recurra.engine.forward_mode.chunk import Chunk
 from recurra.engine.forward_mode.online_chunk import ChunkLoop
 from recurra.engine.forward_mode.online_loop import OnlineLoop
+from recurra.engine.forward_mode.row_chunk import RowChunk, chunk_of
 from recurra.train.cost import check_cost
 from recurra.train.learner import StepTargets
 from recurra.train.online.compiled_loop import loop_of, targets_of, updates_in
@@ -78,13 +79,9 @@ class CompiledTracker(Tracker):
     ) -> tuple[float, list[Tensor]] | None:
         if len(x) == 1:  # nothing to gain
             return None
-        self.chunk = self.chunk or chunk_of(self.influence)
-        if self.chunk is None:
+        chunk, total = self._begin_chunk(), 0.0
+        if chunk is None:
             return None
-        self._finish_chunk()
-        self.to_parameters.refresh()
-        chunk, total = self.chunk, 0.0
-        chunk.is_fresh = self.is_new
         by_tensor: dict[tuple[int, str], Tensor] = {}
         read = self._reader(learner, targets)
         for start in range(0, len(x), chunk.length):
@@ -95,6 +92,29 @@ class CompiledTracker(Tracker):
             by_tensor = {key: by_tensor[key] + g for key, g in found.items()} if by_tensor else found
         self.is_new = False
         return total, self.to_parameters(by_tensor) + read.gradients()
+
+    def _begin_chunk(self) -> Chunk | None:
+        """The chunk of this influence, ready for the next steps."""
+        self.chunk = self.chunk or chunk_of(self.influence)
+        if self.chunk is not None:
+            self._finish_chunk()
+            self.to_parameters.refresh()
+            self.chunk.is_fresh = self.is_new
+        return self.chunk
+
+    def _whole_call(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
+        """An update for a call, in one compiled call where the influence is of rows."""
+        loop = self.find_loop() if len(x) > 1 and self.decay is None else None
+        chunk = None if loop is None else self._begin_chunk()
+        if loop is None or not isinstance(chunk, RowChunk) or not targets.total:
+            return None
+        given = updates_in(loop, learner, x, targets)
+        if given is None:
+            return None
+        self.is_new = False
+        rows, numbers, counts, loss, rule = given
+        scale = 1.0 / targets.total
+        return loop.learn_call(chunk, rows, numbers, counts, loss, scale, learner.carry, rule)
 
     def _reader(self, learner: OnlineLearner, targets: StepTargets) -> "HeadOfLoop | HeadOfChunks":
         loop = self.find_loop()
@@ -114,6 +134,8 @@ class CompiledTracker(Tracker):
         return self.loop
 
     def call_updates(self, learner: OnlineLearner, x: Tensor, targets: StepTargets) -> float | None:
+        if learner.update == "call":
+            return self._whole_call(learner, x, targets)
         loop = self.find_loop()
         given = None if loop is None else updates_in(loop, learner, x, targets)
         if loop is None or given is None:

@@ -55,7 +55,7 @@ class Tracker(ABC):
         return None
 
     def call_updates(self, learner: "OnlineLearner", x: Tensor, targets: StepTargets) -> float | None:
-        """Take all steps of x, with an update after each, where that is possible at once; the sum of the losses."""
+        """Take all steps of x and all updates, where that is possible at once; the sum of the losses."""
         return None
 
     def peek(self, x: Tensor) -> Tensor:
@@ -116,7 +116,8 @@ class OnlineLearner(Learner):
         self.generator = torch.Generator().manual_seed(seed)  # of algorithms that draw
         self.tracker: Tracker | None = None
         self._form: list[Any] = []  # what the tracker was made for
-        self._learned = [p.requires_grad for p in model.parameters()]
+        self._parameters = list(model.parameters())
+        self._learned = [p.requires_grad for p in self._parameters]
         self._running = False
 
     @property
@@ -129,30 +130,43 @@ class OnlineLearner(Learner):
         """A tracker for this many sequences."""
 
     def step(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> float:
-        targets, total = self._begin(x, target, mask), 0.0
-        self.optimizer.zero_grad(set_to_none=True)
+        targets = self._begin(x, target, mask)
+        for parameter in self._parameters:
+            parameter.grad = None
         assert self.tracker is not None
-        whole = self._whole_call(x, targets) if self.update == "call" else None
-        updated = self.tracker.call_updates(self, x, targets) if self.update == "step" else None
-        if whole is not None:
-            total = whole[0]
-            self._accumulate(whole[1], 1.0 / max(targets.total, 1))
-        elif updated is not None:
+        updated = self.tracker.call_updates(self, x, targets)
+        if updated is not None:
             total = updated
-        for t in range(len(x)) if whole is None and updated is None else ():
-            loss, gradient = self._gradient(x[t], targets, t)
-            total += loss
-            if gradient is None:
-                continue
-            count = int(targets.counts[t].sum()) if self.update == "step" else targets.total
-            self._accumulate(gradient, 1.0 / count)
-            if self.update == "step":
-                self._apply()
-        if self.update == "call":
-            self._apply()
+        else:
+            total = self._learn_call(x, targets) if self.update == "call" else self._learn_steps(x, targets)
         self._running = self.carry
         self.steps += 1
         return total / max(targets.total, 1)
+
+    def _learn_call(self, x: Tensor, targets: StepTargets) -> float:
+        """One update for all steps; the sum of their losses."""
+        whole, total = self._whole_call(x, targets), 0.0
+        if whole is not None:
+            total = whole[0]
+            self._accumulate(whole[1], 1.0 / max(targets.total, 1))
+        for t in range(len(x)) if whole is None else ():
+            loss, gradient = self._gradient(x[t], targets, t)
+            total += loss
+            if gradient is not None:
+                self._accumulate(gradient, 1.0 / targets.total)
+        self._apply()
+        return total
+
+    def _learn_steps(self, x: Tensor, targets: StepTargets) -> float:
+        """An update after each step that has a target; the sum of the losses."""
+        total = 0.0
+        for t in range(len(x)):
+            loss, gradient = self._gradient(x[t], targets, t)
+            total += loss
+            if gradient is not None:
+                self._accumulate(gradient, 1.0 / int(targets.counts[t].sum()))
+                self._apply()
+        return total
 
     def gradients(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
         """Gradient of the mean loss over one call, by parameter name, without an update."""
@@ -207,7 +221,7 @@ class OnlineLearner(Learner):
         if self._running and self.tracker is not None and self.tracker.batch != x.shape[1]:
             expected = f"{self.tracker.batch}, as the stream had; another learner for another stream"
             raise ShapeError("x", f"{x.shape[1]} sequences", expected)
-        if self._learned != [p.requires_grad for p in self.model.parameters()]:
+        if self._learned != [p.requires_grad for p in self._parameters]:
             got = "weights whose requires_grad has changed since the learner was made"
             raise OptionError("model", got, "a new learner")
 

@@ -1,0 +1,264 @@
+// Many steps of sequences whose weights reach their own unit alone, while no weight changes.
+//
+// Words that read no state run for all steps before the others, and words that no state needs after them: one word for
+// all items, so that it is decoded once. An item is a step of a sequence, step × batch + sequence. Then cotangents of
+// roots go back through the steps, and gradient and influence are products over all items. Structures are filled by
+// row_chunk.py; every field has eight bytes; rows are addresses and strides, as in words.
+
+struct Place { int64_t address, step; };
+struct Phase { const int64_t *words, *ends; int64_t count; };  // where each word ends
+struct RowLink { int64_t to, from; Place row; };               // ∂(root `to`)/∂(root `from` before)
+struct RowFactor { int64_t root; Place row; };                 // of a cotangent, in that of a product
+struct RowUse { int64_t first_factor, factors; Place operand; };
+struct RowReadout { int64_t root, column; };
+struct RowBlock { int64_t units, deep, along_units, gradient, first_use, uses, first_kept; };  // `kept` has its places
+struct RowGroup {  // blocks that reach the same roots; the first `carried` of these are carried
+  int64_t width, roots, carried, first_link, links, first_block, blocks, first_readout, readouts;
+};
+struct RowChunk {
+  Phase before, during, after;
+  real** regions;
+  const int64_t* strides;
+  const int32_t* maps;
+  int64_t batch, group_count, outputs, states, kept_size;
+  const RowGroup* groups;
+  const RowLink* links;
+  const RowFactor* factors;
+  const RowUse* uses;
+  const RowReadout* readouts;
+  const RowBlock* blocks;
+  const int64_t* kept;
+  real *c, *first, *delta, *operand, *turned, *next;  // work: see row_chunk.py
+};
+enum { SCRATCH, INPUT, STATE, NEW, POOL, COTANGENT, OUTPUTS, KEPT, GRADIENT };  // regions, as in row_program.py
+
+// ------------------------------------------------------------------------------------------ forward
+
+// Products of rows with one matrix (wide, deep): its columns are turned once for all items.
+static void product_of_items(const Memory& m, const int64_t* at, int64_t items) {
+  const int64_t y_at = at[0], v_at = at[1], w_at = at[2], ld = at[3], wide = at[4], deep = at[5], flipped = at[6];
+  constexpr int most = 64;
+  real *const y = m.at(y_at), *const v = m.at(v_at), *const w = m.at(w_at);
+  const int64_t to = m.strides[y_at >> 40], from = m.strides[v_at >> 40];
+  if (flipped || deep > most || items < 4) {
+    for (int64_t i = 0; i < items; ++i) product(y + i * to, v + i * from, w, ld, wide, deep, flipped);
+    return;
+  }
+  COLUMNS_OF(wide) {
+    vec turned[most];
+    for (int64_t k = 0; k < deep; ++k)
+      for (int q = 0; q < count; ++q) turned[k][q] = w[(j + q) * ld + k];
+    for (int64_t i = 0; i < items; ++i) {
+      vec even = {}, odd = {};
+      int64_t k = 0;
+      for (; k + 2 <= deep; k += 2) even += v[i * from + k] * turned[k], odd += v[i * from + k + 1] * turned[k + 1];
+      if (k < deep) even += v[i * from + k] * turned[k];
+      store(y + i * to + j, even + odd, count);
+    }
+  }
+}
+
+static void run_items(const Phase& phase, const Memory& m, int64_t items) {  // word by word
+  for (int64_t n = 0; n < phase.count; ++n) {
+    const int64_t start = n ? phase.ends[n - 1] : 0, *const at = phase.words + start;
+    if (*at == ELEMENTWISE) elementwise(m, at + 1, items);
+    else if (*at == PRODUCT) product_of_items(m, at + 1, items);
+    else for (int64_t i = m.sequence; i < m.sequence + items; ++i) run_one(at, phase.ends[n] - start, Memory{m.regions, m.strides, m.maps, i});
+  }
+}
+
+extern "C" void row_chunk_forward(const RowChunk* given, int64_t items) {
+  const RowChunk& r = *given;
+  const int64_t length = r.during.count ? r.during.ends[r.during.count - 1] : 0;
+  constexpr int64_t some = 32;  // items whose rows stay in the caches
+  for (int64_t first = 0; first < items; first += some) {
+    const Memory m{r.regions, r.strides, r.maps, first};
+    const int64_t now = items - first < some ? items - first : some;
+    run_items(r.before, m, now);
+    for (int64_t i = first; i < first + now; ++i) run_one(r.during.words, length, Memory{r.regions, r.strides, r.maps, i});
+    run_items(r.after, m, now);
+  }
+}
+
+// ------------------------------------------------------------------------------------------ backward
+
+struct ItemRow { const real* p; int64_t item, step; };  // null: nothing
+static ItemRow row_of(const RowChunk& r, const Place& place) {
+  if (place.address < 0) return {nullptr, 0, 0};
+  return {Memory{r.regions, r.strides, r.maps, 0}.at(place.address), r.strides[place.address >> 40], place.step};
+}
+
+// Cotangents c (roots, items, width) go back through the steps; those before the chunk to `first` (roots, batch, width).
+static void row_adjoint(const RowChunk& r, const RowGroup& g, int64_t items, real* first) {
+  const int64_t all = items * g.width, back = r.batch * g.width;
+  __builtin_memset(first, 0, g.roots * back * sizeof(real));
+  for (int64_t i = items - 1; i >= 0; --i)
+    for (const RowLink* l = r.links + g.first_link; l < r.links + g.first_link + g.links; ++l) {
+      const ItemRow own = row_of(r, l->row);
+      const Row row{own.p + i * own.item, own.step};
+      const real* const from = r.c + l->to * all + i * g.width;
+      real* const to = i < r.batch ? first + l->from * back + i * g.width : r.c + l->from * all + i * g.width - back;
+      COLUMNS_OF(g.width) add_row(to + j, load(from + j, count) * row.get(j, count), count);
+    }
+}
+
+// The cotangent of a product in all items, (items, width); the first item in which it is not zero.
+static int64_t row_delta(const RowChunk& r, const RowGroup& g, const RowUse& use, int64_t items) {
+  int64_t found = items;
+  ItemRow rows[2 * MOST];
+  const real* from[2 * MOST];
+  for (int64_t f = 0; f < use.factors; ++f) {
+    rows[f] = row_of(r, r.factors[use.first_factor + f].row);
+    from[f] = r.c + r.factors[use.first_factor + f].root * items * g.width;
+  }
+  for (int64_t i = 0; i < items; ++i) {
+    ivec any = {};
+    COLUMNS_OF(g.width) {
+      vec sum = load(from[0] + i * g.width + j, count) * Row{rows[0].p + i * rows[0].item, rows[0].step}.get(j, count);
+      for (int64_t f = 1; f < use.factors; ++f)
+        sum += load(from[f] + i * g.width + j, count) * Row{rows[f].p + i * rows[f].item, rows[f].step}.get(j, count);
+      store(r.delta + i * g.width + j, sum, count);
+      any |= sum != vec{};
+    }
+    for (int q = 0; found == items && q < W; ++q) if (any[q]) found = i;
+  }
+  return found;
+}
+
+#define UNROLLED _Pragma("GCC unroll 8")
+template <int R, int C> INLINE void add_tile(real* to, int64_t ld, ItemRow outer, const real* inner, int64_t inner_item,
+                                             int64_t items, int last) {
+  vec sum[R][C];
+  UNROLLED for (int q = 0; q < R; ++q) UNROLLED for (int c = 0; c < C; ++c) sum[q][c] = vec{};
+  for (int64_t i = 0; i < items; ++i, inner += inner_item, outer.p += outer.item) {
+    vec v[C];
+    UNROLLED for (int c = 0; c < C; ++c) v[c] = c + 1 < C ? *(const loose*)(inner + c * W) : load(inner + c * W, last);
+    UNROLLED for (int q = 0; q < R; ++q) {
+      const vec f = splat(outer.p[q * outer.step]);
+      UNROLLED for (int c = 0; c < C; ++c) sum[q][c] += f * v[c];
+    }
+  }
+  UNROLLED for (int q = 0; q < R; ++q)
+    UNROLLED for (int c = 0; c < C; ++c) {
+      real* const y = to + q * ld + c * W;
+      const int count = c + 1 < C ? W : last;
+      store(y, load(y, count) + sum[q][c], count);
+    }
+}
+
+template <int R, int C> INLINE void add_rows(real* to, int64_t rows, int64_t ld, const ItemRow& outer, const real* inner,
+                                             int64_t inner_item, int64_t items, int last) {
+  int64_t q = 0;
+  const auto tile = [&] { return ItemRow{outer.p + q * outer.step, outer.item, outer.step}; };
+  for (; q + R <= rows; q += R) add_tile<R, C>(to + q * ld, ld, tile(), inner, inner_item, items, last);
+  for (; q < rows; ++q) add_tile<1, C>(to + q * ld, ld, tile(), inner, inner_item, items, last);
+}
+
+// to (rows, width) += Σ over items of outer ⊗ inner, some items at a time: those stay in the first cache
+static void add_products(real* to, int64_t rows, ItemRow outer, ItemRow inner, int64_t width, int64_t items) {
+  constexpr int64_t some = 64;
+  for (; items > 0; items -= some, outer.p += some * outer.item, inner.p += some * inner.item) {
+    const int64_t now = items < some ? items : some;
+    int64_t j = 0;
+    for (; j + 4 * W <= width; j += 4 * W) add_rows<4, 4>(to + j, rows, width, outer, inner.p + j, inner.item, now, W);
+    for (; j + 2 * W <= width; j += 2 * W) add_rows<8, 2>(to + j, rows, width, outer, inner.p + j, inner.item, now, W);
+    for (; j < width; j += W) add_rows<8, 1>(to + j, rows, width, outer, inner.p + j, inner.item, now, left(width, j));
+  }
+}
+
+// to += Σ δ ⊗ v over items of the sequences from `b` on, each `stride`-th, δ being zero before item `low`.
+static void add_block(const RowChunk& r, const RowBlock& block, const RowUse& use, int64_t width, real* to, int64_t low,
+                      int64_t items, int64_t b, int64_t stride) {
+  const int64_t start = stride == 1 ? low : low / stride * stride + b, units = block.units, deep = block.deep;
+  if (start >= items) return;
+  const int64_t count_of_items = (items - start + stride - 1) / stride;
+  ItemRow operand = row_of(r, use.operand);
+  operand.p += start * operand.item, operand.item *= stride;
+  const ItemRow delta{r.delta + start * width, width * stride, 1};
+  if (operand.item || (operand.step != 1 && deep > 1)) {  // one after another, and not on as many pages
+    for (int64_t i = 0; i < count_of_items; ++i) {
+      const Row row{operand.p + i * operand.item, operand.step};
+      COLUMNS_OF(deep) store(r.operand + i * deep + j, row.get(j, count), count);
+    }
+    operand = {r.operand, deep, 1};
+  }
+  if (block.along_units) return add_products(to, deep, operand, delta, units, count_of_items);
+  if (deep >= W || units < W) return add_products(to, units, delta, operand, deep, count_of_items);
+  __builtin_memset(r.turned, 0, units * deep * sizeof(real));  // vectors of units, turned at the end
+  add_products(r.turned, deep, operand, delta, units, count_of_items);
+  for (int64_t k = 0; k < deep; ++k) for (int64_t j = 0; j < units; ++j) to[j * deep + k] += r.turned[k * units + j];
+}
+
+// to += f ⊙ kept, f by unit
+static void add_kept(const RowBlock& block, real* to, const real* f, const real* kept) {
+  const int64_t outer = block.along_units ? block.deep : block.units, inner = block.along_units ? block.units : block.deep;
+  for (int64_t i = 0; i < outer; ++i)
+    if (!block.along_units) add_scaled(to + i * inner, kept + i * inner, f[i], inner);
+    else COLUMNS_OF(inner) add_row(to + i * inner + j, load(f + j, count) * load(kept + i * inner + j, count), count);
+}
+
+// Calls `take(block, use, low)` for each use of a weight, when its δ is at hand.
+template <class Take> INLINE void each_use(const RowChunk& r, const RowGroup& g, int64_t items, Take take) {
+  int64_t at_hand = -1, low = items;
+  for (const RowBlock* block = r.blocks + g.first_block; block < r.blocks + g.first_block + g.blocks; ++block)
+    for (const RowUse* use = r.uses + block->first_use; use < r.uses + block->first_use + block->uses; ++use) {
+      if (!use->factors) continue;
+      if (use->first_factor != at_hand) low = row_delta(r, g, *use, items), at_hand = use->first_factor;
+      take(*block, *use, low);
+    }
+}
+
+// Calls `take(block)` for each block.
+template <class Take> INLINE void each_block(const RowChunk& r, const RowGroup& g, Take take) {
+  for (const RowBlock* block = r.blocks + g.first_block; block < r.blocks + g.first_block + g.blocks; ++block) take(*block);
+}
+
+static void row_gradient(const RowChunk& r, const RowGroup& g, int64_t items, const real* cotangents, bool fresh) {
+  __builtin_memset(r.c, 0, g.roots * items * g.width * sizeof(real));
+  for (const RowReadout* o = r.readouts + g.first_readout; o < r.readouts + g.first_readout + g.readouts; ++o)
+    for (int64_t i = 0; i < items; ++i)
+      add_scaled(r.c + (o->root * items + i) * g.width, cotangents + i * r.outputs + o->column, 1, g.width);
+  row_adjoint(r, g, items, r.first);
+  real *const gradient = r.regions[GRADIENT], *const kept = r.regions[KEPT];
+  each_use(r, g, items, [&](const RowBlock& block, const RowUse& use, int64_t low) {
+    add_block(r, block, use, g.width, gradient + block.gradient, low, items, 0, 1);
+  });
+  if (!fresh) each_block(r, g, [&](const RowBlock& block) {
+    for (int64_t s = 0; s < g.carried; ++s)
+      for (int64_t b = 0; b < r.batch; ++b)
+        add_kept(block, gradient + block.gradient, r.first + (s * r.batch + b) * g.width, kept + b * r.kept_size + r.kept[block.first_kept + s]);
+  });
+}
+
+static void row_influence(const RowChunk& r, const RowGroup& g, int64_t items, bool fresh) {  // to `next`
+  for (int64_t s = 0; s < g.carried; ++s) {
+    __builtin_memset(r.c, 0, g.roots * items * g.width * sizeof(real));
+    real* const last = r.c + (s * items + items - r.batch) * g.width;
+    for (int64_t j = 0; j < r.batch * g.width; ++j) last[j] = 1;
+    row_adjoint(r, g, items, r.first);
+    each_block(r, g, [&](const RowBlock& block) {
+      const int64_t *const places = r.kept + block.first_kept, size = block.units * block.deep;
+      for (int64_t b = 0; b < r.batch; ++b) {
+        real* const to = r.next + b * r.kept_size + places[s];
+        __builtin_memset(to, 0, size * sizeof(real));
+        for (int64_t old = 0; !fresh && old < g.carried; ++old)
+          add_kept(block, to, r.first + (old * r.batch + b) * g.width, r.regions[KEPT] + b * r.kept_size + places[old]);
+      }
+    });
+    each_use(r, g, items, [&](const RowBlock& block, const RowUse& use, int64_t low) {
+      for (int64_t b = 0; b < r.batch; ++b)
+        add_block(r, block, use, g.width, r.next + b * r.kept_size + r.kept[block.first_kept + s], low, items, b, r.batch);
+    });
+  }
+}
+
+// Adds the gradient of Σ cotangents · outputs; with `goes_on`, advances the influence, which is zero if it is `fresh`.
+extern "C" void row_chunk_backward(const RowChunk* given, int64_t items, const real* cotangents, int64_t fresh, int64_t goes_on) {
+  const RowChunk& r = *given;
+  for (const RowGroup* g = r.groups; g < r.groups + r.group_count; ++g) {
+    row_gradient(r, *g, items, cotangents, fresh);
+    if (goes_on) row_influence(r, *g, items, fresh);
+  }
+  if (goes_on) memcpy(r.regions[KEPT], r.next, r.batch * r.kept_size * sizeof(real));
+  __builtin_memmove(r.regions[STATE], r.regions[STATE] + items * r.states, r.batch * r.states * sizeof(real));
+}
