@@ -24,8 +24,8 @@ from torch import Tensor, nn
 import recurra as rc
 from benchmarks.environment import environment
 from recurra.data import tasks
-from recurra.engine.forward_mode.chunk import chunk_of
 from recurra.engine.forward_mode.influence import CompiledInfluence, InfluencePlan
+from recurra.engine.forward_mode.row_chunk import chunk_of
 from recurra.inspect.figures import PALETTE
 from recurra.train import BPTT, DNI, FPTT, KFRTRL, RFLO, RTRL, UORO, EProp, ForwardGradient, Predictor, SnAp
 from recurra.train.online.explain import costs
