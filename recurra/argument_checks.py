@@ -16,6 +16,22 @@ def positive_int(argument: str, value: object) -> int:
     return value
 
 
+def whole_number(argument: str, value: object, least: int = 0) -> int:
+    """The value, if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(argument, repr(value), f"a whole number of at least {least}")
+    return value
+
+
+def finite_number(argument: str, value: Any, least: float = -math.inf) -> float:
+    """The value, if it is a finite number of at least `least`."""
+    number = float(value) if is_real(value) else math.nan
+    if not (math.isfinite(number) and number >= least):
+        expected = "a finite number" if least == -math.inf else f"a finite number of at least {least:g}"
+        raise InputError(argument, repr(value), expected)
+    return number
+
+
 def positive_number(argument: str, value: Any) -> float:
     """The value, if it is a finite number above 0."""
     number = float(value) if is_real(value) else math.nan

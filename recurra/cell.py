@@ -431,7 +431,7 @@ def _state(name: str, size: Any, delays: tuple[int, ...] | None) -> State:
 
 
 def _delays(delays: Sequence[int]) -> tuple[int, ...]:
-    if not delays or any(k < 1 for k in delays) or len(set(delays)) != len(delays):
+    if not delays or not all(isinstance(k, int) and k >= 1 for k in delays) or len(set(delays)) != len(delays):
         raise InputError("delays", tuple(delays), "different whole numbers of at least 1")
     return tuple(delays)
 

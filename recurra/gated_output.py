@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from . import init
+from .argument_checks import finite_number
 from .cells.gru import GRU
 from .errors import ShapeError
 
@@ -33,6 +34,7 @@ class GatedOutput(nn.Module):
 
     def __init__(self, size: int, bias: float = 2.0):
         super().__init__()
+        finite_number("bias", bias)
         self.gru = GRU(size, size)
         for affine in (self.gru.r, self.gru.z, self.gru.c):
             nn.init.xavier_uniform_(affine.U)

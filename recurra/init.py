@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .argument_checks import finite_number, is_real
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def identity(scale: float = 1.0, noise: float = 0.0) -> Initialiser:
         >>> torch.equal(layer.cells[0].a.W, 0.5 * torch.eye(4))
         True
     """
+    finite_number("scale", scale), finite_number("noise", noise, 0.0)
     return _every_recurrent_matrix(lambda W: identity_(W, scale, noise))
 
 
@@ -114,6 +116,7 @@ def orthogonal(gain: float = 1.0) -> Initialiser:
         >>> torch.allclose(W @ W.T, 4 * torch.eye(4), atol=1e-5)
         True
     """
+    finite_number("gain", gain)
     return _every_recurrent_matrix(lambda W: orthogonal_(W, gain))
 
 
@@ -132,7 +135,8 @@ def spectral_radius(radius: float = 0.9, density: float = 1.0) -> Initialiser:
         >>> round(torch.linalg.eigvals(W).abs().max().item(), 3)
         0.9
     """
-    if not 0.0 < density <= 1.0:
+    finite_number("radius", radius, 0.0)
+    if not is_real(density) or not 0.0 < density <= 1.0:
         raise InputError("density", density, "a share of non-zero entries in (0, 1]")
     return _every_recurrent_matrix(lambda W: spectral_radius_(W, radius, density))
 
@@ -179,6 +183,8 @@ def forget_bias(value: float = 1.0) -> Initialiser:
         >>> rc.LSTM(3, 4, init=rc.init.forget_bias(2.0)).cells[0].f.b.tolist()
         [2.0, 2.0, 2.0, 2.0]
     """
+
+    finite_number("value", value)
 
     @torch.no_grad()
     def apply(cell: "Cell") -> None:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .argument_checks import one_of, positive_int, probability
+from .argument_checks import one_of, positive_int, probability, true_or_false
 from .cell import Cell
 from .cells import find
 from .dilation import dilations_of, initial_state, scan_dilated
@@ -256,6 +256,7 @@ class Recurrent(nn.Module):
             done = self._forward_on_card(x, state, lengths, resets) if done is None else done
             if done is not None:
                 return done
+        return_trace = return_trace and true_or_false("return_trace", return_trace)
         x, lengths, wrapping = self._sequences(x, lengths)
         batched = x.dim() == 3
         x = x if batched else x.unsqueeze(1)

@@ -180,6 +180,15 @@ bad_values("init.chrono", "longest", [0, 1, -3, "a", NAN], lambda v: rc.init.chr
 bad_values("Readout", "source", [0, "a", 2.5], lambda v: rc.Readout(v, 2))
 bad_values("Readout", "outputs", [0, "a", 2.5], lambda v: rc.Readout(2, v))
 
+bad_values("LayerNorm", "eps", [0, -1, NAN, "a", None], lambda v: rc.LayerNorm(v))
+bad_values("GatedOutput", "bias", [NAN, INF, "a", None], lambda v: rc.GatedOutput(3, v))
+bad_values("LSTM()", "return_trace", ["x", 3], lambda v: rc.LSTM(D, H)(x(), return_trace=v))
+bad_values("init.orthogonal", "gain", [NAN, "a", None, True], lambda v: rc.init.orthogonal(v))
+bad_values("init.identity", "noise", [-1, NAN, "a"], lambda v: rc.init.identity(1.0, v))
+bad_values("init.spectral_radius", "radius", [-1, NAN, "a"], lambda v: rc.init.spectral_radius(v))
+bad_values("init.spectral_radius", "density", [0, 2, NAN, "a"], lambda v: rc.init.spectral_radius(0.9, v))
+bad_values("init.forget_bias", "value", [NAN, "a", None], lambda v: rc.init.forget_bias(v))
+
 # ---------------------------------------------------------------------------------------------------- engine, torch
 
 bad_values("set_backend", "name", ["cuda", None, 3], lambda v: rc.set_backend(v).__enter__())
@@ -207,6 +216,10 @@ bad_values("SequenceSet", "task", ["guess", None, 3],
 bad("labels that are no numbers", "targets", lambda: rc.data.SequenceSet.from_arrays(sequences(), ["a"] * 8, "tagging"))
 bad("fewer labels than sequences", "targets",
     lambda: rc.data.SequenceSet.from_arrays(sequences(), [0] * 3, "classification"))  # fmt: skip
+bad_values("SequenceSet", "targets", [[0.5] * 8, [-1] * 8],
+           lambda v: rc.data.SequenceSet.from_arrays(sequences(), v, "classification"))  # fmt: skip
+bad_values("SequenceSet", "inputs", [[], ["ab"], [x(3, 2, dtype=torch.complex64)], [x(3, 2), x(3, 3)]],
+           lambda v: rc.data.SequenceSet.from_arrays(v, [0] * len(v), "classification"))  # fmt: skip
 bad_values("tasks.adding", "length", [0, -1, 2.5, "a"], lambda v: rc.data.tasks.adding(v))
 bad_values("infer_problem", "source", [None, 3, ""], lambda v: rc.infer_problem(v))
 
@@ -241,6 +254,9 @@ bad_values("Predictor", "outputs", [0, -1], lambda v: rc.train.Predictor(rc.GRU(
 bad_values("Predictor", "head", ["a", 1.5], lambda v: rc.train.Predictor(rc.GRU(2, 3), v))
 for kind in (rc.train.BPTT, rc.train.RTRL):
     bad_values(kind.__name__, "model", [3, None], lambda v, kind=kind: kind(v))
+bad_values("UORO", "seed", ["a", 1.5, None, True],
+           lambda v: rc.train.UORO(rc.train.Predictor(rc.GRU(2, 3), 1), seed=v))  # fmt: skip
+bad_values("EProp", "seed", ["a", 1.5], lambda v: rc.train.EProp(rc.train.Predictor(rc.GRU(2, 3), 1), seed=v))
 bad_values("cosine", "warmup", [-1, "a", 1.5], lambda v: rc.train.cosine(warmup=v))
 
 # ---------------------------------------------------------------------------------------------------- estimators
@@ -269,11 +285,20 @@ for name, values in {
 bad("fewer labels", "y", lambda: rc.SequenceClassifier(epochs=1).fit(sequences(), ["a"]))
 bad_values("SequenceClassifier.fit", "X", [None, 3, "a", [], [1, 2]],
            lambda v: rc.SequenceClassifier(epochs=1).fit(v, ["a", "b"]))  # fmt: skip
+bad_values("SequenceRegressor.fit", "y", [[NAN] * 8, [INF] * 8, ["a"] * 8, [None] * 8],
+           lambda v: rc.SequenceRegressor(epochs=1).fit(sequences(), v))  # fmt: skip
+bad_values("SequenceClassifier.fit", "y", [[NAN] * 8, 3],
+           lambda v: rc.SequenceClassifier(epochs=1).fit(sequences(), v))  # fmt: skip
+bad("targets that are no rows", "y", lambda: rc.StepRegressor(epochs=1).fit(sequences(), [0.0] * 8))
+bad_values("OnlineClassifier", "classes", [1.5, ["a"]], lambda v: rc.OnlineClassifier(v).learn_one({"a": 1.0}, "a"))
+bad("features that are text", "x", lambda: rc.OnlineClassifier(["a", "b"]).learn_one({"a": "b"}, "a"))
 bad("predict of another width", "X", lambda: estimator().predict([x(4, 5)]))
 bad_values("SequenceClassifier.load", "folder", [None, 3], lambda v: rc.SequenceClassifier.load(v))
 bad_values("SequenceClassifier.save", "folder", [None, 3], lambda v: estimator().save(v))
 for name, values in {
     "horizon": [0, -1, 1.5, "a", True],
+    "context": [0, -1, 1.5, "a"],
+    "known": ["abc", 3, (3,)],
     "hidden_size": [0, "a"],
     "epochs": [0, True],
     "lr": [0, NAN],
@@ -298,7 +323,51 @@ bad_values("ClockworkRNN", "input_size", [0, "a", 2.5], lambda v: rc.ClockworkRN
 bad_values("BaldiBRNN", "input_size", [0, "a", 2.5], lambda v: rc.BaldiBRNN(v, 4, 2))
 bad_values("ScalarMix", "layers", [0, "a", 2.5], lambda v: rc.ScalarMix(v))
 
+bad_values("CRF", "forbidden", [3, [(0,)], [(0, 9)]], lambda v: rc.CRF(3, forbidden=v))
+bad_values("HMM", "topology", ["round", 3], lambda v: rc.HMM(2, symbols=3, topology=v))
+bad_values("TDNN", "contexts", [3, ["a"], [(1.5,)], [()]], lambda v: rc.TDNN(3, [4], v))
+bad_values("NARX", "input_delays", [(), (-1,), (1.5,), "a"], lambda v: rc.NARX(2, 1, 3, v))
+bad_values("NARX", "delays", [(0,), (1.5,), "a"], lambda v: rc.NARX(2, 1, 3, (0, 1), v))
+bad_values("ClockworkRNN", "periods", [(), (0,)], lambda v: rc.ClockworkRNN(2, 4, v))
+bad_values("ELMo", "projection_size", [-1, 1.5, "a"], lambda v: rc.ELMo(v, 8, filters=((1, 4),)))
+bad_values("ELMo", "filters", [(), ((1,),), ((1, 0),), ((0, 1),), "ab"], lambda v: rc.ELMo(4, 8, filters=v))
+bad_values("ELMo", "highways", [-1, 1.5, "a"], lambda v: rc.ELMo(4, 8, filters=((1, 4),), highways=v))
+bad_values("ScalarMix()", "layers", [None, []], lambda v: rc.ScalarMix(2)(v))
+bad_values("PNorm", "p", [0, -1, NAN, "a"], lambda v: rc.models.PNorm(2, v))
+bad_values("NextSymbol", "sampling", [-1, NAN, "a"], lambda v: rc.models.NextSymbol(v))
+bad_values("Words", "tokens", [3, "ab", [3]], lambda v: rc.models.Words(v))
+bad_values("entity_scores", "found", [3, [["O"], ["O"]]], lambda v: rc.models.entity_scores([["O"]], v))
+bad("word vectors of a folder", "path", lambda folder: rc.models.read_vectors(folder))
+bad_values("RecursiveLeastSquares", "features", [0, 1.5, "a"], lambda v: rc.reservoir.RecursiveLeastSquares(v, 1, 1.0))
+bad_values("RecursiveLeastSquares", "forgetting", [0, -1, 2, NAN, "a"],
+           lambda v: rc.reservoir.RecursiveLeastSquares(2, 1, 1.0, v))  # fmt: skip
+bad_values("ring", "weight", [NAN, "a"], lambda v: rc.reservoir.ring(10, 1, v))
+bad_values("spectral_radius", "matrix", ["a", None, 3, np.zeros((2, 3)), np.full((2, 2), NAN)],
+           lambda v: rc.reservoir.spectral_radius(v))  # fmt: skip
+
+bad_values("DynamicalSystem", "dt", [0, NAN, "a"], lambda v: rc.DynamicalSystem(lambda h: h, dt=v))
+
 # ---------------------------------------------------------------------------------------------------- inspection
+
+bad_values("gradient_flow", "losses", [0, 1.5, "a"],
+           lambda v: rc.inspect.gradient_flow(rc.GRU(2, 3), x(9, 2, 2), losses=v))  # fmt: skip
+bad_values("jacobian_spectrum", "steps", [0, -1, "a"],
+           lambda v: rc.inspect.jacobian_spectrum(rc.GRU(2, 3), x(9, 2, 2), steps=v))  # fmt: skip
+bad_values("jacobian_spectrum", "sequence", [9, -1, 1.5, "a"],
+           lambda v: rc.inspect.jacobian_spectrum(rc.GRU(2, 3), x(9, 2, 2), sequence=v))  # fmt: skip
+bad_values("lyapunov", "count", [0, 1.5, "a"], lambda v: rc.inspect.lyapunov(rc.GRU(2, 3), x(9, 2, 2), count=v))
+bad_values("lyapunov", "transient", [-1, 1.5, "a"],
+           lambda v: rc.inspect.lyapunov(rc.GRU(2, 3), x(9, 2, 2), transient=v))  # fmt: skip
+bad_values("memory_curve", "delays", [0, 1.5, "a"],
+           lambda v: rc.inspect.memory_curve(rc.GRU(2, 3), x(9, 2, 2), delays=v))  # fmt: skip
+bad_values("memory_curve", "ridge", [-1, NAN, "a"],
+           lambda v: rc.inspect.memory_curve(rc.GRU(2, 3), x(9, 2, 2), ridge=v))  # fmt: skip
+bad_values("curves", "series", [None, 3], lambda v: rc.inspect.curves(v))
+bad_values("heatmap", "values", ["a", None, np.zeros(3), [[1], [1, 2]]], lambda v: rc.inspect.heatmap(v))
+bad_values("orbits", "paths", [None, {"a": "x"}], lambda v: rc.inspect.orbits(v))
+bad_values("report", "path", [3, None], lambda v: rc.report(rc.GRU(2, 3), x(9, 2, 2), v))
+bad_values("export", "path", [3, None], lambda v: rc.export(rc.GRU(2, 3), v))
+bad_values("resolve_cells", "cells", [3, ["lstm", 3]], lambda v: rc.compare.resolve_cells(v))
 
 for kind in ("gradient_flow", "jacobian_spectrum", "lyapunov", "gate_activity", "health"):
     bad_values(kind, "model", [3, None, nn.Linear(2, 2)],

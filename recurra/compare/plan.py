@@ -92,7 +92,7 @@ def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
         >>> rc.compare.resolve_cells("lstm,gru-family")[:3]
         ('lstm', 'gru', 'mut1')
     """
-    names = [part.strip() for part in cells.split(",")] if isinstance(cells, str) else list(cells)
+    names = [part.strip() for part in cells.split(",")] if isinstance(cells, str) else _names(cells)
     found: dict[str, None] = {}
     groups = cell_families()
     for name in filter(None, names):
@@ -109,6 +109,13 @@ def resolve_cells(cells: str | Iterable[str]) -> tuple[str, ...]:
     if not found:
         raise InputError("cells", cells, "names of cells or families, or all")
     return tuple(found)
+
+
+def _names(cells: Any) -> list[str]:
+    names = list(cells) if isinstance(cells, Iterable) else [cells]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError("cells", repr(cells), "names of cells or families, or all")
+    return names
 
 
 def cell_families() -> dict[str, list[str]]:

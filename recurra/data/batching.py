@@ -295,5 +295,5 @@ def _check_positive(**sizes: int | None) -> None:
 
 def check_rank(rank: int, world_size: int) -> None:
     """Raise unless `rank` is that of one of `world_size` processes."""
-    if not 0 <= rank < world_size:
+    if not isinstance(rank, int) or not 0 <= rank < world_size:
         raise InputError("rank", f"{rank} of {world_size}", "a rank from 0 to world_size - 1")

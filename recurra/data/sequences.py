@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
+from ..errors import DtypeError, InputError, LengthsError, ShapeError, UnknownNameError
 from .html_table import html_table
 from .stores import Columns, Rows, Spans, Store, window
 
@@ -256,13 +256,19 @@ class SequenceSet:
     def from_arrays(cls, inputs, targets, task: Task, **about) -> "SequenceSet":
         """A set from an array (N, T, D) or a list of arrays (T, D), with targets of the shape that `task` has."""
         sequences = [_sequence(x) for x in inputs]
+        if not sequences:
+            raise InputError("inputs", "no sequence", "at least one")
         labels = task in ("classification", "tagging", "language")
         try:
-            rows = [torch.as_tensor(y, dtype=torch.int64 if labels else sequences[0].dtype) for y in targets]
+            rows = [_classes(y) if labels else torch.as_tensor(y, dtype=sequences[0].dtype) for y in targets]
         except (TypeError, ValueError, RuntimeError) as error:
             expected = "classes as whole numbers, from 0 on" if labels else "numbers"
             raise InputError("targets", error, f"{expected}, one entry per sequence") from error
         store = torch.stack(rows) if task == "classification" else rows
+        if task == "classification" and len(store) and int(store.min()) < 0:
+            raise InputError("targets", int(store.min()), "classes as whole numbers, from 0 on")
+        if len(widths := {tuple(x.shape[1:]) for x in sequences}) > 1:
+            raise ShapeError("inputs", f"features of shapes {sorted(widths)}", "as many features in every sequence")
         lengths = torch.tensor([len(x) for x in sequences], dtype=torch.int64)
         return cls(sequences, store, lengths, task, **about)
 
@@ -272,9 +278,23 @@ def _first_names(names: Sequence[object], limit: int = 8) -> str:
     return f"{len(names)}: {shown}" + (", …" if len(names) > limit else "")
 
 
+def _classes(values) -> Tensor:
+    """Classes as whole numbers; a fraction is none, and is not cut off."""
+    given = torch.as_tensor(values)
+    whole = given.long()
+    if not torch.equal(whole.to(given.dtype), given):
+        raise ValueError(f"{values}")
+    return whole
+
+
 def _sequence(values) -> Tensor:
     """(T, D) floats or (T,) tokens; a float vector (T,) is one feature."""
-    tensor = torch.as_tensor(values)
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError("inputs", error, "a sequence of numbers, (T, D), or of tokens, (T,)") from error
+    if tensor.is_complex():
+        raise DtypeError("inputs", tensor.dtype, "real numbers; their real and imaginary parts as columns")
     if tensor.is_floating_point():
         tensor = tensor[:, None] if tensor.ndim == 1 else tensor
     elif tensor.ndim == 1:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..argument_checks import positive_number
 from ..cell import Cell
 from ..cells.activations import Activation, activation
 from ..dilation import refuse_dilation
@@ -49,9 +50,7 @@ class DynamicalSystem:
     def __init__(self, step: Callable[..., Tensor], *, driven: bool | None = None, dt: float = 1.0):
         if not callable(step):
             raise InputError("step", type(step).__name__, "a function of the state, or of the state and the input")
-        if not dt > 0:
-            raise InputError("dt", dt, "a positive time per step")
-        self.step, self.dt = step, dt
+        self.step, self.dt = step, positive_number("dt", dt)
         self.driven = _arguments(step) == 2 if driven is None else driven
 
     # ------------------------------------------------------------------------------------------ constructors

@@ -112,11 +112,17 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             rows = np.asarray(y.toarray() if hasattr(y, "toarray") else y, dtype=np.float64)
             self.multilabel_, self.classes_, self.n_outputs_ = True, np.arange(rows.shape[1]), rows.shape[1]
             return rows
-        y = column_or_1d(y, warn=True)
-        missing = [k for k, value in enumerate(np.asarray(y).tolist()) if value is None]
+        try:
+            y = column_or_1d(y, warn=True)
+        except ValueError as error:
+            raise InputError("y", str(error), "one label for each sequence") from error
+        missing = [k for k, value in enumerate(np.asarray(y).tolist()) if value is None or value != value]
         if missing:
-            raise InputError(f"y[{missing[0]}]", "None", "a label")
-        check_classification_targets(y)
+            raise InputError(f"y[{missing[0]}]", repr(np.asarray(y).tolist()[missing[0]]), "a label")
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            raise InputError("y", str(error), "labels") from error
         return self._set_classes(np.unique(np.asarray(y)), y)
 
     def _set_classes(self, classes: np.ndarray, y: Any) -> np.ndarray:

@@ -177,7 +177,7 @@ class Forecaster(BaseEstimator):
     @property
     def context_size(self) -> int:
         """Steps the network reads."""
-        if self.context:
+        if self.context is not None:
             return positive_int("context", to_int(self.context))
         return max(4 * self.seasons[0], 2 * self.seasons[-1], 2 * to_int(self.horizon), 16)
 
@@ -305,6 +305,10 @@ class Forecaster(BaseEstimator):
         return self._panel(data).ids
 
     def _covariates(self) -> Covariates:
+        for name in ("known", "static", "observed"):
+            columns = getattr(self, name)
+            if not isinstance(columns, (list, tuple)) or not all(isinstance(column, str) for column in columns):
+                raise InputError(name, repr(columns), "a tuple of names of columns")
         return Covariates(tuple(self.known), tuple(self.static), tuple(self.observed))
 
     def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[EveryStepForecast, Sample]:

@@ -60,7 +60,11 @@ def arrow(X: Any) -> Any:
     X = _with_levels(X)
     streams = hasattr(X, "__arrow_c_stream__")
     if is_dict_of_columns(X):
-        return require("pyarrow", extra="data", what="a table as input").table(X)
+        pa = require("pyarrow", extra="data", what="a table as input")
+        try:
+            return pa.table(X)
+        except (TypeError, ValueError) as error:
+            raise InputError("X", str(error), "columns of one length") from error
     if isinstance(X, np.ndarray) or not (streams or hasattr(X, "__dataframe__")):
         return X
     pa = require("pyarrow", extra="data", what="a table as input")
@@ -208,11 +212,18 @@ def set_targets(given: SequenceSet, task: Task) -> np.ndarray:
     return rows[:, 0] if given.roles is not None and rows.shape[1] == 1 else rows  # one column is one number each
 
 
+def _items(X: Any) -> list[Any]:
+    try:
+        return list(X)
+    except TypeError:
+        raise InputError("X", type(X).__name__, "sequences, or a table") from None
+
+
 def arrays(X: Any, allow_missing: bool = False) -> list[np.ndarray]:
     """Every series as (T, D) float64; an error names the sequence, the step and the column."""
     if isinstance(X, SequenceSet) and X.inputs[0].ndim == 1 and not X.inputs[0].is_floating_point():
         raise InputError("X", "sequences of tokens", "sequences of numbers, (T, D) each")
-    items = [example.inputs for example in X] if isinstance(X, SequenceSet) else list(X)
+    items = [example.inputs for example in X] if isinstance(X, SequenceSet) else _items(X)
     if not items:
         raise InputError("X", "no sequence", "at least one")
     found = [_series(x, k, allow_missing) for k, x in enumerate(items)]

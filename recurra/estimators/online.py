@@ -94,7 +94,10 @@ class OnlineEstimator(BaseEstimator, ABC):
         names = self.feature_names_in_
         if set(x) != set(names):
             raise InputError("x", sorted(map(str, x)), f"the features of the first step, {list(names)}")
-        row = np.array([x[name] for name in names], dtype=np.float64)
+        try:
+            row = np.array([x[name] for name in names], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("x", dict(x), "finite numbers") from None
         if not np.isfinite(row).all():
             raise InputError("x", dict(x), "finite numbers")
         return row
@@ -284,9 +287,9 @@ class OnlineClassifier(OnlineEstimator):
         if isinstance(self.classes, int):
             self._outputs()
             return getattr(self, "classes_", [])
-        labels = list(self.classes)
+        labels = list(self.classes) if isinstance(self.classes, Iterable) else []
         if len(labels) < 2 or len(set(labels)) < len(labels):
-            raise InputError("classes", labels, "at least two labels, each once, or the largest number of them")
+            raise InputError("classes", self.classes, "at least two labels, each once, or the largest number of them")
         return labels
 
     def _outputs(self) -> int:

@@ -76,7 +76,10 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         return self.target_scaling_.apply(rows)
 
     def _rows(self, y: Any) -> np.ndarray:
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        try:
+            y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        except (TypeError, ValueError) as error:
+            raise InputError("y", str(error), "a finite number, or a row of them, for each sequence") from error
         return y if y.ndim > 1 else y[:, None]
 
     def _target_rows(self, targets: np.ndarray) -> np.ndarray:

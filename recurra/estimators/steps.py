@@ -177,6 +177,8 @@ class StepEstimator(BaseEstimator, ABC):
         if len(targets) != len(series):
             raise ShapeError("y", f"targets of {len(targets)} sequences", f"of {len(series)}, as X")
         for k, (x, row) in enumerate(zip(series, targets, strict=True)):
+            if np.ndim(row) == 0:
+                raise ShapeError(f"y[{k}]", repr(row), f"one target for each of {len(x)} steps")
             if len(x) != len(row):
                 raise ShapeError(f"y[{k}]", f"{len(row)} targets", f"one for each of {len(x)} steps")
         self.n_features_in_ = series[0].shape[1]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..argument_checks import positive_int, whole_number
 from ..dynamics.lyapunov import lyapunov as exponents_of
 from ..engine.trace import bind_weights
 from . import figures
@@ -82,6 +83,10 @@ def lyapunov(
         >>> round(found.largest(), 3)  # ln 0.5
         -0.693
     """
+    if count is not None:
+        positive_int("count", count)
+    if transient is not None:
+        whole_number("transient", transient)
     inspected = InspectedModel(model, data, sequences=1, steps=steps)
     with torch.no_grad():
         runs = inspected.record()[1].runs()

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..argument_checks import positive_int
 from ..data.sequences import IGNORE
 from ..errors import InputError, ShapeError
 from ..ragged import reverse
@@ -180,8 +181,7 @@ def gradient_flow(
         (torch.Size([20, 20]), 20)
     """
     began = time.perf_counter()
-    if losses < 1:
-        raise InputError("losses", losses, "at least one loss time")
+    positive_int("losses", losses)
     inspected = InspectedModel(model, data, sequences=sequences, steps=steps)
     output, recorder = inspected.record()
     runs = recorder.runs()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..argument_checks import positive_int, whole_number
 from ..cell import Cell
 from ..dynamics.system import DynamicalSystem
 from ..engine.found_draws import mean_draws
@@ -149,6 +150,7 @@ def jacobian_spectrum(
         >>> found.cells[0].radius.shape, found.cells[0].eigenvalues.shape
         (torch.Size([10]), torch.Size([8, 4]))
     """
+    positive_int("steps", steps), positive_int("spread", spread), whole_number("sequence", sequence)
     measured = [
         tuple(_measure(run, steps, spread, sequence) for run in _runs(which, data, sequence))
         for which in ((model,) if before is None else (model, before))

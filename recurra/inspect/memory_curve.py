@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..argument_checks import finite_number, positive_int
 from ..errors import InputError
 from . import figures
 from .inspected_model import InspectedModel
@@ -95,6 +96,7 @@ def memory_curve(
         >>> len(found.recalled["RNN"]), 0 < found.capacity() < 9
         (11, True)
     """
+    positive_int("delays", delays), finite_number("ridge", ridge, 0.0)
     inspected = InspectedModel(model, data, sequences=sequences, steps=steps)
     with torch.no_grad():
         runs = inspected.record(named_values=True)[1].runs()

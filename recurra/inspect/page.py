@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..argument_checks import path_of
 from ..numerals import is_number
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Secti
 
 def write_text(path: str | Path, text: str) -> Path:
     """Write a file beside its place and rename it into it."""
-    target = Path(path)
+    target = path_of("path", path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:

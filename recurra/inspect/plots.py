@@ -40,6 +40,7 @@ def curves(
         >>> [curve.name for curve in figure.data]
         ['f', 'i']
     """
+    _require_mapping("series", series)
     fig = figures.figure(figures.escape(title), 400)
     for number, (name, values) in enumerate(series.items()):
         places = list(range(len(values))) if x is None else x
@@ -77,7 +78,9 @@ def heatmap(
         >>> figure.layout.xaxis.ticktext
         ('Ada', 'met', 'Ada')
     """
-    shown = figures.rounded(values)
+    shown = figures.rounded(values) if isinstance(values, (list, tuple)) or hasattr(values, "shape") else None
+    if not isinstance(shown, list) or not all(isinstance(row, list) and len(row) == len(shown[0]) for row in shown):
+        raise InputError("values", type(values).__name__, "a matrix: rows of equally many numbers")
     numbers = [number for row in shown for number in row if number is not None]
     share = bool(numbers) and min(numbers) >= 0 and max(numbers) <= 1
     far = max((abs(number) for number in numbers), default=1.0)
@@ -118,7 +121,8 @@ def orbits(paths: Mapping[str, Any], *, title: str = "") -> "Figure":
         'scatter3d'
     """
     go = figures.graph_objects()
-    widths = {tuple(path.shape[1:]) for path in paths.values()}
+    _require_mapping("paths", paths)
+    widths = {tuple(getattr(path, "shape", ())[1:]) for path in paths.values()}
     if widths not in ({(2,)}, {(3,)}):
         raise InputError("paths", f"shapes with {sorted(widths)} after time", "(T, 2) each, or (T, 3) each")
     fig = figures.figure(figures.escape(title), 520)
@@ -170,3 +174,8 @@ def side_by_side(drawings: Mapping[str, Diagram]) -> SideBySide:
         ['rnn', 'gru']
     """
     return SideBySide(dict(drawings))
+
+
+def _require_mapping(argument: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise InputError(argument, type(value).__name__, "a dictionary from names to numbers")

@@ -255,6 +255,8 @@ class ClockworkRNN(HierarchicalRNN):
         batch_first: bool = False,
         **options: Any,
     ):
+        if not periods:
+            raise InputError("periods", repr(periods), "at least one")
         if positive_int("hidden_size", hidden_size) % max(1, len(periods)):
             raise InputError("hidden_size", hidden_size, f"a multiple of the number of periods, {len(periods)}")
         sizes = [hidden_size // len(periods)] * len(periods)

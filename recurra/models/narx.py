@@ -110,7 +110,8 @@ class NARX(nn.Module):
         )
         self.hidden_size = None if hidden_size is None else positive_int("hidden_size", hidden_size)
         self.input_delays, self.output_delays = tuple(input_delays), tuple(output_delays)
-        if not self.input_delays or min(self.input_delays) < 0 or len(set(self.input_delays)) != len(self.input_delays):
+        whole = all(isinstance(delay, int) and delay >= 0 for delay in self.input_delays)
+        if not self.input_delays or not whole or len(set(self.input_delays)) != len(self.input_delays):
             raise InputError("input_delays", self.input_delays, "different whole numbers of at least 0")
         self.batch_first = batch_first
         self.recurrent = Recurrent(

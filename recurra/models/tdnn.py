@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..cell import positive_int
+from ..argument_checks import positive_int, positive_number
 from ..cells.activations import Activation, activation
 from ..errors import InputError, LengthsError, ShapeError, UnknownNameError
 from ..ragged import check_lengths
@@ -31,7 +31,7 @@ class PNorm(nn.Module):
 
     def __init__(self, group: int = 10, p: float = 2.0, renormalise: bool = True):
         super().__init__()
-        self.group, self.p, self.renormalise = positive_int("group", group), p, renormalise
+        self.group, self.p, self.renormalise = positive_int("group", group), positive_number("p", p), renormalise
 
     def forward(self, a: Tensor) -> Tensor:
         """(…, units) → (…, units / group)."""
@@ -90,6 +90,8 @@ class TDNN(nn.Module):
     ):
         super().__init__()
         self.input_size, self.batch_first = positive_int("input_size", input_size), batch_first
+        if not isinstance(contexts, (list, tuple)) or not isinstance(units, (list, tuple)):
+            raise InputError("units, contexts", f"{units!r} and {contexts!r}", "two lists, an entry for each layer")
         self.contexts = tuple(_offsets(context) for context in contexts)
         if not units or len(units) != len(self.contexts):
             raise InputError("contexts", f"{len(self.contexts)}", f"one for each of the {len(units)} layers")
@@ -186,8 +188,8 @@ def _offsets(context: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(context, int):
         return tuple(range(1 - positive_int("contexts", context), 1))
     offsets = tuple(context)
-    if not offsets or list(offsets) != sorted(set(offsets)):
-        raise InputError("contexts", offsets, "different offsets, from past to future")
+    if not offsets or not all(isinstance(offset, int) for offset in offsets) or list(offsets) != sorted(set(offsets)):
+        raise InputError("contexts", offsets, "different whole numbers, from past to future")
     return offsets
 
 

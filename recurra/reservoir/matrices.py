@@ -98,7 +98,14 @@ def spectral_radius(matrix: Any) -> float:
     >>> rc.reservoir.spectral_radius([[0.0, 2.0], [0.5, 0.0]])
     1.0
     """
-    W: Any = sparse.csr_array(matrix, dtype=np.float64)
+    try:
+        W: Any = sparse.csr_array(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("matrix", type(matrix).__name__, f"a matrix of numbers ({error})") from None
+    if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.shape[0]:
+        raise ShapeError("matrix", f"shape {W.shape}", "a square matrix")
+    if not np.isfinite(W.data).all():
+        raise InputError("matrix", "NaN or infinite entries", "finite numbers")
     if W.shape[0] > DENSE_BELOW:
         try:  # random spectra are dense at the edge: several eigenvalues converge much sooner than one
             found = eigs(W, k=6, ncv=64, which="LM", v0=np.ones(W.shape[0]), return_eigenvectors=False, tol=1e-10)

@@ -156,7 +156,10 @@ class EchoStateNetwork(BaseEstimator):
             options.output_activation(self.output_activation, d)
             if not self.feedback and inputs:
                 warn_constant_inputs(x)
-        scaling = np.asarray(self.input_scaling, dtype=np.float64)
+        try:
+            scaling = np.asarray(self.input_scaling, dtype=np.float64)
+        except (TypeError, ValueError):
+            scaling = np.asarray(np.nan)
         if scaling.shape not in ((), (inputs,)) or not np.isfinite(scaling).all():
             raise InputError("input_scaling", self.input_scaling, f"one number, or one for each of {inputs} columns")
         self.n_features_in_, self.n_outputs_ = inputs, outputs

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
+from .options import check_range, check_whole
 
 DROWNED = 1e3 * np.finfo(np.float64).eps  # times |S|²: above this penalty, rounding of S'S does not matter
 PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unless others are given
@@ -119,7 +120,9 @@ class RecursiveLeastSquares:
     """
 
     def __init__(self, features: int, outputs: int, delta: float, forgetting: float = 1.0):
-        if not delta > 0:
+        check_whole("features", features, 1), check_whole("outputs", outputs, 1)
+        check_range("forgetting", forgetting, "a number in (0, 1]", lambda v: 0 < v <= 1)
+        if not isinstance(delta, (int, float, np.number)) or not delta > 0:
             raise InputError("ridge", delta, "a positive number: recursive least squares starts from it")
         self.V = np.zeros((features, outputs))
         self.P = np.asfortranarray(np.eye(features) / delta)

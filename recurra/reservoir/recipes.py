@@ -47,6 +47,8 @@ def ring(
     check_whole("units", units, 2)
     check_whole("inputs", inputs, 0)
     check_whole("jumps", jumps, 0)
+    for name, value in {"weight": weight, "bias": bias, "jump_weight": jump_weight}.items():
+        check_range(name, value, "a finite number", lambda v: True)
     random = np.random.default_rng(random_state)
     here = np.arange(units)
     W = sparse.lil_array((units, units))

@@ -71,6 +71,8 @@ class CognitiveBattery(CanonicalTask):
 
     def __post_init__(self):
         check_sizes(period=self.period, ring=self.ring)
+        if not isinstance(self.rules, (list, tuple)):
+            raise InputError("rules", repr(self.rules), "a tuple of names of rules")
         for rule in self.rules:
             if rule not in RULES:
                 raise UnknownNameError("rules", rule, RULES)

@@ -51,6 +51,8 @@ def module_model(model: nn.Module, arguments: Mapping[str, Any]) -> Any:
         try:  # torch.onnx.export(model) alone does not report which axes are fixed
             traced = torch.export.export(model, (), dict(arguments), dynamic_shapes=axes, strict=False)
             program = torch.onnx.export(traced, dynamo=True, opset_version=OPSET, verbose=False)
+        except ValueError as error:  # an argument that is no tensor
+            raise InputError("example", str(error).splitlines()[0], "tensors, as `forward` takes them") from error
         except RuntimeError as error:  # the base class of their documented errors
             raise ExportError(f"torch cannot export {type(model).__name__}: {_cause(error)}") from error
     if program is None:

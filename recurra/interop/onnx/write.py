@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from ...argument_checks import path_of
 from ...dilation import refuse_dilation
 from ...errors import DtypeError, InputError
 from ...layer_inputs import first_parameter
@@ -60,7 +61,7 @@ def export(model: nn.Module, path: str | os.PathLike[str], example: Any = None) 
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:
-    target = Path(path)
+    target = path_of("path", path)
     if target.is_dir() or not target.parent.is_dir():
         raise InputError("path", path, "a file in a folder that exists")
     return target

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ...argument_checks import positive_int, whole_number
 from ...errors import InputError
 from ..language.inputs import TokenEncoder
 from ..language.vocabulary import TextError
@@ -81,6 +82,7 @@ class CharacterEncoder(nn.Module):
         activation: str = "relu",
     ):
         super().__init__()
+        positive_int("projection_size", output_size), whole_number("highways", highways)
         if not filters or max(width for width, _ in filters) > longest:
             raise InputError("filters", list(filters), f"at least one, none wider than the {longest} characters")
         if activation not in ("relu", "tanh"):

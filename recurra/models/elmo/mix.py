@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ...cell import positive_int
-from ...errors import ShapeError
+from ...errors import InputError, ShapeError
 
 
 class ScalarMix(nn.Module):
@@ -45,6 +45,8 @@ class ScalarMix(nn.Module):
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """Layers (…, d) → their sum (…, d). `mask` (…): true at valid steps; only `layer_norm` reads it."""
+        if not isinstance(layers, (list, tuple)):
+            raise InputError("layers", type(layers).__name__, "a list of tensors, one for each layer")
         if len(layers) != self.layers:
             raise ShapeError("layers", f"{len(layers)}", f"{self.layers}")
         if len({layer.shape for layer in layers}) > 1:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ...argument_checks import positive_int
 from ...errors import InputError, ShapeError, UnknownNameError
 from ...interop.allennlp import ElmoOptions, read_options, read_weights, write_files
 from ...ragged import check_lengths, reverse
@@ -82,7 +83,7 @@ class ELMo(nn.Module):
         mix: ScalarMix | None = None,
     ):
         super().__init__()
-        pairs = tuple((width, count) for width, count in filters)
+        pairs = _pairs(filters)
         self.options = ElmoOptions(
             projection_size=projection_size,
             hidden_size=hidden_size,
@@ -269,3 +270,10 @@ def _glorot(cell: nn.Module) -> None:
             nn.init.xavier_uniform_(parameter)
         else:
             nn.init.uniform_(parameter, -bound, bound)
+
+
+def _pairs(filters: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    try:
+        return tuple((positive_int("filters", width), positive_int("filters", count)) for width, count in filters)
+    except (TypeError, ValueError):
+        raise InputError("filters", repr(filters), "pairs of whole numbers: (width, number of filters)") from None

@@ -76,7 +76,11 @@ class TokenList(TokenVocabulary):
     """A vocabulary given by a list of tokens."""
 
     def __init__(self, tokens: Sequence[str]):
+        if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+            raise InputError("tokens", repr(tokens)[:80], "a list of tokens")
         self.tokens = tuple(tokens)
+        if not all(isinstance(token, str) for token in self.tokens):
+            raise InputError("tokens", next(repr(t) for t in self.tokens if not isinstance(t, str)), "text")
         self.numbers = {token: number for number, token in enumerate(self.tokens)}
         if not self.tokens or len(self.numbers) < len(self.tokens):
             raise InputError("tokens", f"{len(self.tokens)}, {len(self.numbers)} of them different", "different tokens")

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...argument_checks import positive_int
+from ...argument_checks import positive_int, probability
 from ...cell import TIME
 from ...data.sequences import IGNORE, Batch
 from ...engine.reference import valid_steps
@@ -219,9 +219,7 @@ class NextSymbol:
     """
 
     def __init__(self, sampling: float = 0.0):
-        if not 0.0 <= sampling <= 1.0:
-            raise InputError("sampling", sampling, "a share from 0 to 1")
-        self.sampling = sampling
+        self.sampling = probability("sampling", sampling)
 
     def count(self, batch: Batch) -> int:
         """The number of target tokens in a batch."""

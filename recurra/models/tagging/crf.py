@@ -94,7 +94,11 @@ class CRF(nn.Module):
             allowed = AllowedTransitions(
                 *(torch.ones(shape, dtype=torch.bool) for shape in ((count, count), count, count))
             )
-        for before, after in forbidden:
+        try:
+            pairs = [(before, after) for before, after in forbidden]
+        except (TypeError, ValueError):
+            raise InputError("forbidden", repr(forbidden), "pairs of tags: (before, after)") from None
+        for before, after in pairs:
             if before == START:
                 allowed.start[self._number(after)] = False
             elif after == STOP:

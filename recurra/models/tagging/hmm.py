@@ -180,6 +180,8 @@ class HMM(nn.Module):
             if topology not in TOPOLOGIES:
                 raise UnknownNameError("topology", repr(topology), TOPOLOGIES)
             topology = TOPOLOGIES[topology](states)
+        if not isinstance(topology, AllowedTransitions):
+            raise InputError("topology", repr(topology), "the name of a topology, or AllowedTransitions")
         if topology.transitions.shape != (states, states):
             raise ShapeError("topology", tuple(topology.transitions.shape), f"({states}, {states})")
         self.emission = Symbols(states, symbols) if symbols is not None else Gaussians(states, features or 0)

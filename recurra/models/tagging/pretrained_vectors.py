@@ -69,6 +69,8 @@ def read_vectors(path: str | Path, words: Container[str] | None = None) -> TextV
         tensor([[0.3000, 0.4000]])
     """
     path, width, header = existing(path), 0, False
+    if path.is_dir():
+        raise InputError("path", str(path), "a file, not a folder")
     kept: dict[str, list[float]] = {}
     for line, text in lines(path):
         fields = text.rstrip().split(" ")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recurra.argument_checks import whole_number
 from recurra.errors import InputError, OptionError, ShapeError
 from recurra.train.learner import (
     CARRIED_BY_LEARNER,
@@ -113,7 +114,7 @@ class OnlineLearner(Learner):
         self.update, self.carry = update, carry
         self.clip = None if clip is None else positive("clip", clip)
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))
-        self.generator = torch.Generator().manual_seed(seed)  # of algorithms that draw
+        self.generator = torch.Generator().manual_seed(whole_number("seed", seed))  # of algorithms that draw
         self.tracker: Tracker | None = None
         self._form: list[Any] = []  # what the tracker was made for
         self._parameters = list(model.parameters())

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurra.argument_checks import whole_number
 from recurra.errors import InputError, OptionError
 from recurra.models.narx import NARXCell
 from recurra.train.online.compiled_step import NotCompiled, influence_plan
@@ -52,6 +53,7 @@ def feedback_matrix(step_fn: StepFunction, feedback: str, seed: int) -> Tensor |
     """The matrix from errors to units, (q, H); None for the head's own weights."""
     if feedback not in FEEDBACKS:
         raise InputError("feedback", repr(feedback), ", ".join(map(repr, FEEDBACKS)))
+    whole_number("seed", seed)
     if feedback == "symmetric":
         return None
     weights = head_matrix(step_fn)
