@@ -265,8 +265,8 @@ class SequenceSet:
             expected = "classes as whole numbers, from 0 on" if labels else "numbers"
             raise InputError("targets", error, f"{expected}, one entry per sequence") from error
         store = torch.stack(rows) if task == "classification" else rows
-        if task == "classification" and len(store) and int(store.min()) < 0:
-            raise InputError("targets", int(store.min()), "classes as whole numbers, from 0 on")
+        if task == "classification" and (lowest := min((int(y.min()) for y in rows if y.numel()), default=0)) < 0:
+            raise InputError("targets", lowest, "classes as whole numbers, from 0 on")
         if len(widths := {tuple(x.shape[1:]) for x in sequences}) > 1:
             raise ShapeError("inputs", f"features of shapes {sorted(widths)}", "as many features in every sequence")
         lengths = torch.tensor([len(x) for x in sequences], dtype=torch.int64)
