@@ -109,6 +109,8 @@ class Step:
             node.meta = {}
             if node.target is torch.ops.recurra.spike.default:
                 node.target = checked_spike
+            elif node.target is aten.sym_size.int:
+                node.target = Tensor.size  # vmap does not take the operation
         return fx.GraphModule(torch.nn.Module(), graph).forward
 
 

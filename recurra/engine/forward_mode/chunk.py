@@ -35,7 +35,7 @@ class Chunk:
         self.run, self.batch, self.dtype = run, run.batch, run.dtype
         self.structure, self.programs = run.plan.structure, run.programs
         numbers = self.batch * (run.programs.size + self.numbers_of_a_step())
-        self.length = max(1, min(LONGEST, self.memory_limit // (run.dtype.itemsize * numbers)))
+        self.length = max(2, min(LONGEST, self.memory_limit // (run.dtype.itemsize * max(1, numbers))))
         s, items = self.structure, self.length * self.batch
         self.scratch, self.x = self._zeros(items, run.programs.size), self._zeros(items, s.cells[0].input_size)
         self.states = self._zeros(items + self.batch, s.state_size)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 import recurra as rc
 from recurra.engine.backend import set_backend
-from recurra.train import RFLO, RTRL, CostError, EProp, Predictor, SnAp
+from recurra.engine.forward_mode import chunk
+from recurra.train import RFLO, RTRL, UORO, CostError, EProp, Predictor, SnAp
 from recurra.train.objective import LOSSES
 from recurra.train.sensitivity import Masked
 from recurra.train.step_function import StepFunction
@@ -221,3 +222,42 @@ def test_a_chunk_shows_a_head_one_step_at_a_time(part):
         torch.manual_seed(1)
         found.append(learner.gradients(x, target))
     assert_close(*found)
+
+
+class Constant(rc.Cell):
+    """A state that nothing reaches."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.zeros_like(self.a(x, h))
+
+
+class Spread(rc.Cell):
+    """One number for each sequence, spread over the units: the graph reads the number of sequences."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.a = self.affine("x", "h")
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.tanh(self.a(x, h)) + h.mean(-1, keepdim=True).expand_as(h)
+
+
+@pytest.mark.parametrize("cell", [Constant, Spread])
+@pytest.mark.parametrize("kind", [RTRL, UORO])
+def test_cells_that_do_little(cell: type[rc.Cell], kind: type) -> None:
+    torch.manual_seed(0)
+    model = Predictor(rc.Recurrent(cell, 3, 4), 3).double()
+    x, target = torch.randn(5, 2, 3, dtype=torch.float64), targets("mse")
+    found = kind(model, "mse").gradients(x, target)
+    if kind is RTRL:
+        for name, gradient in bptt_gradients(model, x, target, "mse").items():
+            assert_close(found[name], gradient, 1e-12)
+
+
+def test_a_chunk_of_a_large_network_has_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk.Chunk, "memory_limit", 1)  # one step takes more
+    same_gradients(Case("gru"), "mse", num_layers=2)
