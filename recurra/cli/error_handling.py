@@ -25,7 +25,7 @@ PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Permiss
 #: Python arguments whose option has another name
 OPTION_NAMES = {"modules": "--import", "cell": "cell", "source": "DATA"}
 #: an argument in the advice of an error message: `sort=True`, `missing="drop"`, `target=`
-ARGUMENT = re.compile(r'\b([a-z_]+)=(?:True|"([\w-]+)"|(\w+))?')
+ARGUMENT = re.compile(r'\b([a-z_]+)=(?:True|"([^"]+)"|(\w+))?')
 
 
 def is_debugging() -> bool:
@@ -133,10 +133,17 @@ def _split_advice(expected: str, options: Set[str]) -> tuple[str, str]:
         if not arguments:
             kept += f"; {clause}"
         elif all(f"--{name}" in options for name in arguments):
-            clause = ARGUMENT.sub(lambda m: f"--{m[1]}" + (f" {m[2] or m[3]}" if m[2] or m[3] else ""), clause)
+            clause = ARGUMENT.sub(
+                lambda m: f"--{m[1]}" + (f" {shlex.quote(m[2] or m[3])}" if m[2] or m[3] else ""), clause
+            )
             clause = clause.replace('"', "")
             advice += f" {_as_sentence(clause[0].upper() + clause[1:])}"
     return kept, advice
+
+
+def _as_flag(found: re.Match[str]) -> str:
+    value = found[2] or found[3]
+    return f"--{found[1]}" + (f" {shlex.quote(value)}" if value else "")
 
 
 def _split_hint(expected: str) -> tuple[str, str]:

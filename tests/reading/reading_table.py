@@ -16,7 +16,7 @@ from recurra.problem.series import series_lengths
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "reading.md"
 FLAGS = {"--sort", "--fill", "--missing", "--encoding", "--target", "--id", "--dates", "--decimal", "--sheet", "--time"}
-FLAGS |= {"--ignore"}
+FLAGS |= {"--ignore", "--na"}
 HEAD = """# How files are read
 
 Every row is a file of [tests/reading/files](../tests/reading/files), written by hand in a way that people write tables,

@@ -7,6 +7,7 @@ wherever rows are read.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import time
 from functools import partial
 
 import numpy as np
@@ -19,7 +20,7 @@ from .column_kinds import NOTE, is_text
 from .column_roles import first_named
 from .date_parts import DATE, combine_parts
 from .dates import LOCAL_DAYS, AmbiguousDate, are_local_days, find_date_format, is_date
-from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, Layout, names_sequences
+from .layout import ID_HINTS, LABEL_NAMES, TEXT_NAMES, TIME_HINTS, TIME_NAMES, Layout, names_sequences
 from .numbers_in_text import find_notation
 from .numeric_dates import find_numeric_dates
 from .table_scan import index_in, strings, timestamps
@@ -28,6 +29,7 @@ from .table_sources import OpenTable, Source, TableSource
 SAMPLE_ROWS = 1 << 16  # rows of a table on disk that decide its conversions and roles
 FEW = 20  # values that are tried before all are
 ROWS_PER_CATEGORY = 3  # rows per value, on average, from which whole numbers written as text are categories
+CLOCK_WITH_POINTS = re.compile(r"\s*([01]?\d|2[0-3])\.[0-5]\d\.[0-5]\d\s*")
 LEADING_ZERO, WHOLE = re.compile(r"[+-]?0\d"), re.compile(r"[+-]?\d{1,18}")
 DATE_EXAMPLES = "a date such as 2024-01-31, 2024-01, 31.01.2024, Jan 2024 or 2024 Q1"
 
@@ -127,7 +129,7 @@ def converted(source: Source, conversions: list[Conversion], opened: OpenTable) 
 
 def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) -> Conversion | None:
     kind, lowered = table.schema.field(name).type, name.strip().lower()
-    is_time = name in given.time or (lowered in TIME_HINTS and not given.time)
+    is_time = name in given.time or (not given.time and _is_named_like_time(lowered, table.column_names))
     if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and is_time:
         return from_numbers(table, name)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -138,6 +140,8 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     values = [text for text in strings(table.column(name).combine_chunks()).unique().to_pylist() if text is not None]
     if not values:
         return None
+    if (clocks := _clocks_with_points(values)) is not None:
+        return Conversion(name, (name,), clocks.type, "", _mapping(values, clocks, lambda more: ("", more)))
     if (found := _from_dates(table, name, values, given, opened, is_time)) is not None:
         return found
     again = partial(find_notation, delimiter=opened.delimiter, decimal=given.decimal)
@@ -152,6 +156,20 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
         return None
     refuse_stray_text(table, name, given, opened)
     return None
+
+
+def _clocks_with_points(values: list[str]) -> pa.Array | None:
+    """Times of day such as 18.00.00, which are no dates such as 18.01.10."""
+    if not all(map(CLOCK_WITH_POINTS.fullmatch, values)) or find_date_format(values, "day-first") is not None:
+        return None
+    return pa.array([time.fromisoformat(text.strip().replace(".", ":").zfill(8)) for text in values], pa.time64("us"))
+
+
+def _is_named_like_time(lowered: str, columns: Sequence[str]) -> bool:
+    """Whether a column is named like a time; beside a date, T is a temperature."""
+    if lowered in TIME_NAMES:
+        return True
+    return lowered in TIME_HINTS and first_named(TIME_NAMES, columns) is None
 
 
 def stays_text(name: str, given: Layout) -> bool:
@@ -275,6 +293,8 @@ def refuse_stray_text(table: pa.Table, name: str, given: Layout, opened: OpenTab
         return
     row, id = stray[0], given.id if given.id in table.column_names else first_named(ID_HINTS, table.column_names)
     where = f" in sequence {str(table.column(id)[row].as_py())!r}" if id is not None and id != name else ""
-    advice = "" if name in (given.target or ()) else f"; leave the column out with ignore={name!r}".replace("'", '"')
-    expected = f"a number, as in most rows{advice}"
+    advice = f"; if it means a missing value, say so with na={column[row]!r}"
+    if name not in (given.target or ()):
+        advice = f"; leave the column out with ignore={name!r}{advice}"
+    expected = f"a number, as in most rows{advice}".replace("'", '"')
     raise FormatError(opened.file, f"{column[row]!r}{where}", expected, opened.place(row), name)

@@ -205,18 +205,17 @@ def _columns_of_thousands(table: pa.Table, path: Path, dialect: Dialect, decimal
     sure, found = decimal == "comma" or _has_commas(table, dialect), []
     for name in [item.name for item in table.schema if pa.types.is_floating(item.type)]:
         written = as_text(path, dialect, [name]).column(name)
-        texts = written.drop_null().unique().to_pylist()
-        if not all(THOUSANDS.fullmatch(text) for text in texts):
-            if not sure:  # a column such as 0.5 shows that the point is the decimal sign
-                return found
-            continue
-        if not sure:
-            text = next(text for text in texts if "." in text)
-            row = pc.index(written, text).as_py()
-            got = f"{text}, which is {text.replace('.', '')} with decimal commas or {float(text):g} with decimal points"
-            expected = 'numbers with one reading; use decimal="comma" if the point separates thousands, else '
-            raise FormatError(path, got, expected + 'decimal="point"', _line_of(path, dialect, row), name)
-        found.append(name)
+        if all(THOUSANDS.fullmatch(text) for text in written.drop_null().unique().to_pylist()):
+            found.append(name)
+        elif not sure:  # a column such as 0.5 shows that the point is the decimal sign
+            return []
+    if found and not sure:
+        written = as_text(path, dialect, found[:1]).column(found[0])
+        text = next(text for text in written.drop_null().to_pylist() if "." in text)
+        row = pc.index(written, text).as_py()
+        got = f"{text}, which is {text.replace('.', '')} with decimal commas or {float(text):g} with decimal points"
+        expected = 'numbers with one reading; use decimal="comma" if the point separates thousands, else '
+        raise FormatError(path, got, expected + 'decimal="point"', _line_of(path, dialect, row), found[0])
     return found
 
 

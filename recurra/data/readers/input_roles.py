@@ -1,5 +1,7 @@
 """Which columns of a table are inputs: numbers and categories of steps, steps in columns, static ones."""
 
+import shlex
+
 from ..data_errors import FormatError
 from ..sequences import Task
 from .column_roles import CATEGORICAL, IGNORED, RoleDraft, Roles
@@ -20,9 +22,7 @@ def assign_inputs(draft: RoleDraft, task: Task) -> None:
         if name == words:
             draft.assign(name, "input", "the words")
         elif task == "forecasting" and draft.strict:
-            as_label = f"; to predict it: --target {name}" if kind == "text" else ""
-            why = f"used with --observed {name}, or with --inputs {name} if known in advance{as_label}"
-            draft.assign(name, IGNORED, why)
+            draft.assign(name, IGNORED, _why_not_in_a_forecast(name, kind))
         elif kind == "number":
             static = id is not None and is_constant_within(draft.table, name, id)
             draft.assign(name, "static" if static else "input", _why_input(draft, name, id, static))
@@ -33,6 +33,14 @@ def assign_inputs(draft: RoleDraft, task: Task) -> None:
         else:
             expected = f"numbers, text or dates; leave it out with ignore={name}"
             raise FormatError(draft.file, f"a column of {kind}", expected, column=name)
+
+
+def _why_not_in_a_forecast(name: str, kind: str) -> str:
+    if kind == "clock":
+        return "a time of day without a date; the rows are taken in their order"
+    flag = shlex.quote(name)
+    as_label = f"; to predict it: --target {flag}" if kind == "text" else ""
+    return f"used with --observed {flag}, or with --inputs {flag} if known in advance{as_label}"
 
 
 def _why_input(draft: RoleDraft, name: str, id: str | None, static: bool) -> str:

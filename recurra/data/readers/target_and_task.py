@@ -5,7 +5,7 @@ import pyarrow as pa
 from ..data_errors import FormatError
 from ..sequences import Task
 from .column_roles import RoleDraft, first_named
-from .layout import LABEL_NAMES, TARGET_HINTS
+from .layout import LABEL_NAMES, NO_COLUMN, TARGET_HINTS
 from .table_facts import (
     are_few_whole_numbers,
     are_trials,
@@ -108,6 +108,7 @@ def infer_task(draft: RoleDraft, target: str, one_row_each: bool, target_reason:
     """The task and why, from the target's type and whether it is constant within each sequence."""
     table, id, kind = draft.table, draft.one("id"), draft.kinds[target]
     is_label = kind == "text" or target.lower() in LABEL_NAMES or draft.given.label is not None
+    one_row_each = one_row_each and draft.given.id != NO_COLUMN
     if one_row_each and kind == "number" and not is_label and _has_steps_in_columns(draft, target):
         return class_or_number(draft, target, id, table.num_rows)
     if (
@@ -130,7 +131,7 @@ def infer_task(draft: RoleDraft, target: str, one_row_each: bool, target_reason:
             why = f"a number for every step, beside others; each {id!r} starts anew and has a length of its own"
             return "transduction", f"{target!r} has {why}; to forecast it: --task forecast"
         return "forecasting", f"{target!r} has numbers that change from row to row"
-    if id is not None or draft.times():
+    if id is not None or draft.times() or draft.given.id == NO_COLUMN:
         return "tagging", f"{target!r} changes within {f'one {id!r}' if id else 'the series'}: a label for every step"
     if not draft.strict:
         return "tagging", f"{target!r} has one label per row"

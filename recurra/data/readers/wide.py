@@ -19,6 +19,8 @@ from .odd_values import Marks, of_sentinels
 from .table_scan import Place, strings
 from .table_sources import Source
 
+MAX_SHOWN = 4  # columns that a note lists
+
 
 def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, place: Place) -> SequenceSet:
     """A set with one sequence (T, channels + static inputs) per row."""
@@ -60,12 +62,21 @@ def from_wide(source: Source, layout: Layout, roles: Roles, file: str | Path, pl
 def _notes(values: np.ndarray, roles: Roles, place: Place) -> tuple[str, ...]:
     """Numbers in the steps (n, T, channels) that may mean missing values."""
     notes: list[str] = []
+    names = [name for steps in roles.channels.values() for name in steps]
+    if list(roles.channels) == [""] and not all(map(_says_its_place, names)):
+        shown = ", ".join(names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")
+        notes.append(f"the columns {shown} are taken as the steps of a sequence; if rows are the steps: --id none")
     for k, (channel, steps) in enumerate(roles.channels.items()):
         marks = Marks()
         marks.feed(values[:, :, k].ravel(), 0)
         name = channel or f"{steps[0]} … {steps[-1]}"
         notes += of_sentinels(name, marks, lambda at: place(at // values.shape[1]))
     return tuple(notes)
+
+
+def _says_its_place(name: str) -> bool:
+    """Whether the name of a column has a number or a date, which orders it among others."""
+    return any(sign.isdigit() for sign in name)
 
 
 def _channel(table: pa.Table, steps: list[str]) -> np.ndarray:
