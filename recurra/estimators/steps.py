@@ -1,6 +1,7 @@
 """`rc.StepClassifier` and `rc.StepRegressor`: a label or a number for every step of a sequence."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..argument_checks import is_real, true_or_false
 from ..data.batching import Batches
+from ..data.readers.indicators import one_hot_runs
 from ..data.sequences import SequenceSet, Task
 from ..errors import InputError, ModelFileError, ShapeError, UnknownNameError
 from ..inspect.sample import Sample
@@ -22,6 +24,7 @@ from ..train import randomness
 from ..train.fit import fit as train
 from ..train.precision import choose_device
 from . import input_conversion, saved_options
+from .embedded_columns import EmbeddedOneHot
 from .inspection import split_pair
 from .network import SequenceNetwork
 from .onnx_file import ScaledNetwork, write
@@ -37,15 +40,33 @@ _ARGUMENTS = """
 
     - `cell`: a registered name such as "lstm", or a cell class; `cell_options` are its own arguments.
     - `bidirectional`: read every sequence from both ends; set it to False for labels of a stream.
+    - `one_hot`: columns of X that are the one-hot code of a category, as (first column, columns) each: they are
+      embedded. Those of a table with text are found.
     - the others: as in `rc.SequenceClassifier`.
 """
 
 
 class StepNetwork(SequenceNetwork):
-    """Sequences (T, B, D) and lengths (B,) → outputs of every step (T, B, outputs)."""
+    """Sequences (T, B, D) and lengths (B,) → outputs of every step (T, B, outputs).
+
+    `runs` of one-hot columns are embedded.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        inputs: int,
+        outputs: int,
+        dropout: float,
+        layers: dict[str, Any],
+        runs: Sequence[tuple[int, int]],
+    ):
+        embedded = EmbeddedOneHot(inputs, runs)
+        super().__init__(cell, embedded.width, outputs, "last", dropout, layers)
+        self.embedded = embedded
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        y, _ = self.recurrent(x, lengths=lengths)  # (T, B, H)
+        y, _ = self.recurrent(self.embedded(x), lengths=lengths)  # (T, B, H)
         return self.readout(self.dropout(y))
 
 
@@ -53,6 +74,7 @@ class StepEstimator(BaseEstimator, ABC):
     """What the two estimators share: targets and answers are lists with one array per sequence."""
 
     network_: StepNetwork
+    one_hot_: list[tuple[int, ...]]  # (first column, columns) of the codes that are embedded
     input_scaling_: Scaling
     history_: list[dict[str, Any]]
     input_size_: int
@@ -71,6 +93,7 @@ class StepEstimator(BaseEstimator, ABC):
         dropout: float = 0.0,
         cell_options: dict[str, Any] | None = None,
         scale: bool = True,
+        one_hot: Sequence[tuple[int, int]] = (),
         epochs: int = 60,
         batch_size: int = 8,
         lr: float = 1e-2,
@@ -87,7 +110,7 @@ class StepEstimator(BaseEstimator, ABC):
         self.bidirectional, self.dropout, self.cell_options = bidirectional, dropout, cell_options
         self.scale, self.epochs, self.batch_size, self.lr, self.optimizer = scale, epochs, batch_size, lr, optimizer
         self.schedule, self.clip, self.validation, self.patience = schedule, clip, validation, patience
-        self.device, self.random_state, self.verbose = device, random_state, verbose
+        self.device, self.random_state, self.verbose, self.one_hot = device, random_state, verbose, one_hot
 
     @abstractmethod
     def _encode_targets(self, y: list[np.ndarray]) -> int:
@@ -117,7 +140,7 @@ class StepEstimator(BaseEstimator, ABC):
         series, targets = self._convert_for_fit(X, y)
         self.n_outputs_ = self._encode_targets(targets)
         self.input_size_ = series[0].shape[1]
-        self.input_scaling_ = Scaling.of(series) if self.scale else Scaling.none(self.input_size_)
+        self.input_scaling_ = self._scaling_of(series)
         seed = draw_seed(self.random_state)
         with randomness.preserve_rng():
             torch.manual_seed(seed)
@@ -137,7 +160,16 @@ class StepEstimator(BaseEstimator, ABC):
     def _build(self) -> StepNetwork:
         layers = {"hidden_size": to_int(self.hidden_size), "num_layers": to_int(self.num_layers)}
         layers |= {"bidirectional": self.bidirectional, **(self.cell_options or {})}
-        return StepNetwork(self.cell, self.input_size_, self.n_outputs_, "last", self.dropout, layers)
+        return StepNetwork(self.cell, self.input_size_, self.n_outputs_, self.dropout, layers, self.one_hot_)
+
+    def _scaling_of(self, series: list[np.ndarray]) -> Scaling:
+        """The scaling of numbers; one-hot columns stay as they are."""
+        if not self.scale:
+            return Scaling.none(self.input_size_)
+        found = Scaling.of(series)
+        codes = [column for first, count in self.one_hot_ for column in range(first, first + count)]
+        found.mean[codes], found.scale[codes] = 0.0, 1.0
+        return found
 
     def _to_sequence_set(self, series: list[np.ndarray], targets: list[np.ndarray]) -> SequenceSet:
         scaled = [torch.tensor(self.input_scaling_.apply(x), dtype=torch.float32) for x in series]
@@ -170,9 +202,11 @@ class StepEstimator(BaseEstimator, ABC):
     def _convert_for_fit(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
         """X as a list of arrays (T, D), and a list of targets, one per step."""
         self.columns_, self.table_reading_ = (), {}
+        self.one_hot_ = [tuple(map(int, run)) for run in self.one_hot]
         X, targets = with_step_targets(X, y, self.task)
         if isinstance(X, SequenceSet):
             self.columns_, self.table_reading_ = X.features, input_conversion.table_reading(X)
+            self.one_hot_ = list(one_hot_runs(X.features, X.categories)) or self.one_hot_
         series = input_conversion.arrays(X)
         if len(targets) != len(series):
             raise ShapeError("y", f"targets of {len(targets)} sequences", f"of {len(series)}, as X")
@@ -182,6 +216,9 @@ class StepEstimator(BaseEstimator, ABC):
             if len(x) != len(row):
                 raise ShapeError(f"y[{k}]", f"{len(row)} targets", f"one for each of {len(x)} steps")
         self.n_features_in_ = series[0].shape[1]
+        if any(first < 0 or count < 1 or first + count > self.n_features_in_ for first, count in self.one_hot_):
+            expected = f"(first column, columns) within the {self.n_features_in_} columns of X"
+            raise InputError("one_hot", self.one_hot_, expected)
         return series, targets
 
     def _convert_for_predict(self, X: Any) -> list[np.ndarray]:
@@ -245,7 +282,8 @@ class StepEstimator(BaseEstimator, ABC):
         check_is_fitted(self, "network_")
         options = saved_options.options_to_json(self.get_params(deep=False))
         fitted = {name: getattr(self, name) for name in SIZES} | {"columns_": list(self.columns_)}
-        fitted |= {"table_reading_": self.table_reading_, "history_": self.history_, **self._fitted_config()}
+        fitted |= {"one_hot_": self.one_hot_, "table_reading_": self.table_reading_, "history_": self.history_}
+        fitted |= self._fitted_config()
         return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self._tensors())
 
     def _scalings(self) -> dict[str, Scaling]:
@@ -279,6 +317,7 @@ class StepEstimator(BaseEstimator, ABC):
             if not isinstance(fitted.get(name), int) or not 0 < fitted[name] < 1 << 24:
                 raise ModelFileError(f"{Path(folder) / 'config.json'}, {name}", fitted.get(name), "a whole number")
             setattr(self, name, fitted[name])
+        self.one_hot_ = [tuple(run) for run in fitted.get("one_hot_", ())]
         self.history_, self.columns_ = fitted.get("history_", []), tuple(fitted.get("columns_", ()))
         self.table_reading_, self.n_iter_ = fitted.get("table_reading_", {}), len(self.history_)
         self.input_scaling_ = Scaling.none(self.input_size_)

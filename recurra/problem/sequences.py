@@ -11,6 +11,7 @@ from recurra.data.open_quotes import SYMBOLS as OPEN_QUOTES_SYMBOLS
 from recurra.data.precision import double_precision
 from recurra.data.readers.column_roles import ColumnRole, Roles
 from recurra.data.readers.dispatch import TABLES, open_table, read
+from recurra.data.readers.indicators import one_hot_runs
 from recurra.data.readers.labels import Encoder
 from recurra.data.readers.layout import NO_COLUMN, Layout
 from recurra.data.readers.open_files import existing, lines, text_encoding
@@ -110,7 +111,10 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
     summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
     summary += tuple(("note", note) for note in items.notes)
     summary += tuple(("note", f"{Path(hints.test).name}: {note}") for note in (other.notes if other else ()))
+    options: dict[str, Any]
     metric, options = "accuracy" if task.startswith("classify") else "mae", {"random_state": hints.seed}
+    if task in STEP_TASKS and (runs := one_hot_runs(items.features, items.categories)):  # pyrefly: ignore
+        options["one_hot"] = [list(run) for run in runs]
     summary = _with_columns(summary, schema, columns)
     return Problem(task, hints.source, train, test, metric, summary, options, schema, columns)
 

@@ -144,3 +144,36 @@ def test_errors_name_the_sequence(fitted):
         fitted.predict([np.zeros((3, 2))])
     with pytest.raises(InputError, match="name of the column"):
         rc.StepClassifier().fit(table(X, y), y)
+
+
+# ---------------------------------------------------------------------------------------------------- text
+
+
+def coloured(new: str = "red") -> dict[str, list]:
+    """Six sequences of eight steps; the label is the colour of the step before."""
+    colours = np.random.default_rng(0).choice(["red", "blue", "green"], 48)
+    before = np.where(np.arange(48) % 8 == 0, "red", np.roll(colours, 1))
+    shown = [new if k == 47 else str(colour) for k, colour in enumerate(colours)]
+    ids = [str(k // 8) for k in range(48)]
+    return {"unique_id": ids, "x": np.linspace(5, 9, 48).tolist(), "colour": shown, "label": before.tolist()}
+
+
+def test_text_columns_are_embedded(tmp_path):
+    table = coloured()
+    model = rc.StepClassifier("gru", 8, epochs=40, batch_size=2, lr=0.03, random_state=0).fit(table, "label")
+    assert model.one_hot_ == [(1, 3)]
+    assert [tuple(vectors.shape) for vectors in model.network_.embedded.tables] == [(3, 3)]
+    assert model.score(table, "label") > 0.9
+    model.save(tmp_path)
+    inputs = {name: table[name] for name in ("unique_id", "x", "colour")}
+    for own, loaded in zip(model.predict_proba(inputs), rc.load(tmp_path).predict_proba(inputs), strict=True):
+        np.testing.assert_array_equal(own, loaded)
+
+
+def test_one_hot_columns_of_arrays_are_embedded_if_named():
+    X = [np.column_stack([np.arange(5.0), np.eye(3)[[0, 1, 2, 1, 0]]])] * 4
+    y = [np.array([0, 1, 1, 1, 0])] * 4
+    model = rc.StepClassifier("gru", hidden_size=4, epochs=1, one_hot=[(1, 3)]).fit(X, y)
+    assert model.network_.recurrent.input_size == 1 + 3
+    with pytest.raises(InputError, match="one_hot"):
+        rc.StepClassifier("gru", one_hot=[(3, 4)]).fit(X, y)

@@ -1,7 +1,8 @@
 """Columns as numbers: a text column with K categories becomes K columns of 0 and 1, a one-hot code.
 
 A cell multiplies its inputs by a matrix, so that every category has a learned vector: an embedding. A narrower one in
-front of it is not better up to 16 categories; with 64, it depends on the task (benchmarks/results/categories.md).
+front of it is better for a label of every step with many categories, and worse for a label of a whole sequence
+(benchmarks/results/categories.md); so estimators of steps have one, and those of sequences have none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,14 @@ def indicators(column: pa.ChunkedArray, known: Sequence[str]) -> np.ndarray:
     positions = index_in(strings(column.combine_chunks()), pa.array(known, pa.string()))
     codes = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False)
     return (codes[:, None] == np.arange(len(known))).astype(np.float64)
+
+
+def one_hot_runs(features: Sequence[str], categories: Categories) -> tuple[tuple[int, int], ...]:
+    """(first column, columns) of every text column among features that have the names of `indicator_names`."""
+    starts = {name: f"{name}={values[0]}" for name, values in categories.items() if values}
+    return tuple(
+        sorted((list(features).index(start), len(categories[n])) for n, start in starts.items() if start in features)
+    )
 
 
 def indicator_names(columns: Iterable[str], categories: Categories) -> tuple[str, ...]:

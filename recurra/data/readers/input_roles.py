@@ -60,7 +60,7 @@ def _assign_text(draft: RoleDraft, name: str, task: Task) -> None:
         draft.assign(name, IGNORED, f"text with {count} different values, too many for categories")
     else:
         values = f"{count} different value{'s' if count != 1 else ''}"
-        code = "embedded" if task == "forecasting" else "one-hot"  # forecasters have a table of vectors per column
+        code = "one-hot" if task in ("classification", "regression") else "embedded"  # as in estimators/
         draft.assign(name, CATEGORICAL, f"text with {values}, {code}")
 
 
