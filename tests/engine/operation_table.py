@@ -100,11 +100,14 @@ ROUNDING: dict[str, tuple[float, float]] = {
     "lerp": (4, 2),
     "gelu by tanh": (16, 16),  # 1 + tanh cancels
     "tanhshrink": (4, 2),  # x - tanh(x) cancels
+    "gelu": (4, 1),  # 1 + erf cancels, and torch's erf for a GPU is less exact
+    "addcmul": (4, 1),  # the sum cancels, and may be fused
 }
 # Of 0 and -0 either is the larger one, also in torch.
 UNSIGNED = ("maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max", "clamp_between", "clamp above")
-# On a GPU the sign of a zero may be lost: tanh adds a product to x; a value that is only passed on is added to zero.
-UNSIGNED_ON_A_GPU = ("tanh", "tanhshrink", "stop")
+# On a GPU the sign of a zero may be lost: tanh adds a product to x; a value that is only passed on is added to zero; of
+# x and 0 either is the larger one.
+UNSIGNED_ON_A_GPU = ("tanh", "tanhshrink", "stop", "relu", "relu6", "hardtanh (0.0, 6.0)", "softshrink 0.5")
 
 
 @dataclass(frozen=True)

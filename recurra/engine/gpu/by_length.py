@@ -7,7 +7,6 @@ Both passes sort by the same lengths; what forward keeps for backward stays sort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from ..restarts import as_mask
@@ -21,14 +20,14 @@ class _Order:
     """The longest rows first. Where tiles take turns, every second turn goes from the shortest to the longest of its
     tiles: programs that had a long one then have a short one."""
 
-    def __init__(self, executor: "GpuExecutor", lengths: Tensor, steps: int):
-        self.batch, self.steps = len(lengths), torch.arange(steps, device=lengths.device)[:, None]
+    def __init__(self, executor: "GpuExecutor", lengths: Tensor):
         self.order = lengths.argsort(descending=True, stable=True)
-        at_once, rows = executor.loops.turn(self.batch, lengths.device)
-        turns = self.batch // (at_once * rows)
+        at_once, rows = executor.loops.turn(len(lengths), lengths.device)
+        turns = len(lengths) // (at_once * rows)
         tiles = self.order[: turns * at_once * rows].view(turns, at_once, rows)
         tiles[1::2] = tiles[1::2].flip(1)
-        self.lengths, self.places = lengths[self.order], self.order.argsort()
+        self.lengths = lengths.index_select(0, self.order)
+        self.places = self.order.argsort()
 
     def sort(self, value: Tensor) -> Tensor:
         """Of (B, …)."""
@@ -38,16 +37,11 @@ class _Order:
         return value.index_select(0, self.places)
 
     def sort_steps(self, value: Tensor) -> Tensor:
-        """Of (T, B, …). Past its end a row repeats a step that it has: nobody reads it, and it is in the cache."""
-        last = (self.lengths - 1)[None]
-        rows = self.order.where(last >= 0, self.order[0])
-        return self._gather(value, self.steps.minimum(last.clamp(min=0)) * self.batch + rows)
+        """Of (T, B, n). What lies past an end nobody reads; it may be infinite, and is left out."""
+        return gather_rows(value, self.order, self.lengths)
 
     def put_steps_back(self, value: Tensor) -> Tensor:
-        return self._gather(value, self.steps * self.batch + self.places)
-
-    def _gather(self, value: Tensor, index: Tensor) -> Tensor:
-        return gather_rows(value.flatten(0, 1), index.flatten()).view(value.shape)
+        return gather_rows(value, self.places)
 
 
 def forward(
@@ -59,7 +53,7 @@ def forward(
     lengths: Tensor,
 ) -> list[Tensor]:
     """The results of a forward pass, in the order of the rows that came."""
-    rows = _Order(executor, lengths.to(x.device), x.shape[0])
+    rows = _Order(executor, lengths.to(x.device))
     y, *found = executor.forward_in_order(
         rows.sort_steps(x),
         [rows.sort(state) for state in states],
@@ -84,7 +78,7 @@ def backward(
     wants_states: bool,
 ) -> list[Tensor]:
     """The results of a backward pass, in the order of the rows that came."""
-    plan, rows = executor.plan, _Order(executor, lengths.to(x.device), x.shape[0])
+    plan, rows = executor.plan, _Order(executor, lengths.to(x.device))
     kept, finals = 1 + len(plan.named), range(1, 1 + len(plan.states))
     found = executor.backward_in_order(
         [

@@ -1,4 +1,4 @@
-"""Rows of a matrix in another order. Torch moves large ones number by number."""
+"""The rows of a batch in another order at every step. Torch moves so many numbers one by one."""
 
 import contextlib
 import functools
@@ -10,18 +10,30 @@ from torch import Tensor
 AT_ONCE = 4096  # numbers that a program moves at a time
 
 
-def gather_rows(value: Tensor, index: Tensor) -> Tensor:
-    """`value[index]` for value (N, n) and index (M,)."""
+def gather_rows(value: Tensor, order: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """`value[:, order]` for value (T, B, n). With the lengths (B,) of the rows in their new order, a row repeats its
+    last step past its end, or the first step of row `order[0]` if it has none."""
     value = value.contiguous()
     if not value.is_cuda:
-        return value.index_select(0, index)
-    result = value.new_empty(len(index), value.shape[1])
-    columns = min(1024, 1 << (value.shape[1] - 1).bit_length())
+        return _by_torch(value, order, lengths)
+    steps, batch, width = value.shape
+    result = torch.empty_like(value)
+    columns = min(1024, 1 << (width - 1).bit_length())
     rows = AT_ONCE // columns
     there = torch.cuda.current_device() == value.device.index
     with contextlib.nullcontext() if there else torch.cuda.device(value.device):
-        _kernel()[(-(-len(index) // rows),)](value, index, result, len(index), value.shape[1], rows, columns)
+        ends = order if lengths is None else lengths
+        sizes = steps * batch, batch, width, lengths is not None, rows, columns
+        _kernel()[(-(-steps * batch // rows),)](value, order, ends, result, *sizes)
     return result
+
+
+def _by_torch(value: Tensor, order: Tensor, lengths: Tensor | None) -> Tensor:
+    step, rows = torch.arange(len(value), device=value.device)[:, None], order
+    if lengths is not None:
+        last = lengths - 1
+        step, rows = step.minimum(last.clamp(min=0)), order.where(last >= 0, order[0])
+    return value[step, rows]
 
 
 @functools.cache

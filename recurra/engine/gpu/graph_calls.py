@@ -21,7 +21,7 @@ from torch.nn import Parameter
 from .. import caches
 
 CAPTURE_AT = 3  # calls of one signature after which it is captured
-MOST_BYTES = 320 << 20  # that a replay may copy in and out
+MOST_BYTES = 384 << 20  # that a replay may copy in and out
 MOST_GRAPHS, MOST_BYTES_HELD = 128, 4 << 30  # in the process; the graph replayed longest ago is dropped
 MOST_SIGNATURES = 256  # whose calls are counted
 

@@ -16,7 +16,9 @@ PARTS = 6
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_operation_is_torchs_on_extreme_numbers(part: int, mode: str):
     cell = TableCell(cases()[part::PARTS]).cuda()
-    x = cell.values(torch.float32).cuda().requires_grad_()
+    x = cell.values(torch.float32).cuda()
+    x[x.abs() < torch.finfo(x.dtype).tiny] *= 0.0  # the kernels take denormal numbers for zeros, of either sign
+    x.requires_grad_()
     with select.only(mode), set_backend("compiled"):
         y = scan(cell, Sequences(x, (x.new_zeros(x.shape[1], 1),))).y
         dy = cotangent(y.detach())

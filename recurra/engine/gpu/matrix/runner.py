@@ -2,8 +2,9 @@
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from ...plan.program import Out, Plan, Program
 from ...plan.rows import last_values, spread_final
 from ...torch_modes import hide_from_modes
 from ..epilogue import GpuLoopMemory, PaddedRows
+from ..graph_calls import GraphCalls
+from ..loops import precision_of
 from ..persistent.launch import load_module, rounding
 from ..runner import _by_step
 from .codegen import MatrixSource, MatrixSpec, render
@@ -34,6 +37,7 @@ class MatrixExecutor:
     def __init__(self, plan: Plan, dtype: torch.dtype, key: str = ""):
         self.plan, self.dtype, self.key = plan, dtype, key
         self.checked: set[bool] = set()
+        self.graphs = GraphCalls()
         self.weight_names, self.prologue, self.runs = plan.weight_names, plan.prologue, plan.runs
         self.size = matrix_size(plan)
         self.states = {state.name: state for state in plan.states}
@@ -105,6 +109,14 @@ class MatrixExecutor:
         padded: bool = False,
     ) -> list[Tensor]:
         """[y, final states, named values, and what backward needs: histories, matrices of some steps, kept values]."""
+        inputs = [x, *states, *masks, *weights, *_ends(lengths, x)]
+        if not x.is_cuda:
+            return self._forward(lengths is not None, inputs)
+        key = False, lengths is not None, precision_of(self.dtype)
+        return self.graphs(functools.partial(self._forward, lengths is not None), inputs, key)
+
+    def _forward(self, ragged: bool, inputs: Sequence[Tensor]) -> list[Tensor]:
+        x, states, masks, weights, lengths = self._groups(iter(inputs), ragged)
         call = _Call(self, x, states, masks, weights, lengths)
         bound, steps, batch = call.bound, call.steps, call.batch
         rows, phases = call.rows(self.forward_phases), self.forward_phases
@@ -127,6 +139,15 @@ class MatrixExecutor:
         first = 1 + len(finals)
         shown = [0, *range(first, first + len(named))]
         return [_by_step(value, steps) if i in shown else value for i, value in enumerate(apart)]
+
+    def _groups(
+        self, inputs: Iterator[Tensor], ragged: bool
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor], Tensor | None]:
+        """x, states, masks, weights and lengths, which come in this order."""
+        counts = len(self.plan.states), len(self.plan.masks), len(self.weight_names)
+        x = next(inputs)
+        states, masks, weights = ([*islice(inputs, count)] for count in counts)
+        return x, states, masks, weights, next(inputs) if ragged else None
 
     def _final(self, state: State, call: "_Call", rows: Rows) -> Tensor:
         final = BufferRef.final(state.name)
@@ -156,6 +177,33 @@ class MatrixExecutor:
         wants_states: bool,
     ) -> list[Tensor]:
         """[the cotangent of x, or nothing, those of the states if wanted, and pieces of those of the weights]."""
+        return self._replay_backward(False, cotangents, [x, *states, *masks, *weights], lengths, needed, wants_states)
+
+    def _replay_backward(
+        self,
+        assembled: bool,
+        cotangents: Sequence[Tensor | None],
+        given: list[Tensor],
+        lengths: Tensor | None,
+        needed: Sequence[Tensor],
+        wants_states: bool,
+    ) -> list[Tensor]:
+        present = tuple([cotangent is not None for cotangent in cotangents])
+        inputs = [*given, *_ends(lengths, given[0]), *needed, *(c for c in cotangents if c is not None)]
+        form = assembled, present, lengths is not None, wants_states
+        run = functools.partial(self._backward, *form)
+        if not given[0].is_cuda:
+            return run(inputs)
+        flat = 1 + len(self.plan.states) * wants_states
+        return self.graphs(run, inputs, (True, form, precision_of(self.dtype)), flat)
+
+    def _backward(
+        self, assembled: bool, present: Sequence[bool], ragged: bool, wants_states: bool, inputs: Sequence[Tensor]
+    ) -> list[Tensor]:
+        rest = iter(inputs)
+        x, states, masks, weights, lengths = self._groups(rest, ragged)
+        needed = [*islice(rest, 1 + len(self.plan.named) + len(self.histories) + len(self.matrices) + len(self.kept))]
+        cotangents = [next(rest) if is_given else None for is_given in present]
         call = _Call(self, x, states, masks, weights, lengths)
         bound, phases = call.bound, self.backward_phases
         assert phases is not None
@@ -174,8 +222,12 @@ class MatrixExecutor:
         dx = left.of_x() if self.plan.needs_x else x.new_empty(0)
         dstates = [left.of_initial(s, d) for s, d in zip(self.plan.states, received, strict=True) if wants_states]
         sums = self._sums(call, rows)
-        return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *map(memory.sum_over_time, self.runs), sums]
+        pieces = [*map(memory.sum_over_time, self.runs), sums]
+        dweights = self.gradients(pieces, weights) if assembled else pieces
+        return [dx.view(x.shape) if self.plan.needs_x else dx, *dstates, *dweights]
 
+    @hide_from_modes
+    @torch.no_grad()
     def cotangents(
         self,
         cotangents: Sequence[Tensor | None],
@@ -188,9 +240,7 @@ class MatrixExecutor:
         wants_states: bool,
     ) -> list[Tensor]:
         """The same with the cotangents of the weights themselves."""
-        found = self.backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
-        count = 1 + len(states) * wants_states
-        return [*found[:count], *self.gradients(found[count:], weights)]
+        return self._replay_backward(True, cotangents, [x, *states, *masks, *weights], lengths, needed, wants_states)
 
     def _bind_needed(self, call: "_Call", needed: Sequence[Tensor]) -> None:
         given, bound = iter(needed), call.bound
@@ -355,6 +405,10 @@ def _backward_program(plan: Plan, matrix: int, matrices: Sequence[str]) -> tuple
     updates = {name: new[name] for name in matrices}
     past = builder.substitute(updates.values(), as_past)
     return replace(program, outs=outs, sums=sums), {name: past[node] for name, node in updates.items()}
+
+
+def _ends(lengths: Tensor | None, x: Tensor) -> tuple[Tensor, ...]:
+    return () if lengths is None else (lengths.to(x.device, torch.int32),)
 
 
 def _apart(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -28,7 +28,8 @@ SPARE = 8_192  # bytes of shared memory left to Triton
 GLOBAL_RATE = 20  # bytes a multiprocessor reads from device memory while all of them read
 SHARED_RATE = 128  # bytes it reads from its shared memory
 ROUND_TRIP, DEPENDENT_MMA = 700, 33  # a load from device memory; a tensor-core instruction that waits for the last
-STAGE, NUMBER = 2400, 250  # fixed cost of a stage; per element of a thread
+STAGE, NUMBER = 2400, 250  # fixed cost of a stage; at least per element of a thread
+OPERATION, LATER_OPERATION = 20, 2.5  # per element of a thread: in a group after products, and in one after row sums
 WARP = 30  # per warp, for the reduction over warps
 SPLIT = 2  # per weight of a thread that is multiplied in three TF32 products
 PROBE_BYTES = 4_000_000  # read per step by all programs, from which on probing first pays
@@ -157,10 +158,13 @@ def estimated_cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, p
         parts = shape.programs**2 * shape.rows * shape.concurrent_tiles(batch, processors) * len(group.rowsums)
         total += POLLS * 4 * parts / (GLOBAL_RATE * processors)
         pieces = _pieces(group, size, shape.warps, shape.columns)
+        elements = -(-shape.rows * shape.columns // (32 * shape.warps)) if group.width > 1 else 0
+        operations = sum(not node.is_leaf for node in group.body)
         if not pieces:
+            total += LATER_OPERATION * operations * elements
             continue
         total += STAGE + WARP * shape.warps + ROUND_TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * DEPENDENT_MMA
-        total += NUMBER * -(-shape.rows * shape.columns // (32 * shape.warps))
+        total += max(NUMBER, OPERATION * operations) * elements
         total += _read(shape, group, size, batch, processors) / (GLOBAL_RATE * processors)
         total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / SHARED_RATE  # reduction over warps
         total += _held(group, shape.columns) * shape.columns * size / SHARED_RATE if shape.weights == "shared" else 0
