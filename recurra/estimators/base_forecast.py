@@ -6,15 +6,20 @@ from, those forecasts with the trend of the last steps. In the mix of a series a
 weight e^-8 of its out-of-fold error e there: a series that follows last week takes it, one with a trend its level.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from .kept_parts import Arrays, KeptParts
 from .linear import History, LinearForecast, LinearForecasts
 from .linear_fit import LinearFit, is_few
 from .metrics import naive
 
+Progress = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]]
+
+BASE_PARTS = "base-forecast"  # the folder of a run where fitted members are kept
 SHARPNESS = 8  # how fast the weight of a member falls with its error
 RECENCY = 1.0  # the errors of the last windows of a series count e^RECENCY times those of the first
 LEAST_WEIGHT = 0.01  # smaller weights are zero
@@ -88,14 +93,19 @@ def _first(members: tuple[Member, ...]) -> np.ndarray:
 
 
 def fit_base(
-    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int, targets: int
+    pasts: list[History],
+    actual: np.ndarray,
+    seasons: tuple[int, ...],
+    context: int,
+    targets: int,
+    progress: Progress = iter,
 ) -> tuple[BaseForecast, np.ndarray]:
-    """Fit on windows in the order of time and the values after them (n, horizon).
+    """Fit on windows in the order of time and the values after them (n, horizon); `progress` shows how far it is.
 
     **Returns** the forecast, and for every window the out-of-fold forecast (n, horizon).
     """
     found = [
-        *_linear_members(pasts, actual, seasons, context, targets),
+        *_linear_members(pasts, actual, seasons, context, targets, progress),
         *_naive_members(pasts, actual, seasons, context),
     ]
     if is_few(len(pasts) // targets, actual.shape[1]):
@@ -173,23 +183,74 @@ def _trend_members(
     return found
 
 
+class _Views(NamedTuple):
+    """Windows of values or of their logarithms, and the values after each (n, horizon), of the windows `usable`."""
+
+    log: bool
+    usable: np.ndarray
+    pasts: list[History]
+    views: list[History]
+    actual: np.ndarray
+
+
 def _linear_members(
-    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int, targets: int
+    pasts: list[History], actual: np.ndarray, seasons: tuple[int, ...], context: int, targets: int, progress: Progress
 ) -> list[tuple[Member, np.ndarray]]:
-    """Linear forecasts of values and logarithms, by lags and by the unit of errors."""
-    found = []
-    for log in (False, True):
-        usable = np.array([not log or past.log is not None for past in pasts])
-        if {past.target for past, use in zip(pasts, usable, strict=True) if use} != set(range(targets)):
-            continue
-        some = [past for past, use in zip(pasts, usable, strict=True) if use]
-        views = [past.log for past in some] if log else some
-        values = np.stack([p.to_log(a) for p, a in zip(some, actual[usable], strict=True)]) if log else actual
-        for importance in _importances(some, log, seasons):
-            for linear, unseen in _fit_targets(views, values, seasons, context, targets, importance):
-                every = np.full_like(actual, np.inf)
-                every[usable] = np.stack([p.from_log(u) for p, u in zip(some, unseen, strict=True)]) if log else unseen
-                found.append((Member(log, linear), every))
+    """Linear forecasts of values and logarithms, by the unit of errors and by lags, of every target."""
+    groups = [
+        (views, importance)
+        for views in _views(pasts, actual, targets)
+        for importance in _importances(views.pasts, views.log, seasons)
+    ]
+    of, numbers, lags = [past.target for past in pasts], range(targets), sorted({context, max(1, context // SHORT)})
+    units = [(views, importance, target) for views, importance in groups for target in numbers]
+    kept, fit, found = KeptParts.of_run(BASE_PARTS), None, []
+    for k, count in progress([(k, count) for k in range(len(units)) for count in lags]):
+        views, importance, target = units[k]
+        at = np.flatnonzero(np.array(of)[views.usable] == target)
+        if fit is None or count == lags[0]:
+            fit = LinearFit([views.views[j] for j in at], views.actual[at], seasons, context, importance[at])
+        found.append((at, *_fit_kept(kept, fit, count)))
+    members = []
+    for k, (views, _) in enumerate(groups):
+        for which in range(len(lags)):
+            parts = [found[(k * targets + target) * len(lags) + which] for target in numbers]
+            unseen = np.zeros_like(views.actual)
+            for at, _, one in parts:
+                unseen[at] = one
+            member = Member(views.log, LinearForecasts(tuple(linear for _, linear, _ in parts)))
+            members.append((member, _of_all_windows(views, unseen, actual)))
+    return members
+
+
+def _views(pasts: list[History], actual: np.ndarray, targets: int) -> list[_Views]:
+    found = [_Views(False, np.ones(len(pasts), dtype=bool), pasts, pasts, actual)]
+    usable = np.array([past.log is not None for past in pasts])
+    if {past.target for past, use in zip(pasts, usable, strict=True) if use} == set(range(targets)):
+        some = [past for past in pasts if past.log is not None]
+        values = np.stack([past.to_log(one) for past, one in zip(some, actual[usable], strict=True)])
+        found.append(_Views(True, usable, some, [past.log for past in some if past.log is not None], values))
+    return found
+
+
+def _fit_kept(kept: KeptParts, fit: LinearFit, lags: int) -> tuple[LinearForecast, np.ndarray]:
+    """A linear forecast and the out-of-fold forecasts of its windows, from an earlier start of this fit if it got to
+    them."""
+
+    def compute() -> Arrays:
+        linear, unseen = fit.fit(lags)
+        return {"weights": linear.weights, "season": np.array(linear.season), "unseen": unseen}
+
+    found = kept.get([*fit.given, np.array(lags)], compute)
+    return LinearForecast(found["weights"], int(found["season"]), fit.context), found["unseen"]
+
+
+def _of_all_windows(views: _Views, unseen: np.ndarray, actual: np.ndarray) -> np.ndarray:
+    """(n, horizon): out-of-fold forecasts of values, infinite where there are no logarithms."""
+    found = np.full_like(actual, np.inf)
+    if not views.log:
+        return unseen
+    found[views.usable] = np.stack([past.from_log(one) for past, one in zip(views.pasts, unseen, strict=True)])
     return found
 
 
@@ -212,25 +273,3 @@ def _naive_error(values: np.ndarray, seasons: tuple[int, ...]) -> float:
     """The smallest mean absolute error of the naive forecasts inside a window."""
     errors = [np.abs(values[s:] - values[:-s]).mean() for s in seasons if s < len(values)]
     return float(min(errors, default=1.0))
-
-
-def _fit_targets(
-    pasts: list,
-    actual: np.ndarray,
-    seasons: tuple[int, ...],
-    context: int,
-    targets: int,
-    importance: np.ndarray,
-) -> list[tuple[LinearForecasts, np.ndarray]]:
-    """With few lags and with all, a forecast for every target, and the out-of-fold forecasts of all windows."""
-    of = np.array([past.target for past in pasts])
-    rows = [np.flatnonzero(of == target) for target in range(targets)]
-    fits = [LinearFit([pasts[k] for k in at], actual[at], seasons, context, importance[at]) for at in rows]
-    found = []
-    for lags in sorted({context, max(1, context // SHORT)}):
-        each, unseen = [], np.zeros_like(actual)
-        for at, fit in zip(rows, fits, strict=True):
-            one, unseen[at] = fit.fit(lags)
-            each.append(one)
-        found.append((LinearForecasts(tuple(each)), unseen))
-    return found

@@ -1,7 +1,8 @@
 """Training of the forecaster, once: the base forecast on all windows, out of fold; the network on those before the
 held-out end of every series, which decides how long to train and how much the network may add."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -11,11 +12,14 @@ from ..data.sequences import SequenceSet
 from ..errors import ShapeError
 from ..train import randomness
 from ..train.fit import fit as train
-from .base_forecast import fit_base
+from ..train.fit_context import current_context
+from ..train.progress import show_progress
+from .base_forecast import BASE_PARTS, fit_base
 from .calibration import error_quantiles, interval_corrections
 from .forecast_network import QuantileLoss
 from .forecast_quantiles import PREDICT_BATCH, error_units, network_errors
 from .held_out import is_certain, stop_and_judge, time_blocks
+from .kept_parts import KeptParts
 from .likelihood_training import train_with_likelihood
 from .linear import History
 from .metrics import pinball
@@ -29,6 +33,7 @@ from .windows import Origin, Windows, thin_evenly
 if TYPE_CHECKING:
     from .forecaster import Forecaster
 
+T = TypeVar("T")
 TrainingHistory = list[dict[str, Any]]
 MAX_WINDOWS = 8000  # for the base forecast; of more, evenly spaced ones are used
 SHARES = (0.25, 0.5, 0.75, 1.0)  # of the network, to choose from
@@ -79,6 +84,7 @@ def train_forecaster(model: "Forecaster", given: Panel, seed: int) -> None:
     _calibrate(model, given, held if model.share_ else learned)
     scaled = [model.windows_.scaling(given, k).apply(y[:, None])[:, 0] for k, y in enumerate(given.y)]
     model.variances_ = wandering(scaled, model.windows_.season)
+    KeptParts.of_run(BASE_PARTS).clear()
 
 
 def _departures(errors: np.ndarray, levels: tuple[float, ...]) -> np.ndarray:
@@ -109,8 +115,15 @@ def _fit_base(model: "Forecaster", given: Panel) -> Learned:
     origins = training_origins(model, given)
     pasts = [windows.history(given, origin, horizon) for origin in origins]
     actual = windows.targets_of(given, origins, pasts, horizon)
-    model.base_, base = fit_base(pasts, actual, windows.seasons, windows.context, windows.targets)
+    shape = windows.seasons, windows.context, windows.targets
+    model.base_, base = fit_base(
+        pasts, actual, *shape, _shown if model.verbose or current_context().callbacks else iter
+    )
     return Learned(origins, pasts, actual, base, (actual - base) / error_units(model, pasts)[:, None])
+
+
+def _shown(parts: Sequence[T]) -> Iterable[T]:
+    return show_progress(parts, "base forecast", len(parts))
 
 
 def _split(model: "Forecaster", given: Panel, learned: Learned) -> tuple[Learned, Learned]:

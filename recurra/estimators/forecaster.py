@@ -82,7 +82,9 @@ class Forecaster(BaseEstimator):
     - `validation`: the share of every series to hold out; 0 trains for all epochs and uses all of the network.
     - `patience`: epochs without an improvement after which training stops.
     - `max_windows`: the most training windows; of more, evenly spaced ones are used.
-    - `random_state`: the seed. `verbose`: show the progress.
+    - `random_state`: the seed. `verbose`: show the progress, with the time left.
+
+    A long fit can be stopped and goes on where it was: `with rc.train.fit_context("runs/mine"): model.fit(data)`.
 
     **Example**
 

@@ -6,6 +6,7 @@ reweighted least squares). All forecasts that later choices see are out of fold.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -98,18 +99,23 @@ class LinearFit:
         self.penalties = [p for p in PENALTIES if p >= CAUTIOUS or not is_few(len(pasts), horizon)]
         self.starts = {s: np.stack([naive(past.values, horizon, s) for past in pasts]) for s in sorted({1, *seasons})}
         self.changes = {season: actual - start for season, start in self.starts.items()}
-        self.moments: dict[int, list[Moments]] = {}
-        for season in self.starts:
-            self.moments[season] = self._moments_of_parts(season)
 
-    def _moments_of_parts(self, season: int) -> list[Moments]:
-        """Of every part; those of the features are shared between naive forecasts."""
-        found = []
-        for number in range(1 + int(self.parts.max())):
-            at = self.parts == number
-            given = self.rows[at], self.covariates[at], self.changes[season][at], self.weight[at]
-            same = self.moments[1][number] if season > 1 else None
-            found.append(Moments.of(*given) if same is None else same.towards(*given))
+    @property
+    def given(self) -> list[np.ndarray]:
+        """The numbers that the forecasts follow from."""
+        seasons = np.array([self.context, *self.starts])
+        return [self.rows, self.covariates, self.changes[1], self.weight, self.parts, seasons]
+
+    @cached_property
+    def moments(self) -> dict[int, list[Moments]]:
+        """Of every naive forecast and part; those of the features are shared between naive forecasts."""
+        found: dict[int, list[Moments]] = {}
+        for season in self.starts:
+            found[season] = []
+            for number in range(1 + int(self.parts.max())):
+                at = self.parts == number
+                given = self.rows[at], self.covariates[at], self.changes[season][at], self.weight[at]
+                found[season].append(found[1][number].towards(*given) if season > 1 else Moments.of(*given))
         return found
 
     def fit(self, lags: int | None = None) -> tuple[LinearForecast, np.ndarray]:

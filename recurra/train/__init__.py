@@ -12,6 +12,7 @@ from recurra.train.evaluate import evaluate
 from recurra.train.evolino import Evoke, Evolino, EvolinoCell
 from recurra.train.evolve_cells import Evolution, Language, Trial, evolve_cells
 from recurra.train.fit import fit
+from recurra.train.fit_context import fit_context
 from recurra.train.fit_errors import (
     CheckpointError,
     CheckpointWarning,
@@ -110,6 +111,7 @@ __all__ = [
     "evolve_cells",
     "exponential",
     "fit",
+    "fit_context",
     "genome_of",
     "gradients_by_hand",
     "leaks",

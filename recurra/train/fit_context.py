@@ -33,13 +33,23 @@ _CURRENT: ContextVar[FitContext | None] = ContextVar("recurra.train.fit_context"
 def fit_context(
     checkpoints: Checkpoints | str | Path | None = None, callbacks: Sequence[Callback] = ()
 ) -> Iterator[None]:
-    """Give every `fit` inside the block checkpoints and additional callbacks.
+    """Give every `fit` inside the block checkpoints and additional callbacks: an interrupted estimator resumes when the
+    same block runs again.
 
-    A `fit` with its own `checkpoints` keeps them. Each call gets a subfolder, so an interrupted estimator resumes when
-    the same block runs again:
+    **Arguments**
 
-        with fit_context("runs/vowels"):
-            classifier.fit(X, y)
+    - `checkpoints`: a folder, or `Checkpoints`. Each `fit` gets a subfolder, in the order of the calls; one with its
+      own `checkpoints` keeps them. The base forecast of `rc.Forecaster` is kept there too while its fit is unfinished.
+    - `callbacks`: called with an event name and the `Run`, beside those of each `fit`.
+
+    **Example**
+
+        >>> import tempfile
+        >>> X = torch.randn(8, 5, 2).numpy()
+        >>> model = rc.SequenceClassifier("gru", hidden_size=4, epochs=2, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder, rc.train.fit_context(folder):
+        ...     len(model.fit(X, [0, 1] * 4).history_)
+        2
     """
     given = checkpoints if isinstance(checkpoints, Checkpoints | None) else Checkpoints(checkpoints)
     token = _CURRENT.set(FitContext(given, tuple(callbacks)))

@@ -7,6 +7,7 @@ import recurra as rc
 from recurra.errors import InputError
 from recurra.estimators.calibration import error_quantiles, interval_corrections
 from recurra.estimators.linear import Units
+from recurra.estimators.linear_fit import LinearFit
 
 QUICK = {"hidden_size": 4, "epochs": 2, "random_state": 0, "max_windows": 100}
 
@@ -108,3 +109,41 @@ def test_quantiles_of_errors_and_intervals_hold_their_share():
         moved = given + interval_corrections(errors, given, levels)
         inside = (moved[:, :, 1] <= errors) & (errors <= moved[:, :, 3])
         np.testing.assert_allclose(inside.mean(axis=0), 0.8, atol=1e-3)
+
+
+def test_a_stopped_fit_goes_on_with_what_it_has_fitted(tmp_path, monkeypatch):
+    """Members that were done are not fitted again, those of other data are not taken, and nothing is left behind."""
+    y = 10 + np.sin(np.arange(150) / 2) + np.random.default_rng(0).normal(size=150)
+    options = {"horizon": 4, "hidden_size": 4, "epochs": 1, "random_state": 0}
+    plain = rc.Forecaster("gru", **options).fit(y).predict()
+    done, fit = [], LinearFit.fit
+
+    def interrupted(self, lags=None):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(lags)
+        return fit(self, lags)
+
+    monkeypatch.setattr(LinearFit, "fit", interrupted)
+    with pytest.raises(KeyboardInterrupt), rc.train.fit_context(tmp_path):
+        rc.Forecaster("gru", **options).fit(y)
+    assert len(list((tmp_path / "base-forecast").glob("*.npz"))) == 2
+    (tmp_path / "base-forecast" / "torn.npz").write_bytes(b"PK")
+    fitted = []
+    monkeypatch.setattr(LinearFit, "fit", lambda self, lags=None: fitted.append(lags) or fit(self, lags))
+    with rc.train.fit_context(tmp_path / "other"):
+        rc.Forecaster("gru", **options).fit(y + 1)
+    every = len(fitted)
+    with rc.train.fit_context(tmp_path):
+        found = rc.Forecaster("gru", **options).fit(y).predict()
+    assert len(fitted) - every == every - 2
+    np.testing.assert_array_equal(found, plain)
+    assert not (tmp_path / "base-forecast").exists()
+
+
+def test_the_fit_of_the_base_forecast_shows_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "recurra.estimators.forecast_training.show_progress", lambda items, *about: print(about) or items
+    )
+    rc.Forecaster("gru", horizon=4, hidden_size=4, epochs=1, random_state=0, verbose=True).fit(np.arange(60.0))
+    assert "('base forecast', " in capsys.readouterr().out

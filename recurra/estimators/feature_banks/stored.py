@@ -11,6 +11,7 @@ from ...errors import ModelFileError
 from ..scaling import Scaling
 from .ensemble import FeatureEnsemble, Size
 from .ridge import Ridge
+from .summaries import Summary
 from .views import Views
 
 MOST = 1 << 24  # the largest count that a config may have
@@ -27,6 +28,7 @@ def to_json(ensemble: FeatureEnsemble, outputs: int) -> dict[str, Any]:
         "mixtures": views.mixing.shape[1],
         "features": views.mixing.shape[0],
         "outputs": outputs,
+        "summary": ensemble.members[-1].banks[0].numbers,
     }
 
 
@@ -46,6 +48,10 @@ def from_json(stored: Any, path: Any, elements: int) -> FeatureEnsemble:
             path, f"{units} units for {views.count} views", f"as many as the {elements} numbers stored"
         )
     ensemble = FeatureEnsemble(views, steps, length, size, draws, np.random.default_rng(0))
+    numbers = stored.get("summary", 2)  # absent in older folders
+    if numbers not in (2, Summary.most):
+        raise ModelFileError(path, f"a summary of {numbers!r} numbers", f"2 or {Summary.most}")
+    ensemble.members[-1].banks = [Summary(numbers)]
     for member in ensemble.members:
         width = sum(bank.width(features) for bank in member.banks)
         member.ridge = Ridge(np.zeros(width), np.zeros((width, outputs), dtype=np.float32), np.zeros(outputs))

@@ -28,13 +28,28 @@ class WrittenOut:
 
 
 class Summary:
-    """Mean and deviation of every feature, and the logarithm of the length."""
+    """Every feature in ten numbers, and the logarithm of the length: what a linear model reads of ragged sequences.
+
+    The numbers are the mean, the deviation, the least, the largest, the first, the last, the mean size of changes, and
+    the quartiles. Older models have the first `numbers`.
+    """
 
     arrays: ClassVar[tuple[str, ...]] = ()
     weight: ClassVar[float] = 1.0
+    most: ClassVar[int] = 10
+
+    def __init__(self, numbers: int = most):
+        self.numbers = numbers
 
     def features(self, series: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.stack([np.concatenate([x.mean(axis=0), x.std(axis=0), [np.log(len(x))]]) for x in series])]
+        return [np.stack([self._row(x) for x in series])]
 
     def width(self, features: int) -> int:
-        return 2 * features + 1
+        return self.numbers * features + 1
+
+    def _row(self, x: np.ndarray) -> np.ndarray:
+        found = [x.mean(axis=0), x.std(axis=0)]
+        if self.numbers > len(found):
+            changes = np.abs(np.diff(x, axis=0)).mean(axis=0) if len(x) > 1 else np.zeros(x.shape[1])
+            found += [x.min(axis=0), x.max(axis=0), x[0], x[-1], changes, *np.quantile(x, [0.25, 0.5, 0.75], axis=0)]
+        return np.concatenate([*found, [np.log(len(x))]])
