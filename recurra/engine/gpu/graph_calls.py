@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from itertools import compress
 from typing import Any
 
 import torch
@@ -162,17 +161,22 @@ def _flatten(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def _copy_all(places: list[Tensor], values: list[Tensor]) -> None:
-    """Copy values to contiguous places, in one kernel those that are contiguous and of the first one's dtype: torch
-    would copy all of them one by one if one of them were not."""
+    """Copy values to contiguous places, those of one dtype in one kernel: torch would copy all of them one by one if
+    one of them were of another, or not contiguous."""
     dtype = places[0].dtype
-    alike = [v.dtype is dtype and v.is_contiguous() for v in values]
-    if all(alike):
+    if all([v.dtype is dtype and v.is_contiguous() for v in values]):
         torch._foreach_copy_(places, values)
         return
-    torch._foreach_copy_([*compress(places, alike)], [*compress(values, alike)]) if any(alike) else None
-    for place, value, done in zip(places, values, alike, strict=True):
-        if not done:
+    alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for place, value in zip(places, values, strict=True):
+        if value.dtype is place.dtype and value.is_contiguous():
+            into, source = alike.setdefault(place.dtype, ([], []))
+            into.append(place)
+            source.append(value)
+        else:
             place.copy_(value)
+    for into, source in alike.values():
+        torch._foreach_copy_(into, source)
 
 
 def _like(tensor: Tensor) -> Tensor:
