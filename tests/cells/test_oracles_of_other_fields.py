@@ -1,13 +1,15 @@
 """snntorch, norse and ncps as oracles; laws that cells of hydrology and signals must obey."""
 
 import math
+from typing import Any
 
 import pytest
 import snntorch
 import torch
 from cases import Case, draw_inputs, draw_states
 from helpers import assert_close, compare, put, run, runs
-from ncps.torch import CfCCell
+from ncps.torch import CfCCell, LTCCell
+from ncps.wirings import FullyConnected
 from numpy.polynomial import legendre
 from torch import Tensor
 
@@ -125,6 +127,31 @@ def test_the_closed_form_network_is_ncps():
         return torch.stack(outputs), h
 
     x = draw_inputs(Case("cfc", {"timed": True}))
+    compare(runs(cell), looped, x, *draw_states(cell, 2))
+
+
+@pytest.mark.parametrize("synapses", ["of the input", "of each unit with itself"])
+def test_liquid_time_constants_with_one_synapse_are_ncps(synapses: str):
+    """ncps sums a sigmoid for every synapse, as its worm; the paper's f is one sigmoid of all. With one they agree."""
+    oracle: Any = LTCCell(FullyConnected(4), 1, epsilon=0.0).double()
+    cell = Case("ltc", {"timed": True}, input_size=2).cell()
+    put(cell, **({"f__W": 0} if synapses == "of the input" else {"f__U": 0, "f__W": cell.f.W.diagonal().diag()}))
+    reads_x = synapses == "of the input"
+    weight = cell.f.U.T if reads_x else cell.f.W.diagonal().expand(4, 4)
+    put(oracle, cm=1, vleak=0, gleak=torch.exp(-cell.rho), sparsity_mask=0 if reads_x else torch.eye(4))
+    prefix = "sensory_" if reads_x else ""
+    put(oracle, sensory_sparsity_mask=float(reads_x))
+    put(oracle, **{f"{prefix}w": 1, f"{prefix}erev": cell.A.expand_as(weight)})
+    put(oracle, **{f"{prefix}sigma": weight, f"{prefix}mu": -cell.f.b / weight})
+
+    def looped(x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = []
+        for x_t in x:
+            h = oracle(x_t[:, :1], h, x_t[:, 1:])[1]
+            outputs.append(h)
+        return torch.stack(outputs), h
+
+    x = draw_inputs(Case("ltc", {"timed": True}, input_size=2))
     compare(runs(cell), looped, x, *draw_states(cell, 2))
 
 
