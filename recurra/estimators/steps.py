@@ -74,7 +74,7 @@ class StepEstimator(BaseEstimator, ABC):
     """What the two estimators share: targets and answers are lists with one array per sequence."""
 
     network_: StepNetwork
-    one_hot_: list[tuple[int, ...]]  # (first column, columns) of the codes that are embedded
+    one_hot_: list[tuple[int, int]]  # (first column, columns) of the codes that are embedded
     input_scaling_: Scaling
     history_: list[dict[str, Any]]
     input_size_: int
@@ -202,7 +202,7 @@ class StepEstimator(BaseEstimator, ABC):
     def _convert_for_fit(self, X: Any, y: Any) -> tuple[list[np.ndarray], Any]:
         """X as a list of arrays (T, D), and a list of targets, one per step."""
         self.columns_, self.table_reading_ = (), {}
-        self.one_hot_ = [tuple(map(int, run)) for run in self.one_hot]
+        self.one_hot_ = [(int(first), int(count)) for first, count in self.one_hot]
         X, targets = with_step_targets(X, y, self.task)
         if isinstance(X, SequenceSet):
             self.columns_, self.table_reading_ = X.features, input_conversion.table_reading(X)
@@ -317,7 +317,7 @@ class StepEstimator(BaseEstimator, ABC):
             if not isinstance(fitted.get(name), int) or not 0 < fitted[name] < 1 << 24:
                 raise ModelFileError(f"{Path(folder) / 'config.json'}, {name}", fitted.get(name), "a whole number")
             setattr(self, name, fitted[name])
-        self.one_hot_ = [tuple(run) for run in fitted.get("one_hot_", ())]
+        self.one_hot_ = [(first, count) for first, count in fitted.get("one_hot_", ())]
         self.history_, self.columns_ = fitted.get("history_", []), tuple(fitted.get("columns_", ()))
         self.table_reading_, self.n_iter_ = fitted.get("table_reading_", {}), len(self.history_)
         self.input_scaling_ = Scaling.none(self.input_size_)

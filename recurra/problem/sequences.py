@@ -111,9 +111,8 @@ def _problem(hints: Hints, schema: dict[str, Any], reason: str, columns: tuple[C
     summary = (hints.file_summary, *_summary(task, reason, train, test, how, schema.get("features", ())))
     summary += tuple(("note", note) for note in items.notes)
     summary += tuple(("note", f"{Path(hints.test).name}: {note}") for note in (other.notes if other else ()))
-    options: dict[str, Any]
-    metric, options = "accuracy" if task.startswith("classify") else "mae", {"random_state": hints.seed}
-    if task in STEP_TASKS and (runs := one_hot_runs(items.features, items.categories)):  # pyrefly: ignore
+    metric, options = "accuracy" if task.startswith("classify") else "mae", dict[str, Any](random_state=hints.seed)
+    if task in STEP_TASKS and (runs := one_hot_runs(items.features, items.categories)):
         options["one_hot"] = [list(run) for run in runs]
     summary = _with_columns(summary, schema, columns)
     return Problem(task, hints.source, train, test, metric, summary, options, schema, columns)

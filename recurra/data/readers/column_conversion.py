@@ -141,7 +141,9 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     if not values:
         return None
     if (clocks := _clocks_with_points(values)) is not None:
-        return Conversion(name, (name,), clocks.type, "", _mapping(values, clocks, lambda more: ("", more)))
+        times = pa.array(clocks, pa.time64("us"))
+        again = lambda more: None if (n := _clocks_with_points(more)) is None else ("", n)  # noqa: E731
+        return Conversion(name, (name,), times.type, "", _mapping(values, times, again))
     if (found := _from_dates(table, name, values, given, opened, is_time)) is not None:
         return found
     again = partial(find_notation, delimiter=opened.delimiter, decimal=given.decimal)
@@ -158,11 +160,11 @@ def _conversion(table: pa.Table, name: str, given: Layout, opened: OpenTable) ->
     return None
 
 
-def _clocks_with_points(values: list[str]) -> pa.Array | None:
+def _clocks_with_points(values: list[str]) -> np.ndarray | None:
     """Times of day such as 18.00.00, which are no dates such as 18.01.10."""
     if not all(map(CLOCK_WITH_POINTS.fullmatch, values)) or find_date_format(values, "day-first") is not None:
         return None
-    return pa.array([time.fromisoformat(text.strip().replace(".", ":").zfill(8)) for text in values], pa.time64("us"))
+    return np.array([time.fromisoformat(text.strip().replace(".", ":").zfill(8)) for text in values], dtype=object)
 
 
 def _is_named_like_time(lowered: str, columns: Sequence[str]) -> bool:

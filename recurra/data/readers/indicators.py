@@ -36,7 +36,7 @@ def indicators(column: pa.ChunkedArray, known: Sequence[str]) -> np.ndarray:
     return (codes[:, None] == np.arange(len(known))).astype(np.float64)
 
 
-def one_hot_runs(features: Sequence[str], categories: Categories) -> tuple[tuple[int, int], ...]:
+def one_hot_runs(features: Sequence[str], categories: Mapping[str, Sequence[str]]) -> tuple[tuple[int, int], ...]:
     """(first column, columns) of every text column among features that have the names of `indicator_names`."""
     starts = {name: f"{name}={values[0]}" for name, values in categories.items() if values}
     return tuple(
