@@ -138,14 +138,19 @@ def speed(_: argparse.Namespace) -> Numbers:
         "min_gru-64: exact RTRL": chunk_job(rc.layer("min_gru", INPUTS, 64), None),
         "indrnn-64: exact RTRL": chunk_job(rc.layer("indrnn", INPUTS, 64), None),
     }
-    times = fastest(jobs | {name + ", in chunks": found[0] for name, found in chunks.items()})
-    for name, job_and_length in chunks.items():
-        times[name + ", in chunks"] /= job_and_length[1]
+    calls = {f"{name}, in chunks": found for name, found in chunks.items()}
+    learned = "GRU-64: exact RTRL, learner with an update after every step"
+    calls[learned] = call_job(RTRL, rc.layer("gru", INPUTS, 64), "step", 256)
+    times = fastest(jobs | {name: found[0] for name, found in calls.items()})
+    for name, (_, steps) in calls.items():
+        times[name] /= steps
     ratios = {
         "RTRL in chunks / matrix product, GRU-64": times["GRU-64: exact RTRL, in chunks"]
         / times["GRU-64: its matrix product"],
         "torch.func / RTRL in chunks, GRU-64": times["GRU-64: RTRL through torch.func"]
         / times["GRU-64: exact RTRL, in chunks"],
+        "torch.func / RTRL with an update after every step, GRU-64": times["GRU-64: RTRL through torch.func"]
+        / times[learned],
         "RTRL / matrix product, GRU-64": times["GRU-64: exact RTRL"] / times["GRU-64: its matrix product"],
         "torch.func / compiled, GRU-64": times["GRU-64: RTRL through torch.func"] / times["GRU-64: exact RTRL"],
         "SnAp(1) / forward, GRU-256": times["GRU-256: SnAp(1)"] / times["GRU-256: forward"],

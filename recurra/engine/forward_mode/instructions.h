@@ -47,6 +47,7 @@ INLINE real dot(const real* a, const real* b, int64_t width) {
 
 // ------------------------------------------------------------------------------------------ rows
 
+#define UNROLLED _Pragma("GCC unroll 8")
 template <int...> struct Indices {};
 template <int n, int... rest> struct Upto : Upto<n - 1, n - 1, rest...> {};
 template <int... all> struct Upto<0, all...> { typedef Indices<all...> type; };
@@ -98,10 +99,28 @@ template <int deep> INLINE void short_rows(real* y, const real* v, const real* m
   for (; i < wide; ++i) y[i] = dot(m + i * deep, v, deep);
 }
 
+// C vectors of columns of a matrix (deep, …), times v; `last` numbers of the last one. Even and odd depths apart: a sum
+// that waits for the one before would take twice as long.
+template <int C> INLINE void columns_times(real* y, const real* v, const real* m, int64_t ld, int64_t deep, int last) {
+  vec even[C], odd[C];
+  UNROLLED for (int c = 0; c < C; ++c) even[c] = odd[c] = vec{};
+  int64_t k = 0;
+  for (; k + 2 <= deep; k += 2, m += 2 * ld) {
+    const vec f = splat(v[k]), g = splat(v[k + 1]);
+    UNROLLED for (int c = 0; c < C; ++c) {
+      even[c] += f * load(m + c * W, c + 1 < C ? W : last);
+      odd[c] += g * load(m + ld + c * W, c + 1 < C ? W : last);
+    }
+  }
+  if (k < deep) UNROLLED for (int c = 0; c < C; ++c) even[c] += splat(v[k]) * load(m + c * W, c + 1 < C ? W : last);
+  UNROLLED for (int c = 0; c < C; ++c) store(y + c * W, even[c] + odd[c], c + 1 < C ? W : last);
+}
+
 static void product(real* y, const real* v, const real* m, int64_t ld, int64_t wide, int64_t deep, bool flipped) {
   if (flipped) {  // y = v M, M (deep, wide)
-    COLUMNS_OF(wide) store(y + j, vec{}, count);
-    for (int64_t k = 0; k < deep; ++k) add_scaled(y, m + k * ld, v[k], wide);
+    int64_t j = 0;
+    for (; j + 4 * W <= wide; j += 4 * W) columns_times<4>(y + j, v, m + j, ld, deep, W);
+    for (; j < wide; j += W) columns_times<1>(y + j, v, m + j, ld, deep, left(wide, j));
     return;
   }
   if (ld == deep && deep < W) switch (deep) {

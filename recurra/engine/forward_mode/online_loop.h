@@ -341,6 +341,7 @@ extern "C" double learn_call(const Loop* given, const RowChunk* rows, int64_t le
   __builtin_memset(rows->regions[GRADIENT], 0, l.gradient_batch * l.strides[GRADIENT] * sizeof(real));
   if (l.head.weight_gradient) __builtin_memset(l.head.weight_gradient, 0, l.head.outputs * l.head.width * sizeof(real));
   if (l.head.bias_gradient) __builtin_memset(l.head.bias_gradient, 0, l.head.outputs * sizeof(real));
+  row_chunk_turn(rows);
   real *const outputs = rows->regions[OUTPUTS], *const cotangents = rows->regions[COTANGENT];
   for (int64_t start = 0; start < l.steps; start += length) {
     const int64_t steps = l.steps - start < length ? l.steps - start : length, items = steps * l.batch;

@@ -10,6 +10,7 @@ struct Phase { const int64_t *words, *ends; int64_t count; };  // where each wor
 struct RowLink { int64_t to, from; Place row; };               // ∂(root `to`)/∂(root `from` before)
 struct RowFactor { int64_t root; Place row; };                 // of a cotangent, in that of a product
 struct RowUse { int64_t first_factor, factors; Place operand; };
+struct RowTurned { int64_t from, ld, wide, deep, to; };  // a matrix (wide, deep), and where its columns are rows
 struct RowReadout { int64_t root, column; };
 struct RowBlock { int64_t units, deep, along_units, gradient, first_use, uses, first_kept; };  // `kept` has its places
 struct RowGroup {  // blocks that reach the same roots; the first `carried` of these are carried
@@ -27,6 +28,8 @@ struct RowChunk {
   const RowUse* uses;
   const RowReadout* readouts;
   const RowBlock* blocks;
+  const RowTurned* turns;
+  int64_t turn_count;
   const int64_t* kept;
   real *c, *first, *delta, *operand, *turned, *next;  // work: see row_chunk.py
 };
@@ -64,6 +67,16 @@ static void run_items(const Phase& phase, const Memory& m, int64_t items) {  // 
     if (*at == ELEMENTWISE) elementwise(m, at + 1, items);
     else if (*at == PRODUCT) product_of_items(m, at + 1, items);
     else for (int64_t i = m.sequence; i < m.sequence + items; ++i) run_one(at, phase.ends[n] - start, Memory{m.regions, m.strides, m.maps, i});
+  }
+}
+
+// Matrices that every step multiplies by, with the numbers that a vector takes side by side.
+extern "C" void row_chunk_turn(const RowChunk* given) {
+  const Memory m{given->regions, given->strides, given->maps, 0};
+  for (const RowTurned* t = given->turns; t < given->turns + given->turn_count; ++t) {
+    const real* const from = m.at(t->from);
+    real* const to = m.at(t->to);
+    for (int64_t i = 0; i < t->wide; ++i) for (int64_t k = 0; k < t->deep; ++k) to[k * t->wide + i] = from[i * t->ld + k];
   }
 }
 
@@ -125,7 +138,6 @@ static int64_t row_delta(const RowChunk& r, const RowGroup& g, const RowUse& use
   return found;
 }
 
-#define UNROLLED _Pragma("GCC unroll 8")
 template <int R, int C> INLINE void add_tile(real* to, int64_t ld, ItemRow outer, const real* inner, int64_t inner_item,
                                              int64_t items, int last) {
   vec sum[R][C];

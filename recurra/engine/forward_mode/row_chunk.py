@@ -15,7 +15,7 @@ from .influence import CompiledInfluence
 from .pattern import OWN, Block, keeps_all
 from .structure import Cotangent, Root
 from .tables import array, structure
-from .words import NOWHERE
+from .words import CODE, NOWHERE, address
 
 PLACE = "address step"
 Phase = structure("Phase", "*words *ends count")
@@ -24,6 +24,7 @@ Factor = structure("Factor", "root", PLACE)
 Use = structure("Use", "first_factor factors", PLACE)
 Readout = structure("Readout", "root column")
 BlockRow = structure("BlockRow", "units deep along_units gradient first_use uses first_kept")
+Turned = structure("Turned", "from_ ld wide deep to")
 Group = structure("Group", "width roots carried first_link links first_block blocks first_readout readouts")
 KINDS = {"groups": Group, "links": Link, "factors": Factor, "uses": Use, "readouts": Readout, "blocks": BlockRow}
 PHASES = "before", "during", "after"
@@ -32,7 +33,7 @@ Table = structure(
     *(f"*{phase}_words *{phase}_ends {phase}_count" for phase in PHASES),
     "*regions *strides *maps batch group_count outputs states kept_size",
     *(f"*{name}" for name in KINDS),
-    "*kept *c *first *delta *operand *turned *next",
+    "*turns turn_count *kept *c *first *delta *operand *turned *next",
 )
 
 
@@ -97,8 +98,9 @@ class RowChunk(Chunk):
         self.work = [self._zeros(items, widest), self._zeros(self.batch, widest), self._zeros(items, widest)]
         self.work += [self._zeros(items, deepest), self._zeros(widest, 16), torch.zeros_like(run.kept)]  # W ≤ 16
         table = self.table = Table()
-        self.phases = []
-        for name, part in zip(PHASES, run.programs.phases, strict=True):
+        before, during, after = run.programs.phases
+        parts, self.phases = (before, self._turn(during), after), []
+        for name, part in zip(PHASES, parts, strict=True):
             words = torch.tensor([word for found in part for word in found], dtype=torch.int64)
             ends = torch.tensor([len(found) for found in part], dtype=torch.int64).cumsum(0)
             self.phases.append((words, ends))
@@ -108,7 +110,7 @@ class RowChunk(Chunk):
         self.arrays = {name: array(kind, self.rows[name]) for name, kind in KINDS.items()}
         for name, found in self.arrays.items():
             setattr(table, name, ctypes.addressof(found))
-        self.regions = (ctypes.c_void_p * len(self.strides))()
+        self.regions = (ctypes.c_void_p * len(self.strides))()  # one more than a step has: turned matrices
         self.kept_array = torch.tensor(self.kept_places, dtype=torch.int64)
         table.regions, table.strides, table.maps = ctypes.addressof(self.regions), *map(_at, (self.strides, run.maps))
         table.batch, table.group_count = self.batch, len(self.rows["groups"])
@@ -116,12 +118,27 @@ class RowChunk(Chunk):
         table.kept_size, table.kept = run.kept.shape[1], _at(self.kept_array)
         table.c, table.first, table.delta, table.operand, table.turned, table.next = map(_at, self.work)
 
+    def _turn(self, found: list[list[int]]) -> list[list[int]]:
+        """The words of the loop, with products by turned matrices: no weight changes in it."""
+        region, size, turned, words = len(self.strides), 0, [], []
+        for word in found:
+            if word[0] == CODE["PRODUCT"] and not word[7]:
+                _, y, v, matrix, ld, wide, deep, _ = word
+                turned.append(Turned(matrix, ld, wide, deep, address(region, size)))
+                word = [CODE["PRODUCT"], y, v, address(region, size), wide, wide, deep, 1]
+                size += -(-wide * deep // 16) * 16
+            words.append(word)
+        self.turned, self.turns = self._zeros(size), array(Turned, turned)
+        self.strides = torch.cat([self.strides, torch.zeros(1, dtype=torch.int64)])
+        self.table.turns, self.table.turn_count = ctypes.addressof(self.turns), len(turned)
+        return words
+
     def point(self) -> None:
         """Tell the table where memory lies that may have moved, and begin at the state of the run."""
         run, weights = self.run, self.run.plan.weights
         self.states[: self.batch] = run.state
         memory = [self.scratch, self.x, self.states, self.states[self.batch :], run.pool, self.cotangents, self.outputs]
-        memory += [run.kept, run.gradient, *(weights.tensor(*key) for key in self.programs.weight_region)]
+        memory += [run.kept, run.gradient, *(weights.tensor(*key) for key in self.programs.weight_region), self.turned]
         self.regions[:] = [tensor.data_ptr() for tensor in memory]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -129,6 +146,7 @@ class RowChunk(Chunk):
         self.items = len(x) * self.batch
         given = x.detach().to(self.dtype).contiguous()
         self.x[: self.items] = given.view(self.items, -1)
+        self.run.library.row_chunk_turn(ctypes.byref(self.table))
         self.run.library.row_chunk_forward(ctypes.byref(self.table), ctypes.c_int64(self.items))
         return self.outputs[: self.items].view(len(x), self.batch, -1)
 

@@ -97,7 +97,7 @@ class StackStructure:
         self.cells, self.depth, self.learned, self.local = cells, depth, learned, local
         for cell in cells:
             require_any_batch(cell)
-        self.steps: list[LoweredStep] = [lower_step(cell, trace_in_clean_context(cell)) for cell in cells]
+        self.steps: list[LoweredStep] = [lower_step(cell, trace_in_clean_context(cell), derives=True) for cell in cells]
         self.state_at: dict[tuple[int, str], int] = {}
         self.state_size = 0
         for k, cell in enumerate(cells):

@@ -83,16 +83,20 @@ class LoweredStep:
     prologue: Callable[..., tuple[Tensor, ...]]
 
 
-def lower_step(cell: Cell, step: Step) -> LoweredStep:
-    """Lower a traced step. Raises `Unsupported`, which names the operation, where the compiled engines cannot."""
+def lower_step(cell: Cell, step: Step, derives: bool = False) -> LoweredStep:
+    """Lower a traced step. Raises `Unsupported`, which names the operation, where the compiled engines cannot.
+
+    `derives`: vectors that are made of learned ones, element by element, are computed in the step, not in the prologue:
+    there they would have to be made anew whenever a weight has changed.
+    """
     try:
-        return _Reader(cell, step).read()
+        return _Reader(cell, step, derives).read()
     except Unsupported as first:
         simpler = decompose(step)  # tried second: it takes seconds
         if simpler is step:
             raise
         try:
-            return _Reader(cell, simpler).read()
+            return _Reader(cell, simpler, derives).read()
         except Unsupported as second:
             raise Unsupported(_with_line(str(second), step, str(first))) from second
 
@@ -109,12 +113,13 @@ def _with_line(reason: str, step: Step, first: str) -> str:
 class _Reader:
     """Walks the graph of a step once and lowers every operation."""
 
-    def __init__(self, cell: Cell, step: Step):
-        self.cell, self.step = cell, step
+    def __init__(self, cell: Cell, step: Step, derives: bool):
+        self.cell, self.step, self.derives = cell, step, derives
         self.values: dict[fx.Node, Any] = {}
         self.meta: dict[fx.Node, Any] = {}  # the stand-in value of what depends on weights alone
         self.repeated: dict[fx.Node, int] = {}  # those of them with a row for every sequence: the axis
         self.sizes: dict[fx.Node, Any] = {}  # the batch size, and its multiples
+        self.learned: set[fx.Node] = set()  # what depends on a weight that learns
         self.fixed: dict[fx.Node, Any] = {}  # what depends on no weight but indices, for SEQUENCES sequences
         self.known: dict[str, fx.Node] = {}  # the name of a LoopInvariant → its node
         self.used: dict[str, tuple[fx.Node, tuple[int, ...]]] = {}  # what the prologue returns, and in which shape
@@ -129,9 +134,12 @@ class _Reader:
         for node, name in zip(placeholders, self.step.inputs, strict=False):
             self.values[node] = row(self._input(name, node))
         indices = constant_buffers(self.cell, self.step.weights)
+        learned = {name for name, parameter in self.cell.named_parameters() if parameter.requires_grad}
         for node, name in zip(placeholders[len(self.step.inputs) :], self.step.weights, strict=True):
             like = node.meta["val"]  # zeros on the CPU: the "meta" device would import torch.compile
             self.meta[node] = torch.zeros(like.shape, dtype=like.dtype)
+            if name in learned:
+                self.learned.add(node)
             if name in indices:
                 self.fixed[node] = indices[name].clone()
         for node in self.step.graph.nodes:
@@ -203,6 +211,8 @@ class _Reader:
             self.meta[node] = self._evaluate(node)
             if not parents or all(parent in self.integers.known for parent in parents):
                 self.integers.add_constant(node, self.meta[node])
+            if self._is_derived_here(node):
+                self._lower(node)
             return
         sizes = [parent for parent in parents if parent in self.sizes]
         if constant and len(constant) + len(sizes) == len(parents):
@@ -213,6 +223,9 @@ class _Reader:
         if node.target in (aten.sym_size.int, operator.mul):
             self._size(node)
             return
+        self._lower(node)
+
+    def _lower(self, node: fx.Node) -> None:
         self.integers.check(node)
         given: Any = map_aggregate((node.args, node.kwargs), self._resolve)
         try:
@@ -220,6 +233,14 @@ class _Reader:
             self._check(node, self.values[node])
         except Unsupported as reason:
             raise Unsupported(f"{reason} ({node.meta[LINE]})" if node.meta.get(LINE) else f"{reason}") from reason
+
+    def _is_derived_here(self, node: fx.Node) -> bool:
+        """Whether a value that depends on weights alone is computed in the step."""
+        if not self.learned.isdisjoint(node.all_input_nodes):
+            self.learned.add(node)
+        value = self.meta[node]
+        is_vector = isinstance(value, Tensor) and value.dim() < 2 and value.dtype == self.dtype
+        return self.derives and node in self.learned and is_vector and node.target in ELEMENTWISE
 
     def _size(self, node: fx.Node) -> None:
         """The batch size, or a multiple of it."""

@@ -66,6 +66,9 @@ MODELS: dict[str, tuple[Callable, Callable[[], Predictor]]] = {
     "RTRL of two layers with learned starts": (RTRL, lambda: network("rnn", num_layers=2, initial="learned")),
     "RTRL of a cell with four states": (RTRL, lambda: network("slstm")),
     "RTRL of layers that all speak": (RTRL, lambda: network("gru", num_layers=2, depth="graves")),
+    "RTRL of units whose rates are derived": (RTRL, lambda: network("rg_lru")),
+    "RTRL of liquid time constants": (RTRL, lambda: network("ltc")),
+    "EProp of a learned leak": (EProp, lambda: network("plif", nn.Linear(5, 2))),
     "SnAp of everything": (lambda *a, **o: SnAp(*a, n=9, **o), lambda: network("mgu")),
     "the layer's own output": (RTRL, lambda: Predictor(rc.layer("min_gru", 3, 2).double())),
 }
