@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ...errors import InputError, LengthsError
+from ...errors import InputError, LengthsError, RecurraError
 from ...layer_inputs import first_parameter
 from ...layer_states import stack_states
 from ...layers import Recurrent
@@ -51,6 +51,8 @@ def module_model(model: nn.Module, arguments: Mapping[str, Any]) -> Any:
         try:  # torch.onnx.export(model) alone does not report which axes are fixed
             traced = torch.export.export(model, (), dict(arguments), dynamic_shapes=axes, strict=False)
             program = torch.onnx.export(traced, dynamo=True, opset_version=OPSET, verbose=False)
+        except RecurraError:  # of a layer that a file cannot hold
+            raise
         except ValueError as error:  # an argument that is no tensor
             raise InputError("example", str(error).splitlines()[0], "tensors, as `forward` takes them") from error
         except RuntimeError as error:  # the base class of their documented errors
