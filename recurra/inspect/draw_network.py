@@ -58,7 +58,7 @@ def _arc(delay: int) -> float:
 
 def _arcs(level: Level) -> float:
     """The height of the arcs of delays above the boxes."""
-    longest = max(level.delays, default=1)
+    longest = max((delay for delay in level.delays if delay < MAX_STEPS), default=1)
     return 0.75 * _arc(longest) + 22 if longest > 1 else 0.0
 
 
@@ -216,7 +216,7 @@ def _to_output(canvas: Canvas, x: float, tops: list[Point], y: float) -> None:
 
 
 def _draw_recurrence(canvas: Canvas, layout: Layout, level: Level, y: float, back: bool) -> None:
-    """States from step to step: straight lines for delay 1, arcs for longer delays."""
+    """States from step to step: straight lines for delay 1, arcs for longer delays, against time in a backward row."""
     steps, pitch = layout.steps, layout.pitch
     half, shift = (
         WIDTH / 2 - (24 * 0.4 if level.directions == 2 else 0),
@@ -235,14 +235,32 @@ def _draw_recurrence(canvas: Canvas, layout: Layout, level: Level, y: float, bac
             where = (steps - 1) * pitch + half + layout.margin + 4 if back else -half - layout.margin - 4
             canvas.label(where + shift, y, level.states(when), "start" if back else "end", "small")
             continue
-        for column in range(steps - delay):
-            start, end = column * pitch + 18, (column + delay) * pitch - 18
-            depth = y - HEIGHT / 2 - _arc(delay)
-            top = y - HEIGHT / 2
-            bend = f"C {start:.1f} {depth:.1f}, {end:.1f} {depth:.1f}, {end:.1f} {top - 1:.1f}"
-            path = f"M {start:.1f} {top:.1f} {bend}"
-            canvas.path(path, [(start, depth + 10), (end, y)], "delayed")
-        canvas.label(delay * pitch / 2 + 24, y - HEIGHT / 2 - 0.75 * _arc(delay) - 15, f"W_{{{delay}}}", kind="small")
+        _draw_delay(canvas, layout, level, delay, shift, y, back)
+
+
+def _draw_delay(canvas: Canvas, layout: Layout, level: Level, delay: int, shift: float, y: float, back: bool) -> None:
+    """Arcs over `delay` steps; into every box a line that says from how far, if no two columns are so far apart."""
+    top = y - HEIGHT / 2
+    low = level.directions == 2 and not back  # under the boxes of the backward row
+    rise = 24.0 if low else _arc(delay)
+    for column in range(layout.steps - delay):
+        first, last = layout.column(column) + shift + 18, layout.column(column + delay) + shift - 18
+        start, end = (last, first) if back else (first, last)
+        depth = top - rise
+        bend = f"C {start:.1f} {depth:.1f}, {end:.1f} {depth:.1f}, {end:.1f} {top - 1:.1f}"
+        canvas.path(f"M {start:.1f} {top:.1f} {bend}", [(start, depth + 10), (end, y)], "delayed")
+    if delay < layout.steps:
+        where = delay * layout.pitch / 2 + shift + 24
+        label = f"W_{{{delay}}}" if level.dilation == 1 else level.states(f"t{'+' if back else '-'}{delay}")
+        canvas.label(where, top - (8 if low else 0.75 * rise + 15), label, kind="small")
+        return
+    side = 1 if back else -1
+    for column in range(layout.steps):
+        box = layout.column(column) + shift + side * (WIDTH / 2 - abs(shift) * 0.4)
+        canvas.straight([(box + side * 24, y + 14), (box + side, y + 14)], "delayed")
+    outer = layout.column(layout.steps - 1 if back else 0) + shift + side * (WIDTH / 2 + 28)
+    text = f"{delay} steps {'later' if back else 'before'}"
+    canvas.word(outer, y + 14, text, "start" if back else "end")
 
 
 def _draw_delayed_reads(canvas: Canvas, layout: Layout, number: int) -> None:
@@ -272,8 +290,8 @@ def draw_folded(canvas: Canvas, network: Network) -> None:
         lanes = layout.edge(len(network.levels), 1) - WIDTH / 2 - 12 if network.skips else 0.0
         for number, delay in enumerate(level.delays):
             _loop(canvas, -shift + WIDTH / 2 - 0.4 * shift, y, number, delay * level.period, 1, lanes)
-        if level.directions == 2:
-            _loop(canvas, shift - WIDTH / 2 + 0.4 * shift, y - BACK_RISE, 0, 1, -1, lanes)
+            if level.directions == 2:
+                _loop(canvas, shift - WIDTH / 2 + 0.4 * shift, y - BACK_RISE, number, delay, -1, lanes)
         for k, source in enumerate(level.delayed):
             _delayed_loop(canvas, y, layout.heights[source], k)
 

@@ -36,13 +36,15 @@ class Level:
     delayed: tuple[int, ...] = ()  # the levels it reads at the step before
     residual: bool = False  # what it reads is added to its output
     period: int = 1  # it updates at every k-th step
+    dilation: int = 1  # step t continues the state of step t - dilation
     link_labels: tuple[str, ...] = ()  # of `reads`, where links have weights
 
     @property
     def delays(self) -> tuple[int, ...]:
         if self.cell is None:
             return ()
-        return next((state.delays for state in self.cell.carried if state.delays), (1,))
+        own = next((state.delays for state in self.cell.carried if state.delays), (1,))
+        return tuple(delay * self.dilation for delay in own)
 
     def states(self, when: str) -> str:
         names = [] if self.cell is None else [state.name for state in self.cell.carried if state.name != TIME]
@@ -191,9 +193,10 @@ def _add_stack(network: Network, stack: Recurrent | Stack, sources: tuple[int, .
 
     if isinstance(stack, Recurrent):
         separate = stack.bidirectional == "separate"
-        made = [_level(cell, stack.directions, separate) for cell in stack.cell_list[:: stack.directions]]
+        cells = zip(stack.cell_list[:: stack.directions], stack.dilation, strict=True)
+        made = [_level(cell, stack.directions, separate, dilation) for cell, dilation in cells]
     else:
-        made = [_level(layer.cell_list[0]) for layer in stack.layer_list]
+        made = [_level(layer.cell_list[0], dilation=layer.dilation[0]) for layer in stack.layer_list]
     for number, level in enumerate(made):
         reads, residual = absolute(links.reads[number]), links.residual(number)
         network.levels.append(replace(level, reads=reads, residual=residual))
@@ -210,13 +213,13 @@ def _add_hierarchy(network: Network, model: HierarchicalRNN, sources: tuple[int,
     return tuple(range(first, len(network.levels)))
 
 
-def _level(cell: Cell, directions: int = 1, separate: bool = False) -> Level:
-    return Level(f"{type(cell).__name__} {cell.hidden_size}", cell, directions, separate)
+def _level(cell: Cell, directions: int = 1, separate: bool = False, dilation: int = 1) -> Level:
+    return Level(f"{type(cell).__name__} {cell.hidden_size}", cell, directions, separate, dilation=dilation)
 
 
 def steps_to_show(network: Network, steps: int, most: int) -> int:
-    """At least one step more than the longest delay and than the longest period, up to `most`."""
-    longest = max((delay for level in network.levels for delay in level.delays), default=1)
+    """At least one step more than the longest delay that fits and than the longest period, up to `most`."""
+    longest = max((delay for level in network.levels for delay in level.delays if delay < most), default=1)
     slowest = max((level.period for level in network.levels), default=1)
     wanted = max(steps, longest + 1 if longest > 1 else 1, slowest + 1 if slowest > 1 else 1)
     return min(wanted, most)

@@ -133,6 +133,29 @@ def test_long_delays_reach_over_steps():
     assert {"−1", "−3"} <= set(labels(str(rc.diagram(layer, unfold=0))))
 
 
+def arcs(svg: str) -> list[tuple[float, float]]:
+    """Where each dotted arc starts and where it ends, from left to right."""
+    found = re.findall(r'class="line delayed" d="M ([-.\d]+) \S+ C [^"]*, ([-.\d]+) \S+"', svg)
+    return [(float(start), float(end)) for start, end in found]
+
+
+def test_a_dilated_layer_continues_the_state_of_some_steps_before():
+    unfolded = str(rc.diagram(rc.GRU(3, 4, num_layers=2, dilation=[1, 2])))
+    assert len(arcs(unfolded)) == 1  # of three steps, the last continues the first
+    assert "−2" in labels(str(rc.diagram(rc.GRU(3, 4, dilation=2), unfold=0)))
+    far = str(rc.diagram(rc.GRU(3, 4, dilation=16)))  # no two steps of the drawing are so far apart
+    assert "16 steps before" in labels(far)
+    assert count(far, "delayed") == labels(far).count("GRU 4") == 3
+
+
+def test_a_backward_row_runs_against_time_over_delays_too():
+    layer = rc.layer("delay_rnn", 3, 4, delays=(1, 3), bidirectional=True)
+    (forward, backward) = arcs(str(rc.diagram(layer)))
+    assert forward[0] < forward[1]
+    assert backward[0] > backward[1]
+    assert {"−1", "−3", "+1", "+3"} <= set(labels(str(rc.diagram(layer, unfold=0))))
+
+
 @pytest.mark.parametrize("bidirectional", [True, "separate"])
 def test_both_directions_of_every_layer_are_there(bidirectional):
     layer = rc.layer("lstm", 3, 4, num_layers=2, bidirectional=bidirectional)
