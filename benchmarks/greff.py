@@ -1,6 +1,6 @@
 """The eight LSTM variants of Greff et al. 2015 on the chorales and on Nottingham, with equal budgets.
 
-    python -m benchmarks.greff             both, some minutes on one core
+    python -m benchmarks.greff             both, some minutes on one core; rerun to go on where it was stopped
     python -m benchmarks.greff figure      the picture and the table from the numbers that are there
 
 Every variant gets the same random settings (a learning rate and a size each, log-uniform), the same start, N(0, 0.1²)
@@ -41,7 +41,7 @@ VARIANTS = (
     ("NP", "lstm_np", "no peepholes"),
 )
 #: file, training pieces
-DATA = {"JSB chorales": ("JSB_Chorales.mat", 229), "Nottingham": ("Nottingham.mat", 300)}
+DATA = {"JSB chorales": ("JSB_Chorales.mat", 229), "Nottingham": ("Nottingham.mat", 150)}
 PIECE, BATCH = 60, 16  # training pieces are cut to so many steps
 EPOCHS, PATIENCE = 40, 4
 
@@ -91,26 +91,35 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=5, help="random settings a variant")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    path = RESULTS / "greff.json"
     if options.what == "all":
-        command, where = f"python -m benchmarks.greff --settings {options.settings}", environment()
-        results = {name: compare(name, options.data, options.settings) for name in DATA}
-        content = {"command": command, "environment": where, "results": results}
-        (RESULTS / "greff.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    known = json.loads((RESULTS / "greff.json").read_text(encoding="utf-8"))
+        known = read(path, f"python -m benchmarks.greff --settings {options.settings}")
+        for name in DATA:
+            for number in range(len(known["results"][name]["V"]), options.settings):
+                compare(name, number, options.data, known["results"][name])
+                path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    known = json.loads(path.read_text(encoding="utf-8"))
     (RESULTS / "greff.svg").write_text(picture(known["results"]), encoding="utf-8")
     (RESULTS / "greff.md").write_text(table(known), encoding="utf-8")
 
 
-def compare(name: str, folder: Path, count: int) -> dict[str, list[dict[str, Any]]]:
+def read(path: Path, command: str) -> dict[str, Any]:
+    """What an earlier run of this command has measured at this commit."""
+    fresh = {name: {short: [] for short, _, _ in VARIANTS} for name in DATA}
+    content = {"command": command, "environment": environment(), "results": fresh}
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else content
+    same = known["command"] == command and known["environment"]["commit"] == content["environment"]["commit"]
+    return known if same else content
+
+
+def compare(name: str, number: int, folder: Path, found: dict[str, list[dict[str, Any]]]) -> None:
+    """All variants with one of the settings."""
     file, pieces = DATA[name]
     train = cut(read_mat(folder / file, "train"), pieces)
     valid, test = (read_mat(folder / file, part) for part in ("valid", "test"))
-    found: dict[str, list[dict[str, Any]]] = {short: [] for short, _, _ in VARIANTS}
-    for number in range(count):
-        for short, cell, _ in VARIANTS:
-            found[short].append(run(cell, number, train, valid, test))
-            print(name, short, found[short][-1], flush=True)
-    return found
+    for short, cell, _ in VARIANTS:
+        found[short].append(run(cell, number, train, valid, test))
+        print(name, short, found[short][-1], flush=True)
 
 
 def table(known: dict[str, Any]) -> str:
