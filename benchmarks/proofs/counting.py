@@ -72,16 +72,17 @@ def counting_bptt(
     steps: int = 2000,
     language: Callable[..., CountingTask] = tasks.anbn,
     units: int = 2,
+    rate: float = 0.2,
 ) -> list[Row]:
     """BPTT and Adam on batches of 30 strings; all seeds beside each other, as one network with one more axis.
 
     The first steps equal those of `rc.train.BPTT`, seed for seed.
     """
     clock, task = Clock(minutes), language(high=10)
-    together = Together([_network(seed, task.input_size, units) for seed in seeds], rate=0.2)
+    together = Together([_network(seed, task.input_size, units) for seed in seeds], rate)
     looks: list[list[int]] = []
     for number, batch in enumerate(task.batches(30, steps, seed=0).epoch(0)):
-        together.set_rate(0.1 * (1 + math.cos(math.pi * number / steps)))
+        together.set_rate(0.5 * rate * (1 + math.cos(math.pi * number / steps)))
         together.step(batch.inputs.double(), task.legal(batch).double(), batch.mask)
         done = clock.over or number == steps - 1
         if number % 200 == 199 or done:

@@ -100,11 +100,40 @@ def test_the_tasks_of_1997_ask_for_what_was_shown() -> None:
     assert int(kept.lengths.min()) >= 53
     made = tasks_1997.multiplication(6, random)
     values, marks = made.inputs.unbind(-1)
-    expected = [values[marks[:, k] > 0, k].prod() for k in range(6)]
-    torch.testing.assert_close(made.targets[:, 0], torch.stack(expected))
+    first = torch.arange(len(marks)) == 0
+    for k in range(6):  # a value at the first step, whose mark is -1, counts as 1
+        found = values[(marks[:, k] > 0) & ~first, k]
+        assert len(found) in (1, 2)
+        torch.testing.assert_close(made.targets[k, 0], found.prod())
+        assert marks[made.lengths[k] - 1, k] == marks[0, k] == -1
+        assert not bool(marks[made.lengths[k] :, k].any())
     noisy = tasks_1997.two_sequences(6, random)
     assert torch.equal((noisy.inputs[2, :, 0] > 0).long(), noisy.targets)
     assert torch.equal((noisy.inputs != 0).any(-1).sum(0), noisy.lengths)
+
+
+def test_the_longer_tasks_of_1997_ask_for_what_was_shown() -> None:
+    random = generator(0)
+    made = tasks_1997.adding(400, random)
+    values, marks = made.inputs.unbind(-1)
+    total = torch.where(marks > 0, values, 0.0).sum(0)
+    torch.testing.assert_close(made.targets[:, 0], 0.5 + total / 4)
+    shown = marks > 0
+    assert not bool(shown[50:].any())  # a lag of T / 2 at least
+    assert bool(shown[:10].any(0)[shown.sum(0) == 2].all())  # the first within ten steps
+    lag = tasks_1997.long(tasks_1997.distracted, q=200, p=300)
+    assert (lag.__doc__ or "").endswith("e, q = 200, p = 300")
+    kept = lag(5, random)
+    assert kept.inputs.shape[-1] == 304
+    assert int(kept.lengths.min()) >= 203
+    assert torch.equal(kept.inputs[1, :, 302:].argmax(-1), kept.targets)
+    three = tasks_1997.three_symbols(200, random)
+    symbols = three.inputs.argmax(-1)
+    found = [symbols[:, k][symbols[:, k] >= 6] - 6 for k in range(200)]
+    assert [int(4 * a + 2 * b + c) for a, b, c in found] == three.targets.tolist()
+    free = tasks_1997.no_regularities(6, random)
+    assert torch.equal(free.inputs[0, :, :2].argmax(-1), free.targets)
+    assert not bool(free.inputs[1:, :, :2].any())  # nothing else tells
 
 
 def test_what_counts_as_wrong_in_1997() -> None:
@@ -113,6 +142,6 @@ def test_what_counts_as_wrong_in_1997() -> None:
     assert not bool(illegal(legal, batch).any())
     assert bool(illegal(-legal, batch).all())
     answers = tasks_1997.adding(4, generator(2))
-    outputs = torch.zeros(100, 4, 1)
-    outputs[-1] = answers.targets + torch.tensor([[0.0], [0.03], [0.05], [-0.05]])
+    outputs = torch.zeros(110, 4, 1)
+    outputs[answers.lengths - 1, torch.arange(4)] = answers.targets + torch.tensor([[0.0], [0.03], [0.05], [-0.05]])
     assert off_by(0.04)(outputs, answers).tolist() == [False, False, True, True]
