@@ -48,7 +48,8 @@ def find(name: str) -> type[Cell]:
 
 
 _NOT_CELLS = dict.fromkeys(
-    ("brnn", "birnn", "bilstm", "bigru"), "the name of a cell; bidirectional=True makes a BRNN of any cell"
+    ("brnn", "birnn", "bilstm", "bigru", *(f"bidirectional_{cell}" for cell in ("rnn", "lstm", "gru"))),
+    "the name of a cell; bidirectional=True makes a BRNN of any cell",
 )
 _NOT_CELLS |= {
     name: f"the name of a cell; {network} is this network"

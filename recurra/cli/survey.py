@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def survey_command(
     where: Annotated[
-        str | None, typer.Argument(metavar="WHERE", help="A section (3.4), 'eq. 27', 'fig. 2', E7, or a word.")
+        str | None,
+        typer.Argument(metavar="WHERE", help="A section (3.4), 'eq. 27', 'fig. 2', E7, 'errata', or a word."),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page with all figures drawn.")] = None,
     json: Json = False,

@@ -45,7 +45,7 @@ def survey(where: str | None = None) -> SurveyIndex:
     **Arguments**
 
     - `where`: a section ("3.4", with all that is inside), an equation ("eq. 27" or "(27)"), a figure ("fig. 2"), an
-      erratum ("E7"), or a word to look for ("leaky"). None: everything.
+      erratum ("E7"), "errata" for all places that have one, or a word to look for ("leaky"). None: everything.
 
     **Returns** a `SurveyIndex` of `SurveyEntry`. `entry.run()` evaluates the calls; `index.page("survey.html")` writes
     a page with the figures, each drawn by its call.
@@ -65,7 +65,8 @@ def survey(where: str | None = None) -> SurveyIndex:
         return SurveyIndex(everything)
     found = [entry for entry in everything if _matches(entry, where.strip())]
     if not found:
-        raise UnknownNameError("where", repr(where), "a section, 'eq. 27', 'fig. 2', 'E7' or a word of the index")
+        known = "a section, 'eq. 27', 'fig. 2', 'E7', 'errata' or a word of the index"
+        raise UnknownNameError("where", repr(where), known)
     return SurveyIndex(found)
 
 
@@ -93,6 +94,8 @@ def _matches(entry: SurveyEntry, where: str) -> bool:
         return entry.where == f"fig. {figure[1]}"
     if re.fullmatch(r"E\d+[ab]?", where):
         return where in entry.errata
+    if where.lower() == "errata":
+        return bool(entry.errata)
     text = " ".join((entry.title, entry.says, *entry.calls)).lower()
     return where.lower() in text
 

@@ -94,6 +94,7 @@ def test_two_names_of_one_cell(alias: str, name: str):
     ("name", "answer"),
     [
         ("brnn", "bidirectional=True"),
+        ("bidirectional_lstm", "bidirectional=True"),
         ("BRNN", "bidirectional=True"),
         ("esn", "rc.EchoStateNetwork"),
         ("narx", "rc.NARX"),

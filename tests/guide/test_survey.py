@@ -62,6 +62,11 @@ def test_a_chapter_holds_its_sections() -> None:
     assert {entry.section for entry in rc.survey("5")} == {"5", "5.1", "5.2", "5.3", "5.4"}
 
 
+def test_all_errata_are_found_at_their_places() -> None:
+    found = {number for entry in rc.survey("errata") for number in entry.errata}
+    assert found == {erratum.number for erratum in rc.train.errata()}
+
+
 def test_unknown_places_are_refused() -> None:
     for where in ("9", "eq. 54", "fig. 10", "E99", "no such word"):
         with pytest.raises(rc.UnknownNameError, match="where"):
