@@ -270,5 +270,7 @@ def test_what_is_wrong_is_named() -> None:
         model.attention_weights(*data()[:2])
     with pytest.raises(rc.InputError, match="sampling"):
         NextSymbol(1.5)
+    with pytest.raises(rc.InputError, match="sampling"):
+        model(*data()[:2], sampling=-0.5)
     with pytest.raises(rc.InputError, match="width"):
         beam(model, data()[0], width=0)

@@ -190,6 +190,7 @@ class EncoderDecoder(nn.Module):
         `sampling` is the share of steps at which the decoder reads a token drawn from its own probabilities instead of
         the true one (scheduled sampling, Bengio et al. 2015).
         """
+        probability("sampling", sampling)
         encoded, state = self.encode(source, lengths)
         previous = self._shifted(target)
         if not sampling:
