@@ -76,8 +76,14 @@ def run(cell: str, number: int, train: SequenceSet, valid: SequenceSet, test: Se
     torch.manual_seed(number)
     model = Predictor(rc.layer(cell, 88, int(chosen["hidden"])), 88)
     start(model, number, train)
-    options = {"loss": "binary_cross_entropy", "lr": chosen["rate"], "schedule": constant(warmup=20), "clip": 1.0}
-    options |= {"epochs": EPOCHS, "patience": PATIENCE, "device": "cpu", "progress": False}
+    options: dict[str, Any] = {"loss": "binary_cross_entropy", "lr": chosen["rate"], "clip": 1.0}
+    options |= {
+        "schedule": constant(warmup=20),
+        "epochs": EPOCHS,
+        "patience": PATIENCE,
+        "device": "cpu",
+        "progress": False,
+    }
     fitted = fit(model, Batches(train, BATCH, seed=number), Batches(valid, BATCH, shuffle=False), **options)
     found = evaluate(model, Batches(test, BATCH, shuffle=False), loss="binary_cross_entropy", device="cpu")["loss"]
     seconds = round(time.process_time() - began, 1)
@@ -106,7 +112,7 @@ def main() -> None:
 def read(path: Path, command: str) -> dict[str, Any]:
     """What an earlier run of this command has measured at this commit."""
     fresh = {name: {short: [] for short, _, _ in VARIANTS} for name in DATA}
-    content = {"command": command, "environment": environment(), "results": fresh}
+    content: dict[str, Any] = {"command": command, "environment": environment(), "results": fresh}
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else content
     same = known["command"] == command and known["environment"]["commit"] == content["environment"]["commit"]
     return known if same else content
