@@ -43,8 +43,13 @@ class ScalarMix(nn.Module):
         """The weights of the sum."""
         return torch.softmax(self.w, dim=0) if self.normalise else self.w
 
-    def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
-        """Layers (…, d) → their sum (…, d). `mask` (…): true at valid steps; only `layer_norm` reads it."""
+    def forward(self, layers: Sequence[Tensor] | Tensor, mask: Tensor | None = None) -> Tensor:
+        """Layers (…, d), a list or one tensor (L, …, d) → their sum (…, d).
+
+        `mask` (…): true at valid steps; only `layer_norm` reads it.
+        """
+        if isinstance(layers, Tensor) and layers.dim():
+            layers = layers.unbind()
         if not isinstance(layers, (list, tuple)):
             raise InputError("layers", type(layers).__name__, "a list of tensors, one for each layer")
         if len(layers) != self.layers:
