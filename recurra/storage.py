@@ -1,7 +1,7 @@
 """Model folders: `config.json` and `model.safetensors`, written and read here for every kind of model.
 
     model/
-      config.json         format, kind, recurra's version, SHA-256 of the weights, and what the kind adds
+      config.json         format, kind, recurra's version, SHA-256 of the weights, and the kind's; a checksum
       model.safetensors   the tensors
       my_cells.py         the source of the user's own cell, if it was imported from a file; for people to read
 
@@ -15,6 +15,8 @@ process saves); any number of processes may read meanwhile.
 """
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 import time
@@ -151,7 +153,8 @@ def _write(folder: Path, contents: FolderContents) -> None:
         save_tensors(weights_draft, contents.tensors)
         digest = sha256(weights_draft)
         imports = _keep_sources(folder) if _has_own_cell(contents.config) else {}
-        write_json(config_draft, _header(contents.kind, digest) | imports | contents.config)
+        config = _header(contents.kind, digest) | imports | contents.config
+        write_json(config_draft, {"checksum": _checksum(config)} | config)
         staged = folder / _staged_name(digest)
         os.replace(config_draft, staged)
         sync(folder)
@@ -167,6 +170,13 @@ def _header(kind: str, digest: str) -> dict[str, Any]:
     from . import __version__
 
     return {"format": FORMAT, "kind": kind, "recurra": __version__, "sha256": digest}
+
+
+def _checksum(config: Mapping[str, Any]) -> str:
+    """Of all values of a config but the checksum, however they are laid out."""
+    content = {name: value for name, value in config.items() if name != "checksum"}
+    text = json.dumps(json.loads(json.dumps(content)), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _has_own_cell(section: Mapping[str, Any]) -> bool:
@@ -280,6 +290,9 @@ def _checked_config(folder: Path, kinds: tuple[str, ...]) -> dict[str, Any]:
     if config.get("format") not in (1, FORMAT):
         got = f"format {config.get('format')!r}, written by recurra {config.get('recurra', 'of an unknown version')}"
         raise ModelFileError(folder / CONFIG, got, f"format 1 or {FORMAT}; load it with that version of recurra")
+    if content.get("checksum", found := _checksum(content)) != found:
+        got = f"values whose checksum is {found}, not {content['checksum']}: the file was changed after it was saved"
+        raise ModelFileError(folder / CONFIG, got, 'the file as it was saved; of one edited by hand, delete "checksum"')
     return config
 
 

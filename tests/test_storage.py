@@ -90,6 +90,20 @@ def test_other_kinds_formats_and_shapes_are_named(tmp_path):
         read_folder(tmp_path, "Test")
 
 
+def test_a_flipped_bit_of_the_config_is_found(tmp_path):
+    """Labels and numbers stand there: another letter is another label."""
+    write_folder(tmp_path, contents(1))
+    path = tmp_path / "config.json"
+    text = path.read_text()
+    path.write_text(text.replace('"kind": "Test"', '"kind": "Test", "label": "cat"'))
+    with pytest.raises(ModelFileError, match=r"checksum is \w+, not \w+: the file was changed after it was saved"):
+        read_folder(tmp_path, "Test")
+    path.write_text(json.dumps(json.loads(text), indent=4))  # laid out in another way
+    read_folder(tmp_path, "Test")
+    path.write_text(json.dumps({name: value for name, value in json.loads(text).items() if name != "checksum"}))
+    read_folder(tmp_path, "Test")
+
+
 def test_tied_tensors_are_stored_once():
     module = torch.nn.ModuleDict({"b": torch.nn.Linear(2, 2, bias=False), "a": torch.nn.Linear(2, 2, bias=False)})
     module["b"].weight = module["a"].weight

@@ -60,6 +60,10 @@ def test_folders_that_hold_something_else(tmp_path):
     changed = json.loads(good)
     changed["settings"]["hidden_size"] = 5
     config.write_text(json.dumps(changed))
+    with pytest.raises(ModelFileError, match="changed after it was saved"):
+        LanguageModel.load(tmp_path)
+    del changed["checksum"]
+    config.write_text(json.dumps(changed))
     with pytest.raises(ModelFileError, match=r"model\.safetensors"):
         LanguageModel.load(tmp_path)
     changed["settings"].update(hidden_size=4, num_layers=2)
