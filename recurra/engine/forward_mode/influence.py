@@ -266,7 +266,18 @@ class CompiledInfluence:
                     a, b = run[0].at, run[-1].at + run[-1].width
                     row = self.readouts + sheet.row(run[0])
                     left, right, to = left_rows[:, :, a:b], old[:, row : row + b - a], new[:, first:last]
-                    _multiply(left, right, to, add=run_number > 0)
+                    self._multiply(left, right, to, add=run_number > 0)
+
+    def _multiply(self, left: Tensor, right: Tensor, to: Tensor, add: bool) -> None:
+        """`left` times `right` for every sequence. One thread uses all of a vector, of which BLAS may leave half."""
+        by_blas = torch.get_num_threads() > 1 or any(t.stride(2) != 1 for t in (left, right, to))
+        for own, a, b in zip(to, left, right, strict=True):
+            if by_blas:
+                own.addmm_(a, b) if add else torch.mm(a, b, out=own)
+                continue
+            places = [n for t in (own, a, b) for n in (ctypes.c_void_p(t.data_ptr()), ctypes.c_int64(t.stride(0)))]
+            sizes = len(a), len(b), b.shape[1], add
+            self.library.sheet_product(*places, *map(ctypes.c_int64, sizes))
 
     def _row_ranges(self, number: int, sheet: Sheet) -> list[tuple[Tensor, int, int]]:
         """Rows of ∂s'/∂s, and the rows (first, last) of the sheet that they give. Those of the readouts come first."""
@@ -345,15 +356,6 @@ def _is_one_block(plan: InfluencePlan, key: tuple[int, str], shape: tuple[int, .
     """Whether a tensor is one block, in the order of its memory: its gradient needs no copy."""
     blocks = [block for block in plan.blocks if (block.cell, block.weight) == key]
     return len(blocks) == 1 and blocks[0].size == torch.Size(shape).numel()
-
-
-def _multiply(left: Tensor, right: Tensor, to: Tensor, add: bool) -> None:
-    if len(left) == 1:
-        left, right, to = left[0], right[0], to[0]
-    if add:
-        (to.addmm_ if to.dim() == 2 else to.baddbmm_)(left, right)
-    else:
-        torch.matmul(left, right, out=to)
 
 
 __all__ = ["START", "CompiledInfluence", "InfluencePlan", "NotCompiled"]

@@ -274,3 +274,16 @@ extern "C" void row_chunk_backward(const RowChunk* given, int64_t items, const r
   if (goes_on) memcpy(r.regions[KEPT], r.next, r.batch * r.kept_size * sizeof(real));
   __builtin_memmove(r.regions[STATE], r.regions[STATE] + items * r.states, r.batch * r.states * sizeof(real));
 }
+
+// to (rows, width) = a (rows, deep) times b (deep, width), or is added to; of any strides from row to row.
+extern "C" void sheet_product(real* to, int64_t to_ld, const real* a, int64_t a_ld, const real* b, int64_t b_ld,
+                              int64_t rows, int64_t deep, int64_t width, int64_t adds) {
+  constexpr int64_t some = 4 * W;  // columns: those of b stay in the first cache
+  for (int64_t j = 0; j < width; j += some) {
+    const int64_t now = width - j < some ? width - j : some;
+    for (int64_t q = 0; q < rows && !adds; ++q) __builtin_memset(to + q * to_ld + j, 0, now * sizeof(real));
+    const ItemRow columns{a, 1, a_ld}, part{b + j, b_ld, 1};
+    if (now == some) add_rows<4, 4>(to + j, rows, to_ld, columns, part.p, b_ld, deep, W);
+    else for (int64_t k = 0; k < now; k += W) add_rows<8, 1>(to + j + k, rows, to_ld, columns, part.p + k, b_ld, deep, left(now, k));
+  }
+}

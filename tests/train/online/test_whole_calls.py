@@ -102,3 +102,22 @@ def test_words_that_no_state_needs_wait_until_after_the_loop() -> None:
     names = [[word[0] for word in part] for part in (before, during, after)]
     expected = ["COPY"], ["ADD_PRODUCT"], ["COPY", "ZERO", "ADD_PRODUCT"]
     assert names == [[CODE[name] for name in part] for part in expected]
+
+
+@pytest.mark.parametrize("units", [3, 17, 70])
+def test_steps_of_exact_rtrl_on_one_thread_and_on_several(units: int) -> None:
+    """Products by our own loop and by BLAS."""
+    torch.manual_seed(0)
+    model = Predictor(rc.layer("rnn", 3, units), 2).double()
+    x, target = torch.randn(4, 2, 3).double(), torch.randn(4, 2, 2).double()
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            learner = RTRL(model, "mse")
+            learner._whole_call = lambda *_: None  # pyrefly: ignore  # step by step
+            found.append(learner.gradients(x, target))
+    finally:
+        torch.set_num_threads(before)
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(gradient, found[1][name], rtol=1e-12, atol=1e-13, msg=name)
