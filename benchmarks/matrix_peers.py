@@ -74,8 +74,8 @@ def _delta(cell: Any, x: Tensor) -> tuple:
 def _gated_delta(cell: Any, x: Tensor) -> tuple:
     q, k = (normalize(cell.by_head(silu(project(x))), dim=-1) for project in (cell.q, cell.k))
     decay = -cell.log_rate.exp() * softplus(cell.a(x))
-    values = q, k, cell.by_head(silu(cell.v(x))), decay.float(), torch.sigmoid(cell.b(x))
-    return values, {"scale": cell.keys**-0.5}
+    named = {"g": decay.float().contiguous(), "beta": torch.sigmoid(cell.b(x)).contiguous()}
+    return (q, k, cell.by_head(silu(cell.v(x)))), named | {"scale": cell.keys**-0.5}
 
 
 def _gla(cell: Any, x: Tensor) -> tuple:

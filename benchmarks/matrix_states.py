@@ -11,7 +11,6 @@ results/matrix_states_gpu.md or matrix_states.md.
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,10 +50,8 @@ def training(run: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor]) 
     return lambda: torch.autograd.grad(run(given), [given, *weights], cotangent, allow_unused=True)
 
 
-def jobs_on_a_card(
-    name: str, size: tuple[int, int, int, int], of: str = "", without: str = ""
-) -> dict[str, dict[str, Job]]:
-    """Pass → library → job, of the libraries and kernels whose name contains `of` and not `without`."""
+def jobs_on_a_card(name: str, size: tuple[int, int, int, int], of: str = "") -> dict[str, dict[str, Job]]:
+    """Pass → library → job, of the libraries and kernels whose name contains `of`."""
     steps, batch, heads, keys = size
     inputs = heads * keys
     layer = layer_of(name, heads, keys, inputs, device="cuda", dtype=torch.bfloat16)
@@ -67,7 +64,7 @@ def jobs_on_a_card(
         runs = {"recurra": (lambda given: layer(given)[0], x)}
         runs |= {kernel: (run, by_batch) for kernel, run in peers(name, cell, what == "training").items()}
         for label, (run, given) in runs.items():
-            if of not in label or (without and without in label):
+            if of not in label:
                 continue
             try:
                 job = training(run, given, weights) if what == "training" else _inference(run, given)
@@ -229,8 +226,6 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compile", choices=KERNELS, help="on a card: only compile such kernels for the cells")
-    parser.add_argument("--one-size", type=int, help="on a card: print the milliseconds of one cell at this size")
-    parser.add_argument("--without-chunks", action="store_true", help="without kernels over chunks of time")
     given = parser.parse_args()
     torch.manual_seed(0)
     names = given.cells.split(",")
@@ -249,9 +244,6 @@ def main() -> None:
         for name in names:
             profile(name, SIZES["cuda"][0])
         return
-    if given.one_size is not None:
-        measure_one(names[0], given)
-        return
     if given.device == "cpu":
         torch.set_num_threads(1)
     if given.device == "cuda":
@@ -259,31 +251,14 @@ def main() -> None:
     times: dict[str, Any] = {}
     for name in names:
         for size in SIZES[given.device]:
-            found = on_the_cpu(name, size, given.rounds) if given.device == "cpu" else apart(name, size, given)
+            if given.device == "cpu":
+                found = on_the_cpu(name, size, given.rounds)
+            else:
+                found = {what: on_a_card(each, given.rounds) for what, each in jobs_on_a_card(name, size).items()}
             times.setdefault(name, {})[str(size)] = found
             print(name, size, {w: {k: round(t, 3) for k, t in f.items()} for w, f in found.items()}, flush=True)
             save(times, given)
     print((RESULTS / f"{stem(given.device)}.md").read_text())
-
-
-def apart(name: str, size: tuple[int, int, int, int], given: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Milliseconds in a process of its own: another library's kernel may fail in a way that ends the process. Then
-    they are measured without the kernels over chunks of time."""
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.matrix_states", "--device", "cuda", "--cells", name]
-    command += ["--rounds", str(given.rounds), "--one-size", str(SIZES["cuda"].index(size))]
-    for without in ([], ["--without-chunks"]):
-        ran = subprocess.run([*command, *without], capture_output=True, text=True, check=False)
-        print(*(f"  {line}" for line in ran.stdout.splitlines()[:-1]), sep="\n")
-        if not ran.returncode:
-            return json.loads(ran.stdout.splitlines()[-1])
-        print(f"{name} {size}: {ran.stderr.splitlines()[-1:]}", flush=True)
-    raise RuntimeError(f"{name} {size}: no process ended well")
-
-
-def measure_one(name: str, given: argparse.Namespace) -> None:
-    """Print the milliseconds of a cell at one size as JSON."""
-    jobs = jobs_on_a_card(name, SIZES["cuda"][given.one_size], without="chunk" if given.without_chunks else "")
-    print(json.dumps({what: on_a_card(each, given.rounds) for what, each in jobs.items()}))
 
 
 def save(times: dict[str, Any], given: argparse.Namespace) -> None:

@@ -102,6 +102,7 @@ ROUNDING: dict[str, tuple[float, float]] = {
     "tanhshrink": (4, 2),  # x - tanh(x) cancels
     "gelu": (4, 1),  # 1 + erf cancels, and torch's erf for a GPU is less exact
     "addcmul": (4, 1),  # the sum cancels, and may be fused
+    "pow 1.7": (16, 0),  # of numbers beyond 1e7, on a GPU: a logarithm that is rounded once, times 1.7
 }
 # Of 0 and -0 either is the larger one, also in torch.
 UNSIGNED = ("maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max", "clamp_between", "clamp above")

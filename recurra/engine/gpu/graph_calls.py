@@ -164,7 +164,7 @@ def _copy_all(places: list[Tensor], values: list[Tensor]) -> None:
     """Copy values to contiguous places, those of one dtype in one kernel: torch would copy all of them one by one if
     one of them were of another, or not contiguous."""
     dtype = places[0].dtype
-    if all([v.dtype is dtype and v.is_contiguous() for v in values]):
+    if all(v.dtype is dtype and v.is_contiguous() for v in values):
         torch._foreach_copy_(places, values)
         return
     alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from recurra.engine.gpu import both_directions
+from recurra.engine.gpu.matrix.runner import MatrixExecutor
 from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.gpu.step_call import GpuStepCall
 
@@ -24,7 +25,8 @@ def _counted(function: Callable[..., Any], calls: list[int]) -> Callable[..., An
 def _asserts_the_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Count the calls of the GPU engine: some in a test marked `gpu`, none in one marked `gpu(engine="reference")`."""
     marker, calls = request.node.get_closest_marker("gpu"), []
-    for owner, name in ((GpuExecutor, "forward"), (both_directions, "forward"), (GpuStepCall, "__call__")):
+    engines = (GpuExecutor, "forward"), (MatrixExecutor, "forward"), (both_directions, "forward")
+    for owner, name in (*engines, (GpuStepCall, "__call__")):
         monkeypatch.setattr(owner, name, _counted(getattr(owner, name), calls))
     yield
     if marker is not None:

@@ -48,6 +48,5 @@ def test_the_same_bits_or_an_error_that_names_the_variable():
     assert_same_bits(layer().cell_list[0], runs=2)
     found = run(":4096:8")
     assert found.stdout == "same bits\n", found.stderr[-2000:]
-    refused = run(None)
-    assert refused.returncode != 0
-    assert "CUBLAS_WORKSPACE_CONFIG" in refused.stderr
+    without = run(None)  # some versions of torch ask for the variable
+    assert without.stdout == "same bits\n" or "CUBLAS_WORKSPACE_CONFIG" in without.stderr

@@ -28,8 +28,8 @@ SPARE = 8_192  # bytes of shared memory left to Triton
 GLOBAL_RATE = 20  # bytes a multiprocessor reads from device memory while all of them read
 SHARED_RATE = 128  # bytes it reads from its shared memory
 ROUND_TRIP, DEPENDENT_MMA = 700, 33  # a load from device memory; a tensor-core instruction that waits for the last
-STAGE, NUMBER = 2400, 250  # fixed cost of a stage; at least per element of a thread
-OPERATION, LATER_OPERATION = 20, 2.5  # per element of a thread: in a group after products, and in one after row sums
+STAGE, NUMBER, SUM = 2400, 255, 15  # fixed cost of a stage; per element of a thread, and for each product of it
+HIDDEN, OPERATION = 20, 3  # operations of a group after row sums while it waits for them; each further one, per element
 WARP = 30  # per warp, for the reduction over warps
 SPLIT = 2  # per weight of a thread that is multiplied in three TF32 products
 PROBE_BYTES = 4_000_000  # read per step by all programs, from which on probing first pays
@@ -159,12 +159,11 @@ def estimated_cycles(shape: Tiling, schedule: Schedule, size: int, batch: int, p
         total += POLLS * 4 * parts / (GLOBAL_RATE * processors)
         pieces = _pieces(group, size, shape.warps, shape.columns)
         elements = -(-shape.rows * shape.columns // (32 * shape.warps)) if group.width > 1 else 0
-        operations = sum(not node.is_leaf for node in group.body)
         if not pieces:
-            total += LATER_OPERATION * operations * elements
+            total += OPERATION * max(0, sum(not node.is_leaf for node in group.body) - HIDDEN) * elements
             continue
         total += STAGE + WARP * shape.warps + ROUND_TRIP * (-(-pieces // shape.depth) - 1) + pieces * 2 * DEPENDENT_MMA
-        total += max(NUMBER, OPERATION * operations) * elements
+        total += (NUMBER + SUM * sum(not all(map(is_x, lane.args)) for lane in group.lanes)) * elements
         total += _read(shape, group, size, batch, processors) / (GLOBAL_RATE * processors)
         total += len(group.lanes) * shape.warps * shape.rows * shape.columns * 8 / SHARED_RATE  # reduction over warps
         total += _held(group, shape.columns) * shape.columns * size / SHARED_RATE if shape.weights == "shared" else 0
