@@ -3,19 +3,18 @@
     python -m benchmarks.lstm_1997                 all, five seeds, some twenty minutes on one core
     python -m benchmarks.lstm_1997 adding reber    some of them
 
-The cell (no forget gate, squashing functions of 1997), the criteria, the shortest lags and most of the longer ones are
-the paper's; so is the learning rule, truncated and forward in time. Small batches and Adam are ours: the paper
-changed weights after each sequence, by gradient descent. Sequences are counted until the criterion holds on test
+The cell (no forget gate, squashing functions of 1997), the criteria and the lags are the paper's; so is the learning
+rule, truncated and forward in time. Small batches and Adam are ours: the paper changed weights after each sequence, by
+gradient descent. Its lags above two hundred steps are not here. Sequences are counted until the criterion holds on test
 sequences, which are looked at now and then; a run that misses it within its limit counts as the limit. Settings were
 chosen on seeds from 100 on. Writes results/lstm_1997.json and results/lstm_1997.md.
 """
 
 import argparse
 import json
-import re
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -93,6 +92,10 @@ EXPERIMENTS = {
     "distracted": Experiment(
         tasks_1997.distracted, 2, 1, SAME, off_by(0.2), "1,000 off by ≤ 0.2", 0, 1000, 30_000, 2
     ),
+    "distracted_200": Experiment(
+        tasks_1997.long(tasks_1997.distracted, q=200, p=200), 2, 1, SAME, off_by(0.2), "256 off by ≤ 0.2", 0, 256,
+        33_000, 2, 16, 0.003,
+    ),
     "two_sequences": Experiment(
         tasks_1997.two_sequences, 3, 1, (-1, -3, -5), off_by(0.2), "256 off by ≤ 0.2", 0, 256, 27_380, 2
     ),
@@ -113,21 +116,6 @@ EXPERIMENTS = {
         32, 0.02, 1600, told=True,
     ),
 }  # fmt: skip
-
-
-def longer(name: str, published: int, tested: int, rate: float, told: bool = False, **lags: int) -> Experiment:
-    """An experiment at another lag."""
-    shortest = EXPERIMENTS[name]
-    criterion = re.sub(r"[\d,]+( off by ≤)", rf"{tested:,}\1", shortest.criterion)
-    draw = tasks_1997.long(shortest.draw, **lags)
-    return replace(shortest, draw=draw, criterion=criterion, tested=tested, published=published, rate=rate, told=told)
-
-
-EXPERIMENTS |= {
-    "distracted_200": longer("distracted", 33_000, 256, 0.003, q=200, p=200),
-    "distracted_500": longer("distracted", 38_000, 256, 0.003, q=500, p=500),
-    "distracted_1000": longer("distracted", 49_000, 128, 0.003, told=True, q=1000, p=1000),
-}
 
 
 def run(name: str, seed: int, minutes: float) -> Row:

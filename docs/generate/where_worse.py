@@ -83,11 +83,11 @@ def _more_than_1997() -> list[str]:
                     f"the paper of 1997 reports {paper:,} ([table](lstm_1997.md))."
                 )
     text = _text("lstm_1997")
-    found, paper = re.search(r"median (\d+)\.", text), re.search(r"and (\d+) on average", text)
-    if found and paper and int(found.group(1)) < int(paper.group(1)):
+    found, paper = re.search(r"mean ([\d.]+), median", text), re.search(r"and (\d+) on average", text)
+    if found and paper and float(found.group(1)) < int(paper.group(1)):
         lines.append(
-            f"**aⁿbⁿcⁿ**: trained on n ≤ 10, all strings are right up to n = {found.group(1)} in the median; Gers and "
-            f"Schmidhuber 2001 report {paper.group(1)} on average ([table](lstm_1997.md))."
+            f"**aⁿbⁿcⁿ**: trained on n ≤ 10, all strings are right up to n = {found.group(1)} on average; Gers and "
+            f"Schmidhuber 2001 report {paper.group(1)} ([table](lstm_1997.md))."
         )
     return lines
 
