@@ -29,7 +29,7 @@ class GpuLoops:
         self.stepwise: dict[tuple[bool, str], StepwiseLoop] = {}
         self.single_steps: dict[Any, PersistentLoop | None] = {}
         self.beside: dict[Any, PersistentLoop | None] = {}
-        self.turns: dict[tuple[int, torch.device], bool] = {}
+        self.turns: dict[tuple[int, torch.device], tuple[int, int]] = {}
         self.refused: set[tuple[bool, int, torch.device]] = set()  # loops whose grid does not fit on the card at once
 
     @functools.cached_property
@@ -67,18 +67,16 @@ class GpuLoops:
 
     def takes_turns(self, batch: int, device: torch.device) -> bool:
         """Whether some tiles of a batch start when others have ended, if one kernel runs all steps forward."""
+        at_once, rows = self.turn(batch, device)
+        return at_once > 0 and at_once * rows < batch
+
+    def turn(self, batch: int, device: torch.device) -> tuple[int, int]:
+        """The tiles of a batch that run at once forward, and the rows of a tile; 0 if no kernel runs all steps."""
         if (batch, device) not in self.turns:
             shape = self.tiling(False, batch, device)
             available = 1 if device.type == "cpu" else processors(device)
-            self.turns[batch, device] = shape is not None and shape.passes(batch, available) > 1
+            self.turns[batch, device] = (shape.concurrent_tiles(batch, available), shape.rows) if shape else (0, 0)
         return self.turns[batch, device]
-
-    def turn(self, batch: int, device: torch.device) -> tuple[int, int]:
-        """The tiles of a batch that run at once forward, and the rows of a tile."""
-        shape = self.tiling(False, batch, device)
-        assert shape is not None
-        available = 1 if device.type == "cpu" else processors(device)
-        return shape.concurrent_tiles(batch, available), shape.rows
 
     def why_stepwise(self, backward: bool, batch: int, device: torch.device) -> str:
         """What speaks for a loop step by step; empty: one kernel runs all steps."""
