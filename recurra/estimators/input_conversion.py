@@ -18,7 +18,7 @@ from ..data.precision import double_precision
 from ..data.sequences import SequenceSet, Task
 from ..errors import InputError, ShapeError, UnknownNameError
 from ..optional import require
-from .table_advice import advice_for_tables
+from .table_advice import advice_for_tables, warn_of_odd_values
 
 WORD_COLUMNS = ("word", "token")
 TAG_COLUMNS = ("tag", "tags", "label", "labels")
@@ -143,6 +143,7 @@ def from_table(X: Any, target: str | None, task: Task) -> SequenceSet:
     named: dict[str, Any] = {"label" if task in ("classification", "tagging") else "target": target} if target else {}
     with double_precision(), advice_for_tables():
         found = read(X, task=task, irregular=True, **named)
+        warn_of_odd_values(found.notes)
     return replace(found, classes=_as_in_table(found, arrow(X))) if found.classes else found
 
 
@@ -185,7 +186,9 @@ def series_of_table(X: Any, reading: Mapping[str, Any] | None = None) -> Sequenc
     from ..data import from_table as read
 
     with double_precision(), advice_for_tables():
-        return read(X, unlabelled=True, irregular=True, **(reading or {}))
+        found = read(X, unlabelled=True, irregular=True, **(reading or {}))
+        warn_of_odd_values(found.notes)
+        return found
 
 
 def table_reading(found: SequenceSet) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from . import input_conversion
 from .covariates import Covariates, codes
 from .forecast_frames import library_of, with_dates_as_column, zone_of
 from .missing_values import fill_missing
-from .table_advice import advice_for_tables
+from .table_advice import advice_for_tables, warn_of_odd_values
 
 NO_COVARIATES = Covariates()
 
@@ -76,7 +76,8 @@ def to_panel(data: Any, covariates: Covariates = NO_COVARIATES, target: Sequence
     data = input_conversion.arrow(data)
     if input_conversion.column_names(data):
         named = (target,) if isinstance(target, str) else tuple(target or ())
-        return replace(_from_table(data, covariates, named), library=library, indexed=indexed, zone=zone)
+        tell = library != "arrow"  # problems read their files themselves, and say what is in them
+        return replace(_from_table(data, covariates, named, tell), library=library, indexed=indexed, zone=zone)
     if covariates.columns:
         raise InputError("data", type(data).__name__, f"a table with the columns {', '.join(covariates.columns)}")
     one = np.ndim(data) == 1 if not input_conversion.is_ragged(data) else False
@@ -113,10 +114,10 @@ def _ungrouped(names: list[str], series: list[np.ndarray], targets: tuple[str, .
     return Panel(ids, y, static=static, **more)
 
 
-def _from_table(data: Any, covariates: Covariates, targets: tuple[str, ...]) -> Panel:
+def _from_table(data: Any, covariates: Covariates, targets: tuple[str, ...], tell: bool) -> Panel:
     targets = targets or (_find_target(data, covariates),)
     columns = (*targets, *covariates.columns)
-    values, names, times, unit, roles, categories = read_table(data, columns, covariates)
+    values, names, times, unit, roles, categories = read_table(data, columns, covariates, tell)
     for name in targets:
         if name in categories:
             raise InputError(f"column {name!r}", f"text such as {categories[name][0]!r}", "numbers to forecast")
@@ -157,11 +158,12 @@ def _find_target(data: Any, covariates: Covariates) -> str:
 
 
 def read_table(
-    data: Any, columns: tuple[str, ...], covariates: Covariates, **roles: Any
+    data: Any, columns: tuple[str, ...], covariates: Covariates, tell: bool = False, **roles: Any
 ) -> tuple[list[np.ndarray], list[str], list[np.ndarray] | None, str, Any, dict[str, tuple[str, ...]]]:
     """Columns of a long table as (T, columns) per series, text as codes.
 
-    **Returns** them, the names of the series, their times, the unit, the roles, and the categories of text columns.
+    With `tell`, odd values are warned of. **Returns** them, the names of the series, their times, the unit, the roles,
+    and the categories of text columns.
     """
     from ..data import from_table
 
@@ -170,6 +172,8 @@ def read_table(
     given |= {"categories": known} if known else {}
     with double_precision(), advice_for_tables():
         found = from_table(data, **given)
+        if tell:
+            warn_of_odd_values(found.notes)
         categories = {name: tuple(found.categories[name]) for name in columns if name in found.categories}
         values = [codes(np.asarray(x, dtype=np.float64), columns, categories) for x in found.inputs]
     names = [found.name(k) for k in range(len(found))]

@@ -7,7 +7,7 @@ import numpy as np
 from ..data.readers.frequency import CALENDARS, FrequencyDetector, allowed_jitter, times_at
 from ..errors import InputError, ShapeError
 from . import input_conversion
-from .forecast_frames import with_dates_as_column
+from .forecast_frames import library_of, with_dates_as_column
 from .panel import Panel, read_table
 
 
@@ -18,10 +18,12 @@ def known_future(data: Any, of: Panel, steps: int) -> list[np.ndarray]:
         return [np.zeros((steps, 0)) for _ in of.ids]
     if data is None:
         raise InputError("future", "nothing", f"a table of {', '.join(columns)} for the {steps} steps to forecast")
+    tell = library_of(data) != "arrow"
     data = input_conversion.arrow(with_dates_as_column(data)[0])
     present = input_conversion.column_names(data)
-    roles = {role: name for role, name in zip(("id", "time"), of.columns, strict=False) if name in present}
-    values, names, times, *_ = read_table(data, columns, of.covariates, **roles)
+    named = zip(("id", "time"), of.columns, strict=False)
+    roles = {role: name for role, name in named if name in present or set(name.split("+")) <= set(present)}
+    values, names, times, *_ = read_table(data, columns, of.covariates, tell, **roles)
     rows = dict(zip(names, values, strict=True))
     when = dict(zip(names, times or [None] * len(names), strict=True))
     found = [_next_rows(of, k * count, name, rows.get(name), when.get(name), steps) for k, name in enumerate(of.groups)]

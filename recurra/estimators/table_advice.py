@@ -1,6 +1,7 @@
-"""Errors of tables that estimators read: their advice names what to do with the table, not options of a reader."""
+"""Errors and notes of tables that estimators read: advice names what to do with the table, not options of a reader."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..data.data_errors import DataError
@@ -34,3 +35,13 @@ def advice_for_tables() -> Iterator[None]:
 
 def _instead(clause: str) -> str:
     return next((words for option, words in INSTEAD.items() if option in clause), clause)
+
+
+def warn_of_odd_values(notes: Iterable[str]) -> None:
+    """Warn of numbers that may mean missing values, and of texts that training did not have."""
+    for note in notes:
+        said, sentinel, _ = note.partition("; if it means a missing value")
+        if sentinel:
+            warnings.warn(f"{said}{sentinel}, make it NaN and fill it", UserWarning, stacklevel=4)
+        elif "which training did not have" in note:
+            warnings.warn(note, UserWarning, stacklevel=4)

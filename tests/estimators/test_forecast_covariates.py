@@ -127,7 +127,9 @@ def test_all_of_it_comes_back_from_the_folder(shops, for_shops, tmp_path):
 
 def test_a_category_never_seen_is_unknown_and_no_error(shops, for_shops):
     strange = after(shops).assign(weather="hail")
-    assert np.isfinite(for_shops.predict(future=strange)["sales"]).all()
+    with pytest.warns(UserWarning, match=r"'weather' has 'hail' in \d+ rows, which training did not have"):
+        found = for_shops.predict(future=strange)
+    assert np.isfinite(found["sales"]).all()
 
 
 def test_what_cannot_be_done_is_said(shops, for_shops):
@@ -158,3 +160,19 @@ def test_series_without_dates_come_back_in_their_library():
     y = np.sin(np.arange(60.0))
     assert isinstance(rc.Forecaster(**QUICK).fit(pd.Series(y)).predict(), pd.Series)
     assert isinstance(rc.Forecaster(**QUICK).fit(pl.Series(y)).predict(), pl.Series)
+
+
+def test_a_store_and_an_item_identify_a_series():
+    def panel(first: int, days: int) -> pd.DataFrame:
+        rows = [
+            (pd.Timestamp("2020-01-01") + pd.Timedelta(days=t), store, item, t % 7 == 3, 10.0 * store + item + t % 7)
+            for store in (1, 2)
+            for item in (1, 2, 3)
+            for t in range(first, first + days)
+        ]
+        return pd.DataFrame(rows, columns=["date", "store", "item", "promo", "sales"])
+
+    model = rc.Forecaster(**QUICK, season=7, known=("promo",)).fit(panel(0, 40), "sales")
+    found = model.predict(1, future=panel(40, 1).drop(columns="sales"))
+    assert found["store+item"].tolist() == ["1/1", "1/2", "1/3", "2/1", "2/2", "2/3"]
+    np.testing.assert_allclose(found["sales"], panel(40, 1)["sales"], atol=0.5)

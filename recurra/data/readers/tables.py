@@ -77,7 +77,7 @@ def prepare(opened: OpenTable, layout: Layout, strict: bool = False) -> tuple[Op
     source, layout = with_joined_id(opened, layout)
     source = convert_columns(replace(opened, source=source), layout)
     why_id = "as given"
-    if layout.id is None and layout.form is None and not layout.unlabelled:
+    if layout.id is None and layout.form in (None, "long"):
         joined = find_joined_id(sample_of(source), layout, opened.file)
         source, layout = with_joined_id(replace(opened, source=source), replace(layout, id=joined))
         why_id = "neither of them alone identifies a sequence"
