@@ -123,6 +123,7 @@ class NestWriter(GroupWriter):
             if node.width == 1:
                 return none, self._read(load)
             base = self._base(load)
+            self.vectors.append(f"__builtin_prefetch(b{base} + i * d{base} + {{at}} + FAR);")
             value = f"load(b{base} + i * d{base} + {{at}}, count)"
             return full, f"i < c.active[s - 1] ? vec{{}} : {value}" if load.attr.start else value
         if node.op == "const":
