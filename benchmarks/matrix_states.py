@@ -3,15 +3,16 @@
     python -m benchmarks.matrix_states [--device cuda] [--cells gla,rwkv7] [--rounds N] [--check] [--profile]
 
 On a card: bf16 inputs and weights, the matrices in single precision, beside flash-linear-attention's kernels and
-xLSTM's where they are installed; projections and gates are part of both. On the CPU: one thread beside the plain loop.
-Medians of interleaved rounds. `--check` compares values and gradients with the plain loop instead, `--profile` prints
-the kernels of one training step. On a card, kernels are compiled first, in many processes. The tables go to
-results/matrix_states_gpu.md or matrix_states.md.
+xLSTM's where they are installed; projections and gates are part of both. On the CPU: one thread beside the plain loop,
+in milliseconds of the processor, which leave out what other programs take. Medians of interleaved rounds. `--check`
+compares values and gradients with the plain loop instead, `--profile` prints the kernels of one training step. On a
+card, kernels are compiled first, in many processes. The tables go to results/matrix_states_gpu.md or matrix_states.md.
 """
 
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -113,7 +114,7 @@ def on_the_cpu(name: str, size: tuple[int, int, int, int], rounds: int) -> dict[
             with rc.set_backend("reference"):
                 job()
 
-        times = interleaved({"recurra": job, "plain loop": plainly}, rounds)
+        times = interleaved({"recurra": job, "plain loop": plainly}, rounds, clock=time.process_time)
         found[what] = {label: 1e3 * seconds for label, seconds in times.items()}
     return found
 
@@ -180,12 +181,13 @@ def _distance(found: Tensor, wanted: Tensor) -> float:
 def table(results: dict[str, Any]) -> str:
     of = results["environment"]
     where = of["device"] if results["device"] == "cuda" else f"{of['processor']}, one thread"
+    clock = "" if results["device"] == "cuda" else " of the processor"
     lines = [
         "# States that are matrices",
         "",
-        f"`{results['command']}` on {where}, torch {of['torch']}, triton {of['triton']}. Median milliseconds of a whole"
-        " layer: projections, gates and recurrence; training has all gradients. Where other libraries let Triton choose"
-        f" among configurations of a kernel, it chose among {MOST_CONFIGURATIONS}.",
+        f"`{results['command']}` on {where}, torch {of['torch']}, triton {of['triton']}. Median milliseconds{clock} of"
+        " a whole layer: projections, gates and recurrence; training has all gradients. Where other libraries let"
+        f" Triton choose among configurations of a kernel, it chose among {MOST_CONFIGURATIONS}.",
         "",
         "| cell | (T, B, heads, keys = values) | pass | recurra | peer | ratio |",
         "|---|---|---|---|---|---|",

@@ -6,6 +6,7 @@ over rows stay in registers. Threads share the heads.
 
 from typing import NamedTuple
 
+from ..ir.buffers import Role
 from ..ir.nodes import TABLE, Node
 from ..plan.nests import Places
 from .group_writer import GroupWriter, number
@@ -35,10 +36,17 @@ class NestWriter(GroupWriter):
             self._node(node)
         for out in self.group.stores:
             base = self._base(out.node.builder.load(out.buffer, out.node.width, offset=out.offset))
+            if out.buffer.role is Role.STATE and self._keeps_history:
+                self.vectors.append(f"__builtin_prefetch(b{base} + i * d{base} + {{at}} + FAR, 1);")
             self.vectors.append(f"store(b{base} + i * d{base} + {{at}}, {self.names[out.node]}, count);")
         for node in self.group.reductions:
             self._reduce(node)
         return "\n".join(self._text())
+
+    @property
+    def _keeps_history(self) -> bool:
+        """Whether each step writes its states to memory of its own, for the backward pass."""
+        return any(buffer.role is Role.KEPT for buffer in self.schedule.buffers)
 
     def _text(self) -> list[str]:
         group, last = self.index, len(self.group.axes) - 1
@@ -123,7 +131,8 @@ class NestWriter(GroupWriter):
             if node.width == 1:
                 return none, self._read(load)
             base = self._base(load)
-            self.vectors.append(f"__builtin_prefetch(b{base} + i * d{base} + {{at}} + FAR);")
+            if load.attr.buffer.role is Role.PAST:
+                self.vectors.append(f"__builtin_prefetch(b{base} + i * d{base} + {{at}} + FAR);")
             value = f"load(b{base} + i * d{base} + {{at}}, count)"
             return full, f"i < c.active[s - 1] ? vec{{}} : {value}" if load.attr.start else value
         if node.op == "const":

@@ -175,7 +175,7 @@ SHARED vec gather_dot(const IndexMap& map, const real* row, const IndexMap& othe
 
 // Loops over the axes of a matrix: vectors of columns at a time, and a sum over columns that comes in parts.
 #define UNROLLED _Pragma("GCC unroll 4")
-constexpr int FAR = 1024;  // numbers from a load of a matrix to the place that it prefetches
+constexpr int FAR = 1024;  // numbers from a place of a matrix to the one that is prefetched beside it
 template <int N> struct Vectors { static constexpr int value = N; };
 INLINE void add_part(real& all, vec part, int64_t first_column) {
   all = first_column ? all + horizontal_sum(part) : horizontal_sum(part);
