@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import recurra as rc
-from recurra.data.data_errors import MissingColumnError
+from recurra.data.data_errors import DataError, MissingColumnError
 
 
 def sensors(x: list[float], colours: list[str]) -> str:
@@ -89,6 +89,13 @@ def test_two_columns_identify_sequences(file, id):
     assert rc.problem.read_like_training(path, problem.schema).names == [f"{a}/{b}" for a, b in PAIRS]
 
 
+def test_a_label_may_be_a_part_of_the_id(file):
+    pairs = [(person, activity) for person in ("1", "2", "3", "4") for activity in ("walk", "sit")]
+    steps = "\n".join(line.rsplit(",", 1)[0] for line in visits("person,activity,t,x,label", pairs).splitlines())
+    problem = rc.infer_problem(file(steps), id="person,activity", target="activity")
+    assert (problem.task, problem.schema["inputs"]) == ("classify", ["x"])
+
+
 def test_a_misspelt_part_of_an_id(file):
     with pytest.raises(MissingColumnError, match="vist"):
         rc.infer_problem(file(visits("person,visit,t,x,label", PAIRS)), id="person,vist")
@@ -110,6 +117,13 @@ def test_two_ids_by_dates_that_repeat_within_each(file, by_date):
     problem = rc.infer_problem(path, sort=by_date)
     assert problem.schema["id"] == "store+item"
     assert sorted(set(problem.train[0]["unique_id"].to_pylist())) == [f"{s}/{i}" for s in (1, 2) for i in (1, 2, 3)]
+
+
+def test_an_activity_is_no_part_of_an_id(file):
+    pairs = [(person, activity) for person in ("1", "2", "3") for activity in ("walk", "sit")]
+    steps = "\n".join(line.rsplit(",", 1)[0] for line in visits("person,activity,t,x,label", pairs).splitlines())
+    with pytest.raises(DataError):  # one reading of several; above all no forecast of x
+        rc.infer_problem(file(steps))
 
 
 def test_an_id_within_another_is_the_finer_one(file):

@@ -54,7 +54,7 @@ def with_joined_id(opened: OpenTable, layout: Layout) -> tuple[Source, Layout]:
             raise MissingColumnError.among(opened.file, name, source.schema.names)
     joined = Conversion(layout.id or "", names, pa.string(), "", _joined)
     source = _as_written(source, names, opened)
-    taken = {*layout.ignore, *layout.static, *(layout.features or ())}
+    taken = {*layout.ignore, *layout.static, *(layout.features or ()), *(layout.target or ()), layout.label}
     ignore = (*layout.ignore, *(name for name in names if name not in taken))
     return converted(source, [joined], opened), replace(layout, ignore=ignore)
 

@@ -87,9 +87,10 @@ def _find_clock(draft: RoleDraft, id: str) -> None:
 
 
 def two_ids(draft: RoleDraft) -> str | None:
-    """`a+b` if times repeat within each of two columns, but not within both; or if both are named like ids.
+    """`a+b` if dates repeat within each of two columns, but not within both; or if both are named like ids.
 
-    Their rows stand together, or every pair has all times.
+    Their rows stand together, or every pair has all times. Where times are numbers that start anew, another column may
+    be the label of a part of the rows.
     """
     table, times = draft.table, draft.times()
     names = [name for name in draft.free("text", "number") if name.lower() not in TARGET_HINTS]
@@ -103,9 +104,9 @@ def two_ids(draft: RoleDraft) -> str | None:
         if draft.kinds[name] == "text" or is_contiguous(table, name) or _covers_times(table, times, name)
     ):
         return None
-    found = []
+    found, is_dated = [], any(draft.kinds[name] == "time" for name in times)
     for a, b in combinations(codes, 2):
-        if not times and not (a in named and b in named):
+        if not is_dated and not (a in named and b in named):
             continue
         pair = np.unique(np.stack([codes[a], codes[b]]), axis=1, return_inverse=True)[1].reshape(-1)
         count, runs = int(pair.max()) + 1, 1 + int(np.count_nonzero(np.diff(pair)))
