@@ -9,6 +9,7 @@ from recurra.cell import positive_int
 from recurra.errors import InputError, OptionError, ShapeError
 from recurra.layers import Recurrent
 from recurra.models.hierarchical import HierarchicalRNN
+from recurra.train.axes import time_comes_first
 from recurra.train.learner import (
     CARRIED_BY_LEARNER,
     Learner,
@@ -185,7 +186,8 @@ class BPTT(Learner):
         return targets.loss_sum(self.loss, output, start)
 
     def _run(self, x: Tensor, targets: StepTargets, state: Any) -> tuple[Tensor, Any]:
-        return run_from(self.model, x, state, self._lengths(x, targets))
+        with time_comes_first(self.model, x):
+            return run_from(self.model, x, state, self._lengths(x, targets))
 
     def _lengths(self, x: Tensor, targets: StepTargets) -> Tensor | None:
         """Where sequences end, for a pass over whole ones. A carried state has read every step, in windows or not."""

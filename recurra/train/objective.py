@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from recurra.data.sequences import IGNORE, Batch
 from recurra.errors import InputError, ShapeError, UnknownNameError
 from recurra.readout import Readout
+from recurra.train.axes import time_comes_first
 from recurra.train.tensor_trees import map_tensors
 
 #: `loss(output, target) -> mean over the first dimension`, as torch's losses, or one value per item
@@ -265,7 +266,8 @@ def _call(model: nn.Module, batch: Batch, state: Any, accepted: Mapping[str, Any
         raise InputError(
             "model", f"forward({', '.join(accepted)})", "an argument `state` for the state of the previous batch"
         )
-    result = model(batch.inputs, **given)
+    with time_comes_first(model, batch.inputs):
+        result = model(batch.inputs, **given)
     return (result[0], result[1]) if isinstance(result, tuple) and len(result) > 1 else (result, None)
 
 

@@ -1,5 +1,7 @@
 """BPTT: whole and truncated, with the tricks of Bengio et al. 2013."""
 
+from typing import Any
+
 import pytest
 import torch
 from cases import Case, draw_inputs
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 
 import recurra as rc
 from recurra.engine.backend import set_backend
-from recurra.train import BPTT, Nesterov, Predictor, leaks
+from recurra.train import BPTT, Nesterov, Predictor, fit, leaks
 from recurra.train.tensor_trees import detach_tree
 
 
@@ -233,6 +235,32 @@ def test_a_carried_state_is_that_of_one_call(name: str) -> None:
     learner = BPTT(model, "mse", "sgd", 1e-30, carry=True)
     pieces = [learner.step(x[:3], target[:3]) * 3, learner.step(x[3:], target[3:]) * 5]
     assert sum(pieces) / 8 == pytest.approx(float(model(x)[0].detach().square().mean()), rel=1e-12)
+
+
+class Inside(nn.Module):
+    """A model with a layer that reads the batch first; it may turn its input."""
+
+    def __init__(self, layer: nn.Module, turned: bool):
+        super().__init__()
+        self.layer, self.turned, self.head = layer, turned, nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+        h, state = self.layer(x.transpose(0, 1) if self.turned else x, state)
+        return self.head(h.transpose(0, 1) if self.turned else h), state
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, rc.LSTM])
+def test_a_layer_inside_that_takes_steps_for_the_batch_is_refused(make: Any) -> None:
+    x, target = torch.randn(6, 5, 3), torch.randn(6, 5, 2)
+    for steps in (6, 5):  # with 5 steps of 5 sequences, too
+        given = x[:steps], target[:steps]
+        with pytest.raises(rc.InputError, match="takes steps for the batch"):
+            BPTT(Inside(make(3, 4, batch_first=True), turned=False), "mse", k1=steps).step(*given)
+        BPTT(Inside(make(3, 4, batch_first=True), turned=True), "mse", k1=steps).step(*given)
+    BPTT(Inside(make(3, 4), turned=False), "mse", k1=2).step(x, target)
+    data = rc.data.SequenceSet.from_arrays(list(x.unbind(1)), list(target.unbind(1)), "transduction")
+    with pytest.raises(rc.InputError, match="takes steps for the batch"):
+        fit(Inside(make(3, 4, batch_first=True), turned=False), data, epochs=1, progress=False)
 
 
 def test_layers_that_read_the_batch_first_are_refused() -> None:
