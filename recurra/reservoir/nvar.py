@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import InputError, OptionError, ShapeError
-from .options import check_range, check_whole
+from .number_checks import check_range, check_whole
 from .readout import Ridge
 from .series import check_length, is_one, series
 

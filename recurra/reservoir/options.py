@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import InputError, UnknownNameError
 from ..layer_arguments import device_of
+from .number_checks import check_range, check_whole
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,3 @@ def penalties(ridge: float | str | Sequence[float]) -> list[float]:
     if not found or not all(np.isfinite(v) and v >= 0 for v in found):
         raise InputError("ridge", ridge, "penalties of at least 0")
     return found
-
-
-def check_range(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or not holds(float(value)):
-        raise InputError(name, value, expected)
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(name, value, f"a whole number of at least {least}")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from .options import check_range, check_whole
+from .number_checks import check_range, check_whole
 
 DROWNED = 1e3 * np.finfo(np.float64).eps  # times |S|²: above this penalty, rounding of S'S does not matter
 PENALTIES = tuple(10.0**k for k in range(-12, 3))  # tried by leave-one-out unless others are given

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from ..errors import InputError
 from .matrices import Weights
-from .options import check_range, check_whole
+from .number_checks import check_range, check_whole
 from .series import series
 
 

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from ..errors import OptionError
 from .core import LeakyReservoir
-from .options import check_range, check_whole
+from .number_checks import check_range, check_whole
 
 if TYPE_CHECKING:
     from .network import EchoStateNetwork
