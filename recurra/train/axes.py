@@ -16,11 +16,12 @@ _SEEN: "weakref.WeakSet[nn.Module]" = weakref.WeakSet()  # models whose axes a c
 def time_comes_first(model: nn.Module, x: Tensor) -> Iterator[None]:
     """Raise an `InputError` if a layer with batch_first=True gets the steps of x as its batch.
 
-    Only the first call that can tell pays for it: where T = B, a layer must read x itself.
+    Only calls up to the first that can tell pay for it: where T = B, a layer must read x itself.
     """
     shape = x.shape[:2]
     readers = [] if model in _SEEN or hasattr(model, "_orig_mod") else _batch_first(model)
     if not readers:
+        _SEEN.add(model)
         yield
         return
 
