@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from recurra.cell import Cell
 from recurra.data.sequences import IGNORE
 from recurra.errors import InputError, OptionError, ShapeError, UnknownNameError
+from recurra.layer_inputs import first_parameter
 from recurra.layers import Recurrent
 from recurra.models.brnn import BaldiBRNN
 from recurra.models.hierarchical import HierarchicalRNN
@@ -63,7 +64,7 @@ class Predictor(nn.Module):
         self.head = (
             Readout(layer.output_size, head) if isinstance(head, int) else nn.Identity() if head is None else head
         )
-        weight = next(layer.parameters())
+        weight = first_parameter(layer)
         self.to(device=weight.device, dtype=weight.dtype)
 
     def forward(self, x: Tensor, state: Any = None, lengths: Tensor | None = None) -> tuple[Tensor, Any]:

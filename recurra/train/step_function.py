@@ -25,6 +25,7 @@ from recurra.engine.reference import advance
 from recurra.engine.trace import bind_weights
 from recurra.engine.traced_step import bind_step
 from recurra.errors import InputError, OptionError
+from recurra.layer_inputs import first_parameter
 from recurra.layers import Recurrent
 from recurra.models.as_layer import as_layer
 from recurra.models.hierarchical import HierarchicalRNN
@@ -207,7 +208,7 @@ def check_composition(model: nn.Module, head: nn.Module) -> None:
     layer: Any = getattr(model, "layer", None)
     if type(model) is Predictor or layer is None or isinstance(model, (Recurrent, NARX, HierarchicalRNN)):
         return
-    modes, like = [(part, part.training) for part in model.modules()], next(layer.parameters())
+    modes, like = [(part, part.training) for part in model.modules()], first_parameter(layer)
     with preserve_rng(), torch.no_grad(), set_backend("reference"):
         x = torch.randn(5, 2, layer.input_size, dtype=like.dtype, device=like.device)
         try:

@@ -111,6 +111,8 @@ class OnlineLearner(Learner):
         if self.step_fn.layer is None:
             got = f"{type(model).__name__}, without recurrence"
             raise InputError("model", got, "a recurrent layer; BPTT takes any module")
+        if next(self.step_fn.layer.parameters(), None) is None:
+            raise InputError("model", "a layer without weights", "one that can learn; BPTT takes any module")
         self.update, self.carry = update, carry
         self.clip = None if clip is None else positive("clip", clip)
         self.optimizer = resolve_optimizer(optimizer, model.parameters(), positive("rate", rate))

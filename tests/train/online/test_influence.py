@@ -246,6 +246,13 @@ class Spread(rc.Cell):
         return torch.tanh(self.a(x, h)) + h.mean(-1, keepdim=True).expand_as(h)
 
 
+class Weightless(rc.Cell):
+    """Nothing to learn but the head."""
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.tanh(h + x.sum(-1, keepdim=True))
+
+
 @pytest.mark.parametrize("cell", [Constant, Spread])
 @pytest.mark.parametrize("kind", [RTRL, UORO])
 def test_cells_that_do_little(cell: type[rc.Cell], kind: type) -> None:
@@ -256,6 +263,14 @@ def test_cells_that_do_little(cell: type[rc.Cell], kind: type) -> None:
     if kind is RTRL:
         for name, gradient in bptt_gradients(model, x, target, "mse").items():
             assert_close(found[name], gradient, 1e-12)
+
+
+@pytest.mark.parametrize("kind", [RTRL, UORO])
+def test_a_layer_without_weights(kind: type) -> None:
+    model = Predictor(rc.Recurrent(Weightless, 3, 4), 2)
+    assert model(torch.ones(5, 2, 3))[0].shape == (5, 2, 2)
+    with pytest.raises(rc.InputError, match="model: got a layer without weights"):
+        kind(model, "mse")
 
 
 def test_a_chunk_of_a_large_network_has_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
