@@ -16,6 +16,7 @@ from recurra.estimators.feature_banks.ensemble import FeatureEnsemble, Size, mem
 from recurra.estimators.feature_banks.overlaps import Held, blocks_of_windows
 from recurra.estimators.feature_banks.ridge import PENALTIES, Ridge
 from recurra.estimators.feature_banks.sequences import Sequences
+from recurra.estimators.feature_banks.summaries import Summary
 from recurra.estimators.feature_banks.views import Views
 from recurra.estimators.missing_values import fill_missing
 
@@ -237,3 +238,20 @@ def test_a_regression_of_windows_does_not_lose_to_a_linear_one():
     rows = np.stack(X)[:, :, 0]
     linear = RidgeCV(np.logspace(-3, 3, 7)).fit(rows[:cut], targets[:cut])
     assert ours.score(X[cut + 20 :], targets[cut + 20 :]) > linear.score(rows[cut + 20 :], targets[cut + 20 :]) - 0.03
+
+
+def test_a_summary_is_what_a_linear_model_reads_of_a_column():
+    x = np.array([[3.0, 0.0], [1.0, 0.0], [5.0, 0.0], [2.0, 8.0]])
+    (row,) = Summary().features([x])[0]
+    numbers = row[:-1].reshape(10, 2)[:, 0]
+    np.testing.assert_allclose(numbers, [2.75, x[:, 0].std(), 1, 5, 3, 2, 3, 1.75, 2.5, 3.5])
+    assert row[-1] == np.log(4)
+    assert Summary().width(2) == len(row)
+    np.testing.assert_array_equal(Summary(2).features([x])[0][0], np.r_[row[:4], row[-1]])  # of older models
+
+
+def test_what_the_largest_value_decides_is_read_exactly():
+    X = np.random.default_rng(0).normal(size=(180, 40)).cumsum(axis=1)
+    y = X.max(axis=1) - X[:, -1]
+    model = rc.SequenceRegressor(effort="quick", random_state=0).fit(X[:120], y[:120])
+    assert model.score(X[120:], y[120:]) > 0.999
