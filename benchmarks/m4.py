@@ -153,11 +153,11 @@ def report() -> None:
         "# M4 Hourly",
         "",
         "414 series, 48 hours ahead. `rc.Forecaster(horizon=48, season=(24, 168))`, nothing else set. Settings of the",
-        "library were chosen on the last 48 to 144 hours of the training part; the test part was scored again when forecasts",
-        "changed, and no setting was chosen on it.",
+        "library were chosen on the last 48 to 144 hours of the training part; the test part was scored again when",
+        "forecasts changed, and no setting was chosen on it.",
         "",
-        f"`python benchmarks/m4.py test --seeds {len(about['found']['rc.Forecaster'])}`, {about['date']}; recurra {about['recurra']}, torch {about['torch']},"
-        f" numpy {about['numpy']}, Python {about['python']}, {about['processor']}, one thread.",
+        f"`python benchmarks/m4.py test --seeds {len(about['found']['rc.Forecaster'])}`, {about['date']};"
+        f" recurra {about['recurra']}, torch {about['torch']}, numpy {about['numpy']}, Python {about['python']}, {about['processor']}, one thread.",
         "",
         "## Test part",
         "",
