@@ -157,7 +157,8 @@ def report() -> None:
         "forecasts changed, and no setting was chosen on it.",
         "",
         f"`python benchmarks/m4.py test --seeds {len(about['found']['rc.Forecaster'])}`, {about['date']};"
-        f" recurra {about['recurra']}, torch {about['torch']}, numpy {about['numpy']}, Python {about['python']}, {about['processor']}, one thread.",
+        f" recurra {about['recurra']}, torch {about['torch']},"
+        f" numpy {about['numpy']}, Python {about['python']}, {about['processor']}, one thread.",
         "",
         "## Test part",
         "",
