@@ -143,8 +143,8 @@ def speed(_: argparse.Namespace) -> Numbers:
     learned = "GRU-64: exact RTRL, learner with an update after every step"
     calls[learned] = call_job(RTRL, rc.layer("gru", INPUTS, 64), "step", 256)
     times = fastest(jobs | {name: found[0] for name, found in calls.items()})
-    for name, (_, steps) in calls.items():
-        times[name] /= steps
+    for name, found in calls.items():
+        times[name] /= found[1]
     ratios = {
         "RTRL in chunks / matrix product, GRU-64": times["GRU-64: exact RTRL, in chunks"]
         / times["GRU-64: its matrix product"],
