@@ -12,6 +12,7 @@ from torch import nn
 from ..data.batching import Batches
 from ..data.sequences import SequenceSet
 from ..errors import InputError, ShapeError
+from ..inspect.page import Section
 from ..train import randomness
 from ..train.fit_arguments import build_optimizer
 from ..train.progress import show_progress
@@ -20,6 +21,7 @@ from . import input_conversion
 from .effort import choose_effort
 from .feature_banks.ensemble import FeatureEnsemble, member_weights
 from .feature_banks.overlaps import blocks_of_windows
+from .feature_report import feature_sections
 from .inspection import scaled_sequences
 from .missing_values import fill_missing
 from .sequence_storage import StoredEstimator
@@ -228,6 +230,11 @@ class SequenceEstimator(StoredEstimator):
                 'a trained network, such as that of cell="lstm"; explain(x) shows what decides here',
             )
         return self.network_, scaled_sequences(self, data, sequences)
+
+    def report_sections(self, data: Any) -> list[Section] | None:
+        """What `rc.report` shows instead of a network; None if there is one."""
+        check_is_fitted(self, "n_iter_")
+        return None if hasattr(self, "network_") else feature_sections(self, data)
 
 
 def _checked_weights(given: Any, count: int) -> np.ndarray:

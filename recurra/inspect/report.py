@@ -86,10 +86,17 @@ def report(
     if not models:
         raise InputError("model", "an empty mapping", "at least one model")
     name, first = next(iter(models.items()))
+    board = leaderboard_figure.leaderboard(leaderboard)
+    if (own := _sections_without_network(first, data)) is not None:
+        shown = [answers] if answers else own[:1]
+        sections = [board, *shown, *own[1:], _settings_section([*(settings or {}).items(), *_run_settings(first)])]
+        lead = f"{type(first).__name__}: random features and a linear readout, without a network to measure."
+        heading = title or f"{name or type(first).__name__}: model report"
+        return write_page(path, heading, lead, [section for section in sections if section.blocks], verdict)
     found = _Report(first, data, models, before)
     history = history if history is not None else _history_of(first)
     sections = [
-        leaderboard_figure.leaderboard(leaderboard),
+        board,
         answers or Section("Predictions"),
         _training(_histories(history), monitor),
         found.overview(_histories(history)),
@@ -249,24 +256,33 @@ class _Report:
         return section
 
     def settings(self, given: Mapping[str, Any]) -> Section:
-        from importlib.metadata import version
-
-        from .. import __version__
-
-        rows: list[tuple[str, Any]] = [(str(key), value) for key, value in given.items()]
-        rows += _run_settings(self.model)
+        rows = [*given.items(), *_run_settings(self.model)]
         rows += [(f"data: {key}", value) for key, value in _describe_sample(self.sample).items()]
-        rows += [("recurra", __version__), ("torch", torch.__version__), ("plotly", version("plotly"))]
-        rows += [("Python", platform.python_version()), ("machine", platform.platform())]
+        section = _settings_section(rows)
         text = "\n\n".join(
             f"{name}: {module_of(one)}" if name else str(module_of(one)) for name, one in self.models.items()
         )
-        return Section(
-            "Settings and versions", [table_block([(k, str(v)) for k, v in rows]), Block("preformatted", text)]
-        )
+        section.blocks.append(Block("preformatted", text))
+        return section
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
+
+
+def _sections_without_network(model: Any, data: Any) -> list[Section] | None:
+    """The sections of an estimator without a network, its predictions first; None for all other models."""
+    make = None if isinstance(model, nn.Module) else getattr(model, "report_sections", None)
+    return None if make is None else make(data)
+
+
+def _settings_section(rows: Iterable[tuple[str, Any]]) -> Section:
+    from importlib.metadata import version
+
+    from .. import __version__
+
+    versions = [("recurra", __version__), ("torch", torch.__version__), ("plotly", version("plotly"))]
+    versions += [("Python", platform.python_version()), ("machine", platform.platform())]
+    return Section("Settings and versions", [table_block([(str(k), str(v)) for k, v in (*rows, *versions)])])
 
 
 def _try(blocks: Callable[[], Iterable[Any]]) -> list[Any]:

@@ -220,6 +220,20 @@ def test_explanation_finds_the_part_that_decides():
         model.explain(X[0], windows=0)
 
 
+def test_a_report_shows_what_random_features_answer(tmp_path):
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(30, 20, 2)), np.arange(30) % 2
+    X[y == 1, 5:9] += 2
+    classifier = rc.SequenceClassifier(effort="quick", random_state=0).fit(X, y)
+    page = rc.report(classifier, (X, y), tmp_path / "classes.html").read_text()
+    assert all(word in page for word in ("Predictions", "What decides", "log-odds", "written out", "effort"))
+    assert "Predictions" not in rc.report(classifier, X, tmp_path / "unknown.html").read_text()
+    regressor = rc.SequenceRegressor(effort="quick", random_state=0).fit(X, X.mean((1, 2)))
+    assert "What decides" in rc.report(regressor, X, tmp_path / "numbers.html").read_text()
+    with pytest.raises(InputError, match="random features"):
+        rc.inspect.gradient_flow(classifier, X)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 7, 50])
 def test_hidden_parts_cover_the_sequence(steps):
     x = np.random.default_rng(0).normal(size=(steps, 2))
