@@ -18,6 +18,17 @@ class RecurraError(Exception):
     """
 
 
+MOST_SHOWN = 400  # characters of what came
+
+
+def _shortened(got: object) -> str:
+    """What came, as a message shows it: not all numbers of an array."""
+    text, shape = str(got), getattr(got, "shape", ())
+    if isinstance(shape, tuple) and shape and "\n" in text:
+        return f"{type(got).__name__} of shape {tuple(shape)}"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
 class InputError(RecurraError, ValueError):
     """An argument has a value that recurra does not accept. Also a `ValueError`.
 
@@ -39,7 +50,7 @@ class InputError(RecurraError, ValueError):
     """
 
     def __init__(self, argument: str, got: object, expected: str):
-        super().__init__(f"{argument}: got {got}, expected {expected}")
+        super().__init__(f"{argument}: got {_shortened(got)}, expected {expected}")
         self.argument, self.got, self.expected = argument, got, expected
 
     def __reduce__(self):  # by default, an exception is unpickled with its message as the only argument

@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
@@ -343,3 +344,10 @@ def test_a_cell_without_parameters_runs():
 
     value = torch.randn(T, B, D, dtype=torch.float32)
     torch.testing.assert_close(rc.Recurrent(Sum, D, D)(value)[0], value.cumsum(0))
+
+
+def test_messages_do_not_hold_whole_arrays():
+    array = np.arange(1000.0)
+    assert str(InputError("h", array, "a number")) == "h: got ndarray of shape (1000,), expected a number"
+    assert len(str(InputError("h", repr(array.tolist()), "a number"))) < 500
+    assert InputError("h", array, "a number").got is array
