@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from ..argument_checks import positive_int, positive_number
 from ..errors import InputError, UnknownNameError
+from ..inspect.sample import Sample
 from ..layers import layer
 from ..storage import write_folder
 from ..tensor_files import decode, encode
 from ..train import RTRL, UORO, EProp, OnlineLearner, Predictor, SnAp
 from . import online_storage
 
+MOST_INSPECTED = 1000  # steps of a stream
 ALGORITHMS: dict[str, type[OnlineLearner]] = {"rtrl": RTRL, "snap1": SnAp, "uoro": UORO, "eprop": EProp}
 
 
@@ -122,6 +125,22 @@ class OnlineEstimator(BaseEstimator, ABC):
     def start(self, features: Iterable[str]) -> None:
         """Build the network for features of these names, before the first step."""
 
+    @abstractmethod
+    def _as_last(self, y: Any) -> np.ndarray:
+        """A target as the network reads it at the next step."""
+
+    def inspection_inputs(self, data: Any, sequences: int = 4) -> tuple[Any, Sample]:
+        """The network and the start of a stream of pairs (x, y) as it reads them, for `rc.inspect` and `rc.report`."""
+        if not hasattr(self, "learner_"):
+            raise InputError("model", f"a {type(self).__name__} that has learned nothing yet", "one after learn_one")
+        pairs = list(islice(data, MOST_INSPECTED)) if isinstance(data, Iterable) else []
+        if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            raise InputError("data", type(data).__name__, "pairs (features by name, target), as learn_many takes")
+        known = self._as_last(pairs[0][1])
+        lasts = [np.zeros_like(known), known, *(self._as_last(y) for _, y in pairs[1:-1])]
+        rows = [self._input(self._features(x or {}), last)[0] for (x, _), last in zip(pairs, lasts, strict=False)]
+        return self.learner_.model, Sample(torch.stack(rows), torch.tensor([len(rows)]))
+
     def scalings(self) -> tuple[RunningScaling, ...]:
         """The running means, of the features first."""
         return (self.scaling_,)
@@ -202,6 +221,9 @@ class OnlineForecaster(OnlineEstimator):
             found = self.learner_.predict(torch.stack(rows))[:, 0].double().numpy()  # (steps so far, 1)
             last = found[-1]
         return [float(self.target_scaling_.invert(value)[0]) for value in found]
+
+    def _as_last(self, y: Any) -> np.ndarray:
+        return self.target_scaling_.apply(np.array([float(y)]))
 
     def start(self, features: Iterable[str]) -> None:
         self._start(features, 1, "mse")
@@ -298,6 +320,12 @@ class OnlineClassifier(OnlineEstimator):
         if isinstance(self.classes, bool) or self.classes < 2:
             raise InputError("classes", self.classes, "at least two labels, each once, or the largest number of them")
         return self.classes
+
+    def _as_last(self, y: Any) -> np.ndarray:
+        last = np.zeros(self._outputs())
+        if y in self.classes_:
+            last[self.classes_.index(y)] = 1.0
+        return last
 
     def start(self, features: Iterable[str]) -> None:
         self.classes_ = self._labels()

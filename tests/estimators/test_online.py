@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
@@ -199,3 +200,19 @@ def test_the_command_goes_on_where_it_stopped(tmp_path) -> None:
     refused = CliRunner().invoke(app, ["online", "-", "--resume", folder, "--hidden-size", "4"], input="a,y\n1,a\n")
     assert refused.exit_code != 0
     assert "--hidden-size" in refused.output
+
+
+def test_inspection_reads_the_stream_as_learning_does(tmp_path):
+    wave = np.sin(np.arange(60) / 5)
+    stream = [({"x": float(value)}, float(value**2)) for value in wave]
+    model = rc.OnlineForecaster(hidden_size=4).learn_many(stream)
+    network, taken = model.inspection_inputs(stream)
+    read = model._input(model._features(stream[7][0]), model.target_scaling_.apply(np.array([stream[6][1]])))
+    assert torch.equal(taken.inputs[7], read[0])
+    assert network is model.learner_.model
+    assert rc.inspect.gradient_flow(model, stream).flows
+    words = [({"x": float(value)}, "up" if value > 0 else "down") for value in wave]
+    classifier = rc.OnlineClassifier(("up", "down"), hidden_size=4).learn_many(words)
+    assert "Gradient flow" in rc.report(classifier, words, tmp_path / "page.html").read_text()
+    with pytest.raises(rc.InputError, match="pairs"):
+        rc.inspect.health(model, wave)
