@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from .affine import Affine, Regulariser
-from .argument_checks import positive_number, probability
+from .argument_checks import finite_number, probability
 from .cell import Cell
 from .engine.graph_rewriter import AFTER_EQUATIONS, GraphRewriter
 from .engine.operations import product_of
@@ -266,7 +266,7 @@ class LayerNorm(Modifier):
 
     def __init__(self, eps: float = 1e-5):
         super().__init__()
-        self.eps = positive_number("eps", eps)
+        self.eps = finite_number("eps", eps, 0.0)
         self.gains, self.shifts = nn.ParameterDict(), nn.ParameterDict()
 
     def attach(self, cell: Cell, step: Step) -> None:

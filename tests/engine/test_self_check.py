@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
@@ -34,10 +35,17 @@ def _first_calls_are_checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The answers of all checks so far."""
+    """The answers of all checks so far, of this thread alone: another test's may still be running."""
     answers: list[str | None] = []
-    find = dispatch.find_disagreement
-    monkeypatch.setattr(dispatch, "find_disagreement", lambda *given: answers.append(find(*given)) or answers[-1])
+    find, here = dispatch.find_disagreement, threading.get_ident()
+
+    def counted(*given: Any) -> str | None:
+        answer = find(*given)
+        if threading.get_ident() == here:
+            answers.append(answer)
+        return answer
+
+    monkeypatch.setattr(dispatch, "find_disagreement", counted)
     return answers
 
 
