@@ -180,7 +180,7 @@ bad_values("init.chrono", "longest", [0, 1, -3, "a", NAN], lambda v: rc.init.chr
 bad_values("Readout", "source", [0, "a", 2.5], lambda v: rc.Readout(v, 2))
 bad_values("Readout", "outputs", [0, "a", 2.5], lambda v: rc.Readout(2, v))
 
-bad_values("LayerNorm", "eps", [0, -1, NAN, "a", None], lambda v: rc.LayerNorm(v))
+bad_values("LayerNorm", "eps", [-1, NAN, "a", None], lambda v: rc.LayerNorm(v))
 bad_values("GatedOutput", "bias", [NAN, INF, "a", None], lambda v: rc.GatedOutput(3, v))
 bad_values("LSTM()", "return_trace", ["x", 3], lambda v: rc.LSTM(D, H)(x(), return_trace=v))
 bad_values("init.orthogonal", "gain", [NAN, "a", None, True], lambda v: rc.init.orthogonal(v))
