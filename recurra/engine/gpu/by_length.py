@@ -37,7 +37,7 @@ class _Order:
         return value.index_select(0, self.places)
 
     def sort_steps(self, value: Tensor) -> Tensor:
-        """Of (T, B, n). What lies past an end nobody reads; it may be infinite, and is left out."""
+        """Of (T, B, n). Past its end a row holds finite numbers: an infinite one must not reach a gradient."""
         return gather_rows(value, self.order, self.lengths)
 
     def put_steps_back(self, value: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ AT_ONCE = 4096  # numbers that a program moves at a time
 
 def gather_rows(value: Tensor, order: Tensor, lengths: Tensor | None = None) -> Tensor:
     """`value[:, order]` for value (T, B, n). With the lengths (B,) of the rows in their new order, a row repeats its
-    last step past its end, or the first step of row `order[0]` if it has none."""
+    last step past its end, and one without steps is zero."""
     value = value.contiguous()
     if not value.is_cuda:
         return _by_torch(value, order, lengths)
@@ -29,11 +29,10 @@ def gather_rows(value: Tensor, order: Tensor, lengths: Tensor | None = None) -> 
 
 
 def _by_torch(value: Tensor, order: Tensor, lengths: Tensor | None) -> Tensor:
-    step, rows = torch.arange(len(value), device=value.device)[:, None], order
-    if lengths is not None:
-        last = lengths - 1
-        step, rows = step.minimum(last.clamp(min=0)), order.where(last >= 0, order[0])
-    return value[step, rows]
+    if lengths is None:
+        return value[:, order]
+    step = torch.arange(len(value), device=value.device)[:, None].minimum((lengths - 1).clamp(min=0))
+    return value[step, order].masked_fill((lengths < 1)[:, None], 0.0)
 
 
 @functools.cache

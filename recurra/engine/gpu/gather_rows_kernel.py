@@ -13,14 +13,15 @@ def kernel(
     live = row < count
     step, place = row // batch, row % batch
     sequence = L.load(order + place, mask=live, other=0)
-    if ends:  # past its end a row repeats its last step
-        last = L.load(lengths + place, mask=live, other=1).to(L.int32) - 1
-        sequence = L.where(last < 0, L.load(order), sequence)
-        step = L.minimum(step, L.maximum(last, 0))
+    holds = live
+    if ends:  # past its end a row repeats its last step, if it has one
+        count_here = L.load(lengths + place, mask=live, other=0).to(L.int32)
+        step = L.minimum(step, L.maximum(count_here - 1, 0))
+        holds = live & (count_here > 0)
     place = step.to(L.int64) * batch + sequence.to(L.int64)
     row = row.to(L.int64)
     for first in range(0, width, COLUMNS):
         column = first + L.arange(0, COLUMNS)
-        there = live[:, None] & (column < width)[None, :]
-        value = L.load(source + place[:, None] * width + column[None, :], mask=there, other=0.0)
-        L.store(result + row[:, None] * width + column[None, :], value, mask=there)
+        here = (column < width)[None, :]
+        value = L.load(source + place[:, None] * width + column[None, :], mask=holds[:, None] & here, other=0.0)
+        L.store(result + row[:, None] * width + column[None, :], value, mask=live[:, None] & here)

@@ -1,8 +1,7 @@
 """Runs a plan on a GPU: the products before the loop, the loop, and the epilogue after it."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from ..restarts import as_mask
 from ..torch_modes import hide_from_modes
 from . import by_length, select
 from .epilogue import GpuLoopMemory, PaddedRows
+from .flat_inputs import join_backward, join_inputs, split_backward, split_inputs
 from .graph_calls import GraphCalls
 from .loops import GpuLoops, precision_of
 from .persistent.launch import PersistentLoop
@@ -137,9 +137,9 @@ class GpuExecutor:
             )
         if not self._is_replayable(False, x, lengths):
             return self._forward(x, states, masks, weights, lengths)
-        ends = () if lengths is None else (lengths.to(x.device, torch.int32),)
-        key = False, lengths is not None, precision_of(self.dtype), select.forced()
-        return self.graphs(self._forward_flat, [x, *states, *masks, *weights, *ends], key)
+        ragged, inputs = lengths is not None, join_inputs([x, *states, *masks, *weights], lengths)
+        key = False, ragged, precision_of(self.dtype), select.forced()
+        return self.graphs(functools.partial(self._forward_flat, ragged), inputs, key)
 
     def _is_replayable(self, backward: bool, x: Tensor, lengths: Tensor | None) -> bool:
         """Whether a CUDA graph may run the call; a long loop step by step has graphs of its own."""
@@ -148,16 +148,8 @@ class GpuExecutor:
         loop = self.loops.find(backward, x.shape[1], lengths is not None, x.device)
         return isinstance(loop, PersistentLoop) or loop.launches(x.shape[0]) <= MOST_LAUNCHES
 
-    def _forward_flat(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        rest = iter(inputs)
-        x, states, masks, weights = next(rest), *self._groups(rest)
-        return self._forward(x, states, masks, weights, next(rest, None))
-
-    def _groups(self, inputs: Iterator[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """States, masks and weights, which come in this order."""
-        counts = len(self.plan.states), len(self.plan.masks), len(self.weight_names)
-        states, masks, weights = ([*islice(inputs, count)] for count in counts)
-        return states, masks, weights
+    def _forward_flat(self, ragged: bool, inputs: Sequence[Tensor]) -> list[Tensor]:
+        return self._forward(*split_inputs(self.plan, ragged, iter(inputs)))
 
     def _forward(
         self,
@@ -313,9 +305,7 @@ class GpuExecutor:
         needed: Sequence[Tensor],
         wants_states: bool,
     ) -> list[Tensor]:
-        present = tuple([cotangent is not None for cotangent in cotangents])
-        ends = [] if lengths is None else [lengths.to(given[0].device, torch.int32)]
-        inputs = [*given, *ends, *needed, *(c for c in cotangents if c is not None)]
+        present, inputs = join_backward(given, lengths, needed, cotangents)
         form = assembled, present, lengths is not None, wants_states
         run = functools.partial(self._backward_flat, *form)
         if not self._is_replayable(True, given[0], lengths):
@@ -326,14 +316,11 @@ class GpuExecutor:
     def _backward_flat(
         self, assembled: bool, present: Sequence[bool], ragged: bool, wants_states: bool, inputs: Sequence[Tensor]
     ) -> list[Tensor]:
-        rest = iter(inputs)
-        x, states, masks, weights = next(rest), *self._groups(rest)
-        lengths = next(rest) if ragged else None
-        needed = [*islice(rest, 1 + len(self.plan.named) + len(self.histories) + len(self.plan.kept))]
-        cotangents = [next(rest) if is_given else None for is_given in present]
-        result = self._backward(cotangents, x, states, masks, weights, lengths, needed, wants_states)
-        count = 1 + len(states) * wants_states
-        return [*result[:count], *self.gradients(result[count:], weights)] if assembled else result
+        left = 1 + len(self.plan.named) + len(self.histories) + len(self.plan.kept)
+        given, needed, cotangents = split_backward(self.plan, ragged, left, present, inputs)
+        result = self._backward(cotangents, *given, needed, wants_states)
+        count = 1 + len(given.states) * wants_states
+        return [*result[:count], *self.gradients(result[count:], given.weights)] if assembled else result
 
     def _backward(
         self,

@@ -6,7 +6,8 @@ import torch
 import recurra as rc
 from recurra.engine.gpu import select
 from recurra.engine.gpu.describe import describe
-from recurra.engine.gpu.persistent.tiling import Tiling, tiling
+from recurra.engine.gpu.inputs_ahead import take_out
+from recurra.engine.gpu.persistent.tiling import Tiling, is_x, tiling
 from recurra.engine.gpu.runner import GpuExecutor
 from recurra.engine.gpu.stepwise.run import StepwiseLoop, _split
 from recurra.engine.plan.planner import plan
@@ -128,3 +129,14 @@ def test_states_that_are_multiplied_at_the_same_step_lie_side_by_side():
         (stage,) = on_gpu("full_gate_lstm").loops.find(False, 3, False, CPU).rendered.stages
     assert [(product.deep, product.wide) for product in stage.products] == [(4, 16), (12, 12)]
     assert len({product.operand for product in stage.products}) == 1
+
+
+def test_a_masked_input_is_multiplied_before_the_loop():
+    """With variational dropout x comes masked; a mask of states alone changes nothing there."""
+    for modifier, count in ((rc.VariationalDropout(0.3), 1), (rc.RecurrentDropout(0.3), 0)):
+        cell = rc.layer("lstm", 5, 6, modifiers=modifier).cell_list[0]
+        planned = plan(cell, trace_in_clean_context(cell), train=True, needs_x=True)
+        found = take_out(planned.forward)
+        assert len(found.made) == count
+        lanes = [lane for group in schedule(found.program).groups for lane in group.lanes]
+        assert all(any(map(is_x, lane.args)) for lane in lanes)

@@ -2,9 +2,8 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from ...plan.program import Out, Plan, Program
 from ...plan.rows import last_values, spread_final
 from ...torch_modes import hide_from_modes
 from ..epilogue import GpuLoopMemory, PaddedRows
+from ..flat_inputs import join_backward, join_inputs, split_backward, split_inputs
 from ..graph_calls import GraphCalls
 from ..loops import precision_of
 from ..persistent.launch import load_module, rounding
@@ -109,15 +109,13 @@ class MatrixExecutor:
         padded: bool = False,
     ) -> list[Tensor]:
         """[y, final states, named values, and what backward needs: histories, matrices of some steps, kept values]."""
-        inputs = [x, *states, *masks, *weights, *_ends(lengths, x)]
-        if not x.is_cuda:
-            return self._forward(lengths is not None, inputs)
-        key = False, lengths is not None, precision_of(self.dtype)
-        return self.graphs(functools.partial(self._forward, lengths is not None), inputs, key)
+        ragged, inputs = lengths is not None, join_inputs([x, *states, *masks, *weights], lengths)
+        run = functools.partial(self._forward, ragged)
+        return self.graphs(run, inputs, (False, ragged, precision_of(self.dtype))) if x.is_cuda else run(inputs)
 
     def _forward(self, ragged: bool, inputs: Sequence[Tensor]) -> list[Tensor]:
-        x, states, masks, weights, lengths = self._groups(iter(inputs), ragged)
-        call = _Call(self, x, states, masks, weights, lengths)
+        given = split_inputs(self.plan, ragged, iter(inputs))
+        x, call = given.x, _Call(self, *given)
         bound, steps, batch = call.bound, call.steps, call.batch
         rows, phases = call.rows(self.forward_phases), self.forward_phases
         for place in phases.carried:
@@ -135,19 +133,10 @@ class MatrixExecutor:
             result += [call.out(rows, buffer, self.dtype) for buffer in self.histories]
             result += [bound[BufferRef.checkpoint(name)] for name in self.matrices]
             result += [call.out_of(rows, out.node, self._kept_dtype(out)) for out in self.kept]
-        apart = _apart(result, [x, *states, *masks, *weights])
+        apart = _apart(result, inputs)
         first = 1 + len(finals)
         shown = [0, *range(first, first + len(named))]
         return [_by_step(value, steps) if i in shown else value for i, value in enumerate(apart)]
-
-    def _groups(
-        self, inputs: Iterator[Tensor], ragged: bool
-    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor], Tensor | None]:
-        """x, states, masks, weights and lengths, which come in this order."""
-        counts = len(self.plan.states), len(self.plan.masks), len(self.weight_names)
-        x = next(inputs)
-        states, masks, weights = ([*islice(inputs, count)] for count in counts)
-        return x, states, masks, weights, next(inputs) if ragged else None
 
     def _final(self, state: State, call: "_Call", rows: Rows) -> Tensor:
         final = BufferRef.final(state.name)
@@ -188,8 +177,7 @@ class MatrixExecutor:
         needed: Sequence[Tensor],
         wants_states: bool,
     ) -> list[Tensor]:
-        present = tuple([cotangent is not None for cotangent in cotangents])
-        inputs = [*given, *_ends(lengths, given[0]), *needed, *(c for c in cotangents if c is not None)]
+        present, inputs = join_backward(given, lengths, needed, cotangents)
         form = assembled, present, lengths is not None, wants_states
         run = functools.partial(self._backward, *form)
         if not given[0].is_cuda:
@@ -200,11 +188,10 @@ class MatrixExecutor:
     def _backward(
         self, assembled: bool, present: Sequence[bool], ragged: bool, wants_states: bool, inputs: Sequence[Tensor]
     ) -> list[Tensor]:
-        rest = iter(inputs)
-        x, states, masks, weights, lengths = self._groups(rest, ragged)
-        needed = [*islice(rest, 1 + len(self.plan.named) + len(self.histories) + len(self.matrices) + len(self.kept))]
-        cotangents = [next(rest) if is_given else None for is_given in present]
-        call = _Call(self, x, states, masks, weights, lengths)
+        left = 1 + len(self.plan.named) + len(self.histories) + len(self.matrices) + len(self.kept)
+        given, needed, cotangents = split_backward(self.plan, ragged, left, present, inputs)
+        x, states, weights = given.x, given.states, given.weights
+        call = _Call(self, *given)
         bound, phases = call.bound, self.backward_phases
         assert phases is not None
         count, named = 1 + len(states), len(self.plan.named)
@@ -405,10 +392,6 @@ def _backward_program(plan: Plan, matrix: int, matrices: Sequence[str]) -> tuple
     updates = {name: new[name] for name in matrices}
     past = builder.substitute(updates.values(), as_past)
     return replace(program, outs=outs, sums=sums), {name: past[node] for name, node in updates.items()}
-
-
-def _ends(lengths: Tensor | None, x: Tensor) -> tuple[Tensor, ...]:
-    return () if lengths is None else (lengths.to(x.device, torch.int32),)
 
 
 def _apart(results: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
