@@ -88,11 +88,10 @@ def report(
     name, first = next(iter(models.items()))
     board = leaderboard_figure.leaderboard(leaderboard)
     if (own := _sections_without_network(first, data)) is not None:
-        shown = [answers] if answers else own[:1]
-        sections = [board, *shown, *own[1:], _settings_section([*(settings or {}).items(), *_run_settings(first)])]
+        rows = [*(settings or {}).items(), *_run_settings(first)]
+        sections = [board, answers or own[0], *own[1:], _settings_section(rows)]
         lead = f"{type(first).__name__}: random features and a linear readout, without a network to measure."
-        heading = title or f"{name or type(first).__name__}: model report"
-        return write_page(path, heading, lead, [section for section in sections if section.blocks], verdict)
+        return _write(path, title or f"{name or type(first).__name__}: model report", lead, sections, verdict)
     found = _Report(first, data, models, before)
     history = history if history is not None else _history_of(first)
     sections = [
@@ -108,8 +107,9 @@ def report(
         found.equations(),
         found.settings(settings or {}),
     ]
-    heading = title or f"{name or type(found.module).__name__}: model report"
-    return write_page(path, heading, found.lead(), [section for section in sections if section.blocks], verdict)
+    return _write(
+        path, title or f"{name or type(found.module).__name__}: model report", found.lead(), sections, verdict
+    )
 
 
 class _Report:
@@ -267,6 +267,11 @@ class _Report:
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
+
+
+def _write(path: str | Path, heading: str, lead: str, sections: Sequence[Section], verdict: str) -> Path:
+    """The page, without the sections that are empty."""
+    return write_page(path, heading, lead, [section for section in sections if section.blocks], verdict)
 
 
 def _sections_without_network(model: Any, data: Any) -> list[Section] | None:
