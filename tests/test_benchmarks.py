@@ -9,6 +9,7 @@ import torch
 
 import recurra as rc
 from benchmarks import environment as module
+from benchmarks import sequential_mnist
 from benchmarks.environment import environment
 
 
@@ -31,3 +32,25 @@ def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert module.commit() is None
+
+
+@pytest.mark.parametrize("cell", ["s5", "lru"])
+def test_the_recurrences_of_sequential_mnist_are_scans_with_a_rate_of_their_own(cell: str):
+    network = sequential_mnist.Network(cell, 8, 4, 1, 0.0)
+    layer = network.blocks[0].recurrence
+    with rc.set_backend("compiled"):
+        assert "parallel in time: re, im" in rc.explain(layer, torch.zeros(784, 2, 8))
+    own, others = sequential_mnist.optimiser_of(network, 1.0, 0.5, 0.01, fused=False).param_groups
+    names = {id(parameter): name for name, parameter in layer.cell_list[0].named_parameters()}
+    modes = {name for name in names.values() if not name.startswith(("c_", "d"))} | ({"dt"} if cell == "s5" else set())
+    assert {names[id(parameter)] for parameter in own["params"]} == modes
+    assert (own["lr"], own["weight_decay"], others["lr"], others["weight_decay"]) == (0.5, 0.0, 1.0, 0.01)
+    assert len(own["params"]) + len(others["params"]) == len(list(network.parameters()))
+
+
+def test_sequential_mnist_warms_up_and_falls():
+    rates = [sequential_mnist.schedule(i / 100, 0.05) for i in range(101)]
+    assert rates[0] == 0.01
+    assert rates.index(max(rates)) == 5
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert rates[-1] == 0.0
