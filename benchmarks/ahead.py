@@ -7,17 +7,19 @@ import os
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 PROCESSES = 14
 
 
-def side_by_side(commands: Iterable[list[str]], processes: int = PROCESSES) -> None:
-    """Run commands, `processes` at a time. One that fails is left to the run that is timed, which says so."""
+def side_by_side(commands: Iterable[list[str]], processes: int = PROCESSES, seconds: float | None = None) -> None:
+    """Run commands, `processes` at a time, each for at most `seconds`. What fails is left to the run that is timed."""
 
     env = os.environ | {"FLA_CACHE_RESULTS": "0", "TRITON_CACHE_AUTOTUNING": "0"}
 
     def run(command: list[str]) -> None:
-        subprocess.run(command, check=False, env=env, stdout=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, check=False, env=env, stdout=subprocess.DEVNULL, timeout=seconds)
 
     with ThreadPoolExecutor(processes) as pool:
         list(pool.map(run, commands))

@@ -1,6 +1,6 @@
 """Speed against torch's own modules, another library, the plain loop and the machine's matrix product.
 
-    python benchmarks/speed.py [--all | --zoo] [--threads N] [--rounds N] [--device cuda [--part calls] [--runs N]]
+    python benchmarks/speed.py [--all | --zoo] [--threads N] [--rounds N] [--device cuda [--part PART] [--runs N]]
 
 Shares are of the rate of a 2048³ matrix product timed in the same rounds; for cells without an H×H product, of the
 time their product with x and a copy of x and y would take. Ratios are to the module of the same equations. Medians over
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import calls_gpu  # pyrefly: ignore
+import cells_gpu  # pyrefly: ignore
 import speed_gpu  # pyrefly: ignore
 import torch
 from bars import bar_chart  # pyrefly: ignore
@@ -278,13 +279,15 @@ def main() -> None:
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    arguments.add_argument("--part", choices=("layers", "calls"), help="on a CUDA device: only this table")
+    arguments.add_argument("--part", choices=("layers", "calls", "cells"), help="on a CUDA device: only this table")
     arguments.add_argument("--runs", type=int, default=3, help="on a CUDA device: runs of every row of the calls")
+    arguments.add_argument("--seconds", type=float, default=540.0, help="on a CUDA device: after which no cell begins")
     given = arguments.parse_args()
     if given.device == "cuda":
-        for name, run in (("layers", speed_gpu.main), ("calls", lambda: calls_gpu.main(runs=given.runs))):
-            if given.part in (None, name):
-                run()
+        parts = {"layers": speed_gpu.main, "calls": lambda: calls_gpu.main(runs=given.runs)}
+        parts["cells"] = lambda: cells_gpu.main(given.seconds)
+        for part in [given.part] if given.part else parts:
+            parts[part]()
         return
     torch.set_num_threads(given.threads)
     if given.zoo:

@@ -1,8 +1,11 @@
 """Benchmarks: results files record the environment of their numbers."""
 
+import importlib
 import json
 import platform
 import re
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,3 +57,49 @@ def test_sequential_mnist_warms_up_and_falls():
     assert rates.index(max(rates)) == 5
     assert rates[5:] == sorted(rates[5:], reverse=True)
     assert rates[-1] == 0.0
+
+
+# In place of the process that times cells: it dies at the second one, and prints what is no row.
+DIES_AT_B = """
+import json, sys
+for name in sys.argv[3:]:
+    print("noise")
+    sys.exit(9) if name == "b" else print(json.dumps({"cell": name, "train_ms": 1.0}), flush=True)
+"""
+
+
+@pytest.fixture
+def cells_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    found = importlib.import_module("cells_gpu")
+    monkeypatch.setattr(found, "RESULTS", tmp_path / "cell_speed_h200.json")
+    return found
+
+
+def test_a_cell_that_ends_the_process_is_named_and_the_next_one_is_timed(cells_gpu, tmp_path, monkeypatch):
+    script = tmp_path / "dies.py"
+    script.write_text(DIES_AT_B)
+    monkeypatch.setattr(cells_gpu, "__file__", str(script))
+    found = dict(cells_gpu.rows(["a", "b", "c"], time.monotonic() + 60))
+    assert found["a"] == found["c"] == {"train_ms": 1.0}
+    assert found["b"]["error"].endswith("status 9")
+    assert not dict(cells_gpu.rows(["a"], time.monotonic() - 1))
+
+
+def test_a_cell_that_refuses_half_precision_is_timed_in_single(cells_gpu, monkeypatch):
+    def timed(name: str, dtype: str) -> dict:
+        if name == "neither" or dtype == "bf16":
+            raise RuntimeError("not here")
+        return {"dtype": dtype}
+
+    monkeypatch.setattr(cells_gpu, "timed", timed)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert cells_gpu.measure("one") == {"dtype": "fp32", "refused": "bf16: RuntimeError: not here"}
+    assert cells_gpu.measure("neither")["error"].count("RuntimeError: not here") == 2
+
+
+def test_a_later_run_keeps_the_rows_of_the_same_machine(cells_gpu, monkeypatch):
+    cells_gpu.save({"gru": {"train_ms": 1.0}})
+    assert cells_gpu.earlier() == {"gru": {"train_ms": 1.0}}
+    monkeypatch.setattr(cells_gpu, "environment", lambda: environment() | {"torch": "other"})
+    assert cells_gpu.earlier() == {}

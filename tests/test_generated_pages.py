@@ -12,6 +12,7 @@ from recurra.cli.app import PANELS
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {"processor": "AMD EPYC", "cores": 16, "device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0"}
 PASSES = {"forward": {"recurra": 1.0, "fla": 2.0}, "training": {"recurra": 3.0, "fla": 2.0}}
+TIMES = ("forward_ms", "train_ms", "lstm_forward_ms", "lstm_train_ms")
 RESERVOIR = {
     "units": 10000,
     "density": 0.01,
@@ -37,6 +38,18 @@ MEASURED = {
         ]
     },
     "reservoir_gpu": {"environment": ENVIRONMENT, "results": RESERVOIR},
+    "cell_speed": {"size": [60, 16, 32, 64], "cells": {}},
+    "cell_speed_h200": ENVIRONMENT
+    | {
+        "when": "2026-11-19T22:00:00+00:00",
+        "size": [256, 64, 256, 256],
+        "cells": {
+            "lstm": {"dtype": "bf16", **dict.fromkeys(TIMES, 2.0)},
+            "mgu": {"dtype": "bf16", **dict(zip(TIMES, (1.5, 3.0, 1.0, 2.0), strict=True))},
+            "unitary_rnn": {"dtype": "fp32", **dict.fromkeys(TIMES, 2.0), "note": "plain loop: `fft`"},
+            "lem": {"error": "bf16: RuntimeError: out of | resources"},
+        },
+    },
 }
 
 
@@ -53,8 +66,13 @@ def generate(tmp_path: Path, monkeypatch):
             monkeypatch.setattr(module, "RESULTS", tmp_path)
         return module
 
-    find("speed_results")
-    return find
+    results = find("speed_results")
+    read = [each for each in vars(results).values() if hasattr(each, "cache_clear")]
+    for each in read:
+        each.cache_clear()
+    yield find
+    for each in read:
+        each.cache_clear()
 
 
 def test_what_is_faster_on_a_card_is_named(generate):
@@ -81,7 +99,32 @@ def test_the_page_of_a_matrix_cell_shows_the_kernels_beside_it(generate, monkeyp
     results = generate("speed_results")
     monkeypatch.setattr(results, "_on_the_card", lambda: {"rows": []})
     assert "| (512, 32, 8, 64) | training | 3.00 | fla 2.00 |" in results._card("gla")
-    assert results._card("mgu") == "On an H200 this cell has not been measured."
+    assert results._card("janet") == "On an H200 this cell has not been measured."
+
+
+def test_the_page_of_a_cell_shows_its_speed_on_a_card_or_what_it_said(generate, monkeypatch):
+    results, pages = generate("speed_results"), generate("cell_pages")
+    monkeypatch.setattr(results, "_on_the_card", lambda: {"rows": []})
+    assert "**1.50 ×** the time of an LSTM: 1.50 ms forward and 3.00 ms" in results._card("mgu")
+    assert "ms forward and 2.00 ms for a training step. (T, B, D, H) = (256, 64, 256, 256)" in results._card("lstm")
+    assert results._card("unitary_rnn").endswith("The engine said: `plain loop: 'fft'`")
+    assert "could not be measured at (T, B, D, H) = (256, 64, 256, 256): `bf16: Runtime" in results._card("lem")
+    table = pages._table([("mgu", rc.registry()["mgu"]), ("lem", rc.registry()["lem"])])
+    assert "on an H200, LSTM = 1" in table
+    assert "| 1.50 |" in table
+    assert len({line.count("|") for line in table.splitlines() if line.startswith("|")}) == 1
+
+
+def test_a_table_of_every_cell_on_a_card_lists_what_was_refused(generate):
+    text = generate("evidence_tables").from_json(set())["cell_speed_h200"]
+    assert "| mgu | bf16 | 1.50 | 3.00 | 1.50 | 1.50 |" in text
+    assert "- `lem`: bf16: RuntimeError: out of | resources" in text
+
+
+def test_without_a_card_the_table_of_cells_has_no_column_for_it(generate, monkeypatch):
+    results = generate("speed_results")
+    monkeypatch.setattr(results, "every_cell_on_the_card", lambda: {"cells": {}})
+    assert "H200" not in generate("cell_pages")._table([("mgu", rc.registry()["mgu"])])
 
 
 def test_a_table_shows_the_whole_first_paragraph_of_a_docstring(generate):

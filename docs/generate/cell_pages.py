@@ -176,7 +176,7 @@ def _index(families: dict[str, list[tuple[str, type[Cell]]]]) -> str:
         "a column to sort by it. *Scan*: the new state is linear in the old one, so that a parallel scan over time can "
         "compute it; "
         "*loop*: it needs one step after the other. Parameters per unit are those of a layer with "
-        f"{sizes.INPUTS} inputs and {sizes.UNITS} units; training time is that of one CPU thread."
+        f"{sizes.INPUTS} inputs and {sizes.UNITS} units. Training times are those of one CPU thread{_sizes_of_speed()}."
         f"\n\n{_table(everything)}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
 
@@ -190,7 +190,7 @@ def _table(cells: list[tuple[str, type[Cell]]]) -> str:
         per_unit,
         "products per step",
         "scan or loop",
-        "training time, LSTM = 1",
+        *speeds(),
         "year",
     )
     rows = [f"| {' | '.join(_columns(name, kind))} |" for name, kind in cells]
@@ -198,12 +198,26 @@ def _table(cells: list[tuple[str, type[Cell]]]) -> str:
     return f":::{{container}} sortable\n\n{table}\n:::"
 
 
+def _sizes_of_speed() -> str:
+    about = speed_results.every_cell_on_the_card()
+    if not about["cells"]:
+        return ""
+    return f", and of an H200 at (T, B, D, H) = {tuple(about['size'])}: each cell's page has both"
+
+
+def speeds() -> list[str]:
+    """Columns of measured speed. That of the GPU is left out until a cell has been measured there."""
+    columns = ["training time, LSTM = 1"]
+    return [*columns, "on an H200, LSTM = 1"] if speed_results.every_cell_on_the_card()["cells"] else columns
+
+
 def _columns(name: str, kind: type[Cell]) -> list[str]:
     cell = kind(sizes.INPUTS, sizes.UNITS)
     per_unit = sum(p.numel() for p in cell.parameters()) / sizes.UNITS
     products, speed = speed_results.products(name), speed_results.beside_lstm(name)
     scan = "scan" if is_scan(kind) else "loop"
-    measured = "" if products is None else str(products), scan, "" if speed is None else f"{speed:.2f}"
+    times = [speed, speed_results.beside_lstm_on_the_card(name)][: len(speeds())]
+    measured = "" if products is None else str(products), scan, *("" if t is None else f"{t:.2f}" for t in times)
     return [
         f"[{name}]({name}.md)",
         summary(kind),

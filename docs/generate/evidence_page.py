@@ -10,7 +10,7 @@ from .speed_results import RESULTS
 
 GROUPS = {
     "Speed and memory": (
-        *("peers", "speed", "cell_speed", "zoo_speed", "h200", "h200_calls", "scan", "scan_gpu"),
+        *("peers", "speed", "cell_speed", "cell_speed_h200", "zoo_speed", "h200", "h200_calls", "scan", "scan_gpu"),
         *("matrix_states", "matrix_states_gpu", "spiking_cpu", "spiking_h200", "reservoir_gpu"),
         *("crf", "online", "larger_than_memory"),
     ),

@@ -12,6 +12,7 @@ def from_json(known: set[str]) -> dict[str, str]:
     makers: dict[str, Callable[[dict[str, Any]], str]] = {
         "speed": _speed,
         "cell_speed": _cell_speed,
+        "cell_speed_h200": _cell_speed_h200,
         "larger_than_memory": _larger_than_memory,
         "reservoir_gpu": _reservoir_gpu,
     }
@@ -53,6 +54,23 @@ def _cell_speed(found: dict[str, Any]) -> str:
         f"(T, B, D, H) = {tuple(found['size'])}, float32, and the same as a multiple of an LSTM's.\n\n"
         + _table(["cell", "ms", "LSTM = 1"], rows)
         + "\n"
+    )
+
+
+def _cell_speed_h200(found: dict[str, Any]) -> str:
+    rows, errors = [], []
+    for name, row in found["cells"].items():
+        if "error" in row:
+            errors.append(f"- `{name}`: {row['error']}")
+            continue
+        times = [f"{row[key]:.2f}" for key in ("forward_ms", "train_ms")]
+        ratios = [f"{row[key] / row[f'lstm_{key}']:.2f}" for key in ("forward_ms", "train_ms")]
+        rows.append([name, row["dtype"], *times, *ratios])
+    heads = ["cell", "dtype", "forward, ms", "training step, ms", "forward, LSTM = 1", "training, LSTM = 1"]
+    missing = "\n\n".join(["", "Not measured, with what was said:", "\n".join(errors)]) if errors else ""
+    return (
+        f"# Every cell on an H200\n\nMilliseconds at (T, B, D, H) = {tuple(found['size'])}, and as a multiple of "
+        f"recurra's LSTM in the same run.\n\n{_table(heads, rows)}{missing}\n"
     )
 
 

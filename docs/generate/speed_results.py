@@ -23,12 +23,27 @@ def _on_the_card() -> dict[str, Any]:
     return json.loads((RESULTS / "h200.json").read_text(encoding="utf-8"))
 
 
+@functools.cache
+def every_cell_on_the_card() -> dict[str, Any]:
+    """Of all cells at one size; nothing if it has not been measured."""
+    path = RESULTS / "cell_speed_h200.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"cells": {}}
+
+
 def beside_lstm(name: str) -> float | None:
     """Training time as a multiple of the LSTM's, on one thread of a CPU."""
     row = _every_cell()["cells"].get(name, {})
     if name == "lstm":
         return 1.0
     return row["milliseconds"] / row["lstm"] if "lstm" in row else None
+
+
+def beside_lstm_on_the_card(name: str) -> float | None:
+    """The same on a GPU."""
+    row = every_cell_on_the_card()["cells"].get(name, {})
+    if name == "lstm" and row:
+        return 1.0
+    return row["train_ms"] / row["lstm_train_ms"] if "train_ms" in row else None
 
 
 def products(name: str) -> int | None:
@@ -57,20 +72,49 @@ def _cpu(name: str) -> str:
 
 
 def _card(name: str) -> str:
+    parts = (_card_beside_lstm(name), _card_beside_cudnn(name), _matrix_states(name))
+    return "\n\n".join(part for part in parts if part) or "On an H200 this cell has not been measured."
+
+
+def _card_beside_lstm(name: str) -> str:
+    about = every_cell_on_the_card()
+    row = about["cells"].get(name)
+    if row is None:
+        return ""
+    at = f"(T, B, D, H) = {tuple(about['size'])}"
+    of = f"torch {about['torch']}, {about['when'][:10]}"
+    if "error" in row:
+        return f"On an {_device(about)} this cell could not be measured at {at}: {_code(row['error'])} ({of})."
+    took = f"{row['forward_ms']:.2f} ms forward and {row['train_ms']:.2f} ms for a training step"
+    if (times := beside_lstm_on_the_card(name)) and name != "lstm":
+        of_lstm = f"{row['lstm_forward_ms']:.2f} and {row['lstm_train_ms']:.2f} ms"
+        took = f"a training step takes **{times:.2f} ×** the time of an LSTM: {took}, beside {of_lstm}"
+    dtype = {"bf16": "bfloat16", "fp32": "float32"}[row["dtype"]]
+    said = f"On an {_device(about)}, {took}. {at}, {dtype}, {of}."
+    return f"{said} The engine said: {_code(row['note'])}" if "note" in row else said
+
+
+def _device(about: dict[str, Any]) -> str:
+    return about["device"].removeprefix("NVIDIA ")
+
+
+def _code(message: str) -> str:
+    return "`" + " ".join(message.replace("`", "'").split()) + "`"
+
+
+def _card_beside_cudnn(name: str) -> str:
     about = _on_the_card()
     rows = [row for row in about["rows"] if row["cell"] == name and row["dtype"] == "bf16"]
-    if not rows:
-        return _matrix_states(name) or "On an H200 this cell has not been measured."
     lines = [
         f"| ({r['T']}, {r['B']}, {r['D']}, {r['H']}) | {r['forward_ms']:.2f} | {r['train_ms']:.2f} "
         f"| {r['train / cuDNN LSTM fp16']:.2f} × |"
         for r in rows
         if r.get("train / cuDNN LSTM fp16")
     ]
+    if not lines:
+        return ""
     head = "| (T, B, D, H) | forward, ms | training, ms | training beside cuDNN's LSTM in fp16 |\n|---|---|---|---|\n"
-    where = (
-        f"On an {about['device'].removeprefix('NVIDIA ')} in bfloat16, torch {about['torch']}, {about['when'][:10]}:"
-    )
+    where = f"On an {_device(about)} in bfloat16, torch {about['torch']}, {about['when'][:10]}:"
     return f"{where}\n\n{head}" + "\n".join(lines)
 
 
@@ -88,7 +132,7 @@ def _matrix_states(name: str) -> str:
     if not lines:
         return ""
     of = about["environment"]
-    where = f"On an {of['device'].removeprefix('NVIDIA ')}, torch {of['torch']}, milliseconds of a whole layer:"
+    where = f"On an {_device(of)}, torch {of['torch']}, milliseconds of a whole layer:"
     head = "| (T, B, heads, keys = values) | pass | recurra | kernels for this cell |\n|---|---|---|---|\n"
     return f"{where}\n\n{head}" + "\n".join(lines)
 
