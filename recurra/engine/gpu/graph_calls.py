@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,18 +17,20 @@ from torch._C._nn import unflatten_dense_tensors
 from torch.nn import Parameter
 
 from .. import caches
+from .graph_pool import GraphPool
 
 CAPTURE_AT = 3  # calls of one signature after which it is captured
 MOST_BYTES = 384 << 20  # that a replay may copy in and out
 MOST_GRAPHS, MOST_BYTES_HELD = 128, 4 << 30  # in the process; the graph replayed longest ago is dropped
 MOST_SIGNATURES = 256  # whose calls are counted
+LARGE = 1 << 20  # bytes of a tensor that is copied alone
 
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 _lock = threading.RLock()  # the copies and the replay of one call stay together
 _recent: OrderedDict[int, "weakref.ref[_Signature]"] = OrderedDict()  # signatures with a graph
 _numbers = itertools.count()
-_pools: dict[tuple[int, int], "_Pool"] = {}  # by device and stream
+_pools: dict[tuple[int, int], GraphPool] = {}  # by device and stream
 
 
 def _bytes_held() -> int:
@@ -101,9 +102,12 @@ class _Signature:
 
     def _capture(self, run: Run, inputs: Sequence[Tensor], fixed: set[int], flat: int | None) -> None:
         with _lock:
-            pool = _pools.setdefault((self.device, self.stream), _Pool(self.device))
-            self.graph = pool.capture(run, inputs, fixed, flat)
-            if self.graph is None:
+            if (self.device, self.stream) not in _pools:
+                _pools[self.device, self.stream] = GraphPool(self.device)
+            try:
+                self.graph = _Graph(run, inputs, fixed, flat, _pools[self.device, self.stream])
+            except RuntimeError as error:  # an operation may not allow it, such as a kernel's first launch
+                failures.append(str(error))
                 return
             number = self.number
             _recent[number] = weakref.ref(self, lambda _: _recent.pop(number, None))
@@ -118,22 +122,14 @@ class _Graph:
 
     @torch.inference_mode(False)  # later calls outside inference mode write to this memory too
     @torch.no_grad()
-    def __init__(
-        self,
-        run: Run,
-        inputs: Sequence[Tensor],
-        fixed: set[int],
-        flat: int | None,
-        pool: Any,
-        stream: torch.cuda.Stream,
-    ):
+    def __init__(self, run: Run, inputs: Sequence[Tensor], fixed: set[int], flat: int | None, pool: GraphPool):
         own = [tensor if i in fixed else _like(tensor) for i, tensor in enumerate(inputs)]
         self.moved = [i for i in range(len(inputs)) if i not in fixed]
         self.places = [own[i] for i in self.moved]
         self.graph, self.device = torch.cuda.CUDAGraph(), inputs[0].device
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            self.graph.capture_begin(pool, capture_error_mode="thread_local")
+        pool.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with pool.capture(self.graph) as handle, torch.cuda.stream(pool.stream):
+            self.graph.capture_begin(handle, capture_error_mode="thread_local")
             try:
                 results = run(own)
                 self.results = [result.contiguous() for result in results[:flat]]
@@ -161,15 +157,11 @@ def _flatten(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def _copy_all(places: list[Tensor], values: list[Tensor]) -> None:
-    """Copy values to contiguous places, those of one dtype in one kernel: torch would copy all of them one by one if
-    one of them were of another, or not contiguous."""
-    dtype = places[0].dtype
-    if all(v.dtype is dtype and v.is_contiguous() for v in values):
-        torch._foreach_copy_(places, values)
-        return
+    """Copy values to contiguous places: small ones of one dtype in one kernel. Large ones are copied one by one, at
+    several times the rate. Were one of another dtype or not contiguous, torch would copy all of them one by one."""
     alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for place, value in zip(places, values, strict=True):
-        if value.dtype is place.dtype and value.is_contiguous():
+        if value.dtype is place.dtype and value.nbytes < LARGE and value.is_contiguous():
             into, source = alike.setdefault(place.dtype, ([], []))
             into.append(place)
             source.append(value)
@@ -181,29 +173,3 @@ def _copy_all(places: list[Tensor], values: list[Tensor]) -> None:
 
 def _like(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-
-
-class _Pool:
-    """Memory and a stream to capture on. Graphs replayed on one stream never run at the same time, so they share the
-    memory of what dies inside them. Torch frees it with the last graph, and the handle is no longer valid then."""
-
-    def __init__(self, device: int):
-        self.stream = torch.cuda.Stream(device)
-        self.handle: Any = None
-        self.graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()
-
-    def capture(self, run: Run, inputs: Sequence[Tensor], fixed: set[int], flat: int | None) -> "_Graph | None":
-        """The captured call, or None: an operation may not allow it, such as a kernel's first launch."""
-        alive = list(self.graphs)
-        if not alive:
-            self.handle = torch.cuda.graph_pool_handle()
-        try:
-            graph = _Graph(run, inputs, fixed, flat, self.handle, self.stream)
-        except RuntimeError as error:
-            failures.append(str(error))
-            # The generator of the device is left in capture mode, so it gets its state anew.
-            generator = torch.cuda.default_generators[self.stream.device_index]
-            generator.graphsafe_set_state(generator.clone_state())
-            return None
-        self.graphs.add(graph)
-        return graph

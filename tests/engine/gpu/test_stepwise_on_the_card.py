@@ -196,3 +196,16 @@ def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):
         refused = [made for made in executors._recent.values() if getattr(made, "refused", None)]
         assert refused
         assert torch.allclose(y.float(), plain(model, x).float(), atol=3e-2)
+
+
+def test_a_model_after_all_graphs_of_the_last_one_have_gone():
+    """Torch frees the memory of graphs with the last of them."""
+    for _ in range(3):
+        model, x = layer(dtype=torch.float32), torch.randn(40, 16, 32, device="cuda")
+        with torch.no_grad():
+            for _ in range(2):
+                found = model(x)[0]
+        assert torch.allclose(found, plain(model, x), atol=5e-6)
+        del model
+        rc.clear_caches()
+        gc.collect()

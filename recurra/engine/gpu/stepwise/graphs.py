@@ -8,12 +8,12 @@ import functools
 import weakref
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...ir.buffers import LENGTHS, BufferRef, Role
+from ..graph_pool import GraphPool
 from ..persistent.launch import rounding
 from .stages import (
     CLOCK,
@@ -44,9 +44,9 @@ def arena(size: int, device: torch.device) -> Tensor:
 
 
 @functools.cache
-def _capture_resources(device: torch.device) -> tuple[Any, torch.cuda.Stream]:
-    """One memory pool and one stream for the graphs of a device, so that they share cuBLAS workspaces."""
-    return torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+def _pool(device: torch.device) -> GraphPool:
+    """One for the graphs of a device, so that they share cuBLAS workspaces."""
+    return GraphPool(device)
 
 
 @functools.cache
@@ -191,8 +191,11 @@ class Window:
             self._launch(min(8, self.steps), rows=0)
 
     def _capture(self, count: int) -> torch.cuda.CUDAGraph:
-        graph, (pool, stream) = torch.cuda.CUDAGraph(), _capture_resources(self.memory.device)
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        graph, pool = torch.cuda.CUDAGraph(), _pool(self.memory.device)
+        with (
+            pool.capture(graph) as handle,
+            torch.cuda.graph(graph, pool=handle, stream=pool.stream, capture_error_mode="thread_local"),
+        ):
             self._launch(count, self.batch)
         return graph
 
