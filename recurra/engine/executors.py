@@ -131,12 +131,12 @@ def _executor(planned: Any, request: Request, key: str) -> Executor:
         raise Unsupported("the derivative of a maximum over a row on the GPU")
     if not planned.gathers:
         return GpuExecutor(planned, request.dtype, key)
-    try:
-        return MatrixExecutor(planned, request.dtype, key)
-    except Unsupported:
-        if not is_scan(planned):
-            raise
-        return ScanExecutor(planned, request.dtype, key)
+    for kind in (MatrixExecutor, *((ScanExecutor,) if is_scan(planned) else ())):
+        try:
+            return kind(planned, request.dtype, key)
+        except Unsupported:
+            continue
+    return GpuExecutor(planned, request.dtype, key)  # step by step
 
 
 def _key(text: str, request: Request) -> str:

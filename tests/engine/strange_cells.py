@@ -317,6 +317,26 @@ class UnreadState(Cell):
         return new, self.V(new * h)
 
 
+class InOtherOrders(Cell):
+    """Turned, moved and grouped rows, sums within a row, constants and weights in another order, and a delayed state."""
+
+    states = ("h", "s")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size, delays={"s": (1, 2)})
+        self.a, self.b = self.affine("x", "h"), self.affine("s[2]", size=3 * hidden_size)
+        self.v = self.vector(fill=0.7)
+
+    def step(self, x: Tensor, h: Tensor, s: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        last, older = s
+        units = h.shape[1]
+        shares = torch.softmax(self.b(older).unflatten(1, (3, units)), 1)
+        mixed = (shares * torch.stack([h, last.flip(1), self.a(x, h)], 1)).sum(1)
+        ramp = torch.linspace(-1.0, 1.0, units)
+        turned = torch.cat([mixed[:, 1::2], mixed[:, ::2]], 1).roll(1, 1) * self.v.flip(0)
+        return tanh(turned + ramp * h), tanh(turned.cumsum(1) / units) * sigmoid(h).cumprod(1) + 0.1 * older.flip(1)
+
+
 STRANGE = [
     HalfCurved,
     UnreadState,

@@ -73,7 +73,7 @@ class GpuLoops:
     def turn(self, batch: int, device: torch.device) -> tuple[int, int]:
         """The tiles of a batch that run at once forward, and the rows of a tile; 0 if no kernel runs all steps."""
         if (batch, device) not in self.turns:
-            shape = self.tiling(False, batch, device)
+            shape = None if self.plan.gathers else self.tiling(False, batch, device)
             available = 1 if device.type == "cpu" else processors(device)
             self.turns[batch, device] = (shape.concurrent_tiles(batch, available), shape.rows) if shape else (0, 0)
         return self.turns[batch, device]
@@ -82,6 +82,8 @@ class GpuLoops:
         """What speaks for a loop step by step; empty: one kernel runs all steps."""
         if (backward, batch, device) in self.refused:
             return "the card did not take all programs of one kernel at once"
+        if self.plan.gathers:
+            return "its step reads numbers of a row in another order"
         shape = self.tiling(backward, batch, device)
         reason = select.why_stepwise(shape, batch, device, "backward" if backward else "forward")
         if reason or shape is None:
@@ -145,6 +147,8 @@ class GpuLoops:
         return self.single_steps[key]
 
     def _new_step_loop(self, precision: str, device: torch.device) -> PersistentLoop | None:
+        if self.plan.gathers:
+            return None
         chosen = schedule(with_early_row_sums(self.plan.forward, is_gradient=False))
         shape = step_tiling(chosen, processors(device))
         by_warp = torch.cuda.get_device_capability(device) >= (9, 0)

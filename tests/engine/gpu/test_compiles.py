@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from engine.operation_table import TableCell, cases
-from engine.strange_cells import FourStates, OneForAll, RowNormalised, TwoChainedProducts
+from engine.strange_cells import FourStates, InOtherOrders, OneForAll, RowNormalised, TwoChainedProducts
 from torch import Tensor
 
 import recurra as rc
@@ -15,7 +15,7 @@ from recurra.engine.gpu.persistent.kernel_builder import KernelSpec
 from recurra.engine.gpu.persistent.launch import load_module, rounding
 from recurra.engine.gpu.persistent.tiling import Tiling, tiling
 from recurra.engine.gpu.stepwise import codegen
-from recurra.engine.gpu.stepwise.stages import StepSource
+from recurra.engine.gpu.stepwise.stages import LITERALS, MAPS, StepSource, WindowBufferRef
 from recurra.engine.ir.buffers import BufferRef, Role
 from recurra.engine.plan.planner import plan
 from recurra.engine.plan.schedule import schedule
@@ -142,7 +142,7 @@ def assembled_stages(made: StepSource, dtype: torch.dtype, capability: int) -> l
 
     module, codes = load_module(made.text), []
     for stage in made.stages:
-        kinds = ["fp32" if made.window_buffers[name].wide else NAMES[dtype] for name in stage.arguments]
+        kinds = [_kind(made, name, dtype) for name in stage.arguments]
         types = {f"a{i}": f"*{kind}" for i, kind in enumerate(kinds)} | {
             "table": "*i64",
             "clock": "*i32",
@@ -155,6 +155,12 @@ def assembled_stages(made: StepSource, dtype: torch.dtype, capability: int) -> l
     return codes
 
 
+def _kind(made: StepSource, name: WindowBufferRef, dtype: torch.dtype) -> str:
+    if name in (MAPS, LITERALS):
+        return "i32" if name == MAPS else "fp32"
+    return "fp32" if made.window_buffers[name].wide else NAMES[dtype]
+
+
 @pytest.mark.parametrize("capability", [75, 80, 90])
 @pytest.mark.parametrize(
     ("make", "dtype"),
@@ -162,8 +168,9 @@ def assembled_stages(made: StepSource, dtype: torch.dtype, capability: int) -> l
         (lambda: rc.layer("gru", 16, 768).cell_list[0], torch.bfloat16),
         (lambda: RowNormalised(16, 300), torch.float32),
         (lambda: FourStates(16, 64), torch.float32),
+        pytest.param(lambda: InOtherOrders(16, 40), torch.bfloat16, marks=pytest.mark.slow),
     ],
-    ids=["gru", "row normalisation", "four states"],
+    ids=["gru", "row normalisation", "four states", "other orders"],
 )
 def test_kernels_of_a_step_become_machine_code_for_any_card(make, dtype: torch.dtype, capability: int):
     planned = plan(make(), trace_in_clean_context(make()), train=True, needs_x=True)

@@ -61,6 +61,10 @@ def test_several_tiles_that_end_early(mode: str):
     check_in_the_interpreter(mode, ["delay_rnn:6", "MasksAndTime:6"])
 
 
+def test_numbers_of_a_row_in_another_order():
+    check_in_the_interpreter("stepwise", ["InOtherOrders", "mass_conserving_lstm"])
+
+
 def test_rows_are_gathered_and_padding_is_left_out():
     assert run_in_the_interpreter("9x5x37", ["12x9x16"], "interpreted_gather.py") == "9x5x37\n12x9x16\n"
 

@@ -18,7 +18,10 @@ from ...plan.schedule import Group, Schedule
 from ..buffers import ProgramBuffers
 from ..math_functions import expression, number, preamble
 from ..persistent.tiling import is_x
+from .gathers import Source, Tables, lines_of
 from .stages import (
+    LITERALS,
+    MAPS,
     ROWS,
     Location,
     Multiplication,
@@ -46,6 +49,8 @@ class _StepWriter:
         for out in (o for g in groups for o in g.stores):
             self.made.setdefault(out.node, out)
         self.read_later = {node for g in groups for node in g.loads}
+        self.tables = Tables()
+        self.gathered = {self._stored(source)[0] for source in self._sources() if source.op != "load"}
         self.users = self._users()
         spots = [spot for found in self.users.values() for spot in found]
         self.shifts = {buffer: [shift for b, shift, _ in spots if b == buffer] for buffer, _, _ in spots}
@@ -77,6 +82,7 @@ class _StepWriter:
             self.written,
             self.lanes,
             as_written=self.as_written,
+            tables=self.tables,
         )
 
     # ------------------------------------------------------------------------------------------ memory
@@ -135,17 +141,18 @@ class _StepWriter:
             arguments.append(ref)
         return f"a{arguments.index(ref)}"
 
-    def _window_address(self, ref: WindowBufferRef, offset: int, slot: str = "") -> str:
+    def _window_address(self, ref: WindowBufferRef, offset: int, slot: str = "", column: str = " + col") -> str:
         """Address of this program's columns in a window buffer."""
         spec = self.window_buffers[ref]
         first = slot or ("" if spec.slots else f"at + {spec.before} * batch")
         rows = f"({first} + row)" if first else "row"
-        return f"{self._pointer(ref)} + {rows} * {spec.width} + {offset} + col"
+        return f"{self._pointer(ref)} + {rows} * {spec.width} + {offset}{column}"
 
     def _load_window(self, ref: WindowBufferRef, offset: int, width: int, slot: str = "") -> str:
         """Load this program's columns; a single column is loaded by all programs."""
-        place = self._window_address(ref, offset, slot)
-        return f"load_f32({place}, here)" if width > 1 else f"load_f32({place.removesuffix(' + col')}, live)"
+        if width == 1:
+            return f"load_f32({self._window_address(ref, offset, slot, column='')}, live)"
+        return f"load_f32({self._window_address(ref, offset, slot)}, here)"
 
     def _external(self, buffer: BufferRef) -> str:
         """A pointer to a tensor of the caller, which is aligned to sixteen bytes."""
@@ -160,8 +167,14 @@ class _StepWriter:
         return f"p{number}"
 
     def _load_external(self, buffer: BufferRef, offset: int, width: int, shift: int = 0) -> str:
-        """Load from a tensor of the caller, `shift` steps away: initial values before the first step, then zeros."""
-        size, rows, mask = self._width(buffer), "(step_row + row)", "here" if width > 1 else "live"
+        """Load from a tensor of the caller, `shift` steps away."""
+        place, mask = self._external_row(buffer, offset, shift, "here" if width > 1 else "live")
+        return f"load_f32({place}{' + col' if width > 1 else ''}, {mask})"
+
+    def _external_row(self, buffer: BufferRef, offset: int, shift: int, mask: str) -> tuple[str, str]:
+        """Where a row of a tensor of the caller begins, and where it has numbers: initial values before the first step,
+        none after the last."""
+        size, rows = self._width(buffer), "(step_row + row)"
         base, spec = self._external(buffer), self.schedule.buffers.get(buffer)
         if spec is not None and spec.kind is BufferKind.PER_SEQUENCE:
             rows = "row"
@@ -171,10 +184,10 @@ class _StepWriter:
             base, rows = f"choose(t >= {-shift}, {base} + (step_row - {-shift} * batch) * {size}, {start})", "row"
         elif shift > 0:
             rows, mask = f"(step_row + {shift} * batch + row)", f"{mask} & (t + {shift} < steps)"
-        return f"load_f32({base} + {rows} * {size} + {offset}{' + col' if width > 1 else ''}, {mask})"
+        return f"{base} + {rows} * {size} + {offset}", mask
 
     def _carried_reads(self) -> Iterator[tuple[int, int, BufferRef]]:
-        for node in (n for g in self.schedule.groups for n in g.body):
+        for node in (*(n for g in self.schedule.groups for n in g.body), *self._sources()):
             if node.op == "load" and self.buffers.stays(node.attr.buffer):
                 yield node.attr.offset, node.attr.offset + node.width, node.attr.buffer
 
@@ -269,14 +282,23 @@ class _StepWriter:
             count = self.window_buffers[slot].width
             sizes = f"{count}, {1 << (count - 1).bit_length()}, {largest}, {ROWS}"
             self._assign(node, f"reduce_parts({self._pointer(slot)}, first_row, batch, {sizes})")
+        elif node.op == "literal":
+            place = f"{self._pointer(LITERALS)} + {self.tables.first_of_literal(node.attr)} + col"
+            self._assign(node, f"load_f32({place}, col < {node.width})")
+        elif node.op == "gather":
+            self._gather(node)
         else:
             self._assign(node, expression(node.op, node.attr, [self.names[a] for a in node.args]))
 
-    def _vector(self, node: Node) -> None:
+    def _vector_place(self, node: Node) -> tuple[str, int]:
+        """Where a vector of a weight begins, and numbers from one of its numbers to the next."""
         vector: Vector = node.attr
         columns = self.buffers.plan.equations.hoisted[vector.weight][-1:] or (1,)
         stride, first = (1, 0) if vector.col is None else (columns[0], vector.col)
-        place = f"{self._external(BufferRef.weight(vector.weight))} + {vector.rows[0] * stride + first}"
+        return f"{self._external(BufferRef.weight(vector.weight))} + {vector.rows[0] * stride + first}", stride
+
+    def _vector(self, node: Node) -> None:
+        place, stride = self._vector_place(node)
         if node.width == 1:
             self._assign(node, f"L.load({place}).to(L.float32)")
         else:
@@ -308,6 +330,47 @@ class _StepWriter:
             WindowBufferRef(WindowBufferRole.VALUE, numbers=(node.index,)), WindowBuffer(node.width, slots=1)
         )
 
+    # ------------------------------------------------------------------------------------------ other orders
+
+    def _sources(self) -> list[Node]:
+        """The rows in memory that gathers read in another order; not those of weights and constants."""
+        found = (n for g in self.schedule.groups for n in g.body if n.op == "gather")
+        return [arg for node in found for arg in node.args if arg.op not in ("weight", "literal")]
+
+    def _stored(self, source: Node) -> tuple[BufferRef, int]:
+        """Where the schedule stores a row that is read in another order."""
+        at = self.schedule.stored[source].attr
+        return at.buffer, at.offset
+
+    def _gathered_buffer(self, buffer: BufferRef) -> WindowBufferRef:
+        """The numbers of a buffer in single precision, for kernels that read them in another order."""
+        ref = WindowBufferRef(WindowBufferRole.VALUE, (buffer,))
+        return self._add_buffer(ref, WindowBuffer(self._width(buffer), slots=1))
+
+    def _gather(self, node: Node) -> None:
+        sources = [self._source(arg) for arg in node.args]
+        firsts = [self.tables.first_of_map(index) for index in node.attr.maps]
+        self.names[node] = f"n{node.index}"
+        for line in lines_of(self.names[node], node.attr, sources, firsts, self._pointer(MAPS)):
+            self._line(line)
+
+    def _source(self, source: Node) -> Source:
+        """A row that a gather reads."""
+        if source.op == "weight":
+            place, stride = self._vector_place(source)
+            return Source(f"{place} + row * 0", stride)
+        if source.op == "literal":
+            return Source(f"{self._pointer(LITERALS)} + {self.tables.first_of_literal(source.attr)} + row * 0")
+        if source.op != "load":
+            buffer, offset = self._stored(source)
+            return Source(self._window_address(self._gathered_buffer(buffer), offset, column=""))
+        at = source.attr
+        if self.buffers.stays(at.buffer):
+            return Source(self._window_address(self._ring(at.buffer), at.offset, "current", ""))
+        buffer, shift, offset = self._location(source)
+        base, mask = self._external_row(buffer, offset, shift, "live")
+        return Source(base, mask=f"{mask} & (t == end - 1)" if at.start else mask)
+
     # ------------------------------------------------------------------------------------------ results
 
     def _as_tile(self, node: Node) -> str:
@@ -319,6 +382,8 @@ class _StepWriter:
         if out.buffer == CLOCK:
             return
         width, value = out.node.width, self._as_tile(out.node)
+        if out.buffer in self.gathered:
+            self._line(f"store({self._window_address(self._gathered_buffer(out.buffer), out.offset)}, {value}, here)")
         if self.buffers.stays(out.buffer):
             ring = self._ring(out.buffer)
             before = self._load_window(ring, out.offset, width, slot="current")

@@ -18,6 +18,8 @@ from ..persistent.launch import rounding
 from .stages import (
     CLOCK,
     ENDS,
+    LITERALS,
+    MAPS,
     ROWS,
     TABLE,
     Multiplication,
@@ -97,7 +99,9 @@ class Window:
         sizes = {n: -(-kinds[n].itemsize * a * b * c // 256) * 256 for n, (a, b, c) in shapes.items()}
         total = sum(sizes.values())
         self.memory = arena(total, device) if self.shared else torch.empty(total, dtype=torch.uint8, device=device)
-        self.tensors: dict[WindowBufferRef, Tensor] = {}
+        self.tensors: dict[WindowBufferRef, Tensor] = dict(
+            zip((MAPS, LITERALS), self.made.tables.tensors(device), strict=True)
+        )
         at = 0
         for name, (a, b, c) in shapes.items():
             piece = self.memory[at : at + a * b * c * kinds[name].itemsize]

@@ -5,6 +5,7 @@ from enum import Enum
 
 from ...ir.buffers import BufferRef
 from ...ir.nodes import Matrix, Node
+from .gathers import Tables
 
 COLUMNS, ROWS = 64, 8  # of a program's tile, at most
 
@@ -21,6 +22,8 @@ class WindowBufferRole(Enum):
     TABLE = "table"  # addresses of the caller's tensors
     CLOCK = "clock"  # the first step of the window, and how many steps there are
     ENDS = "ends"  # the length of each sequence
+    MAPS = "maps"  # the places that gathers read
+    LITERALS = "literals"  # rows of constants
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class WindowBufferRef:
 
 
 TABLE, CLOCK, ENDS = map(WindowBufferRef, (WindowBufferRole.TABLE, WindowBufferRole.CLOCK, WindowBufferRole.ENDS))
+MAPS, LITERALS = map(WindowBufferRef, (WindowBufferRole.MAPS, WindowBufferRole.LITERALS))
 
 Location = tuple[BufferRef, int, int]  # buffer, shift in steps, first column
 WindowLocation = tuple[WindowBufferRef, int, int]  # the same in a window buffer
@@ -139,3 +143,4 @@ class StepSource:
     lanes: list[tuple[Node, int]]
     exchanged: frozenset[BufferRef] = frozenset()
     as_written: bool = False  # without fused multiply-adds
+    tables: Tables = field(default_factory=Tables)
