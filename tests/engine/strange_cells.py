@@ -318,7 +318,7 @@ class UnreadState(Cell):
 
 
 class InOtherOrders(Cell):
-    """Turned, moved and grouped rows, sums within a row, constants and weights in another order, and a delayed state."""
+    """Turned and grouped rows, sums within a row, constants and weights in another order, and a delayed state."""
 
     states = ("h", "s")
 
