@@ -4,28 +4,21 @@ A graph has no such effects. `Effects` takes a snapshot of all that the traced f
 compares it afterwards.
 """
 
-import copy
 import dis
 import random
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import islice
-from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..cell import CACHE, OF_ENGINE, Cell
+from .guards import LIBRARIES
+from .snapshots import MISSING, Snapshot
 
-_DEPTH = 4  # containers in containers
-_ITEMS = 1024  # objects that are compared below one name
 _OF_EVERY_MODULE = {*vars(nn.Module()), *OF_ENGINE} - {"training", "_modules"}
-_MISSING = object()
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType)
-_BY_ID = (Tensor, nn.Module, *_CODE)
-_PLAIN = (bool, int, float, complex, str, bytes)
-_CONTAINERS = (list, dict, set, deque, bytearray)
 
 
 class Effects:
@@ -33,12 +26,15 @@ class Effects:
 
     def __init__(self, cell: Cell):
         self.codes: list[CodeType] = []
-        self.kept: list[Any] = []  # ids are unique while the objects live
-        self.before: dict[tuple[str, int], tuple[Callable[[], Any], Any]] = {}  # (name, id of holder) → value, snapshot
+        self.modules: dict[str, ModuleType] = {}
+        self.snapshot = Snapshot()
+        self.kept: list[Any] = []  # ids are unique only while the objects live
+        self.before: dict[
+            tuple[str, int], tuple[Callable[[], Any], Any]
+        ] = {}  # (name, id of holder) → value, its token
         self.attributes: list[tuple[str, dict[str, Any], dict[str, Any]]] = []  # prefix, those of a module, their copy
-        self.of_classes: list[tuple[type, str, Any]] = []
         self.globals: list[tuple[dict[str, Any], str, Any]] = []
-        self.containers: list[tuple[Any, Any]] = []  # and what they held
+        self.snapshot.followed |= set(map(id, cell.modules()))
         for path, module in cell.named_modules():
             prefix = f"self.{path}." if path else "self."
             for holder in (vars(module), module._parameters, module._buffers):
@@ -50,25 +46,31 @@ class Effects:
                     self._watch_all(f"{prefix}{name}.", vars(tensor))
         for base in type(cell).__mro__[: type(cell).__mro__.index(Cell)]:
             self._watch_all(f"{base.__name__}.", vars(base))
-            self.of_classes += [(base, name, value) for name, value in vars(base).items() if not name.startswith("__")]
-        step = getattr(cell.step, "__func__", cell.step)
-        self.enclosing = [(v, v.cell_contents) for v in getattr(step, "__closure__", None) or () if not _is_empty(v)]
+            self.snapshot.add(base.__name__, base)
         self.drawn = _random_states()
 
-    def enter(self, frame: FrameType) -> None:
-        """A function of the user's begins: watch the globals and enclosing variables that it names."""
+    def enter(self, frame: FrameType) -> str:
+        """A function of the user's begins: watch the globals and enclosing variables that it names.
+
+        Returns the name of an iterator that it may advance: how far, nothing tells, and nothing takes it back.
+        """
         code = frame.f_code
         if code in self.codes:
-            return
+            return ""
         local = {name for other in self.codes for name in other.co_cellvars}  # variables of the step itself
         self.codes.append(code)
         for name in code.co_names:
             if name in frame.f_globals:
-                self.globals.append((frame.f_globals, name, frame.f_globals[name]))
-                self._add(name, frame.f_globals, lambda n=name: frame.f_globals.get(n, _MISSING))
+                self._watch_global(frame.f_globals, name, name)
+                self._note_module(name, frame.f_globals[name])
+        self._watch_modules()
+        for name in _assigned_globals(code):
+            self._watch_global(frame.f_globals, name, name)
         for name in code.co_freevars:
             if name in frame.f_locals and name not in local:
-                self._add(name, frame, lambda n=name: frame.f_locals.get(n, _MISSING))
+                self._add(name, frame, lambda n=name: frame.f_locals.get(n, MISSING))
+        named = {*code.co_names, *code.co_freevars}
+        return next((name for name in self.snapshot.iterators if name.rpartition(".")[2] in named), "")
 
     def changed(self) -> list[str]:
         """The names of what has changed."""
@@ -78,7 +80,8 @@ class Effects:
             for name in sorted(now.keys() ^ before.keys())
             if name != CACHE
         ]
-        found += [name for (name, _), (read, snapshot) in self.before.items() if self._snapshot(read()) != snapshot]
+        found += [name for (name, _), (read, token) in self.before.items() if self.snapshot.token(read()) != token]
+        found += [name for name in self.snapshot.changed() if name not in found]
         return found + ["the state of a random number generator"] * (_random_states() != self.drawn)
 
     def line(self, name: str) -> str:
@@ -93,82 +96,52 @@ class Effects:
         return f"{self.codes[0].co_filename}:{self.codes[0].co_firstlineno}" if self.codes else ""
 
     def undo(self) -> None:
-        """Put back attributes, globals and enclosing variables, generators, and what lists and dictionaries held."""
+        """Put back attributes, globals, what objects held, and generators."""
+        self.snapshot.undo()
         for _, now, before in self.attributes:
             now.clear()
             now.update(before)
         for place, name, value in self.globals:
-            place[name] = value
-        for owner, name, value in self.of_classes:
-            if vars(owner).get(name) is not value:
-                setattr(owner, name, value)
-        for variable, value in self.enclosing:
-            variable.cell_contents = value
-        _restore_random_states(self.drawn)
-        for container, held in self.containers:
-            if isinstance(container, (list, bytearray)):
-                container[:] = held
+            if value is not MISSING:
+                place[name] = value
             else:
-                container.clear()
-                container.extend(held) if isinstance(container, deque) else container.update(held)
+                place.pop(name, None)
+        _restore_random_states(self.drawn)
 
-    # ------------------------------------------------------------------------------------------ snapshots
+    # ------------------------------------------------------------------------------------------ what is watched
 
     def _watch_all(self, prefix: str, holder: Any) -> None:
         for name in holder:
             if name not in _OF_EVERY_MODULE and not name.startswith("__"):
-                self._add(prefix + name, holder, lambda n=name: holder.get(n, _MISSING))
+                self._add(prefix + name, holder, lambda n=name: holder.get(n, MISSING))
+
+    def _watch_global(self, place: dict[str, Any], key: str, name: str) -> None:
+        if (name, id(place)) not in self.before:
+            self.globals.append((place, key, place.get(key, MISSING)))
+            self._add(name, place, lambda: place.get(key, MISSING))
+
+    def _note_module(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in LIBRARIES:
+            self.modules[name] = value
+
+    def _watch_modules(self) -> None:
+        """The names in modules of the user's own that some code may read or set."""
+        for attribute in {name for code in self.codes for name in code.co_names} if self.modules else ():
+            for name, module in self.modules.items():
+                self._watch_global(vars(module), attribute, f"{name}.{attribute}")
 
     def _add(self, name: str, holder: Any, read: Callable[[], Any]) -> None:
         value = read()
-        if isinstance(value, _CODE) or (name, id(holder)) in self.before:
+        if (name, id(holder)) in self.before:
             return
         self.kept.append(holder)
-        self.before[name, id(holder)] = read, self._snapshot(value)
-        if isinstance(value, _CONTAINERS):
-            self.containers.append((value, copy.copy(value)))
-
-    def _snapshot(self, value: Any) -> Any:
-        """The identity of an object; of a container or a plain object, of all that it holds."""
-        self.left = _ITEMS
-        return self._identity(value, 0)
-
-    def _identity(self, value: Any, depth: int) -> Any:
-        kind = type(value)
-        if value is None or kind in _PLAIN:
-            return kind, value if value == value else "nan"
-        self.kept.append(value)
-        self.left -= 1
-        if isinstance(value, _BY_ID) or depth == _DEPTH or self.left < 0:
-            return id(value)
-        if kind.__module__ == "numpy" and hasattr(value, "tobytes"):
-            return id(value), value.tobytes() if value.nbytes < 1 << 16 else None
-        if isinstance(value, bytearray):
-            return id(value), bytes(value)
-        return id(value), [self._identity(part, depth + 1) for part in _parts(value)]
+        if not isinstance(value, _CODE):
+            self.before[name, id(holder)] = read, self.snapshot.token(value)
+        self.snapshot.add(name, value)
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    """What a container or a plain object holds: its first items and their number."""
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        yield len(value)
-        yield from islice(value, _ITEMS)
-        return
-    if isinstance(value, type):
-        held = {n: v for n, v in vars(value).items() if not n.startswith("__") and not callable(v)}
-    else:
-        held = value if isinstance(value, dict) else getattr(value, "__dict__", {})
-    yield len(held)
-    for key, item in islice(held.items(), _ITEMS):
-        yield from (key, item)
-
-
-def _is_empty(variable: CellType) -> bool:
-    """Whether an enclosing variable has no value yet."""
-    try:
-        return variable.cell_contents is _MISSING
-    except ValueError:
-        return True
+def _assigned_globals(code: CodeType) -> list[str]:
+    return [each.argval for each in dis.get_instructions(code) if each.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
 
 
 def _random_states() -> tuple[Any, ...]:

@@ -124,8 +124,8 @@ class StepWatch:
             self._note("writes to a log")
         elif code is _HASH and is_called_by_user(Tensor.__hash__):
             self._note("looks a tensor up by its identity")
-        elif is_user_code(code):
-            self.effects.enter(frame)
+        elif is_user_code(code) and (iterator := self.effects.enter(frame)):
+            raise self.recorder.fail(f"may advance the iterator {iterator}")  # before it does
         if code is not self.code:
             return None
         self.arguments = {id(v) for v in frame.f_locals.values()}
