@@ -35,6 +35,7 @@ LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "recurra", "triton"}
 ENGINE_READS = ("step", "forward", "rewrite", "initial_state", "_initial", "masks", "starts", "carried", "__wrapped__")
 DYNAMIC_READS = {"getattr", "vars", "globals", "eval", "exec", "attrgetter", "methodcaller", "__dict__"}
 ASK_KINDS = {"isinstance", "issubclass", "type", "__class__", "singledispatch", "match"}
+ASK_IDENTITY = {"is", "in", "is_", "is_not", "contains"}
 MAX_VALUES = 10_000  # that are followed; a cell that reads more is not compiled
 MANY = 64  # entries from which on a container of numbers and strings is compared by content, not entry by entry
 SMALL_TENSOR = 4096  # numbers up to which a tensor that is no weight is compared by content
@@ -45,6 +46,7 @@ _UNCALLED = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)  
 _SIZES = ("input_size", "hidden_size", "output_size")  # of recurra's own cells: no step reads them
 _BOILERPLATE = {"__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__", "__init__"}
 _BOILERPLATE |= {"__firstlineno__", "__static_attributes__", "__slots__", "__hash__", "__repr__", "__match_args__"}
+_OF_CODE = (type, types.FunctionType, types.ModuleType)
 _PLAIN = {type(None), bool, int, float, complex, str, bytes, range, torch.dtype, torch.device}
 
 
@@ -66,6 +68,9 @@ class Guards:
         self.overflow = found.count > MAX_VALUES
         self.may_drop = found.drops or bool(found.names & {"*", *dropouts.NAMES})  # the step may call dropout
         self.asks_kinds = found.asks_kinds  # the step may ask whether a weight is a parameter
+        self.asks_identity = found.asks_identity  # the step may ask whether two names are of one object
+        self.code = [each for each in found.seen.values() if isinstance(each, _OF_CODE)]
+        self.read_names = found.names
         self.follows_code = found.names > set(ENGINE_READS)  # the user's: what it reads is not known beforehand
 
     def is_current(self) -> bool:
@@ -82,6 +87,10 @@ class Guards:
             and (not self.objects or all(map(is_, map(getattr, self.objects, self.names), self.attributes)))
             and (not self.readers or [read() for read in self.readers] == self.contents)
         )
+
+    def read_by_code(self, cell: Cell) -> dict[int, Any]:
+        """What functions and classes refer to by themselves, and not by way of the cell: by id."""
+        return _Collector(cell, set(), self.read_names, self.code).seen if self.follows_code else {}
 
     def add_constants(self, cell: Cell, names: Iterable[str]) -> None:
         """Compare the numbers of these buffers, too: a plan holds them as indices."""
@@ -118,7 +127,8 @@ def _columns(rows: list[tuple[Any, Any, Any]]) -> tuple[list, list, list]:
 class _Collector:
     """One walk over everything that a cell's step can reach by names that are read somewhere in its code."""
 
-    def __init__(self, cell: Cell, weights: set[int], names: set[str]):
+    def __init__(self, cell: Cell, weights: set[int], names: set[str], roots: Iterable[Any] | None = None):
+        """`roots`: where to begin instead of the cell."""
         self.weights, self.names, before = weights, set(names), len(names)
         self.own = {_package(kind) for module in cell.modules() for kind in type(module).__mro__} - LIBRARIES
         self.items: list[tuple[Any, Any, Any]] = []  # (dictionary or sequence, key, value)
@@ -129,10 +139,12 @@ class _Collector:
         self.seen: dict[Any, Any] = {}  # an id is unique only while its object lives
         self.count, self.modifiers = 0, cell.modifiers
         self.drops = any(isinstance(module, _DropoutNd) for module in cell.modules())
-        self.asks_kinds = False
-        for module in cell.modules():
+        self.asks_kinds = self.asks_identity = False
+        for root in roots or ():
+            self.visit(root)
+        for module in cell.modules() if roots is None else ():
             self.module(module)
-        if self.names > set(ENGINE_READS):  # code of the user's, which may read attributes of tensors
+        if roots is None and self.names > set(ENGINE_READS):  # code of the user's may read attributes of tensors
             for tensor in (*cell.parameters(), *cell.buffers()):
                 self.fields(vars(tensor))
         self.names_were_known = len(self.names) == before
@@ -225,6 +237,7 @@ class _Collector:
         attributes, global_names, modules = _names(value.__code__)
         self.names |= attributes
         self.asks_kinds |= bool(ASK_KINDS & (attributes | global_names))
+        self.asks_identity |= bool(ASK_IDENTITY & (attributes | global_names))
         if (attributes | global_names) & DYNAMIC_READS:
             self.names.add("*")
         for name in sorted(global_names):
@@ -445,10 +458,14 @@ def _buffer_content(buffers: dict[str, Tensor | None], name: str) -> Any:
 @functools.lru_cache(4096)
 def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Names of attributes, globals and imported modules that some code reads, that of its inner functions included.
-    Strings count as attributes: `getattr(self, "name")`."""
+    Strings count as attributes: `getattr(self, "name")`; so do the operators `is`, unless of a constant, and `in`."""
     attributes, global_names, modules = set(), set(), set()
+    before = ""
     for instruction in dis.get_instructions(code):
         name = instruction.argval
+        if instruction.opname == "CONTAINS_OP" or (instruction.opname == "IS_OP" and before != "LOAD_CONST"):
+            attributes.add("in" if instruction.opname == "CONTAINS_OP" else "is")
+        before = instruction.opname
         if instruction.opname == "LOAD_GLOBAL":
             global_names.add(name)
         elif instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):

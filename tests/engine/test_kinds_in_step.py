@@ -1,6 +1,7 @@
 """Steps that ask what a weight is: parameter or tensor, this one or that, with which attributes."""
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,32 @@ class Asks(rc.Cell):
         return tanh(self.a(x, h)) * self.W * self.buffer + (1.0 if type(self).ask(self) else 0.0)
 
 
+MISSING, NUMBERS = object(), itertools.count()  # a warning comes once for a class
+SHARED = nn.Parameter(torch.linspace(0.1, 0.9, 5, dtype=torch.float64))
+OF_THE_MODULE = {"weights": [SHARED], "layer": nn.Linear(2, 2)}
+SETTINGS = {"gains": [0.5]}
+
+
+class Elsewhere(Asks):
+    """What it holds has other names, too."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.W, self.clip, self.gains, self.layer = SHARED, MISSING, SETTINGS["gains"], OF_THE_MODULE["layer"]
+
+
+OBJECTS = {
+    "a sentinel": lambda self: self.clip is MISSING,
+    "a list": lambda self: self.gains is SETTINGS["gains"],
+    "a default": lambda self, missing=MISSING: self.clip is missing,
+    "another": lambda self: self.clip is not SETTINGS,
+}
+WEIGHTS = {
+    "a global": lambda self: self.W is SHARED,
+    "in a container": lambda self: any(self.W is weight for weight in OF_THE_MODULE["weights"]),
+    "a default": lambda self, weight=SHARED: self.W is weight,
+    "a module": lambda self: self.layer is OF_THE_MODULE["layer"],
+}
 COMPILED = {
     "isinstance": lambda self: isinstance(self.W, nn.Parameter),
     "of an affine": lambda self: isinstance(self.a.W, nn.Parameter),
@@ -70,9 +97,9 @@ ON_THE_PLAIN_LOOP = {
 }
 
 
-def asking(ask: Callable[[Any], Any]) -> rc.Recurrent:
+def asking(ask: Callable[..., Any], kind: type[Asks] = Asks) -> rc.Recurrent:
     torch.manual_seed(0)
-    return rc.Recurrent(type("AsksThis", (Asks,), {"ask": staticmethod(ask)}), 3, 5, dtype=torch.float64)
+    return rc.Recurrent(type(f"Asks{next(NUMBERS)}", (kind,), {"ask": staticmethod(ask)}), 3, 5, dtype=torch.float64)
 
 
 def results(layer: rc.Recurrent, **options: Any) -> list[Tensor]:
@@ -139,3 +166,25 @@ def test_an_attribute_of_a_weight_that_the_step_changes():
     layer.cells[0].W.rate = 0.5
     with rc.set_backend("reference"):
         torch.testing.assert_close(found, layer(torch.zeros(4, 2, 3, dtype=torch.float64))[0])
+
+
+@pytest.mark.parametrize("question", OBJECTS)
+def test_an_object_is_the_one_that_a_global_names(question: str):
+    layer = asking(OBJECTS[question], Elsewhere)
+    assert_like_the_plain_loop(layer)
+    assert "backend: compiled" in rc.explain(layer, torch.zeros(4, 2, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("question", WEIGHTS)
+def test_a_weight_is_the_one_that_a_global_names(question: str):
+    layer = asking(WEIGHTS[question], Elsewhere)
+    with pytest.warns(
+        rc.EngineWarning, match=r"asks which object something is, and refers to self\.\w+ by another name"
+    ):
+        assert_like_the_plain_loop(layer)
+    with torch.no_grad():
+        y = layer(torch.ones(1, 2, 3, dtype=torch.float64))[0]
+        layer.cells[0].W = nn.Parameter(SHARED.detach().clone())
+        layer.cells[0].layer = nn.Linear(2, 2)
+        other = layer(torch.ones(1, 2, 3, dtype=torch.float64))[0]
+    assert (y - other).abs().max() > 0.5  # and no longer, after that
