@@ -28,6 +28,7 @@ from .user_code import Untraceable, location
 aten = torch.ops.aten
 CONSTANT = (aten.ones_like.default, aten.zeros_like.default, aten.full_like.default)
 _MADE_FROM_SHAPES = {*CONSTANT, aten.new_zeros.default, aten.new_ones.default, aten.new_full.default}
+_MADE_FROM_SHAPES |= {aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
 _READS = (
     aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default,
     aten.item.default, aten.allclose.default,  # under inference_mode torch does not take them apart
@@ -166,6 +167,8 @@ class Recorder(TorchDispatchMode):
         if resolves:
             self.resolved.add(node)
         for tensor in written if flows else ():
+            if any(_share_memory(stopped.meta["val"], tensor) for stopped in self.stopped):
+                raise self.fail("writes a differentiable value into one without gradient")
             self._mark_aliases(tensor)
         return result
 

@@ -433,3 +433,58 @@ def test_a_trace_of_what_no_graph_holds_is_refused():
         warnings.simplefilter("ignore")
         with pytest.raises(TraceError, match=r"value of a tensor .*py:"):
             layer(torch.randn(STEPS, BATCH, INPUT), return_trace=True)
+
+
+# ---------------------------------------------------------------------------------------------------- in place
+
+
+class IntoEmpty(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        out = torch.empty_like(h)
+        out[:, ::2] = tanh(self.a(x, h))[:, ::2]
+        out[:, 1::2] = 0.5 * h[:, 1::2]
+        return out
+
+
+class IntoNoGradient(Plain):
+    """What no_grad computed gets a gradient by what is written into it."""
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        with torch.no_grad():
+            out = 0.5 * h
+        out[:, :2] = tanh(self.a(x, h))[:, :2]
+        return out + 0.1 * h
+
+
+class IntoRows(Plain):
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        z = self.a(x, h)
+        z += h
+        z[:, :2] = 0.0
+        return tanh(z)
+
+
+@pytest.mark.parametrize("kind", [IntoEmpty, IntoNoGradient, IntoRows])
+def test_what_is_written_into_a_value_has_its_gradient(kind: type[rc.Cell]):
+    torch.manual_seed(0)
+    layer = rc.Recurrent(kind, INPUT, HIDDEN, dtype=torch.float64)
+    x = torch.randn(STEPS, BATCH, INPUT, dtype=torch.float64, requires_grad=True)
+
+    def derivatives(y: Tensor) -> list[Tensor]:
+        leaves = [x, *layer.parameters()]
+        first = torch.autograd.grad((y**2).sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(sum((g**2).sum() for g in first), leaves)  # pyrefly: ignore
+        return [y, *first, *second]
+
+    h, rows = x.new_zeros(BATCH, HIDDEN), []
+    for x_t in x.unbind(0):
+        h = layer.cells[0].step(x_t, h)
+        rows.append(h)
+    expected = derivatives(torch.stack(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rc.EngineWarning)
+        torch.testing.assert_close(derivatives(layer(x)[0]), expected)
+        with rc.set_backend("reference"):
+            torch.testing.assert_close(derivatives(layer(x)[0]), expected)
+        if kind is not IntoNoGradient:
+            torch.testing.assert_close(derivatives(layer(x, return_trace=True)[0]), expected)

@@ -270,6 +270,7 @@ ROWS: dict[Any, Callable] = {
     aten.fill.Tensor: _copy,
     aten.full_like.default: _like(None),
     aten.zeros_like.default: _like(0.0),
+    aten.empty_like.default: _like(0.0),  # to write into it
     aten.ones_like.default: _like(1.0),
     aten.full.default: _full(None),
     aten.zeros.default: _full(0.0),

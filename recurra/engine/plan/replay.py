@@ -106,18 +106,21 @@ class Evaluator:
         if node.op == "product":
             return F.linear(args[0].expand(like.shape[0], -1), self.matrices[node])
         if node.op == "rowsum" and node.attr == "max":
-            return args[0].amax(1, keepdim=True)
+            return args[0].amax(-1, keepdim=True)
         if node.op == "rowsum":
-            return args[0].expand(-1, node.args[0].width).sum(1, keepdim=True)
+            return _as_wide(args[0], node.args[0].width).sum(-1, keepdim=True)
         if node.op == "expand":
-            return args[0].expand(-1, node.width)
+            return _as_wide(args[0], node.width)
         if node.op == "concat":
             rows = [a.expand(like.shape[0], part.width) for a, part in zip(args, node.args, strict=True)]
             return torch.cat(rows, 1)
         if node.op == "gather":
-            return node.attr.compute(
-                [a.expand(*a.shape[:-1], part.width) for a, part in zip(args, node.args, strict=True)]
-            )
+            return node.attr.compute([_as_wide(a, part.width) for a, part in zip(args, node.args, strict=True)])
         if node.op == "stop":
             return args[0].detach()
         return evaluate(node.op, args, node.attr)
+
+
+def _as_wide(value: Tensor, width: int) -> Tensor:
+    """A row, of every sequence or, as a weight, of all of them, with one number for each place."""
+    return value.expand(*value.shape[:-1], width)
