@@ -193,8 +193,7 @@ def test_a_grid_that_the_card_refuses(monkeypatch: pytest.MonkeyPatch):
         x = torch.randn(5, 4000, 24, device="cuda").bfloat16()
         y = model(x)[0]
         y.float().sum().backward()
-        refused = [made for made in executors._recent.values() if getattr(made, "refused", None)]
-        assert refused
+        assert any(made.loops.refused for made in executors._recent.values() if isinstance(made, GpuExecutor))
         assert torch.allclose(y.float(), plain(model, x).float(), atol=3e-2)
 
 
