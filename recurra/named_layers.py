@@ -10,6 +10,7 @@ from typing import Any
 
 from . import cells
 from .cell import Cell
+from .cells.options import meaning
 from .layers import Recurrent
 
 _DOCSTRING = """{summary}
@@ -61,7 +62,10 @@ def _layer_class(cell_class: type[Cell]) -> type[Recurrent]:
 
 
 def _docstring(cell_class: type[Cell]) -> str:
-    options = [f"- `{p.name}`: an option of the cell; default `{p.default!r}`." for p in cell_options(cell_class)]
+    options = [
+        f"- `{p.name}`: {meaning(cell_class, p.name) or 'an option of the cell'}. Default `{p.default!r}`."
+        for p in cell_options(cell_class)
+    ]
     return _DOCSTRING.format(
         summary=inspect.cleandoc(cell_class.__doc__ or ""),
         paper=f"{cell_class.paper} ({cell_class.year}).\n\n" if cell_class.paper else "",

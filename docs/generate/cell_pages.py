@@ -10,6 +10,7 @@ import torch
 
 import recurra as rc
 from recurra.cell import Cell
+from recurra.cells.options import meaning
 from recurra.cli.cell_traits import is_scan
 from recurra.inspect.mathml import cell_mathml
 
@@ -115,8 +116,16 @@ def _parameters(cell: Cell) -> str:
 
 def _options(kind: type[Cell]) -> str:
     given = list(inspect.signature(kind.__init__).parameters.values())[3:]
-    rows = [f"| `{p.name}` | `{p.default!r}` |" for p in given if p.kind is not p.VAR_KEYWORD]
-    return "## Options\n\n| option | default |\n|---|---|\n" + "\n".join(rows) if rows else ""
+    rows = [
+        f"| `{p.name}` | `{_default(p.default)}` | {meaning(kind, p.name)} |"
+        for p in given
+        if p.kind is not p.VAR_KEYWORD
+    ]
+    return "## Options\n\n| option | default | meaning |\n|---|---|---|\n" + "\n".join(rows) if rows else ""
+
+
+def _default(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
 
 
 @functools.cache

@@ -7,8 +7,10 @@ from cases import Case, every_name
 
 import recurra as rc
 from recurra.cells import canonical_names, find
+from recurra.cells.options import COMMON, OF_CELL, meaning
 from recurra.compare.plan import resolve_cells
 from recurra.errors import InputError, UnknownNameError
+from recurra.named_layers import cell_options
 
 ZOO = {
     "rnn",
@@ -237,3 +239,14 @@ def test_a_name_like_none_is_answered_with_the_list():
 def test_a_bad_option_is_named(name: str, options: dict, argument: str):
     with pytest.raises(InputError, match=rf"^{argument}: got "):
         rc.registry()[name](**{"input_size": 3, "hidden_size": 4, **options})
+
+
+def test_every_option_of_a_cell_is_explained():
+    kinds = [rc.registry()[name] for name in canonical_names()]
+    options = {(kind, each.name) for kind in kinds if issubclass(kind, rc.Cell) for each in cell_options(kind)}
+    built_in = {(kind, name) for kind, name in options if kind.__module__.startswith("recurra.cells.")}
+    assert not [(kind.__name__, name) for kind, name in built_in if not meaning(kind, name)]
+    known = {(kind.__name__, name) for kind, name in built_in}
+    assert {(kind, name) for kind, of in OF_CELL.items() for name in of} <= known
+    assert set(COMMON) <= {name for _, name in built_in}
+    assert "the larger, the slower the memory fades. Default `16.0`" in rc.GatedLinearAttention.__doc__
