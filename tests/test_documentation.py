@@ -160,6 +160,12 @@ def test_every_page_is_reached_from_the_index():
 CHAPTERS = ("networks", "learning", "vanishing", "gates", "directions")
 
 
+def test_the_speed_of_a_scan_is_that_of_its_table():
+    told = re.findall(r"scan\.md\) reaches (\d+) %", (ROOT / "docs" / "under_the_hood.md").read_text(encoding="utf-8"))
+    table = (ROOT / "benchmarks" / "results" / "scan.md").read_text(encoding="utf-8")
+    assert told == re.findall(r"(\d+)% of a copy's", table)
+
+
 def test_the_chapters_of_the_survey_have_every_section_once_and_in_order():
     pages = [ROOT / "docs" / "survey" / f"{name}.md" for name in CHAPTERS]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)

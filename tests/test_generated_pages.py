@@ -77,9 +77,9 @@ def generate(tmp_path: Path, monkeypatch):
 
 def test_what_is_faster_on_a_card_is_named(generate):
     calls, matrix, spiking = generate("worse_on_the_card").lines()
-    assert "miss the goal set for them in 1 of 2 cases: dropout at (5, 4, 3, 2)" in calls
-    assert "gla, training at (512, 32, 8, 64): fla, 1.50 ×" in matrix
-    assert "forward at" not in matrix
+    assert "miss the goal set for them in 1 of 2 cases" in calls
+    assert calls.endswith("\n  - dropout: (5, 4, 3, 2)")
+    assert matrix.endswith("\n  - `gla` beside `fla`: 1.50 ×")  # its forward pass is faster
     assert "snntorch Leaky, forward" in spiking
 
 

@@ -25,8 +25,9 @@ def test_python_of_the_readme_runs(number, tmp_path, monkeypatch):
     exec(blocks(ROOT / "README.md", "python")[number], {"__name__": "__main__"})
 
 
-def test_the_readme_counts_the_cells():
-    (count,) = re.findall(r"(\d+) cells are built in", (ROOT / "README.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_readme_and_the_front_page_count_the_cells(page: str):
+    (count,) = re.findall(r"(\d+) cells are built in", (ROOT / page).read_text(encoding="utf-8"))
     built_in = {kind for kind in rc.registry().values() if kind.__module__.startswith("recurra.cells.")}
     assert int(count) == len(built_in)
 

@@ -21,7 +21,14 @@ GROUPS = {
     "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
 }
 REST = "Other measurements"
-TITLES = {"learning": "What the learning algorithms learn", "learning_notes": "Notes on what they learn"}
+TITLES = {
+    "learning": "What the learning algorithms learn",
+    "learning_notes": "Notes on what they learn",
+    "matrix_states": "States that are matrices, on a CPU",
+    "matrix_states_gpu": "States that are matrices, on an H200",
+    "spiking_cpu": "Spiking layers beside snntorch and SpikingJelly, on a CPU",
+    "spiking_h200": "Spiking layers beside snntorch and SpikingJelly, on an H200",
+}
 
 
 def pages() -> dict[str, str]:
@@ -44,8 +51,9 @@ def pages() -> dict[str, str]:
 
 
 def title_of(name: str, text: str) -> str:
+    """One of its own where two results share theirs, or have none; else the heading of the text."""
     heading = re.match(r"# (.+)", text)
-    return heading.group(1) if heading else TITLES.get(name, name.replace("_", " ").capitalize())
+    return TITLES.get(name) or (heading.group(1) if heading else name.replace("_", " ").capitalize())
 
 
 def _rows(names: list[str], texts: dict[str, str]) -> str:
@@ -59,8 +67,7 @@ def _rows(names: list[str], texts: dict[str, str]) -> str:
 
 def _page(name: str, text: str) -> str:
     """The facts, then the result's own text. Pictures beside it come along."""
-    title, _, body = f"# {title_of(name, text)}\n\n{text}".partition("\n")
-    body = body.strip().removeprefix(f"{title}\n")
+    title, body = f"# {title_of(name, text)}", re.sub(r"\A# .+\n", "", text)
     body = re.sub(r"!\[([^]]*)\]\(([\w.]+\.svg)\)", r"![\1](../../../benchmarks/results/\2)", body)
     return within_site(f"{title}\n\n*{facts(name, text).sentence()}*\n\n{body.strip()}\n", Path(), set())
 

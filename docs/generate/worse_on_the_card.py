@@ -39,31 +39,42 @@ def _beside_cudnn() -> list[str]:
 
 def _calls() -> list[str]:
     rows = _read("h200_calls").get("rows", [])
-    missed = [f"{row['what']} at ({', '.join(str(row[axis]) for axis in 'TBDH')})" for row in rows if not row["met"]]
+    missed: dict[str, list[str]] = {}
+    for row in rows:
+        if not row["met"]:
+            missed.setdefault(row["what"], []).append(f"({', '.join(str(row[axis]) for axis in 'TBDH')})")
     if not missed:
         return []
-    return [
-        f"**Ordinary calls on an H200** miss the goal set for them in {len(missed)} of {len(rows)} cases: "
-        f"{'; '.join(missed)} ([table](h200_calls.md))."
-    ]
+    head = (
+        f"**Ordinary calls on an H200** miss the goal set for them in {sum(map(len, missed.values()))} of {len(rows)} "
+        "cases ([table](h200_calls.md)). They are, with (T, B, D, H):"
+    )
+    return [_nested(head, [f"{what}: {', '.join(sizes)}" for what, sizes in missed.items()])]
+
+
+def _nested(head: str, items: list[str]) -> str:
+    return "\n  - ".join([head, *items])
 
 
 def _matrix_states() -> list[str]:
-    slower = [
-        f"{name}, {what} at {size}: {peer}, {own / times[peer]:.2f} ×"
-        for name, sizes in _read("matrix_states_gpu").get("times", {}).items()
-        for size, passes in sizes.items()
-        for what, times in passes.items()
-        if (own := times.get("recurra"))
-        for peer in times
-        if times[peer] < own
-    ]
+    slower: dict[tuple[str, str], list[float]] = {}
+    for name, sizes in _read("matrix_states_gpu").get("times", {}).items():
+        for times in (times for passes in sizes.values() for times in passes.values()):
+            for peer, time in times.items():
+                if time < times.get("recurra", 0.0):
+                    slower.setdefault((name, peer), []).append(times["recurra"] / time)
     if not slower:
         return []
-    return [
-        "**Matrix memories on an H200**: kernels written for one cell are faster than recurra's. recurra's time as a "
-        f"multiple of theirs: {'; '.join(slower)} ([table](matrix_states_gpu.md))."
-    ]
+    head = (
+        "**Matrix memories on an H200**: kernels written for one cell are faster than recurra's at some sizes "
+        "([table](matrix_states_gpu.md)). recurra's time as a multiple of theirs:"
+    )
+    return [_nested(head, [f"`{name}` beside `{peer}`: {_range(found)} ×" for (name, peer), found in slower.items()])]
+
+
+def _range(ratios: list[float]) -> str:
+    low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _spiking() -> list[str]:

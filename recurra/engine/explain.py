@@ -130,7 +130,7 @@ def _planned(made: CpuExecutor, choice: Choice, layout: Layout, source: bool) ->
         states = [s.name for s in plan.states]
         lines.append(
             f"  kept for backward: the history of {', '.join(states)}"
-            + (f", and {len(kept)} values a step ({sum(kept)} numbers a row)" if kept else "")
+            + (f", and {len(kept)} value{'s' * (len(kept) > 1)} a step ({sum(kept)} numbers a row)" if kept else "")
         )
         lines += ["  backward, at each step from the last:", *_stages(made.backward_kernel)]
         lines += ["  after the loop:", *_after(made)]
@@ -161,7 +161,8 @@ def _stages(kernel: Kernel) -> list[str]:
             lines.append(f"    {number}. {loop}{extra}: {fused or 'nothing but copies'}")
             lines.append(f"       stores {', '.join(stored)}" if stored else "       stores nothing")
             if group.sums:
-                lines.append(f"       sums {len(group.sums)} gradients of vectors as it goes")
+                sums = len(group.sums)
+                lines.append(f"       sums {sums} gradient{'s of vectors' if sums > 1 else ' of a vector'} as it goes")
     return lines
 
 
@@ -179,7 +180,8 @@ def _after(made: CpuExecutor) -> list[str]:
     lines = []
     for run in made.runs:
         width, deep = sum(p.delta.width for p in run), run[0].matrix.deep
-        lines.append(f"    one product over all steps: {width} × {deep} gradients of {len(run)} matrices")
+        matrices = f"{len(run)} matrices" if len(run) > 1 else "1 matrix"
+        lines.append(f"    one product over all steps: {width} × {deep} gradients of {matrices}")
     if made.plan.needs_x and any(p.operand.buffer == X for p in made.plan.products):
         lines.append("    one product over all steps: the gradient of x")
     return lines or ["    nothing"]
