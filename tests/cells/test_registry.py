@@ -10,7 +10,7 @@ from recurra.cells import canonical_names, find
 from recurra.cells.options import COMMON, OF_CELL, meaning
 from recurra.compare.plan import resolve_cells
 from recurra.errors import InputError, UnknownNameError
-from recurra.named_layers import cell_options
+from recurra.named_layers import cell_options  # pyrefly: ignore
 
 ZOO = {
     "rnn",
