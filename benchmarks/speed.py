@@ -282,10 +282,11 @@ def main() -> None:
     arguments.add_argument("--part", choices=("layers", "calls", "cells"), help="on a CUDA device: only this table")
     arguments.add_argument("--runs", type=int, default=3, help="on a CUDA device: runs of every row of the calls")
     arguments.add_argument("--seconds", type=float, default=540.0, help="on a CUDA device: after which no cell begins")
+    arguments.add_argument("--cells", default="", help="with --part cells: only these, measured anew, as a,b")
     given = arguments.parse_args()
     if given.device == "cuda":
         parts = {"layers": speed_gpu.main, "calls": lambda: calls_gpu.main(runs=given.runs)}
-        parts["cells"] = lambda: cells_gpu.main(given.seconds)
+        parts["cells"] = lambda: cells_gpu.main(given.seconds, [name for name in given.cells.split(",") if name])
         for part in [given.part] if given.part else parts:
             parts[part]()
         return

@@ -45,6 +45,7 @@ MEASURED = {
         "size": [256, 64, 256, 256],
         "cells": {
             "lstm": {"dtype": "bf16", **dict.fromkeys(TIMES, 2.0)},
+            "s4d": {"dtype": "bf16", **dict(zip(TIMES, (1.5, 50.0, 1.0, 2.0), strict=True))},
             "mgu": {"dtype": "bf16", **dict(zip(TIMES, (1.5, 3.0, 1.0, 2.0), strict=True))},
             "unitary_rnn": {"dtype": "fp32", **dict.fromkeys(TIMES, 2.0), "note": "plain loop: `fft`"},
             "lem": {"error": "bf16: RuntimeError: out of | resources"},
@@ -76,11 +77,12 @@ def generate(tmp_path: Path, monkeypatch):
 
 
 def test_what_is_faster_on_a_card_is_named(generate):
-    calls, matrix, spiking = generate("worse_on_the_card").lines()
+    calls, matrix, spiking, cells = generate("worse_on_the_card").lines()
     assert "miss the goal set for them in 1 of 2 cases" in calls
     assert calls.endswith("\n  - dropout: (5, 4, 3, 2)")
     assert matrix.endswith("\n  - `gla` beside `fla`: 1.50 ×")  # its forward pass is faster
     assert "snntorch Leaky, forward" in spiking
+    assert cells.endswith("on an H200: [s4d](../cells/s4d.md) 25 × ([table](cell_speed_h200.md)).")
 
 
 def test_a_result_of_a_card_tells_its_command_hardware_and_versions(generate):
@@ -110,7 +112,7 @@ def test_the_page_of_a_cell_shows_its_speed_on_a_card_or_what_it_said(generate, 
     assert results._card("unitary_rnn").endswith("The engine said: `plain loop: 'fft'`")
     assert "could not be measured at (T, B, D, H) = (256, 64, 256, 256): `bf16: Runtime" in results._card("lem")
     table = pages._table([("mgu", rc.registry()["mgu"]), ("lem", rc.registry()["lem"])])
-    assert "on an H200, LSTM = 1" in table
+    assert "| H200, LSTM = 1 |" in table
     assert "| 1.50 |" in table
     assert len({line.count("|") for line in table.splitlines() if line.startswith("|")}) == 1
 

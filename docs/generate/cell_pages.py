@@ -182,10 +182,12 @@ def _index(families: dict[str, list[tuple[str, type[Cell]]]]) -> str:
     listed = "\n".join(f"{title_of(family)} <family_{family}>" for family in families)
     return (
         f"# Cells\n\n{len(everything)} cells, each with its paper's equations and initialisation. Click on the head of "
-        "a column to sort by it. *Scan*: the new state is linear in the old one, so that a parallel scan over time can "
-        "compute it; "
-        "*loop*: it needs one step after the other. Parameters per unit are those of a layer with "
-        f"{sizes.INPUTS} inputs and {sizes.UNITS} units. Training times are those of one CPU thread{_sizes_of_speed()}."
+        "a column to sort by it.\n\n"
+        f"- *Parameters per unit*: of a layer with {sizes.INPUTS} inputs and {sizes.UNITS} units.\n"
+        "- *Products per step*: matrix products, which are most of the arithmetic.\n"
+        "- *Scan*: the new state is linear in the old one, so that all steps can be computed together. *Loop*: each "
+        "step waits for the one before.\n"
+        f"- *LSTM = 1*: training time as a multiple of an LSTM's, on one CPU thread{_sizes_of_speed()}."
         f"\n\n{_table(everything)}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
 
@@ -211,13 +213,13 @@ def _sizes_of_speed() -> str:
     about = speed_results.every_cell_on_the_card()
     if not about["cells"]:
         return ""
-    return f", and of an H200 at (T, B, D, H) = {tuple(about['size'])}: each cell's page has both"
+    return f" and on an H200 at (T, B, D, H) = {tuple(about['size'])}"
 
 
 def speeds() -> list[str]:
     """Columns of measured speed. That of the GPU is left out until a cell has been measured there."""
-    columns = ["training time, LSTM = 1"]
-    return [*columns, "on an H200, LSTM = 1"] if speed_results.every_cell_on_the_card()["cells"] else columns
+    columns = ["CPU, LSTM = 1"]
+    return [*columns, "H200, LSTM = 1"] if speed_results.every_cell_on_the_card()["cells"] else columns
 
 
 def _columns(name: str, kind: type[Cell]) -> list[str]:

@@ -7,12 +7,13 @@ import recurra as rc
 
 from . import speed_results
 
+SLOW = 10  # times an LSTM's time, from which a cell is named
 LIFS = ("lif", "recurrent_lif")  # our rows in the table of spiking layers
 
 
 def lines() -> list[str]:
     """A line for each kind of call in which something else is ahead, or a goal was missed."""
-    return [*_beside_cudnn(), *_calls(), *_matrix_states(), *_spiking()]
+    return [*_beside_cudnn(), *_calls(), *_matrix_states(), *_spiking(), *_slow_cells()]
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -88,3 +89,13 @@ def _spiking() -> list[str]:
     if not faster:
         return []
     return [f"**Spiking layers on an H200**: faster than `lif` are {'; '.join(faster)} ([table](spiking_h200.md))."]
+
+
+def _slow_cells() -> list[str]:
+    """Cells that cost ten times an LSTM."""
+    rows = _read("cell_speed_h200").get("cells", {})
+    times = {name: row["train_ms"] / row["lstm_train_ms"] for name, row in rows.items() if "train_ms" in row}
+    slow = sorted(((ratio, name) for name, ratio in times.items() if ratio > SLOW), reverse=True)
+    named = ", ".join(f"[{name}](../cells/{name}.md) {ratio:.0f} ×" for ratio, name in slow)
+    head = "**Cells that train in more than ten times an LSTM's time** on an H200"
+    return [f"{head}: {named} ([table](cell_speed_h200.md))."] if slow else []
