@@ -89,6 +89,12 @@ def vector_layout(S):
 
 
 @triton.constexpr_function
+def unit_layout(U):
+    """(U,) on one warp: neighbouring units on a thread."""
+    return L.BlockedLayout([max(1, U // 32)], [32], [1], [0])
+
+
+@triton.constexpr_function
 def next_power_of_two(n):
     return 1 << (n - 1).bit_length()
 
@@ -114,6 +120,16 @@ def columns(first, BT: constexpr, U: constexpr, S: constexpr):
 @gluon.jit
 def zeros(BT: constexpr, U: constexpr, S: constexpr):
     return L.zeros([BT, U], L.float32, tile_layout(BT, U, S))
+
+
+@gluon.jit
+def unit_range(U: constexpr):
+    return L.arange(0, U, layout=unit_layout(U))
+
+
+@gluon.jit
+def unit_zeros(U: constexpr):
+    return L.zeros([U], L.float32, unit_layout(U))
 
 
 @gluon.jit

@@ -69,6 +69,16 @@ def zeros(BT: constexpr, U: constexpr, S: constexpr):
 
 
 @triton.jit
+def unit_range(U: constexpr):
+    return L.arange(0, U)
+
+
+@triton.jit
+def unit_zeros(U: constexpr):
+    return L.zeros([U], L.float32)
+
+
+@triton.jit
 def axis_range(count: constexpr, layout: constexpr, axis: constexpr):
     if axis == 0:
         return L.arange(0, count)[:, None, None]

@@ -161,10 +161,10 @@ def check_zero(cell: Cell, steps: int, batch: int) -> None:
     )
 
 
-def few_units_of(chunk: int) -> Callable[[int, int, int, int], shape.ScanShape]:
+def few_units_of(chunk: int) -> Callable[..., shape.ScanShape]:
     """Four units and a few steps for every program, so that many share a row."""
 
-    def choose(steps: int, batch: int, width: int, processors: int) -> shape.ScanShape:
+    def choose(steps: int, batch: int, width: int, *_: int) -> shape.ScanShape:
         units = min(4, 1 << (width - 1).bit_length())
         return shape.ScanShape(units, -(-width // units), chunk, -(-steps // chunk))
 

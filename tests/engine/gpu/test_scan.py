@@ -18,7 +18,6 @@ from recurra.engine.gpu.scan.run import GpuScan
 from recurra.engine.gpu.scan.shape import ScanShape, choose_shape
 from recurra.engine.gpu.scan_runner import ScanExecutor
 from recurra.engine.ir.buffers import BufferRef, Role
-from recurra.engine.ir.values import Unsupported
 from recurra.engine.plan.planner import plan
 from recurra.engine.reference import Sequences
 from recurra.engine.self_check import STEPS, _steps
@@ -90,9 +89,15 @@ def test_cells_that_read_rows_in_another_order_are_scans_or_nothing(name: str):
 
 
 def test_many_states_of_a_unit_are_left_to_the_loop_by_name():
-    cell = rc.layer("mamba", 40, 40).cell_list[0]
-    with pytest.raises(Unsupported, match="16 states at once, in a scan"):
-        ScanExecutor(plan(cell, trace_in_clean_context(cell), train=True, needs_x=True), torch.float32)
+    class Many(Cell):
+        states = tuple(f"s{i}" for i in range(33))
+
+        def step(self, x, *states):
+            return tuple(0.5 * state + x for state in states)
+
+    made = on_gpu(Many(4, 4))
+    assert made.scan is None
+    assert made.why_no_scan == "33 states at once, in a scan"
 
 
 def test_products_are_torchs_and_gates_the_kernels():
@@ -132,6 +137,22 @@ def test_chunks_are_as_many_as_a_chunk_has_steps(steps: int, batch: int, width: 
     assert choose_shape(steps, batch, width, processors=132) == expected
 
 
+def test_where_a_unit_has_many_states_a_thread_has_one_unit():
+    assert choose_shape(2048, 1, 256, processors=132, states=16) == ScanShape(32, 8, 64, 32)
+
+
+def test_a_kernel_finds_the_effects_of_as_many_states_as_registers_hold():
+    cell = rc.layer("s4d", 8, 40).cell_list[0]
+    made = GpuScan(plan(cell, trace_in_clean_context(cell), train=True, needs_x=True), torch.float32)
+    scan = made.parts[False]
+    assert scan.states == 32
+    assert [len(group) for group in scan.groups(1)] == [4, 4, 4, 4]  # pairs
+    assert [block for group in scan.groups(1) for block in group] == scan.blocks
+    written = made.chunks_kernel(False, 1, 3, 32)
+    assert "base + 1 <" in written.text  # several chunks at once
+    assert len({argument for argument in written.arguments if "effect" in str(argument)}) == 8
+
+
 def test_the_self_check_has_a_border_between_chunks_where_the_call_has_one():
     made = of_zoo("min_gru")
 
@@ -159,7 +180,8 @@ def test_the_description_names_chunks_and_kernels():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("chunk", "names"), [("0", ["sru", "Chain"]), ("3", ["min_gru:1", "lru", "Choice", "Averaged", "qrnn", "mamba:2"])]
+    ("chunk", "names"),
+    [("0", ["sru", "Chain"]), ("3", ["min_gru:1", "lru", "Choice", "Averaged", "qrnn", "mamba:2"])],
 )
 def test_cells_in_the_interpreter(chunk: str, names: list[str]):
     assert run_in_the_interpreter(chunk, names, "interpreted_scan.py").count("\n") == 3 * len(names)
@@ -167,28 +189,36 @@ def test_cells_in_the_interpreter(chunk: str, names: list[str]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("min_gru", torch.bfloat16), ("lru", torch.float32), ("Chain", torch.bfloat16)]
+    ("name", "dtype"),
+    [
+        ("min_gru", torch.bfloat16),
+        ("lru", torch.float32),
+        ("Chain", torch.bfloat16),
+        ("mamba", torch.bfloat16),
+        ("s4d", torch.float32),
+    ],
 )
 def test_kernels_become_machine_code(name: str, dtype: torch.dtype):
     cell = OWN[name](256, 256) if name in OWN else rc.layer(name, 256, 256).cell_list[0]
-    made = on_gpu(cell, dtype).scan
-    assert made is not None
+    made = GpuScan(plan(cell, trace_in_clean_context(cell), train=True, needs_x=True), dtype)
+    units = made.shape(4096, 1, CPU).units
     for backward, scan in made.parts.items():
         for level in range(scan.levels + 1):
-            spec = PassSpec(backward, True, True, made.exact, 64, level)
-            assembled(made, made.step_kernel(spec), ("steps", "batch", "chunk"))
-            if level:
-                assembled(made, made.chunks_kernel(backward, level, 32), ("batch", "chunks"))
+            for group in range(len(scan.groups(level)) if level else 1):
+                spec = PassSpec(backward, True, True, made.exact, units, level, group)
+                assembled(made, made.step_kernel(spec), ("steps", "batch", "chunk"))
+                if level:
+                    assembled(made, made.chunks_kernel(backward, level, group, 32), ("batch", "chunks"))
 
 
 def assembled(made: GpuScan, source: PassSource, numbers: tuple[str, ...]) -> None:
     triton = pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     types = {f"a{i}": f"*{_number(made, argument)}" for i, argument in enumerate(source.arguments)}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(types))}
-    text = ASTSource(load_module(source.text).kernel, types | dict.fromkeys(numbers, "i32"), {}, aligned)
+    text = GluonASTSource(load_module(source.text).kernel, types | dict.fromkeys(numbers, "i32"), {}, aligned)
     code = triton.compile(text, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
     assert len(code.asm["cubin"]) > 0
 

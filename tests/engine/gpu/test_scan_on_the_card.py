@@ -15,7 +15,7 @@ from recurra.engine.gpu.runner import GpuExecutor
 
 pytestmark = pytest.mark.gpu
 
-ZOO = ("min_gru", "min_lstm", "sru", "hgrn", "rg_lru", "gateloop", "lru", "s5", "qrnn")
+ZOO = ("min_gru", "min_lstm", "sru", "hgrn", "rg_lru", "gateloop", "lru", "s5", "qrnn", "mamba", "s4d")
 SIZES = ((20, 19), (300, 2), (1000, 1))  # (steps, sequences): in one chunk, in several; the last one is shorter
 
 

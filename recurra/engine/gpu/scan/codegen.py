@@ -24,12 +24,15 @@ LOADS = 32  # of inputs that a program has on their way, at most
 CHUNKS_AHEAD = 16  # chunks whose effects are loaded at once, at most
 EFFECTS = 64  # numbers that are loaded at once, at most
 
+GPU, INTERPRETER = "tiles_gluon", "tiles_triton"  # where a kernel's functions are; Gluon's compiler chooses no layouts,
+# for which Triton's needs a time that is quadratic in the loads of a kernel
+
 Argument = BufferRef | str
 
 
 @dataclass(frozen=True)
 class PassSpec:
-    """Which kernel: of a level of blocks what each chunk does to them, or the last one (level 0)."""
+    """Which kernel: of a group of blocks of a level what each chunk does to them, or the last one (level 0)."""
 
     backward: bool
     ragged: bool
@@ -37,6 +40,7 @@ class PassSpec:
     exact: bool  # functions of 32-bit accuracy
     units: int
     level: int = 0
+    group: int = 0
 
 
 @dataclass
@@ -45,6 +49,11 @@ class PassSource:
 
     text: str
     arguments: list[Argument]
+
+    @property
+    def interpreted(self) -> str:
+        """The text for Triton's interpreter."""
+        return self.text.replace(GPU, INTERPRETER)
 
 
 def start(place: Place) -> str:
@@ -67,9 +76,9 @@ def render(scan: ScanSplit, plan: Plan, spec: PassSpec) -> PassSource:
     return _PassWriter(scan, plan, spec).run()
 
 
-def render_chunks(scan: ScanSplit, level: int, backward: bool, units: int) -> PassSource:
+def render_chunks(scan: ScanSplit, level: int, group: int, backward: bool, units: int) -> PassSource:
     """The kernel that goes through the chunks: of each the state before it, from its effect and those before."""
-    return _ChunksWriter(scan, level, backward, units).run()
+    return _ChunksWriter(scan, scan.groups(level)[group], backward, units).run()
 
 
 class _Writer:
@@ -108,18 +117,18 @@ class _Writer:
         return [
             "row = L.program_id(0)",
             "block = L.program_id(1)",
-            f"u = block * {self.units} + L.arange(0, {self.units})",
+            f"u = block * {self.units} + unit_range({self.units})",
             f"here = u < {self.width}",
             f"yes = u < {self.width + self.units}",
-            f"zero = L.zeros([{self.units}], L.float32)",
+            f"zero = unit_zeros({self.units})",
         ]
 
     def source(self, lines: list[str], scalars: list[str], exact: bool) -> PassSource:
         body = [*self.coordinates(), *lines]
         arguments = [*(f"a{i}" for i in range(len(self.arguments))), *scalars]
         text = [
-            "from recurra.engine.gpu.tiles_triton import *",
-            "from recurra.engine.gpu.tiles_triton import L, constexpr, jit",
+            f"from recurra.engine.gpu.{GPU} import *",
+            f"from recurra.engine.gpu.{GPU} import L, constexpr, jit",
             "",
             preamble(exact, "\n".join(body)),
             "",
@@ -136,7 +145,7 @@ class _PassWriter(_Writer):
         super().__init__(scan, spec.units)
         self.plan, self.spec = plan, spec
         blocks = [block for block in scan.blocks if not spec.level or block.level <= spec.level]
-        self.targets = [block for block in blocks if block.level == spec.level]
+        self.targets = scan.groups(spec.level)[spec.group] if spec.level else []
         self.blocks = blocks if not spec.level else self._read_by(self.targets, blocks)
         places = [place for block in self.blocks for place in block.places]
         self.registers = {place: f"h{i}" for i, place in enumerate(places)}
@@ -144,7 +153,8 @@ class _PassWriter(_Writer):
         self.setup: list[str] = []
         self.end: list[str] = []
         self.loads = [node for node in subgraph(self._roots()) if self._is_input(node)]
-        self.together = min(STEPS, max(2, LOADS // max(1, len(self.loads))))  # steps
+        count = max(1, len(self.loads), len(self.registers))
+        self.together = min(STEPS, max(2 if count <= LOADS else 1, LOADS // count))  # steps
 
     def _read_by(self, targets: list[Carried], blocks: list[Carried]) -> list[Carried]:
         """The blocks that some blocks need, themselves included."""
@@ -359,14 +369,13 @@ class _PassWriter(_Writer):
 
 
 class _ChunksWriter(_Writer):
-    def __init__(self, scan: ScanSplit, level: int, backward: bool, units: int):
+    def __init__(self, scan: ScanSplit, blocks: list[Carried], backward: bool, units: int):
         super().__init__(scan, units)
-        self.backward = backward
-        self.blocks = [block for block in scan.blocks if block.level == level]
+        self.backward, self.blocks = backward, blocks
         places = [place for block in self.blocks for place in block.places]
         self.registers = {place: f"h{i}" for i, place in enumerate(places)}
         numbers = sum(len(block.places) * (1 + len(block.places)) for block in self.blocks)
-        self.ahead = min(CHUNKS_AHEAD, EFFECTS // numbers)
+        self.ahead = max(1, min(CHUNKS_AHEAD, EFFECTS // numbers))
 
     def run(self) -> PassSource:
         setup, body = [], []

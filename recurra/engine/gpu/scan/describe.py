@@ -5,6 +5,7 @@ import torch
 from .codegen import PassSpec
 from .run import GpuScan
 from .shape import ScanShape
+from .split import ScanSplit
 
 
 def describe(made: GpuScan, steps: int, batch: int, device: torch.device, source: bool) -> list[str]:
@@ -15,14 +16,21 @@ def describe(made: GpuScan, steps: int, batch: int, device: torch.device, source
         lines.append(f"    by torch, for all steps before: {len(scan.inputs)} values that mix units")
         lines.append(f"    by kernels: {len(scan.stores)} values of each step, {shape.units} units a program")
         if shape.chunks > 1:
-            lines.append(f"    the state before each chunk first: {2 * scan.levels} kernels that store no step")
-        for level in range(scan.levels + 1) if source else ():
-            if not level or shape.chunks > 1:
-                spec = PassSpec(backward, False, made.trains, made.exact, shape.units, level)
+            lines.append(f"    the state before each chunk first: {2 * _groups(scan)} kernels that store no step")
+        if source:
+            specs = [(0, 0)]
+            if shape.chunks > 1:
+                specs += [(n, group) for n in range(1, scan.levels + 1) for group in range(len(scan.groups(n)))]
+            for level, group in specs:
+                spec = PassSpec(backward, False, made.trains, made.exact, shape.units, level, group)
                 lines += ["", made.step_kernel(spec).text]
     if made.trains:
         lines.append(f"  after the scan: {len(made.plan.runs)} products over all steps, the gradients of the weights")
     return lines
+
+
+def _groups(scan: ScanSplit) -> int:
+    return sum(len(scan.groups(level)) for level in range(1, scan.levels + 1))
 
 
 def _chunks(shape: ScanShape) -> str:

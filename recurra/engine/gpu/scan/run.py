@@ -28,7 +28,8 @@ class GpuScan:
         self.sources: dict[object, PassSource] = {}
         for backward, scan in self.parts.items():  # what cannot be written is found out here
             for level in range(scan.levels + 1):
-                self.step_kernel(PassSpec(backward, False, self.trains, self.exact, 1, level))
+                for group in range(len(scan.groups(level)) if level else 1):
+                    self.step_kernel(PassSpec(backward, False, self.trains, self.exact, 1, level, group))
 
     @property
     def exact(self) -> bool:
@@ -36,7 +37,8 @@ class GpuScan:
 
     def shape(self, steps: int, batch: int, device: torch.device) -> ScanShape:
         available = processors(device) if device.type == "cuda" else PROCESSORS
-        return choose_shape(steps, batch, self.parts[False].width, available)
+        forward = self.parts[False]
+        return choose_shape(steps, batch, forward.width, available, forward.states)
 
     def step_kernel(self, spec: PassSpec) -> PassSource:
         """The kernel of a pass over the steps. Raises `Unsupported` if it cannot be written."""
@@ -44,11 +46,11 @@ class GpuScan:
             self.sources[spec] = render(self.parts[spec.backward], self.plan, spec)
         return self.sources[spec]
 
-    def chunks_kernel(self, backward: bool, level: int, units: int) -> PassSource:
+    def chunks_kernel(self, backward: bool, level: int, group: int, units: int) -> PassSource:
         """The kernel that goes through the chunks."""
-        key = backward, level, units
+        key = backward, level, group, units
         if key not in self.sources:
-            self.sources[key] = render_chunks(self.parts[backward], level, backward, units)
+            self.sources[key] = render_chunks(self.parts[backward], level, group, backward, units)
         return self.sources[key]
 
     def forward(self, bound: dict[BufferRef, Tensor], weights: Mapping[str, Tensor], rows: PaddedRows) -> None:
@@ -168,16 +170,18 @@ class _Call:
             self._start_all()
         for level in range(1, scan.levels + 1) if shape.chunks > 1 else ():
             self._allocate_effects(level)
-            self._launch(self._pass(level), grid, (self.padded.steps, self.padded.rows, shape.chunk))
-            source = self.made.chunks_kernel(self.backward, level, min(32, shape.units))
-            self._launch(source, (grid[0], -(-scan.width // min(32, shape.units))), (self.padded.rows, shape.chunks))
+            for group in range(len(scan.groups(level))):
+                self._launch(self._pass(level, group), grid, (self.padded.steps, self.padded.rows, shape.chunk))
+                units = min(32, shape.units)
+                source = self.made.chunks_kernel(self.backward, level, group, units)
+                self._launch(source, (grid[0], -(-scan.width // units)), (self.padded.rows, shape.chunks))
         if scan.totals:
             self.own[TOTALS] = self._new(shape.chunks * self.padded.rows, sums_places(scan)[-1][0], dtype=torch.float32)
         self._launch(self._pass(0), grid, (self.padded.steps, self.padded.rows, shape.chunk))
 
-    def _pass(self, level: int) -> PassSource:
+    def _pass(self, level: int, group: int = 0) -> PassSource:
         made, ragged = self.made, self.padded.lengths is not None
-        spec = PassSpec(self.backward, ragged, made.trains, made.exact, self.shape.units, level)
+        spec = PassSpec(self.backward, ragged, made.trains, made.exact, self.shape.units, level, group)
         return made.step_kernel(spec)
 
     def _start_all(self) -> None:
@@ -199,9 +203,9 @@ class _Call:
                         self.own[factor(place, other)] = self._new(*size, dtype=torch.float64)
 
     def _launch(self, source: PassSource, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
-        function = load_module(source.text).kernel
         pointers = [self.own[a] if isinstance(a, str) else self.bound[a] for a in source.arguments]
         on_cpu = self.device.type == "cpu"  # Triton's interpreter
+        function = load_module(source.interpreted if on_cpu else source.text).kernel
         there = on_cpu or torch.cuda.current_device() == self.device.index
         with contextlib.nullcontext() if there else torch.cuda.device(self.device):
             function[grid](*pointers, *numbers, **({} if on_cpu else {"num_warps": 1}))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 UNITS = 64  # of a program: two for each thread of a warp
+FEW_STATES = 6  # of a unit: with more, a thread has one unit, so that its states stay in registers
 LEAST_CHUNK = 32  # steps
 FEWEST_STEPS = 4 * LEAST_CHUNK  # that are divided
 FULL = 8  # warps of a multiprocessor from which on a program for each row and block of units hides the memory's latency
@@ -18,10 +19,10 @@ class ScanShape:
     chunks: int
 
 
-def choose_shape(steps: int, batch: int, width: int, processors: int) -> ScanShape:
+def choose_shape(steps: int, batch: int, width: int, processors: int, states: int = 1) -> ScanShape:
     """One chunk where rows and units fill the card, or where steps are few. Else about as many chunks as a chunk has
     steps: programs go through the steps of a chunk one after another, and then through the chunks."""
-    units = min(UNITS, 1 << (width - 1).bit_length())
+    units = min(UNITS if states <= FEW_STATES else UNITS // 2, 1 << (width - 1).bit_length())
     blocks = -(-width // units)
     chunk = steps
     if steps >= FEWEST_STEPS and batch * blocks < FULL * processors:

@@ -14,7 +14,8 @@ from ...plan.affine import ScanBlock, find_blocks, find_carry_blocks
 from ...plan.program import Out, Plan, Program
 from ..matrix.phases import CARRIED, Place, _reachable, _reads_another_step
 
-MOST_STATES = 6  # of a unit: with more, a program needs more registers than there are, and compiles for minutes
+MOST_STATES = 32  # of a unit: with more, a program needs far more registers than there are
+MOST_NUMBERS = 48  # registers for states and factors of the blocks whose effects a kernel finds
 
 
 @dataclass
@@ -44,6 +45,22 @@ class ScanSplit:
     @property
     def levels(self) -> int:
         return max(block.level for block in self.blocks)
+
+    @property
+    def states(self) -> int:
+        """Of a unit."""
+        return sum(len(block.places) for block in self.blocks)
+
+    def groups(self, level: int) -> list[list[Carried]]:
+        """The blocks of a level, as many together as one kernel finds the effects of."""
+        found, numbers = list[list[Carried]](), MOST_NUMBERS
+        for block in self.blocks:
+            if block.level == level:
+                added = len(block.places) * (1 + 2 * len(block.places))  # a factor has 64 bits
+                fits = numbers + added <= MOST_NUMBERS
+                numbers = numbers + added if fits else added
+                found = [*found[:-1], [*found[-1], block]] if fits else [*found, [block]]
+        return found
 
 
 def split(plan: Plan, backward: bool) -> ScanSplit:
