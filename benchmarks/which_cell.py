@@ -212,7 +212,9 @@ def table(results: dict[str, Any], where: dict[str, Any]) -> str:
     columns = {name: column(result) for name, result in results.items()}
     lines += [f"| {cell} | " + " | ".join(columns[name][cell] for name in results) + " |" for cell in CELLS]
     lines += ["| trivial answer | " + " | ".join(f"{r['trivial']:.3g}" for r in results.values()) + " |", ""]
-    lines += [f"- {name}: {result['says']}." for name, result in results.items()]
+    lines += [
+        f"- {name}: {result['says']}{'.' * (not result['says'].endswith('?'))}" for name, result in results.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

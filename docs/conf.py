@@ -33,6 +33,7 @@ html_js_files = ["sortable.js", "figures.js"]
 html_copy_source = False
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_show_sphinx = False
+html_show_search_summary = False  # a summary fetches its page, which browsers forbid where the site is a folder
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "show_prev_next": True,

@@ -245,6 +245,33 @@ def test_links_to_elsewhere_are_listed(site: Path):
     )
 
 
+# A key on the head of the column of times on a CPU; then that column, without cells that have no time.
+SORTED_BY_TIME = """(() => {
+  const heads = [...document.querySelectorAll("table.sortable th")];
+  const column = heads.findIndex(head => head.textContent.startsWith("CPU"));
+  heads[column].dispatchEvent(new KeyboardEvent("keydown", { key: " ", bubbles: true }));
+  const rows = [...document.querySelectorAll("table.sortable tbody tr")];
+  return rows.map(row => row.cells[column].textContent.trim()).filter(text => text);
+})()"""
+
+
+@pytest.mark.slow
+def test_search_and_sorting_work_in_a_folder_without_a_server(site: Path):
+    browser = Browser()
+    try:
+        page = browser.open(site / "search.html", 1280, 900)
+        page.ask("Page.navigate", url=(site / "search.html").resolve().as_uri() + "?q=zoneout")
+        page.wait_for("document.querySelectorAll('#search-results li a').length > 3")
+        assert "Zoneout" in page.run("[...document.querySelectorAll('#search-results li a')].map(e => e.textContent)")
+        assert page.complaints() == []
+        page = browser.open(site / "generated" / "cells" / "index.html", 1280, 900)
+        times = page.run(SORTED_BY_TIME)
+        assert times == sorted(times, key=float)
+        assert len(times) > 100
+    finally:
+        browser.close()
+
+
 def check_pictures(page: Page, where: str) -> None:
     """Figures fit their column; drawings have the colour of the text, whatever the theme of the system."""
     page.wait_for("[...document.querySelectorAll('.plotly-graph-div')].every(e => e.scrollWidth <= e.clientWidth)")

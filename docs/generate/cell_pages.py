@@ -228,7 +228,11 @@ def _columns(name: str, kind: type[Cell]) -> list[str]:
     products, speed = speed_results.products(name), speed_results.beside_lstm(name)
     scan = "scan" if is_scan(kind) else "loop"
     times = [speed, speed_results.beside_lstm_on_the_card(name)][: len(speeds())]
-    measured = "" if products is None else str(products), scan, *("" if t is None else f"{t:.2f}" for t in times)
+    measured = (
+        "" if products is None else str(products),
+        scan,
+        *("" if t is None else speed_results.in_words(t) for t in times),
+    )
     return [
         f"[{name}]({name}.md)",
         summary(kind),

@@ -46,6 +46,11 @@ def beside_lstm_on_the_card(name: str) -> float | None:
     return row["train_ms"] / row["lstm_train_ms"] if "train_ms" in row else None
 
 
+def in_words(times: float) -> str:
+    """A multiple with as many digits as mean something."""
+    return f"{times:.2f}" if times < 100 else f"{times:.0f}"
+
+
 def products(name: str) -> int | None:
     """Matrix products of a step."""
     return _every_cell()["cells"].get(name, {}).get("products")
@@ -88,7 +93,7 @@ def _card_beside_lstm(name: str) -> str:
     took = f"{row['forward_ms']:.2f} ms forward and {row['train_ms']:.2f} ms for a training step"
     if (times := beside_lstm_on_the_card(name)) and name != "lstm":
         of_lstm = f"{row['lstm_forward_ms']:.2f} and {row['lstm_train_ms']:.2f} ms"
-        took = f"a training step takes **{times:.2f} ×** the time of an LSTM: {took}, beside {of_lstm}"
+        took = f"a training step takes **{in_words(times)} ×** the time of an LSTM: {took}, beside {of_lstm}"
     dtype = {"bf16": "bfloat16", "fp32": "float32"}[row["dtype"]]
     said = f"On an {_device(about)}, {took}. {at}, {dtype}, {of}."
     return f"{said} The engine said: {_code(row['note'])}" if "note" in row else said
