@@ -275,6 +275,8 @@ def test_search_and_sorting_work_in_a_folder_without_a_server(site: Path):
 def check_pictures(page: Page, where: str) -> None:
     """Figures fit their column; drawings have the colour of the text, whatever the theme of the system."""
     page.wait_for("[...document.querySelectorAll('.plotly-graph-div')].every(e => e.scrollWidth <= e.clientWidth)")
+    nameless = "[...document.querySelectorAll('.plotly-graph-div')].filter(e => !e.ariaLabel).length"
+    assert page.run(nameless) == 0, where
     if page.run("innerWidth") > 1000:  # on a phone long equations are scrolled
         cut = "[...document.querySelectorAll('.survey-math')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.id)"
         assert page.run(cut) == [], where
