@@ -62,16 +62,32 @@ def _page(kind: str, name: str, thing: Any) -> str:
     place = "rc" if hasattr(rc, name) else prefix.get(kind, "rc")
     text = entry(f"{place}.{name}", thing).replace("\n### ", "\n## ")
     facts = _task_facts(thing) if kind == "tasks" and name != "sequential_mnist" else ""
-    return f"# {name}\n\n{text.partition(chr(10))[2].strip()}\n{facts}"
+    about, methods, rest = text.partition(chr(10))[2].strip().partition("\n## ")
+    return f"# {name}\n\n{about.rstrip()}\n{facts}{methods}{rest}\n"
+
+
+METRICS = {
+    "mse": "mean squared error",
+    "nrmse": "root mean squared error over the standard deviation (NRMSE)",
+    "cross_entropy": "cross-entropy",
+    "critical_accuracy": "share of right answers at the steps that need memory",
+    "strings_right": "share of strings that are right at every step",
+    "memory_capacity": "memory capacity",
+}
 
 
 def _task_facts(kind: type[CanonicalTask]) -> str:
     task = kind()
     better = {"lower": "lower is better", "higher": "higher is better"}[task.better]
     return (
-        f"\n## Sizes and score\n\nAs it comes, a step has {task.input_size} inputs and {task.output_size} outputs. The "
-        f"score is the {task.metric.replace('_', ' ')}, {better}; the trivial answer has {task.baseline:.3g}.\n"
+        f"\n## Sizes and score\n\nAs it comes, a step has {_count(task.input_size, 'input')} and "
+        f"{_count(task.output_size, 'output')}. The score is the {METRICS.get(task.metric, task.metric)}, {better}; an "
+        f"answer that learns nothing has {task.baseline:.3g}.\n"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _file(name: str) -> str:
