@@ -152,6 +152,22 @@ def check(cell: Cell, ragged: bool, resets: bool, steps: int = 5, batch: int = 3
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()) + 1e-6)
 
 
+def check_sixteen_bits(cell: Cell, steps: int = 4, batch: int = 2) -> None:
+    """Values and all pieces of gradients in bfloat16 are near those in float32."""
+    torch.manual_seed(1)
+    x, found = torch.randn(steps, batch, cell.input_size), []
+    cotangent = torch.randn(steps, batch, cell.output_size)
+    for dtype in (torch.float32, torch.bfloat16):
+        executor = MatrixExecutor(plan(cell, trace_in_clean_context(cell), train=True, needs_x=True), dtype)
+        states = [state.to(dtype) for state in cell.initial_state(batch, x)]
+        given = x.to(dtype), states, [], [w.detach().to(dtype) for w in executor.prologue(cell.weights())], None
+        y, *others = executor.forward(*given)
+        cotangents = [cotangent.to(dtype), *[None] * len(states)]
+        found.append([y, *executor.backward(cotangents, *given, [y, *others[len(states) :]], False)])
+    for exact, short in zip(*found, strict=True):
+        assert (short.float() - exact).abs().max() <= 0.06 * exact.abs().max() if exact.numel() else True
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy warns of values that where() discards
     layout.TILE, runner.CHUNK = int(sys.argv[1]), 2
@@ -162,3 +178,5 @@ if __name__ == "__main__":
             torch.manual_seed(0)
             print(case, "ragged" if ragged else "", "with resets" if resets else "", flush=True)
             check(made(case), ragged, resets)
+        if case in ("linear_transformer", "rwkv6", "mlstm"):
+            check_sixteen_bits(made(case))

@@ -1,7 +1,8 @@
-"""Values of all steps at once, by torch: what runs before and after the loop of matrix states.
+"""Values of all steps at once: what runs before and after the loop of matrix states.
 
-A value is a tensor (T · B, n), in the order of time. A state that the loop does not carry is read one or more steps
-back by moving its rows.
+A value is a tensor (T · B, n), in the order of time. Elementwise values wait until something else reads them; then one
+kernel computes all that are wanted. Torch computes the rest. A state that the loop does not carry is read one or more
+steps back by moving its rows.
 """
 
 import functools
@@ -17,6 +18,7 @@ from ...ir.table import evaluate
 from ...ir.values import Unsupported
 from ...plan.program import Out, Plan
 from ..epilogue import PaddedRows
+from . import elementwise
 from .phases import Phases
 
 
@@ -36,7 +38,9 @@ class Rows:
         self.program = phases.program
         self.like = like  # of the executor's dtype
         self.states = {state.name: state for state in plan.states}
+        self.exact = like.dtype == torch.float32
         self.known: dict[Node, Tensor] = {}
+        self.shared: dict[Node, bool] = {}
         self.made: dict[BufferRef, Tensor] = {}
         self.outs: dict[BufferRef, list[Out]] = {}
         for out in self.program.outs:
@@ -44,10 +48,86 @@ class Rows:
 
     def __call__(self, node: Node) -> Tensor:
         """(T · B, n), or (1, n) of what is the same in all rows."""
-        for part in subgraph([node], stop=self.known.__contains__):
-            if part not in self.known:
-                self.known[part] = self._value(part)
+        self.compute([node])
         return self.known[node]
+
+    def compute(self, nodes: Sequence[Node], places: dict[Node, Tensor] | None = None) -> None:
+        """Know some values. One that a kernel stores in its place, (T · B, n), leaves `places`, and is known if it is
+        read again."""
+        parts = subgraph(list(nodes), stop=self.known.__contains__)
+        waits = {part: self._waits(part) for part in parts}
+        wanted = {*nodes, *(arg for part in parts if not waits[part] or part.op == "gather" for arg in part.args)}
+        pending: list[Node] = []
+        for part in parts:
+            if part in self.known:
+                continue
+            late = part.op == "gather" if waits[part] else True
+            if late and any(arg in pending for arg in part.args):
+                self._elementwise(pending, places or {})
+                pending = []
+            if not waits[part]:
+                self.known[part] = self._value(part)
+            elif part in wanted:
+                pending.append(part)
+        self._elementwise(pending, places or {})
+
+    def _waits(self, node: Node) -> bool:
+        """Whether a kernel computes it beside other values, once they are wanted."""
+        repeats = elementwise.group_of(node) > 0
+        return (repeats or elementwise.is_written(node)) and not self._is_shared(node)
+
+    def _is_shared(self, node: Node) -> bool:
+        """Whether all rows have the same value, as far as its operations tell."""
+        if node not in self.shared:
+            leaf = node.op in ("const", "weight", "literal")
+            self.shared[node] = leaf or (node.op != "load" and all(map(self._is_shared, node.args)))
+        return self.shared[node]
+
+    def _elementwise(self, nodes: list[Node], places: dict[Node, Tensor]) -> None:
+        """Compute the waiting values of each width in one kernel."""
+        for width in sorted({node.width for node in nodes}):
+            these = [node for node in nodes if node.width == width]
+            known = {n: self._empty(n) for n in these if n not in places or n in self.operands}
+            stores = [*known.items(), *((node, places.pop(node)) for node in these if node in places)]
+            source = elementwise.render([node for node, _ in stores], self.known, self.exact)
+            as_written = self.plan.compares_numbers
+            elementwise.launch(source, self.known, [place for _, place in stores], as_written)
+            self.known |= known
+
+    def _empty(self, node: Node) -> Tensor:
+        dtype = torch.float32 if node in self.operands else self.like.dtype  # matrices multiply numbers of their own
+        return torch.empty(self.rows.total, node.width, dtype=dtype, device=self.like.device)
+
+    @functools.cached_property
+    def operands(self) -> set[Node]:
+        """What the program computes with in single precision: all but what matrices multiply."""
+        nodes = subgraph([out.node for out in self.program.outs])
+        found = {arg for node in nodes if node.op != "product" for arg in node.args}
+        found |= {node for _, node in self.program.sums} | set(self.phases.inputs.values())
+        read = {node.attr.buffer for node in nodes if node.op == "load"}
+        single = {Role.CARRY, Role.KEPT}
+        return found | {o.node for o in self.program.outs if o.buffer in read or o.buffer.role in single}
+
+    def stored(self, buffers: Sequence[BufferRef], dtype: torch.dtype) -> list[Tensor]:
+        """What a program stores in some buffers at all steps, with zeros in the padding."""
+        found, places, views = [], {}, []
+        for buffer in buffers:
+            outs = sorted(self.outs[buffer], key=lambda out: out.offset)
+            found.append(self.like.new_empty(self.rows.total, sum(out.node.width for out in outs), dtype=dtype))
+            pieces = found[-1].split([out.node.width for out in outs], 1)
+            views += [(out.node, piece) for out, piece in zip(outs, pieces, strict=True)]
+        for node, view in views:
+            if self._waits(node) and node not in self.known:
+                places.setdefault(node, view)
+        left = dict(places)
+        self.compute([node for node, _ in views], left)
+        for node, view in views:
+            if places.get(node) is not view or node in left:
+                view.copy_(self.full(node) if node in self.known else places[node])
+        if self.running is not None:
+            for tensor in found:
+                tensor.masked_fill_(~self.running, 0.0)
+        return found
 
     def full(self, node: Node) -> Tensor:
         """(T · B, n)."""

@@ -126,11 +126,11 @@ class MatrixExecutor:
             bound[checkpoints] = x.new_empty((-(-steps // CHUNK), batch, self.states[name].size), dtype=torch.float32)
         call.run(phases, rows, False)
         named = self.plan.named.values()
-        outputs = [call.out(rows, buffer, self.dtype) for buffer in (self.plan.output, *named)]
+        outputs = rows.stored((self.plan.output, *named), self.dtype)
         finals = [self._final(state, call, rows) for state in self.plan.states]
         result = [outputs[0], *finals, *outputs[1:]]
         if self.trains:
-            result += [call.out(rows, buffer, self.dtype) for buffer in self.histories]
+            result += rows.stored(self.histories, self.dtype)
             result += [bound[BufferRef.checkpoint(name)] for name in self.matrices]
             result += [call.out_of(rows, out.node, self._kept_dtype(out)) for out in self.kept]
         apart = _apart(result, inputs)
@@ -201,8 +201,8 @@ class MatrixExecutor:
         rows = call.rows(phases)
         call.run(phases, rows, True)
         memory = GpuLoopMemory(self.plan, bound, call.steps, call.batch)
-        for buffer in {out.buffer for out in phases.program.outs if out.buffer.role in (Role.DELTA, Role.D_X)}:
-            bound[buffer] = call.out(rows, buffer, self.dtype)
+        outs = list(dict.fromkeys(o.buffer for o in phases.program.outs if o.buffer.role in (Role.DELTA, Role.D_X)))
+        bound |= dict(zip(outs, rows.stored(outs, self.dtype), strict=True))
         for carry in self.plan.carries:
             self._bind_carry(carry, call, rows)
         left = Cotangents(self.plan, memory, call.weights)
@@ -327,6 +327,7 @@ class _Call:
     def run(self, phases: Phases, rows: Rows, backward: bool) -> None:
         """What precedes the loop, then the loop. Its results are known to `rows` afterwards."""
         source = self.made.kernel(backward, self.padded.lengths is not None)
+        rows.compute(list(phases.inputs.values()))
         for buffer, node in phases.inputs.items():
             value = rows.full(node)
             self.bound[buffer] = value.contiguous()
