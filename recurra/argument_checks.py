@@ -4,22 +4,31 @@ import math
 import os
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import InputError
+
+T = TypeVar("T")
+LARGEST = 2**63 - 1  # what torch counts with
 
 
 def positive_int(argument: str, value: object) -> int:
     """The value, if it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(argument, value, "a whole number of at least 1")
-    return value
+    return _countable(argument, value)
 
 
 def whole_number(argument: str, value: object, least: int = 0) -> int:
     """The value, if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(argument, repr(value), f"a whole number of at least {least}")
+    return _countable(argument, value)
+
+
+def _countable(argument: str, value: int) -> int:
+    if value > LARGEST:
+        raise InputError(argument, value, f"a whole number of at most {LARGEST}")
     return value
 
 
@@ -63,6 +72,13 @@ def one_of(argument: str, value: Any, allowed: tuple) -> Any:
     """The value, if it is one of those allowed; True is not taken for 1."""
     if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
         raise InputError(argument, repr(value), "one of " + ", ".join(map(repr, allowed)))
+    return value
+
+
+def instance_of(argument: str, value: Any, kind: type[T], expected: str) -> T:
+    """The value, if it is an object of this class."""
+    if not isinstance(value, kind):
+        raise InputError(argument, type(value).__name__, expected)
     return value
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import DeviceError, DtypeError, InputError, ShapeError
-from .layer_states import shape_of
+from .layer_states import check_dense, shape_of
 
 _NO_PARAMETER = torch.empty(0)
 
@@ -30,8 +30,7 @@ def check_input(x: Any, ranks: tuple[int, ...], input_size: int, batch_first: bo
         if isinstance(x, Tensor):
             raise ShapeError("x", f"shape {tuple(x.shape)}", layout)
         raise InputError("x", type(x).__name__, f"a tensor {layout}, a PackedSequence or a nested tensor")
-    if x.layout is not torch.strided:
-        raise InputError("x", f"a tensor with the layout {x.layout}", "a dense tensor, such as x.to_dense()")
+    check_dense("x", x)
     if not weight.numel():  # a layer without parameters takes any floating-point x
         weight = torch.empty((), device=x.device, dtype=x.dtype if x.is_floating_point() else None)
     if x.device != weight.device:
@@ -46,6 +45,8 @@ def check_resets(resets: Any, x: Tensor, batched: bool, batch_first: bool) -> Te
         return None
     steps, batch = x.shape[:2]
     expected = ((batch, steps) if batch_first else (steps, batch)) if batched else (steps,)
+    if isinstance(resets, Tensor):
+        check_dense("resets", resets)
     if not isinstance(resets, Tensor) or tuple(resets.shape) != expected:
         raise ShapeError("resets", shape_of(resets), f"a tensor {expected}, true where a sequence begins")
     if resets.is_floating_point() or resets.is_complex():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .cell import Cell, State
 from .dilation import state_shape
-from .errors import DeviceError, DtypeError, ShapeError
+from .errors import DeviceError, DtypeError, InputError, ShapeError
 
 States = Sequence[tuple[Tensor, ...]]  # one tuple of carried states per cell
 
@@ -20,6 +20,16 @@ States = Sequence[tuple[Tensor, ...]]  # one tuple of carried states per cell
 def shape_of(value: Any) -> str:
     """A value as an error message describes it."""
     return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def is_dense(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided and not value.is_nested
+
+
+def check_dense(argument: str, value: Tensor) -> None:
+    if not is_dense(value):
+        what = "a nested tensor" if value.is_nested else f"a tensor with the layout {value.layout}"
+        raise InputError(argument, what, f"a dense tensor, such as {argument}.to_dense()")
 
 
 def split_states(cells: Sequence[Cell], state: Any, x: Tensor, batched: bool, dilations: Sequence[int] = ()) -> States:
@@ -30,6 +40,9 @@ def split_states(cells: Sequence[Cell], state: Any, x: Tensor, batched: bool, di
         raise ShapeError("state", f"{len(given)} tensors", f"{len(specs)}: {', '.join(s.name for s in specs)}")
     columns, dilations = [], dilations or (1,) * len(cells)
     for index, value in enumerate(given):
+        for part in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(part, Tensor):
+                check_dense("state", part)
         stacked = is_stacked(cells, index, dilations)
         rows = _unstack(cells, index, value, dilations[0]) if stacked else value
         if not isinstance(rows, (tuple, list)) or len(rows) != len(cells):

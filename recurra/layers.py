@@ -39,7 +39,7 @@ from .layer_arguments import (
     widths_of,
 )
 from .layer_inputs import check_input, check_resets, first_parameter
-from .layer_states import States, shape_of, split_states, stack_states
+from .layer_states import States, check_dense, is_dense, shape_of, split_states, stack_states
 from .layer_trace import Trace
 from .modifiers import Modifier, modify
 from .ragged import Wrapping, check_lengths, reverse, reverse_resets, unwrap
@@ -309,6 +309,7 @@ class Recurrent(nn.Module):
             )
         if not isinstance(x, Tensor) or x.dim() not in (1, 2):
             raise ShapeError("x", shape_of(x), f"one step, (B, {self.input_size}) or ({self.input_size},)")
+        check_dense("x", x)
         time = 1 if self.batch_first and x.dim() == 2 else 0
         y, state = self(x.unsqueeze(time), state)
         return y.squeeze(time), state
@@ -354,6 +355,8 @@ class Recurrent(nn.Module):
         states = (state,) if single else state
         if states is not None and (not isinstance(states, (tuple, list)) or single is not (len(states) == 1)):
             return None
+        if states is not None and not all(map(is_dense, states)):
+            return None  # the error comes from the general path
         choice = choose(own["_modules"]["cells"]._modules["0"], Sequences(x, states))  # pyrefly: ignore
         if choice.call is None:
             return None

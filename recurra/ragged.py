@@ -63,6 +63,8 @@ def check_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, devic
     tensor = _as_tensor(lengths)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         raise DtypeError("lengths", tensor.dtype, "whole numbers")
+    if tensor.layout is not torch.strided:
+        raise LengthsError("lengths", f"a tensor with the layout {tensor.layout}", "a dense tensor")
     if tensor.is_meta and device.type != "meta":
         raise DeviceError("lengths", tensor.device, f"values, on the CPU or on x's device, {device}")
     if tensor.shape != (batch,):

@@ -42,7 +42,7 @@ def canonical_names() -> list[str]:
 
 def find(name: str) -> type[Cell]:
     """The class registered under `name`; an unknown name raises an error that proposes the nearest one."""
-    if name in REGISTRY:
+    if isinstance(name, str) and name in REGISTRY:
         return REGISTRY[name]
     raise UnknownNameError("cell", repr(name), _NOT_CELLS.get(str(name).lower(), REGISTRY))
 

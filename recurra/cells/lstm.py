@@ -172,6 +172,7 @@ class ProjectionLSTM(Memory):
         proj_clip: float | None = None,
         forget_bias: float = 0.0,
     ):
+        positive_int("hidden_size", hidden_size)
         proj_size = max(1, hidden_size // 2) if proj_size is None else positive_int("proj_size", proj_size)
         super().__init__(
             input_size, hidden_size, sizes={"r": proj_size}, output_size=proj_size + max(0, output_proj_size)

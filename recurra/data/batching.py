@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ..argument_checks import positive_int
+from ..argument_checks import instance_of, positive_int
 from ..errors import InputError, ShapeError
 from .sequences import IGNORE, Batch, SequenceSet
 from .stores import offsets, stored_positions
@@ -51,7 +51,13 @@ def collate(sequences: SequenceSet, ids: Sequence[int] | Tensor) -> Batch:
         >>> batch.inputs.shape, batch.lengths.tolist(), batch.targets.tolist()
         (torch.Size([5, 2, 3]), [5, 2], [0, 1])
     """
-    ids = torch.as_tensor(ids, dtype=torch.int64)
+    instance_of("sequences", sequences, SequenceSet, "a SequenceSet")
+    try:
+        ids = torch.as_tensor(ids, dtype=torch.int64)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InputError("ids", repr(ids), "numbers of sequences") from error
+    if ids.dim() != 1:
+        raise InputError("ids", f"shape {tuple(ids.shape)}", "numbers of sequences (n,)")
     if not len(ids):
         return empty_batch()
     examples = [sequences[i] for i in ids.tolist()]
@@ -208,7 +214,7 @@ class Streams:
         check_rank(rank, world_size)
         if isinstance(sequences, Tensor):
             sequences = stream(sequences)
-        if not sequences.per_step:
+        if not instance_of("sequences", sequences, SequenceSet, "a SequenceSet, or a tensor").per_step:
             raise InputError("task", sequences.task, "a task with a target at every step")
         self.sequences, self.batch_size, self.chunk, self.seed = sequences, batch_size, chunk, seed
         self.shuffle, self.rank, self.world_size = shuffle, rank, world_size

@@ -44,7 +44,7 @@ def japanese_vowels(split: Split = "train") -> JapaneseVowels:
         >>> sequences[0].shape, labels.shape
         (torch.Size([20, 12]), torch.Size([270]))
     """
-    if split not in get_args(Split):
+    if not isinstance(split, str) or split not in get_args(Split):
         raise UnknownNameError("split", repr(split), get_args(Split))
     raw = gzip.decompress((files("recurra.data") / "builtin" / "japanese_vowels.bin.gz").read_bytes())
     line, _, body = raw.partition(b"\n")

@@ -45,7 +45,7 @@ def open_quotes(split: Split = "train") -> OpenQuotes:
         >>> lines[0], int(labels[0]), sequences[0].shape
         ('key = saved.schema.get("id") or ("text" if saved.task == "la', 1, torch.Size([60, 36]))
     """
-    if split not in get_args(Split):
+    if not isinstance(split, str) or split not in get_args(Split):
         raise UnknownNameError("split", repr(split), get_args(Split))
     rows = [row for row in _rows() if row[0] == split]
     eye = torch.eye(len(SYMBOLS))

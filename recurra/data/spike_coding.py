@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..argument_checks import instance_of
 from ..errors import InputError
 
 __all__ = ["latency_code", "rate_code"]
@@ -55,6 +56,7 @@ def latency_code(values: Tensor, steps: int, threshold: float = 0.01) -> Tensor:
 
 
 def _shares(values: Tensor, steps: int) -> Tensor:
+    instance_of("values", values, Tensor, "a tensor of floats between 0 and 1")
     if not values.is_floating_point() or not bool(((values >= 0) & (values <= 1)).all()):
         raise InputError(
             "values", f"{values.dtype}, from {values.min():g} to {values.max():g}", "floats between 0 and 1"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..argument_checks import finite_number, instance_of, positive_int, whole_number
 from ..errors import InputError, ShapeError
-from .system import DynamicalSystem, check_points
+from .system import DynamicalSystem, check_points, check_system
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,12 @@ def memory_capacity(
     >>> round(rc.dynamics.memory_capacity(rc.DynamicalSystem.linear(shift, first), 5, delays=10).total, 1)
     4.0
     """
-    random = torch.Generator().manual_seed(seed)
+    check_system(system)
+    positive_int("size", size)
+    positive_int("steps", steps)
+    whole_number("washout", washout)
+    finite_number("scale", scale)
+    random = torch.Generator().manual_seed(whole_number("seed", seed))
     signal = scale * (2 * torch.rand(washout + steps, generator=random, dtype=torch.float64) - 1)
     with torch.no_grad():
         states = system.simulate(torch.zeros(size, dtype=torch.float64), inputs=signal[:, None])[1:]
@@ -140,7 +146,9 @@ def recalled(
     >>> round(rc.dynamics.recalled(states, signal, delays=5, washout=10).total, 1)
     2.0
     """
-    first = max(washout, delays)
+    for name, value in (("states", states), ("signal", signal)):
+        instance_of(name, value, Tensor, "a tensor")
+    first = max(whole_number("washout", washout), positive_int("delays", delays))
     if states.dim() != 2 or signal.shape != states.shape[:1]:
         raise ShapeError("states", f"{tuple(states.shape)} beside a signal {tuple(signal.shape)}", "(T, p) beside (T,)")
     if len(signal) - first < 4:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .system import check_points
+from .system import check_points, check_system
 
 if TYPE_CHECKING:
     from .system import DynamicalSystem
@@ -50,6 +50,7 @@ def lyapunov(
     0.69
     """
     points = check_points("start", start)
+    check_system(system)
     size = points.shape[1]
     count = size if count is None else count
     if not 1 <= count <= size:

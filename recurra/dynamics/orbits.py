@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..argument_checks import whole_number
 from ..errors import InputError
-from .system import DynamicalSystem, check_points
+from .system import DynamicalSystem, check_points, check_system
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def fixed_points(
     [0.0, 0.5]
     """
     points = check_points("starts", starts).detach().clone()
+    check_system(system)
     if system.driven:
         raise InputError("system", "a driven system", "an autonomous one; system.frozen(x) fixes the input")
     eye = torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
@@ -140,7 +142,14 @@ def bifurcation(
     >>> rc.dynamics.bifurcation(rc.dynamics.logistic, torch.tensor([2.8, 3.2, 3.5]), start).periods()
     tensor([1, 2, 4])
     """
-    values = torch.as_tensor(values, dtype=torch.float64)
+    if not callable(family):
+        raise InputError("family", repr(family), "a function from a number to a system")
+    whole_number("keep", keep, 1)
+    whole_number("transient", transient)
+    try:
+        values = torch.as_tensor(values, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InputError("values", repr(values), "numbers (n,)") from error
     if values.dim() != 1 or not len(values) or keep < 1 or transient < 0:
         raise InputError(
             "values", f"shape {tuple(values.shape)}, keep {keep}", "parameter values (n,), keep of at least 1"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .orbits import _distinct, _residual
-from .system import DynamicalSystem, check_points
+from .system import DynamicalSystem, check_points, check_system
 
 ROUNDS = 40  # of the refinement
 CHUNK = 1 << 23  # entries of Jacobians in memory at a time
@@ -84,6 +84,7 @@ def slow_points(
     >>> sorted(round(h, 2) + 0.0 for h in found.points.flatten().tolist()), found.stable.sum().item()
     ([-0.96, 0.0, 0.96], 2)
     """
+    check_system(system)
     if system.driven:
         raise InputError("system", "a driven system", "an autonomous one; system.frozen(x) fixes the input")
     points = check_points("starts", starts).detach().clone().requires_grad_()

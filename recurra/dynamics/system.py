@@ -6,7 +6,7 @@ batch of states at once.
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -207,7 +207,10 @@ def _state(start: Tensor) -> Tensor:
 def _arguments(step: Callable) -> int:
     """The number of positional arguments without a default."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(step).parameters.values()
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except ValueError as error:  # some functions and classes of C
+        raise InputError("step", repr(step), "a function with a signature, or driven=True or False") from error
     count = sum(p.kind in kinds and p.default is p.empty for p in parameters)
     if count not in (1, 2):
         raise InputError("step", f"a function of {count} arguments", "f(h) or f(h, x), or driven=True or False")
@@ -221,6 +224,11 @@ def _one_cell(source: Cell | Recurrent) -> Cell:
         raise InputError("source", type(source).__name__, "a cell, or a layer of one cell and one direction")
     refuse_dilation("source", source)
     return source.cell_list[0]
+
+
+def check_system(system: Any) -> None:
+    if not isinstance(system, DynamicalSystem):
+        raise InputError("system", type(system).__name__, "an rc.DynamicalSystem")
 
 
 def check_points(argument: str, points: Tensor | Sequence) -> Tensor:

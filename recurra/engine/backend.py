@@ -74,7 +74,7 @@ class set_backend:
     """
 
     def __init__(self, name: str):
-        if name not in BACKENDS:
+        if not isinstance(name, str) or name not in BACKENDS:
             raise UnknownNameError("name", repr(name), BACKENDS)
         self.before = backend()
         _set(name)

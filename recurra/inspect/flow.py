@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..argument_checks import instance_of
 from ..dynamics import SlowPoints
 from ..dynamics.system import DynamicalSystem
 from ..errors import InputError, ShapeError
@@ -107,6 +108,9 @@ def flow(system: DynamicalSystem, found: SlowPoints, orbit: Tensor) -> Flow:
     >>> "slow points" in rc.inspect.flow(system, found, orbit).summary()
     True
     """
+    instance_of("system", system, DynamicalSystem, "an rc.DynamicalSystem")
+    instance_of("found", found, SlowPoints, "what rc.dynamics.slow_points found")
+    instance_of("orbit", orbit, Tensor, "states (T, p) or (T, B, p)")
     if system.driven:
         raise InputError("system", "a driven system", "an autonomous one; system.frozen(x) fixes the input")
     paths = orbit.detach() if orbit.dim() == 3 else orbit.detach()[:, None]

@@ -173,6 +173,7 @@ def side_by_side(drawings: Mapping[str, Diagram]) -> SideBySide:
         >>> list(board.drawings)
         ['rnn', 'gru']
     """
+    _require_mapping("drawings", drawings)
     return SideBySide(dict(drawings))
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..affine import Affine
+from ..argument_checks import instance_of
 from ..cell import Cell
 from ..cells.gru import GRU
 from ..cells.lstm import LSTM, ProjectionLSTM
@@ -50,7 +51,7 @@ def from_torch(module: nn.Module) -> nn.Module:
 
 def to_torch(layer: Recurrent) -> nn.Module:
     """The torch.nn module with the layer's equations and weights; a `ConversionError` says why there is none."""
-    factory, options = _torch_class(layer)
+    factory, options = _torch_class(instance_of("layer", layer, Recurrent, "a layer of recurra"))
     cell = layer.cell_list[0]
     module = factory(
         layer.input_size,

@@ -14,6 +14,9 @@ def check_range(name: str, value: Any, expected: str, holds: Callable[[float], b
         raise InputError(name, value, expected)
 
 
+MOST = 2**62  # beyond it, NumPy has no such array
+
+
 def check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= MOST:
         raise InputError(name, value, f"a whole number of at least {least}")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from ..argument_checks import instance_of
 from ..errors import InputError
 from .matrices import Weights
 from .number_checks import check_range, check_whole
@@ -94,6 +95,7 @@ def intrinsic_plasticity(
     >>> weights = rc.reservoir.intrinsic_plasticity(rc.reservoir.ring(20, 1), x, epochs=1)
     >>> network = rc.EchoStateNetwork(weights=weights)
     """
+    instance_of("weights", weights, Weights, "the matrices of a reservoir, as rc.reservoir.draw gives them")
     if weights.F.shape[1]:
         raise InputError("weights", f"F with {weights.F.shape[1]} columns", "a reservoir without feedback")
     check_range("std", std, "a positive number", lambda v: v > 0)

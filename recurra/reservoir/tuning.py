@@ -75,6 +75,8 @@ def tune(
     >>> found.errors[-1] < found.errors[0]
     True
     """
+    if not hasattr(network, "leak"):
+        raise OptionError("network", type(network).__name__, "an rc.EchoStateNetwork")
     unknown = [name for name in parameters if name not in NAMES]
     if unknown or not parameters:
         raise OptionError("parameters", parameters, f"some of {', '.join(NAMES)}")

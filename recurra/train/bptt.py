@@ -225,6 +225,7 @@ def leaks(hidden_size: int, low: float = 0.02, high: float = 0.2, generator: tor
     >>> rc.train.leaks(4).shape
     torch.Size([4])
     """
+    positive_int("hidden_size", hidden_size)
     if not 0 <= low <= high < 1:
         raise InputError("low, high", (low, high), "0 ≤ low ≤ high < 1")
     keep = low + (high - low) * torch.rand(hidden_size, generator=generator, dtype=torch.float64)

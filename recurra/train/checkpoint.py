@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from recurra.argument_checks import path_of, positive_int, true_or_false
+from recurra.argument_checks import instance_of, path_of, positive_int, true_or_false
 from recurra.errors import InputError, ModelFileError, WeightsMismatchError
 from recurra.tensor_files import (
     load_tensors,
@@ -295,7 +295,8 @@ def load_weights(model: nn.Module, folder: str | Path, which: str = "best") -> n
     """
     if which not in ("best", "last"):
         raise InputError("which", which, '"best" or "last"')
-    paths = saved(folder)
+    instance_of("model", model, nn.Module, "a torch module")
+    paths = saved(path_of("folder", folder))
     if not paths:
         raise CheckpointError(folder, "no checkpoint here; a run's folder holds folders named checkpoint-…")
     for path in reversed(paths):

@@ -7,6 +7,7 @@ refer to the survey's LaTeX source.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from recurra.argument_checks import whole_number
 from recurra.errors import UnknownNameError
 from recurra.train.errata_mathematical import DEMONSTRATIONS, Network
 from recurra.train.errata_other import ATTRIBUTION, PRESENTATION
@@ -73,7 +74,7 @@ def errata(seed: int = 0, kind: str | None = None) -> Errata:
     """
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("kind", repr(kind), KINDS)
-    net = Network(seed)
+    net = Network(whole_number("seed", seed))
     found = [replace(make(net), why=why) for make, why in DEMONSTRATIONS.items()]
     found += [item(net) if callable(item) else item for item in (*ATTRIBUTION, *PRESENTATION)]
     return Errata([e for e in found if kind in (None, e.kind)])

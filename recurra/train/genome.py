@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from recurra.affine import Affine
+from recurra.argument_checks import true_or_false
 from recurra.cell import Cell, register
 from recurra.cells.surrogates import DERIVATIVES
 from recurra.errors import InputError
@@ -279,6 +280,7 @@ def lstm_genome(forget: bool = True) -> Genome:
         >>> layer(torch.randn(5, 3, 2))[0].shape
         torch.Size([5, 3, 4])
     """
+    true_or_false("forget", forget)
     nodes = {}
     for gate in ("i", "f", "g", "o") if forget else ("i", "g", "o"):
         nodes[f"a_{gate}"] = Node("affine", ("x", "h"), 1.0 if gate == "f" else 0.0)

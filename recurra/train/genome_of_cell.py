@@ -9,7 +9,7 @@ from torch import fx
 from recurra.cell import REGISTRY, TIME, Cell
 from recurra.cells import find
 from recurra.engine.trace import trace
-from recurra.errors import OptionError
+from recurra.errors import InputError, OptionError
 from recurra.train.cell_nodes import PREFIX
 from recurra.train.genome import RESERVED, Genome, Node
 
@@ -43,6 +43,8 @@ def genome_of(cell: str | type[Cell]) -> Genome:
     torch.Size([5, 2, 4])
     """
     kind = find(cell) if isinstance(cell, str) else cell
+    if not (isinstance(kind, type) and issubclass(kind, Cell)):
+        raise InputError("cell", repr(cell), "the name of a cell, or its class")
     try:
         return read_genome(kind)[0]
     except OptionError:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
+from recurra.argument_checks import is_real
 from recurra.errors import InputError
 
 
@@ -27,8 +28,13 @@ class Nesterov(torch.optim.Optimizer):
     def __init__(
         self, params: Iterable[nn.Parameter], lr: float = 0.01, momentum: float | Callable[[int], float] = 0.9
     ):
-        if not lr > 0:
+        if not (is_real(lr) and lr > 0):
             raise InputError("lr", lr, "a positive number")
+        if not callable(momentum) and not is_real(momentum):
+            raise InputError("momentum", repr(momentum), "a number, or a function of the step")
+        params = list(params) if isinstance(params, Iterable) and not isinstance(params, (str, bytes, Tensor)) else []
+        if not params or not all(isinstance(each, (Tensor, dict, tuple)) for each in params):
+            raise InputError("params", type(params).__name__, "parameters, or groups of them, as torch.optim takes")
         self.momentum = momentum if callable(momentum) else lambda step: momentum
         super().__init__(params, {"lr": lr, "step": 0})
 

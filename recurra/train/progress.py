@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from recurra.errors import InputError
 from recurra.optional import is_installed
 from recurra.train.learner import Learner
 from recurra.train.run_log import stderr_is_terminal
@@ -31,6 +32,8 @@ def show_progress(items: Iterable[T], title: str, total: int | None = None) -> I
     >>> list(rc.train.show_progress(range(3), "counting"))
     [0, 1, 2]
     """
+    if not isinstance(items, Iterable):
+        raise InputError("items", repr(items), "what can be iterated over")
     if not stderr_is_terminal():
         yield from items
     elif is_installed("rich"):
@@ -71,4 +74,6 @@ def learn(learner: Learner, batches: Iterable[tuple[Tensor, ...]], total: int | 
     >>> len(rc.train.learn(rc.train.BPTT(model, "mse"), batches))
     4
     """
+    if not callable(getattr(learner, "step", None)):
+        raise InputError("learner", repr(learner), "a learner of rc.train")
     return [learner.step(*batch) for batch in show_progress(batches, type(learner).__name__, total)]

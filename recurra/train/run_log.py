@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from recurra.argument_checks import path_of
 from recurra.optional import is_installed, optional_imports
 from recurra.train.fit_errors import LogWarning
 from recurra.train.run import Callback, Event, Run
@@ -31,7 +32,7 @@ class JsonLines:
     """
 
     def __init__(self, path: str | Path):
-        self.path, self.started, self.failed, self._keep = Path(path), time.monotonic(), False, 0
+        self.path, self.started, self.failed, self._keep = path_of("path", path), time.monotonic(), False, 0
 
     def __call__(self, event: Event, run: Run, /) -> None:
         progress = run.progress

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from ...argument_checks import path_of
 from ...errors import InputError, UnknownNameError
 from ..data_errors import EmptyFileError, FormatError
 from ..sequences import SequenceSet
@@ -78,7 +79,7 @@ def read_text_folder(
         >>> data.classes, data.lengths.tolist()
         (('Greek', 'Irish'), [5, 4, 4])
     """
-    path = Path(path)
+    path = path_of("path", path)
     files = sorted(path.glob("*.txt"))
     if not files:
         raise EmptyFileError(path, "no .txt file", "one for each class")

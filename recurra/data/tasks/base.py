@@ -151,7 +151,7 @@ def make(name: str, **options: Any) -> CanonicalTask:
         >>> rc.data.tasks.make("adding", length=200)
         Adding(length=200)
     """
-    if name not in _TASKS:
+    if not isinstance(name, str) or name not in _TASKS:
         raise UnknownNameError("task", name, _TASKS)
     known = [field.name for field in fields(_TASKS[name])]
     for option in options:

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...argument_checks import whole_number
 from ...cell import Cell, positive_int
 from ...errors import InputError, ShapeError
 from ...layers import Recurrent
@@ -129,6 +130,8 @@ class SequenceDensity(nn.Module):
         **options: Any,
     ):
         super().__init__()
+        positive_int("size", size)
+        whole_number("binary", binary)
         self.layers = Recurrent(cell, size + binary, hidden_size, num_layers, **options)
         self.density = MixtureDensity(self.layers.output_size, size, components, binary)
 

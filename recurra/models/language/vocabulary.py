@@ -192,6 +192,8 @@ class Subwords(TokenVocabulary):
     level = "subword"
 
     def __init__(self, tokenizer: Any):
+        if not hasattr(tokenizer, "get_vocab"):
+            raise InputError("tokenizer", repr(tokenizer), "a tokenizers.Tokenizer")
         self.tokenizer = tokenizer
         numbers: dict[str, int] = tokenizer.get_vocab()
         self.tokens = tuple(sorted(numbers, key=numbers.__getitem__))

@@ -89,6 +89,9 @@ class Pairs:
         world_size: int = 1,
     ):
         check_rank(rank, world_size)
+        for name, value in (("sources", sources), ("targets", targets)):
+            if not hasattr(value, "__len__") or not all(isinstance(each, Tensor) for each in value):
+                raise InputError(name, type(value).__name__, "a list of tensors, one a sequence")
         if len(sources) != len(targets) or not len(sources):
             raise InputError(
                 "targets", f"{len(targets)} for {len(sources)} sources", "one for each source, at least one"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...argument_checks import positive_int
+from ...argument_checks import instance_of, positive_int
 from ...layers import Recurrent
 from .model import EncoderDecoder
 
@@ -15,7 +15,7 @@ from .model import EncoderDecoder
 @contextmanager
 def writing(model: EncoderDecoder) -> Iterator[None]:
     """Without gradients and dropout."""
-    training = model.training
+    training = instance_of("model", model, EncoderDecoder, "an rc.EncoderDecoder").training
     model.eval()
     try:
         with torch.no_grad():

@@ -4,7 +4,7 @@ A path of tags y_1 … y_L scores A[START, y_1] + Σ_t f[t, y_t] + Σ_{t>1} A[y_
 is proportional to the exponential of the score. f comes from a network; A is a parameter of the CRF.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +62,8 @@ class CRF(nn.Module):
         if not isinstance(tags, int) and (isinstance(tags, str) or not isinstance(tags, Sequence)):
             raise InputError("tags", repr(tags), "the number of tags, or a list of their names")
         self.names = None if isinstance(tags, int) else tuple(tags)
+        if self.names is not None and not all(isinstance(name, Hashable) for name in self.names):
+            raise InputError("tags", repr(tags), "names that are text or numbers")
         self.tags = positive_int("tags", len(self.names) if self.names is not None else tags)
         self.scheme, self.batch_first = scheme, batch_first
         if self.names is not None and len(set(self.names)) < self.tags:

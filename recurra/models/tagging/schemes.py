@@ -41,6 +41,8 @@ class SchemeError(InputError):
 
 def parse_tag(tag: str) -> ParsedTag:
     """Split a tag into prefix and kind; "B" alone has an empty kind."""
+    if not isinstance(tag, str):
+        raise SchemeError("tag", repr(tag), "text")
     if tag == OUTSIDE:
         return NO_TAG
     prefix, dash, kind = tag.partition("-")

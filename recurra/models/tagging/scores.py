@@ -96,7 +96,7 @@ def accuracy(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> 
 
 def _same_lengths(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> None:
     for name, sentences in (("truth", truth), ("found", found)):
-        if not isinstance(sentences, Sequence):
+        if not isinstance(sentences, Sequence) or not all(isinstance(each, Sequence) for each in sentences):
             raise InputError(name, type(sentences).__name__, "a list of sentences, each a list of tags")
     if len(truth) != len(found):
         raise InputError("found", f"{len(found)} sentences", f"{len(truth)}, as there are true ones")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ...argument_checks import positive_int
+from ...argument_checks import positive_int, whole_number
 from .features import embedding
 from .word_form import BUCKETS, QUESTIONS, WIDTH, affix_rows, word_form
 
@@ -36,7 +36,7 @@ class SpellingFeatures(nn.Module):
     def __init__(self, affix_size: int = 16, buckets: int = BUCKETS):
         super().__init__()
         self.buckets = positive_int("buckets", buckets)
-        self.affixes = embedding(buckets, positive_int("affix_size", affix_size)) if affix_size else None
+        self.affixes = embedding(buckets, affix_size) if whole_number("affix_size", affix_size) else None
         self.output_size = len(QUESTIONS) + affix_size
 
     @torch.no_grad()

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...argument_checks import instance_of
 from ...cell import Cell, positive_int
 from ...data.sequences import Batch, SequenceSet
 from ...engine.reference import valid_steps
@@ -113,6 +114,7 @@ class Tagger(nn.Module):
                 raise UnknownNameError(name, repr(value), [str(each) for each in known])
         if not 0 <= dropout < 1:
             raise InputError("dropout", dropout, "a share from 0 to below 1")
+        instance_of("vocabulary", vocabulary, Vocabulary, "an rc.models.Vocabulary")
         self.vocabulary, self.dropout, self.max_length = vocabulary, dropout, positive_int("max_length", max_length)
         spelling = _make_spelling(chars, len(vocabulary.characters), char_size, char_features)
         form = SpellingFeatures(affix_size) if vocabulary.forms else None
