@@ -173,7 +173,7 @@ def few_units_of(chunk: int) -> Callable[..., shape.ScanShape]:
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy warns of values that where() discards
-    codegen.STEPS = 2
+    codegen.STEPS, run.JOINED_CHUNKS, run.JOINED_UNITS = 2, 2, 2
     chunk, *cases = sys.argv[1:]
     if int(chunk):
         run.choose_shape = few_units_of(int(chunk))

@@ -12,6 +12,7 @@ from recurra.engine.gpu import select
 from recurra.engine.gpu.describe import describe as describe_loop
 from recurra.engine.gpu.persistent.launch import load_module
 from recurra.engine.gpu.runner import GpuExecutor
+from recurra.engine.gpu.scan import run
 from recurra.engine.gpu.scan.codegen import PassSource, PassSpec
 from recurra.engine.gpu.scan.describe import describe
 from recurra.engine.gpu.scan.run import GpuScan
@@ -137,6 +138,20 @@ def test_chunks_are_as_many_as_a_chunk_has_steps(steps: int, batch: int, width: 
     assert choose_shape(steps, batch, width, processors=132) == expected
 
 
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [(512, (32, 16)), (4096, (32, 128)), (16384, (32, 512)), (65536, (32, 2048)), (2**20, (128, 8192))],
+)
+def test_where_chunks_are_joined_at_once_they_are_shorter(steps: int, expected: tuple[int, int]):
+    found = choose_shape(steps, 1, 256, processors=132, joins=True)
+    assert (found.chunk, found.chunks) == expected
+
+
+def test_chunks_of_a_state_that_reads_itself_alone_are_joined_at_once():
+    joined = {name: of_zoo(name).scan.parts[False].joins for name in ("min_gru", "sru", "lru", "gateloop")}
+    assert joined == {"min_gru": True, "sru": True, "lru": False, "gateloop": False}
+
+
 def test_where_a_unit_has_many_states_a_thread_has_one_unit():
     assert choose_shape(2048, 1, 256, processors=132, states=16) == ScanShape(32, 8, 64, 32)
 
@@ -169,7 +184,7 @@ def test_the_description_names_chunks_and_kernels():
     made = of_zoo("sru").scan
     assert made is not None
     text = "\n".join(describe(made, 4096, 1, CPU, source=True))
-    assert "forward: a scan in 64 chunks of 64 steps, all at once" in text
+    assert "forward: a scan in 128 chunks of 32 steps, all at once" in text
     assert "by torch, for all steps before: 4 values that mix units" in text
     assert text.count("def kernel(") == 4
     assert "in one chunk" in "\n".join(describe(made, 50, 1, CPU, source=False))
@@ -209,6 +224,21 @@ def test_kernels_become_machine_code(name: str, dtype: torch.dtype):
                 assembled(made, made.step_kernel(spec), ("steps", "batch", "chunk"))
                 if level:
                     assembled(made, made.chunks_kernel(backward, level, group, 32), ("batch", "chunks"))
+
+
+@pytest.mark.slow
+def test_the_kernel_that_joins_chunks_becomes_machine_code():
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel, sizes = run._join_kernel(), {"CHUNKS": run.JOINED_CHUNKS, "UNITS": run.JOINED_UNITS}
+    types = {"effect": "*fp32", "factor": "*fp64", "given": "*bf16", "start": "*fp32"}
+    types = {name: types.get(name, "constexpr" if name in sizes else "i32") for name in kernel.arg_names}
+    known = {(kernel.arg_names.index(name),): size for name, size in sizes.items()}
+    options = {"num_warps": run.JOINED_WARPS}
+    code = triton.compile(ASTSource(kernel, types, known), target=GPUTarget("cuda", 90, 32), options=options)
+    assert len(code.asm["cubin"]) > 0
 
 
 def assembled(made: GpuScan, source: PassSource, numbers: tuple[str, ...]) -> None:

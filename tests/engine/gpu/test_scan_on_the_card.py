@@ -113,4 +113,4 @@ def test_explain_names_the_chunks():
     model(x)
     text = rc.explain(model, x)
     assert "all steps at once, as a scan over time" in text
-    assert "a scan in 64 chunks of 64 steps" in text
+    assert "a scan in 128 chunks of 32 steps" in text

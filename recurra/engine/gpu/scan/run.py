@@ -1,7 +1,9 @@
 """Run a plan whose states are affine in themselves: torch for all steps, the kernels over chunks, torch again."""
 
 import contextlib
+import functools
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +16,10 @@ from ..matrix.rows import Rows
 from ..persistent.launch import load_module, processors
 from .codegen import TOTALS, Argument, PassSource, PassSpec, effect, factor, render, render_chunks, start, sums_places
 from .shape import ScanShape, choose_shape
-from .split import ScanSplit, split
+from .split import Carried, ScanSplit, split
 
 PROCESSORS = 132  # assumed in Triton's interpreter
+JOINED_CHUNKS, JOINED_UNITS, JOINED_WARPS = 128, 16, 4  # of a program of `join_chunks.py`
 
 
 class GpuScan:
@@ -37,8 +40,8 @@ class GpuScan:
 
     def shape(self, steps: int, batch: int, device: torch.device) -> ScanShape:
         available = processors(device) if device.type == "cuda" else PROCESSORS
-        forward = self.parts[False]
-        return choose_shape(steps, batch, forward.width, available, forward.states)
+        forward, joins = self.parts[False], all(scan.joins for scan in self.parts.values())
+        return choose_shape(steps, batch, forward.width, available, forward.states, joins)
 
     def step_kernel(self, spec: PassSpec) -> PassSource:
         """The kernel of a pass over the steps. Raises `Unsupported` if it cannot be written."""
@@ -172,12 +175,25 @@ class _Call:
             self._allocate_effects(level)
             for group in range(len(scan.groups(level))):
                 self._launch(self._pass(level, group), grid, (self.padded.steps, self.padded.rows, shape.chunk))
+                if scan.joins:
+                    self._join(scan.groups(level)[group])
+                    continue
                 units = min(32, shape.units)
                 source = self.made.chunks_kernel(self.backward, level, group, units)
                 self._launch(source, (grid[0], -(-scan.width // units)), (self.padded.rows, shape.chunks))
         if scan.totals:
             self.own[TOTALS] = self._new(shape.chunks * self.padded.rows, sums_places(scan)[-1][0], dtype=torch.float32)
         self._launch(self._pass(0), grid, (self.padded.steps, self.padded.rows, shape.chunk))
+
+    def _join(self, blocks: list[Carried]) -> None:
+        """The state before every chunk, of blocks of one state."""
+        batch, width, chunks = self.padded.rows, self.scan.width, self.shape.chunks
+        for place in (place for block in blocks for place in block.places):
+            given = (BufferRef.d_final if self.backward else BufferRef.initial)(place[0].name)
+            moved = [effect(place), factor(place, place), given, start(place)]
+            pointers = [self.own[a] if isinstance(a, str) else self.bound[a] for a in moved]
+            sizes = width, self.scan.buffers[place[0]].width, place[1], batch, chunks, JOINED_CHUNKS, JOINED_UNITS
+            self._run(_join_kernel(), (batch, -(-width // JOINED_UNITS)), [*pointers, *sizes], JOINED_WARPS)
 
     def _pass(self, level: int, group: int = 0) -> PassSource:
         made, ragged = self.made, self.padded.lengths is not None
@@ -204,11 +220,22 @@ class _Call:
 
     def _launch(self, source: PassSource, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
         pointers = [self.own[a] if isinstance(a, str) else self.bound[a] for a in source.arguments]
+        function = load_module(source.interpreted if self.device.type == "cpu" else source.text).kernel
+        self._run(function, grid, [*pointers, *numbers], 1)
+
+    def _run(self, function: Any, grid: tuple[int, ...], arguments: list, warps: int) -> None:
         on_cpu = self.device.type == "cpu"  # Triton's interpreter
-        function = load_module(source.interpreted if on_cpu else source.text).kernel
         there = on_cpu or torch.cuda.current_device() == self.device.index
         with contextlib.nullcontext() if there else torch.cuda.device(self.device):
-            function[grid](*pointers, *numbers, **({} if on_cpu else {"num_warps": 1}))
+            function[grid](*arguments, **({} if on_cpu else {"num_warps": warps}))
+
+
+@functools.cache
+def _join_kernel() -> Any:
+    """Imported when first used: machines without a GPU need no Triton."""
+    from . import join_chunks
+
+    return join_chunks.kernel
 
 
 class _OneProgram:

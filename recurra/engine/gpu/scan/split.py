@@ -17,6 +17,8 @@ from ..matrix.phases import CARRIED, Place, _reachable, _reads_another_step
 MOST_STATES = 32  # of a unit: with more, a program needs far more registers than there are
 MOST_NUMBERS = 48  # registers for states and factors of the blocks whose effects a kernel finds
 
+MOST_JOINED = 2  # states of a unit, of which each has a kernel of its own that joins chunks
+
 
 @dataclass
 class Carried:
@@ -50,6 +52,11 @@ class ScanSplit:
     def states(self) -> int:
         """Of a unit."""
         return sum(len(block.places) for block in self.blocks)
+
+    @property
+    def joins(self) -> bool:
+        """Whether one kernel can find the states before many chunks at once: a few states read themselves alone."""
+        return len(self.blocks) <= MOST_JOINED and all(len(block.places) == 1 for block in self.blocks)
 
     def groups(self, level: int) -> list[list[Carried]]:
         """The blocks of a level, as many together as one kernel finds the effects of."""
