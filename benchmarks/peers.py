@@ -2,6 +2,8 @@
 
     python -m benchmarks.peers [--rounds N]           some minutes on one core
     PYTHONPATH=/where/jax/is python -m benchmarks.peers    with JAX's scan beside
+    python -m benchmarks.peers --device cuda          on a GPU, see peers_gpu.py
+    python -m benchmarks.peers --draw                 only the picture, of the committed numbers
 
 LSTM, GRU, a peephole LSTM and a cell that no library has; forward and backward pass of a batch, float32, at the sizes
 of `SIZES`. Competitors run the same equations with the same number of weights: `torch.nn` where it has the cell,
@@ -171,7 +173,26 @@ def measure(size: tuple[int, ...], rounds: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--draw", action="store_true", help="only the picture, of the committed numbers")
+    given = parser.parse_args()
+    if given.draw:
+        draw()
+    elif given.device == "cuda":
+        from benchmarks import peers_gpu
+
+        peers_gpu.main(given.rounds)
+    else:
+        measure_all(given.rounds)
+        draw()
+
+
+def draw() -> None:
+    about = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
+    (RESULTS / "peers.svg").write_text(picture(about), encoding="utf-8")
+
+
+def measure_all(rounds: int) -> None:
     torch.set_num_threads(1)
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     about = {"command": "python -m benchmarks.peers", "when": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -183,7 +204,6 @@ def main() -> None:
     about |= {"rounds": rounds, "sizes": sizes}
     (RESULTS / "peers.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "peers.md").write_text(table(about), encoding="utf-8")
-    (RESULTS / "peers.svg").write_text(picture(about), encoding="utf-8")
 
 
 def table(about: dict[str, Any]) -> str:
@@ -237,8 +257,19 @@ def picture_of_card(size: tuple[int, ...] = (256, 64, 256, 256)) -> str:
             times[peers[other], other.split()[-1]] / times[ours, "bf16"] if other in peers else 0.0
             for ours, peers in ON_CARD.values()
         ]
+    series |= loops_on_card()
     title = f"On an H200, the same at (T, B, D, H) = {size}; logarithmic"
     return bar_chart(title, "×", list(ON_CARD), series, log=True)
+
+
+def loops_on_card() -> dict[str, list[float]]:
+    """Contestant → times as multiples of recurra's in the same run, where it has been measured."""
+    path = RESULTS / "peers_h200.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["milliseconds"] if path.is_file() else {}
+    names = [name for name in PEERS[1:] if any(name in row for row in rows.values())]
+    return {
+        n: [rows.get(cell, {}).get(n, 0.0) / rows.get(cell, {}).get("recurra", 1.0) for cell in ON_CARD] for n in names
+    }
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import torch
 
 import recurra as rc
 from benchmarks import environment as module
+from benchmarks import peers
 from benchmarks import sequential_mnist
 from benchmarks.environment import environment
 
@@ -103,3 +104,12 @@ def test_a_later_run_keeps_the_rows_of_the_same_machine(cells_gpu, monkeypatch):
     assert cells_gpu.earlier() == {"gru": {"train_ms": 1.0}}
     monkeypatch.setattr(cells_gpu, "environment", lambda: environment() | {"torch": "other"})
     assert cells_gpu.earlier() == {}
+
+
+def test_the_picture_shows_a_compiled_loop_on_a_card_once_it_is_measured(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(peers, "RESULTS", tmp_path)
+    assert peers.loops_on_card() == {}
+    loop = {"recurra": 2.0, "compiled step in a loop": 40.0}
+    rows = {"LSTM": loop, "GRU": {"recurra": 2.0}, "peephole LSTM": loop, "own cell": loop}
+    (tmp_path / "peers_h200.json").write_text(json.dumps({"milliseconds": rows}))
+    assert peers.loops_on_card() == {"compiled step in a loop": [20.0, 0.0, 20.0, 20.0]}
