@@ -12,8 +12,7 @@ import torch
 
 import recurra as rc
 from benchmarks import environment as module
-from benchmarks import peers
-from benchmarks import sequential_mnist
+from benchmarks import peers, sequential_mnist
 from benchmarks.environment import environment
 
 
