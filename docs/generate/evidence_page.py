@@ -18,7 +18,15 @@ GROUPS = {
         *("uea", "ucr", "regression", "forecasting", "m4", "m4_peers"),
         *("tagging", "language", "dates"),
     ),
-    "Learning beside the papers": ("learning", "learning_notes", "lstm_1997", "greff", "jsb_chorales", "chorales"),
+    "Learning beside the papers": (
+        "learning",
+        "learning_notes",
+        "lstm_1997",
+        "sequential_mnist",
+        "greff",
+        "jsb_chorales",
+        "chorales",
+    ),
 }
 REST = "Other measurements"
 TITLES = {
