@@ -63,7 +63,8 @@ class Weights:
             self.derived |= {(k, name): found[name].to(self.dtype).contiguous() for name in wanted}
 
     def tensor(self, k: int, name: str) -> Tensor:
-        return self.parameters[k][name] if self.is_direct(k, name) else self.derived[k, name]
+        parameter = self.parameters[k].get(name)
+        return parameter if parameter is not None and parameter.is_contiguous() else self.derived[k, name]
 
 
 class InfluencePlan:

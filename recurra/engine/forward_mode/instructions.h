@@ -308,22 +308,42 @@ static void own_gradient(const Own& o) {
 
 struct Step { int64_t y, a, b, c; };  // from item to item
 
-// One elementwise word, whose arguments start at `at`, for some items from that of m on. Returns where the word ends.
-static const int64_t* elementwise(const Memory& m, const int64_t* at, int64_t items) {
+struct Element {  // an elementwise word for the item of a memory
+  int64_t op, width, flags;
+  double attr, attr2;
+  real* y;
+  Row a, b, c;
+  Step step;
+};
+
+static void apply(const Element& e, int64_t first, int64_t items) {  // to some items from `first` on
+  const int64_t width = e.width, flags = e.flags;
+  const double attr = e.attr, attr2 = e.attr2;
+  const Step step = e.step;
+  real* y = e.y + first * step.y;
+  Row a{e.a.p + first * step.a, e.a.step}, b_{e.b.p + first * step.b, e.b.step}, c_{e.c.p + first * step.c, e.c.step};
+  (void)flags, (void)attr, (void)attr2;
+#define ITEMS for (int64_t i = 0; i < items; ++i, y += step.y, a.p += step.a, b_.p += step.b, c_.p += step.c)
+  switch (e.op) { ELEMENTWISE_CASES }
+#undef ITEMS
+}
+
+static const int64_t* read_element(const Memory& m, const int64_t* at, Element& e) {  // its arguments; where they end
   auto next = [&] { return *at++; };
   auto address = [&](int64_t& step) -> real* { const int64_t a = *at++; step = a < 0 ? 0 : m.strides[a >> 40]; return a < 0 ? nullptr : m.at(a); };
   auto row = [&](int64_t& step) -> Row { real* const p = address(step); return {p, next()}; };
-  Step step;
-  const int64_t op = next(), width = next();
-  real* y = address(step.y);
-  Row a = row(step.a), b_ = row(step.b), c_ = row(step.c);
-  double attr, attr2;
-  memcpy(&attr, at++, 8), memcpy(&attr2, at++, 8);
-  const int64_t flags = next();
-  (void)flags, (void)attr, (void)attr2, (void)b_, (void)c_;
-#define ITEMS for (int64_t i = 0; i < items; ++i, y += step.y, a.p += step.a, b_.p += step.b, c_.p += step.c)
-  switch (op) { ELEMENTWISE_CASES }
-#undef ITEMS
+  e.op = next(), e.width = next();
+  e.y = address(e.step.y);
+  e.a = row(e.step.a), e.b = row(e.step.b), e.c = row(e.step.c);
+  memcpy(&e.attr, at++, 8), memcpy(&e.attr2, at++, 8);
+  e.flags = next();
+  return at;
+}
+
+static const int64_t* elementwise(const Memory& m, const int64_t* at, int64_t items) {
+  Element e;
+  at = read_element(m, at, e);
+  apply(e, 0, items);
   return at;
 }
 

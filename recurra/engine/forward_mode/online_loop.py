@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,11 +46,11 @@ class UpdateRule:
 
     kind: str
     clip: float
-    factors: Tensor
+    factors: np.ndarray
     decay: float
     second_decay: float
     epsilon: float
-    moments: Mapping[int, tuple[Tensor | None, Tensor | None]]  # id of a parameter → its moments
+    moments: list[tuple[Tensor | None, Tensor | None]]  # of each parameter
 
 
 HEAD = "head_width head_outputs *weight *bias *feedback *weight_gradient *bias_gradient"
@@ -233,11 +234,10 @@ class OnlineLoop:
 
 def apply_rule(loop: Any, rule: UpdateRule, table: Any, parameters: list[Tensor]) -> None:
     """Tell a loop its rule, and its table of parameters where values and moments lie."""
-    loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.data_ptr()
+    loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.ctypes.data
     loop.decay, loop.second_decay, loop.epsilon = rule.decay, rule.second_decay, rule.epsilon
-    for row, parameter in zip(table, parameters, strict=True):
-        row.value = parameter.data_ptr()
-        row.first, row.second = map(_address, rule.moments[id(parameter)])
+    for row, parameter, (first, second) in zip(table, parameters, rule.moments, strict=True):
+        row.value, row.first, row.second = parameter.data_ptr(), _address(first), _address(second)
 
 
 def update_once(library: ctypes.CDLL, rule: UpdateRule, parameters: list[Tensor]) -> None:

@@ -61,13 +61,86 @@ static void product_of_items(const Memory& m, const int64_t* at, int64_t items) 
   }
 }
 
+// Copies, zeros and sums of products for some items.
+static void copy_items(const Memory& m, const int64_t* at, int64_t items) {
+  const int64_t width = at[0], y_at = at[1], a_at = at[2], step = at[3];
+  const int64_t to = m.strides[y_at >> 40], from = m.strides[a_at >> 40];
+  real* y = m.at(y_at);
+  Row a{m.at(a_at), step};
+  for (int64_t i = 0; i < items; ++i, y += to, a.p += from) COLUMNS_OF(width) store(y + j, a.get(j, count), count);
+}
+
+static void zero_items(const Memory& m, const int64_t* at, int64_t items) {
+  real* const y = m.at(at[1]);
+  for (int64_t i = 0; i < items; ++i) __builtin_memset(y + i * m.strides[at[1] >> 40], 0, at[0] * sizeof(real));
+}
+
+static void add_product_items(const Memory& m, const int64_t* at, int64_t items) {
+  const int64_t width = at[0], to = m.strides[at[1] >> 40], from = m.strides[at[2] >> 40], other = m.strides[at[4] >> 40];
+  real* y = m.at(at[1]);
+  Row a{m.at(at[2]), at[3]}, b{m.at(at[4]), at[5]};
+  for (int64_t i = 0; i < items; ++i, y += to, a.p += from, b.p += other)
+    COLUMNS_OF(width) add_row(y + j, a.get(j, count) * b.get(j, count), count);
+}
+
 static void run_items(const Phase& phase, const Memory& m, int64_t items) {  // word by word
   for (int64_t n = 0; n < phase.count; ++n) {
     const int64_t start = n ? phase.ends[n - 1] : 0, *const at = phase.words + start;
     if (*at == ELEMENTWISE) elementwise(m, at + 1, items);
     else if (*at == PRODUCT) product_of_items(m, at + 1, items);
+    else if (*at == COPY) copy_items(m, at + 1, items);
+    else if (*at == ZERO) zero_items(m, at + 1, items);
+    else if (*at == ADD_PRODUCT) add_product_items(m, at + 1, items);
     else for (int64_t i = m.sequence; i < m.sequence + items; ++i) run_one(at, phase.ends[n] - start, Memory{m.regions, m.strides, m.maps, i});
   }
+}
+
+// Words of the loop over steps, with the addresses of its first item: decoding them takes as long as a short row.
+struct Ready {
+  int64_t code;
+  Element element;  // of ELEMENTWISE; PRODUCT and COPY have their rows in it
+  int64_t ld, deep, flipped, w_item;
+  const real* w;
+};
+constexpr int64_t MOST_READY = 64;  // words after these are decoded at every step
+
+static int64_t read_words(const Phase& phase, const Memory& m, Ready* ready) {
+  const int64_t count = phase.count < MOST_READY ? phase.count : MOST_READY;
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t* const at = phase.words + (n ? phase.ends[n - 1] : 0);
+    Ready& word = ready[n];
+    Element& e = word.element;
+    word.code = *at;
+    if (*at == ELEMENTWISE) read_element(m, at + 1, e);
+    else if (*at == PRODUCT) {
+      e.y = m.at(at[1]), e.a.p = m.at(at[2]), word.w = m.at(at[3]), word.ld = at[4], e.width = at[5], word.deep = at[6];
+      word.flipped = at[7], e.step.y = m.strides[at[1] >> 40], e.step.a = m.strides[at[2] >> 40], word.w_item = m.strides[at[3] >> 40];
+    } else if (*at == COPY) {
+      e.width = at[1], e.y = m.at(at[2]), e.a = {m.at(at[3]), at[4]};
+      e.step.y = m.strides[at[2] >> 40], e.step.a = m.strides[at[3] >> 40];
+    }
+  }
+  return count;
+}
+
+static void run_ready(const RowChunk& r, const Ready* ready, int64_t count, int64_t i) {  // the words, for item i
+  for (const Ready* word = ready; word < ready + count; ++word) {
+    const Element& e = word->element;
+    if (word->code == ELEMENTWISE) apply(e, i, 1);
+    else if (word->code == PRODUCT)
+      product(e.y + i * e.step.y, e.a.p + i * e.step.a, word->w + i * word->w_item, word->ld, e.width, word->deep, word->flipped);
+    else if (word->code == COPY) {
+      real* const y = e.y + i * e.step.y;
+      const Row a{e.a.p + i * e.step.a, e.a.step};
+      COLUMNS_OF(e.width) store(y + j, a.get(j, count), count);
+    } else {
+      const int64_t n = word - ready, start = n ? r.during.ends[n - 1] : 0;
+      run_one(r.during.words + start, r.during.ends[n] - start, Memory{r.regions, r.strides, r.maps, i});
+    }
+  }
+  if (count == r.during.count) return;
+  const int64_t start = r.during.ends[count - 1], end = r.during.ends[r.during.count - 1];
+  run_one(r.during.words + start, end - start, Memory{r.regions, r.strides, r.maps, i});
 }
 
 // Matrices that every step multiplies by, with the numbers that a vector takes side by side.
@@ -82,18 +155,27 @@ extern "C" void row_chunk_turn(const RowChunk* given) {
 
 extern "C" void row_chunk_forward(const RowChunk* given, int64_t items) {
   const RowChunk& r = *given;
-  const int64_t length = r.during.count ? r.during.ends[r.during.count - 1] : 0;
   constexpr int64_t some = 32;  // items whose rows stay in the caches
+  Ready ready[MOST_READY];
+  const int64_t count = read_words(r.during, Memory{r.regions, r.strides, r.maps, 0}, ready);
   for (int64_t first = 0; first < items; first += some) {
     const Memory m{r.regions, r.strides, r.maps, first};
     const int64_t now = items - first < some ? items - first : some;
     run_items(r.before, m, now);
-    for (int64_t i = first; i < first + now; ++i) run_one(r.during.words, length, Memory{r.regions, r.strides, r.maps, i});
+    for (int64_t i = first; i < first + now; ++i) run_ready(r, ready, count, i);
     run_items(r.after, m, now);
   }
 }
 
 // ------------------------------------------------------------------------------------------ backward
+
+INLINE bool is_zero(ivec v) {  // in all places
+  typedef long long words __attribute__((vector_size(BYTES)));
+  const words w = (words)v;
+  long long all = 0;
+  for (int q = 0; q < BYTES / 8; ++q) all |= w[q];
+  return !all;
+}
 
 struct ItemRow { const real* p; int64_t item, step; };  // null: nothing
 static ItemRow row_of(const RowChunk& r, const Place& place) {
@@ -102,17 +184,31 @@ static ItemRow row_of(const RowChunk& r, const Place& place) {
 }
 
 // Cotangents c (roots, items, width) go back through the steps; those before the chunk to `first` (roots, batch, width).
-static void row_adjoint(const RowChunk& r, const RowGroup& g, int64_t items, real* first) {
+// Where all of an item are zero, as the cotangents of the last state are long before it, those before it stay.
+static void row_adjoint(const RowChunk& r, const RowGroup& g, int64_t items, real* first, bool of_last) {
   const int64_t all = items * g.width, back = r.batch * g.width;
   __builtin_memset(first, 0, g.roots * back * sizeof(real));
-  for (int64_t i = items - 1; i >= 0; --i)
-    for (const RowLink* l = r.links + g.first_link; l < r.links + g.first_link + g.links; ++l) {
-      const ItemRow own = row_of(r, l->row);
-      const Row row{own.p + i * own.item, own.step};
-      const real* const from = r.c + l->to * all + i * g.width;
-      real* const to = i < r.batch ? first + l->from * back + i * g.width : r.c + l->from * all + i * g.width - back;
-      COLUMNS_OF(g.width) add_row(to + j, load(from + j, count) * row.get(j, count), count);
+  struct Link { ItemRow own; real *from, *to, *first; } links[MOST * 2 * MOST];
+  const RowLink* const given = r.links + g.first_link;
+  for (int64_t l = 0; l < g.links; ++l)
+    links[l] = {row_of(r, given[l].row), r.c + given[l].to * all, r.c + given[l].from * all - back, first + given[l].from * back};
+  for (int64_t i = items - 1, zeros = 0; i >= 0; --i) {
+    ivec any = {};
+    for (int64_t l = 0; l < g.links; ++l) {
+      const Link& link = links[l];
+      const Row own{link.own.p + i * link.own.item, link.own.step};
+      const real* const from = link.from + i * g.width;
+      real* const to = (i < r.batch ? link.first : link.to) + i * g.width;
+      COLUMNS_OF(g.width) {
+        const vec sum = load(to + j, count) + load(from + j, count) * own.get(j, count);
+        store(to + j, sum, count);
+        any |= sum != vec{};
+      }
     }
+    if (!of_last) continue;
+    zeros = is_zero(any) ? zeros + 1 : 0;
+    if (zeros == r.batch) return;
+  }
 }
 
 // The cotangent of a product in all items, (items, width); the first item in which it is not zero.
@@ -126,14 +222,15 @@ static int64_t row_delta(const RowChunk& r, const RowGroup& g, const RowUse& use
   }
   for (int64_t i = 0; i < items; ++i) {
     ivec any = {};
+    real* const to = r.delta + i * g.width;
     COLUMNS_OF(g.width) {
       vec sum = load(from[0] + i * g.width + j, count) * Row{rows[0].p + i * rows[0].item, rows[0].step}.get(j, count);
       for (int64_t f = 1; f < use.factors; ++f)
         sum += load(from[f] + i * g.width + j, count) * Row{rows[f].p + i * rows[f].item, rows[f].step}.get(j, count);
-      store(r.delta + i * g.width + j, sum, count);
+      store(to + j, sum, count);
       any |= sum != vec{};
     }
-    for (int q = 0; found == items && q < W; ++q) if (any[q]) found = i;
+    if (found == items && !is_zero(any)) found = i;
   }
   return found;
 }
@@ -230,7 +327,7 @@ static void row_gradient(const RowChunk& r, const RowGroup& g, int64_t items, co
   for (const RowReadout* o = r.readouts + g.first_readout; o < r.readouts + g.first_readout + g.readouts; ++o)
     for (int64_t i = 0; i < items; ++i)
       add_scaled(r.c + (o->root * items + i) * g.width, cotangents + i * r.outputs + o->column, 1, g.width);
-  row_adjoint(r, g, items, r.first);
+  row_adjoint(r, g, items, r.first, false);
   real *const gradient = r.regions[GRADIENT], *const kept = r.regions[KEPT];
   each_use(r, g, items, [&](const RowBlock& block, const RowUse& use, int64_t low) {
     add_block(r, block, use, g.width, gradient + block.gradient, low, items, 0, 1);
@@ -247,7 +344,7 @@ static void row_influence(const RowChunk& r, const RowGroup& g, int64_t items, b
     __builtin_memset(r.c, 0, g.roots * items * g.width * sizeof(real));
     real* const last = r.c + (s * items + items - r.batch) * g.width;
     for (int64_t j = 0; j < r.batch * g.width; ++j) last[j] = 1;
-    row_adjoint(r, g, items, r.first);
+    row_adjoint(r, g, items, r.first, true);
     each_block(r, g, [&](const RowBlock& block) {
       const int64_t *const places = r.kept + block.first_kept, size = block.units * block.deep;
       for (int64_t b = 0; b < r.batch; ++b) {

@@ -13,7 +13,7 @@ from torch import Tensor
 from .chunk import Chunk, MatrixChunk
 from .influence import CompiledInfluence
 from .pattern import OWN, Block, keeps_all
-from .structure import Cotangent, Root
+from .structure import Root
 from .tables import array, structure
 from .words import CODE, NOWHERE, address
 
@@ -73,17 +73,23 @@ class RowChunk(Chunk):
         for column, root in self.structure.readouts:
             if root in roots:
                 rows["readouts"].append(Readout(roots.index(root), column))
-        places: dict[Cotangent, int] = {}
-        order = {use.cotangent: n for n, use in reversed([*enumerate(use for block in blocks for use in block.uses)])}
+        places: dict[Any, int] = {}
+
+        def factors_of(use: Any) -> tuple[Any, ...]:
+            """What makes the cotangent of a product; products whose sum is read have the same."""
+            found = ((r, node) for r, node in use.cotangent.rows.items() if r in roots)
+            return tuple((roots.index(r), *programs.row(r.cell, node)) for r, node in found)
+
+        order = {factors_of(use): n for n, use in reversed([*enumerate(use for block in blocks for use in block.uses)])}
         for block in sorted(
-            blocks, key=lambda block: [order[use.cotangent] for use in block.uses]
+            blocks, key=lambda block: [order[factors_of(use)] for use in block.uses]
         ):  # shared ones together
             first_use, first_kept = len(rows["uses"]), len(self.kept_places)
             for use in block.uses:
-                place = places.setdefault(use.cotangent, len(rows["factors"]))
-                factors = [(root, node) for root, node in use.cotangent.rows.items() if root in roots]
+                factors = factors_of(use)
+                place = places.setdefault(factors, len(rows["factors"]))
                 if place == len(rows["factors"]):
-                    rows["factors"] += [Factor(roots.index(r), *programs.row(r.cell, node)) for r, node in factors]
+                    rows["factors"] += [Factor(*factor) for factor in factors]
                 rows["uses"].append(Use(place, len(factors), *programs.operand(use)))
             self.kept_places += [programs.kept_at[block, root] for root in carried]
             sizes = block.units, block.deep, block.along_units, programs.gradient_at[block]

@@ -36,6 +36,7 @@ CODES = [
 ]
 CODE = {name: number for number, name in enumerate(CODES)}
 OPERATIONS = {op: number for number, op in enumerate(op for op, rule in TABLE.items() if rule.cpp)}
+OFTEN = {"add", "sub", "mul", "neg", "sigmoid", "tanh"}  # with a loop of their own for rows of whole vectors
 NOWHERE = -1  # an address that is not there
 REGION = 40  # bits of an offset
 
@@ -55,13 +56,16 @@ def _case(op: str) -> str:
         expression = "flags & 1 ? at_least(A, real(attr)) : A; if (flags & 2) v = at_most(v, real(attr2))"
     else:
         expression = template.format("A", "B", "C", attr="attr")
-    operands = "".join(
-        f"const vec {name} = {row}.get(j, count); "
-        for name, row, mark in (("A", "a", "{0}"), ("B", "b_", "{1}"), ("C", "c_", "{2}"))
-        if mark in template or (op == "clamp" and name == "A")
-    )
-    body = f"{operands}vec v = {expression}; store(y + j, v, count);"
-    return f"case {OPERATIONS[op]}: ITEMS COLUMNS_OF(width) {{ {body} }} break;"
+    names = {"A": ("a", "{0}"), "B": ("b_", "{1}"), "C": ("c_", "{2}")}
+    used = {n: row for n, (row, mark) in names.items() if mark in template or (op == "clamp" and n == "A")}
+    operands = "".join(f"const vec {name} = {row}.get(j, count); " for name, row in used.items())
+    general = f"ITEMS COLUMNS_OF(width) {{ {operands}vec v = {expression}; store(y + j, v, count); }}"
+    if op not in OFTEN:
+        return f"case {OPERATIONS[op]}: {general} break;"
+    rows = "".join(f"const vec {name} = *(const loose*)({row}.p + j); " for name, row in used.items())
+    whole = " && ".join(["width % W == 0", *(f"{row}.step == 1" for row in used.values())])
+    quick = f"ITEMS UNROLLED for (int64_t j = 0; j < width; j += W) {{ {rows}*(loose*)(y + j) = {expression}; }}"
+    return f"case {OPERATIONS[op]}: if ({whole}) {quick} else {general} break;"
 
 
 @functools.cache

@@ -90,7 +90,8 @@ def updates_in(loop: OnlineLoop, learner: OnlineLearner, x: Tensor, targets: Ste
     if found is None or not learner.updates_plainly:
         return None
     counts = targets.counts.contiguous()
-    updates = 1 if learner.update == "call" else int(counts.any(1).sum())
+    every = targets.total == counts.numel()
+    updates = 1 if learner.update == "call" else len(counts) if every else int(counts.any(1).sum())
     rule = rule_of(learner.optimizer, loop.parameters, learner.clip, updates)
     return None if rule is None else (x.detach().to(loop.run.dtype).contiguous(), found[0], counts, found[1], rule)
 

@@ -1,6 +1,10 @@
 """One update of torch's Adam, SGD or RMSprop as a compiled call, or as the rule of a compiled loop."""
 
+import ctypes
+import math
+from operator import is_
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -11,7 +15,10 @@ from recurra.engine.forward_mode.influence import REAL
 from recurra.engine.forward_mode.online_loop import UpdateRule, update_once
 from recurra.engine.forward_mode.words import library
 
-Moments = tuple[Tensor | None, Tensor | None]
+Moments = list[tuple[Tensor | None, Tensor | None]]  # of each parameter
+Names = tuple[str | None, str | None]  # of the moments in the state of an optimiser
+FAR = 60  # bits below one
+NUMBER = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
 def update_compiled(optimizer: torch.optim.Optimizer, parameters: list[Tensor], clip: float | None) -> bool:
@@ -47,41 +54,114 @@ def rule_of(
     if not _is_plain(optimizer, parameters):
         return None
     options: dict[str, Any] = {"clip": clip or 0.0, "decay": 0.0, "second_decay": 0.0, "epsilon": 0.0}
-    rate, states = float(group["lr"]), [optimizer.state[p] for p in parameters]
-    factors = np.empty((count, 2))
-    factors[:] = rate, 1.0
-    if kind is torch.optim.Adam and not isinstance(group["betas"][0], Tensor):
-        decay, second = group["betas"]
-        names = "exp_avg", "exp_avg_sq"
-        done = _steps(states, parameters, *names)
-        if done is None:
-            return None
-        steps = np.arange(done + 1.0, done + 1.0 + count)
-        factors[:, 0] /= 1 - np.power(decay, steps)
-        factors[:, 1] /= np.sqrt(1 - np.power(second, steps))
-        options |= {"kind": "adam", "decay": decay, "second_decay": second, "epsilon": group["eps"]}
-    elif kind is torch.optim.SGD:
-        names = "momentum_buffer", None
-        if group["momentum"]:
-            _start(states, parameters, "momentum_buffer")
-        options |= {"kind": "sgd", "decay": group["momentum"]}
-    elif kind is torch.optim.RMSprop and not group["momentum"]:
-        names = None, "square_avg"
-        if _steps(states, parameters, "square_avg") is None:
-            return None
-        options |= {"kind": "rmsprop", "second_decay": group["alpha"], "epsilon": group["eps"]}
-    else:
+    adam, sgd = kind is torch.optim.Adam and not isinstance(group["betas"][0], Tensor), kind is torch.optim.SGD
+    if not (adam or sgd or (kind is torch.optim.RMSprop and not group["momentum"])):
         return None
-    moments: dict[int, Moments] = {}
-    for parameter, state in zip(parameters, states, strict=True):
-        first, second_moment = moments[id(parameter)] = state.get(names[0]), state.get(names[1])
-        for moment in (first, second_moment):  # a model that became double keeps its moments
-            if moment is not None and (moment.dtype != parameter.dtype or not moment.is_contiguous()):
-                return None
-    if "step" in states[0]:
-        torch._foreach_add_([state["step"] for state in states], count)
+    names = (
+        ("exp_avg", "exp_avg_sq")
+        if adam
+        else ("momentum_buffer" if group["momentum"] else None, None)
+        if sgd
+        else (None, "square_avg")
+    )
+    held = _held(optimizer, parameters, names, counts=not sgd)
+    if held is None:
+        return None
+    factors = np.empty((count, 2))
+    factors[:] = float(group["lr"]), 1.0
+    if adam:
+        decay, second = group["betas"]
+        factors[:, 0] /= _unbiased(decay, held.done, count)
+        factors[:, 1] /= np.sqrt(_unbiased(second, held.done, count))
+        options |= {"kind": "adam", "decay": decay, "second_decay": second, "epsilon": group["eps"]}
+    elif sgd:
+        options |= {"kind": "sgd", "decay": group["momentum"]}
+    else:
+        options |= {"kind": "rmsprop", "second_decay": group["alpha"], "epsilon": group["eps"]}
+    held.count(count)
     optimizer._opt_called = True  # pyrefly: ignore  # for schedulers, which warn if no step was taken before theirs
-    return UpdateRule(factors=torch.from_numpy(factors), moments=moments, **options)
+    return UpdateRule(factors=factors, moments=held.moments, **options)
+
+
+def _unbiased(decay: float, done: int, count: int) -> np.ndarray | float:
+    """1 - decay^n of the updates n after so many."""
+    if 0 < decay < 1 and done > FAR / -math.log2(decay):  # powers that no longer count, and are slow where they vanish
+        return 1.0
+    return 1 - np.power(decay, np.arange(done + 1.0, done + 1.0 + count))
+
+
+class _Held:
+    """Moments and counts of updates of some parameters: found once, and again when the optimiser holds other tensors.
+
+    A dozen small tensors, each looked up, read and added to, would take longer than hundreds of steps.
+    """
+
+    def __init__(self, states: dict, parameters: list[Tensor], names: Names):
+        self.keys, self.dtypes, self.names = list(map(id, parameters)), [p.dtype for p in parameters], names
+        self.states = [states[p] for p in parameters]
+        self.all_states = list(states.values())
+        self.pairs = [(state, name, state[name]) for state in self.states for name in (*names, "step") if name in state]
+        self.moments: Moments = []
+        self.is_plain = True  # a model that became double keeps its moments
+        for parameter, state in zip(parameters, self.states, strict=True):
+            own = [state.get(name) for name in names]
+            self.moments.append((own[0], own[1]))
+            found = [moment for moment in own if moment is not None]
+            self.is_plain &= all(m.dtype == parameter.dtype and m.is_contiguous() for m in found)
+        self.steps = [tensor for _, name, tensor in self.pairs if name == "step"]
+        self.numbers = [NUMBER[tensor.dtype].from_address(tensor.data_ptr()) for tensor in self.steps]
+        self.tensors = [tensor for _, _, tensor in self.pairs]
+        self.places = list(map(Tensor.data_ptr, self.tensors))
+        self.versions: list[int] = []
+        self.done = 0
+
+    def is_valid(self, states: dict, parameters: list[Tensor], names: Names) -> bool:
+        if (
+            names != self.names
+            or list(map(id, parameters)) != self.keys
+            or [p.dtype for p in parameters] != self.dtypes
+        ):
+            return False
+        all_states = list(states.values())
+        if len(all_states) != len(self.all_states) or not all(map(is_, all_states, self.all_states)):
+            return False
+        same = all(state.get(name) is tensor for state, name, tensor in self.pairs)
+        return same and list(map(Tensor.data_ptr, self.tensors)) == self.places
+
+    def is_usable(self) -> bool:
+        """Whether moments are those of a compiled update, and all parameters have had as many."""
+        versions = [step._version for step in self.steps]
+        if versions != self.versions:
+            done = {number.value for number in self.numbers}
+            if len(done) > 1:
+                return False
+            self.versions, self.done = versions, int(next(iter(done), 0))
+        return self.is_plain
+
+    def count(self, updates: int) -> None:
+        self.done += updates
+        for number in self.numbers:
+            number.value = self.done
+
+
+_known: WeakKeyDictionary[torch.optim.Optimizer, _Held] = WeakKeyDictionary()
+
+
+def _held(optimizer: torch.optim.Optimizer, parameters: list[Tensor], names: Names, counts: bool) -> _Held | None:
+    """The state of an optimiser, which is made if there is none; None where a compiled update cannot take it."""
+    held = _known.get(optimizer)
+    if held is None or not held.is_valid(optimizer.state, parameters, names):
+        for parameter in parameters:
+            state = optimizer.state[parameter]
+            for name in names:
+                if name is not None and state.get(name) is None:
+                    state[name] = torch.zeros_like(parameter)
+            if counts and "step" not in state:
+                state["step"] = torch.tensor(0.0)
+            if counts and (state["step"].dtype not in NUMBER or not state["step"].is_cpu):
+                return None
+        held = _known[optimizer] = _Held(optimizer.state, parameters, names)
+    return held if held.is_usable() else None
 
 
 def _is_plain(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> bool:
@@ -89,24 +169,6 @@ def _is_plain(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> boo
     hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     if len(optimizer.param_groups) > 1 or hooked or not isinstance(group["lr"], float | int):
         return False
-    if {id(p) for p in group["params"]} != {id(p) for p in parameters}:
+    if {*map(id, group["params"])} != {*map(id, parameters)}:
         return False
     return not any(map(group.get, ("weight_decay", "amsgrad", "nesterov", "dampening", "centered", "maximize")))
-
-
-def _start(states: list[dict[str, Any]], parameters: list[Tensor], *names: str) -> None:
-    """Make the moments of an optimiser that has taken no step yet."""
-    for state, parameter in zip(states, parameters, strict=True):
-        for name in names:
-            if state.get(name) is None:
-                state[name] = torch.zeros_like(parameter)
-
-
-def _steps(states: list[dict[str, Any]], parameters: list[Tensor], *names: str) -> int | None:
-    """The steps so far, whose state is made if there are none; None where parameters differ."""
-    _start(states, parameters, *names)
-    for state in states:
-        if "step" not in state:
-            state["step"] = torch.tensor(0.0)
-    done = {state["step"].item() for state in states}
-    return int(done.pop()) if len(done) == 1 else None
