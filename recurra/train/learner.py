@@ -142,10 +142,11 @@ class StepTargets:
     target: Tensor  # (T, B, …)
     counts: Tensor  # (T, B) bool
     lengths: Tensor | None = None  # (B,), if the mask is a prefix of every sequence
+    all_count: bool = False  # known without a look at `counts`
 
     @cached_property
     def total(self) -> int:
-        return int(self.counts.sum())
+        return self.counts.numel() if self.all_count else int(self.counts.sum())
 
     def loss_sum(self, loss: Loss, output: Tensor, start: int = 0) -> Tensor:
         """Sum of the loss over the steps that count, for outputs (n, B, q) of the steps from `start` on."""
@@ -166,7 +167,7 @@ def step_targets(x: Tensor, target: Tensor, mask: Tensor | None) -> StepTargets:
     numbers, lengths = target.is_floating_point(), None if mask is None else _lengths(counts)
     if tuple(target.shape[:2]) == (steps, batch) and target.dim() == 2 + numbers:
         counts = counts if numbers else counts & (target != IGNORE)
-        return StepTargets(target, counts, lengths)
+        return StepTargets(target, counts, lengths, mask is None and numbers)
     if target.dim() != 1 + numbers or target.shape[0] != batch:
         each = "numbers (T, B, q) or (B, q)" if numbers else "classes (T, B) or (B,)"
         raise ShapeError("target", _shape(target), f"{each} with T = {steps}, B = {batch}")

@@ -34,10 +34,10 @@ class Chunk:
     def __init__(self, run: CompiledInfluence):
         self.run, self.batch, self.dtype = run, run.batch, run.dtype
         self.structure, self.programs = run.plan.structure, run.programs
-        numbers = self.batch * (run.programs.size + self.numbers_of_a_step())
+        numbers = self.batch * self.numbers_of_a_step()
         self.length = max(2, min(LONGEST, self.memory_limit // (run.dtype.itemsize * max(1, numbers))))
         s, items = self.structure, self.length * self.batch
-        self.scratch, self.x = self._zeros(items, run.programs.size), self._zeros(items, s.cells[0].input_size)
+        self.scratch, self.x = self._scratch(items), self._zeros(items, s.cells[0].input_size)
         self.states = self._zeros(items + self.batch, s.state_size)
         self.outputs = self._zeros(items, s.output_size)
         self.strides = run.sequence_strides.clone()
@@ -45,8 +45,11 @@ class Chunk:
         self.is_fresh = False  # whether the influence is zero
 
     def numbers_of_a_step(self) -> int:
-        """Numbers that `learn` makes for each step of a sequence."""
-        return 0
+        """Numbers that `forward` and `learn` make for each step of a sequence."""
+        return self.run.programs.size
+
+    def _scratch(self, items: int) -> Tensor:
+        return self._zeros(items, self.run.programs.size)
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype)
@@ -146,7 +149,8 @@ class MatrixChunk(Chunk):
 
     def numbers_of_a_step(self) -> int:
         s = self.structure
-        return s.state_size * (s.state_size + max((use.cotangent.width for use in s.uses), default=0))
+        widest = max((use.cotangent.width for use in s.uses), default=0)
+        return super().numbers_of_a_step() + s.state_size * (s.state_size + widest)
 
     def jacobians(self) -> Tensor:
         """∂(roots)/∂s of all steps, (K · B, rows, n)."""

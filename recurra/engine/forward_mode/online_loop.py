@@ -50,7 +50,7 @@ class UpdateRule:
     decay: float
     second_decay: float
     epsilon: float
-    moments: list[tuple[Tensor | None, Tensor | None]]  # of each parameter
+    moments: list[tuple[int | None, int | None]]  # of each parameter: their addresses
 
 
 HEAD = "head_width head_outputs *weight *bias *feedback *weight_gradient *bias_gradient"
@@ -236,8 +236,8 @@ def apply_rule(loop: Any, rule: UpdateRule, table: Any, parameters: list[Tensor]
     """Tell a loop its rule, and its table of parameters where values and moments lie."""
     loop.kind, loop.clip, loop.factors = KINDS.index(rule.kind), rule.clip, rule.factors.ctypes.data
     loop.decay, loop.second_decay, loop.epsilon = rule.decay, rule.second_decay, rule.epsilon
-    for row, parameter, (first, second) in zip(table, parameters, rule.moments, strict=True):
-        row.value, row.first, row.second = parameter.data_ptr(), _address(first), _address(second)
+    for row, value, (first, second) in zip(table, map(Tensor.data_ptr, parameters), rule.moments, strict=True):
+        row.value, row.first, row.second = value, first, second
 
 
 def update_once(library: ctypes.CDLL, rule: UpdateRule, parameters: list[Tensor]) -> None:

@@ -21,7 +21,7 @@ struct RowChunk {
   real** regions;
   const int64_t* strides;
   const int32_t* maps;
-  int64_t batch, group_count, outputs, states, kept_size;
+  int64_t batch, some, group_count, outputs, states, kept_size;
   const RowGroup* groups;
   const RowLink* links;
   const RowFactor* factors;
@@ -37,28 +37,10 @@ enum { SCRATCH, INPUT, STATE, NEW, POOL, COTANGENT, OUTPUTS, KEPT, GRADIENT };  
 
 // ------------------------------------------------------------------------------------------ forward
 
-// Products of rows with one matrix (wide, deep): its columns are turned once for all items.
 static void product_of_items(const Memory& m, const int64_t* at, int64_t items) {
-  const int64_t y_at = at[0], v_at = at[1], w_at = at[2], ld = at[3], wide = at[4], deep = at[5], flipped = at[6];
-  constexpr int most = 64;
-  real *const y = m.at(y_at), *const v = m.at(v_at), *const w = m.at(w_at);
-  const int64_t to = m.strides[y_at >> 40], from = m.strides[v_at >> 40];
-  if (flipped || deep > most || items < 4) {
-    for (int64_t i = 0; i < items; ++i) product(y + i * to, v + i * from, w, ld, wide, deep, flipped);
-    return;
-  }
-  COLUMNS_OF(wide) {
-    vec turned[most];
-    for (int64_t k = 0; k < deep; ++k)
-      for (int q = 0; q < count; ++q) turned[k][q] = w[(j + q) * ld + k];
-    for (int64_t i = 0; i < items; ++i) {
-      vec even = {}, odd = {};
-      int64_t k = 0;
-      for (; k + 2 <= deep; k += 2) even += v[i * from + k] * turned[k], odd += v[i * from + k + 1] * turned[k + 1];
-      if (k < deep) even += v[i * from + k] * turned[k];
-      store(y + i * to + j, even + odd, count);
-    }
-  }
+  const int64_t to = m.strides[at[0] >> 40], from = m.strides[at[1] >> 40];
+  real *const y = m.at(at[0]), *const v = m.at(at[1]), *const w = m.at(at[2]);
+  for (int64_t i = 0; i < items; ++i) product(y + i * to, v + i * from, w, at[3], at[4], at[5], at[6]);
 }
 
 // Copies, zeros and sums of products for some items.
@@ -153,18 +135,20 @@ extern "C" void row_chunk_turn(const RowChunk* given) {
   }
 }
 
+// Some items at a time, in the same part of the scratch: their rows stay in the caches.
 extern "C" void row_chunk_forward(const RowChunk* given, int64_t items) {
   const RowChunk& r = *given;
-  constexpr int64_t some = 32;  // items whose rows stay in the caches
   Ready ready[MOST_READY];
-  const int64_t count = read_words(r.during, Memory{r.regions, r.strides, r.maps, 0}, ready);
-  for (int64_t first = 0; first < items; first += some) {
-    const Memory m{r.regions, r.strides, r.maps, first};
-    const int64_t now = items - first < some ? items - first : some;
-    run_items(r.before, m, now);
+  real* const scratch = r.regions[SCRATCH];
+  for (int64_t first = 0; first < items; first += r.some) {
+    const int64_t now = items - first < r.some ? items - first : r.some;
+    r.regions[SCRATCH] = scratch - first * r.strides[SCRATCH];
+    run_items(r.before, Memory{r.regions, r.strides, r.maps, first}, now);
+    const int64_t count = read_words(r.during, Memory{r.regions, r.strides, r.maps, 0}, ready);
     for (int64_t i = first; i < first + now; ++i) run_ready(r, ready, count, i);
-    run_items(r.after, m, now);
+    run_items(r.after, Memory{r.regions, r.strides, r.maps, first}, now);
   }
+  r.regions[SCRATCH] = scratch;
 }
 
 // ------------------------------------------------------------------------------------------ backward

@@ -4,7 +4,6 @@ Tables tell row_chunk.h where the rows of the program lie; memory is taken once.
 """
 
 import ctypes
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,6 +12,8 @@ from torch import Tensor
 from .chunk import Chunk, MatrixChunk
 from .influence import CompiledInfluence
 from .pattern import OWN, Block, keeps_all
+from .row_places import RowPlaces
+from .row_program import POOL, SCRATCH
 from .structure import Root
 from .tables import array, structure
 from .words import CODE, NOWHERE, address
@@ -27,11 +28,12 @@ BlockRow = structure("BlockRow", "units deep along_units gradient first_use uses
 Turned = structure("Turned", "from_ ld wide deep to")
 Group = structure("Group", "width roots carried first_link links first_block blocks first_readout readouts")
 KINDS = {"groups": Group, "links": Link, "factors": Factor, "uses": Use, "readouts": Readout, "blocks": BlockRow}
+SOME = 32 << 10  # bytes of the rows of some steps and sequences, which share the first cache
 PHASES = "before", "during", "after"
 Table = structure(
     "Table",
     *(f"*{phase}_words *{phase}_ends {phase}_count" for phase in PHASES),
-    "*regions *strides *maps batch group_count outputs states kept_size",
+    "*regions *strides *maps batch some group_count outputs states kept_size",
     *(f"*{name}" for name in KINDS),
     "*turns turn_count *kept *c *first *delta *operand *turned *next",
 )
@@ -50,17 +52,38 @@ class RowChunk(Chunk):
     memory_limit = 2 << 20  # bytes of its steps: they should stay in a cache between the passes
 
     def __init__(self, run: CompiledInfluence):
-        super().__init__(run)
+        self.structure, self.programs = run.plan.structure, run.programs
         groups: dict[tuple[Root, ...], list[Block]] = {}
         for block in run.plan.blocks:
             groups.setdefault(tuple(block.roots(OWN)), []).append(block)
+        self.widest = max((sum(root.width for root in roots) for roots in groups), default=1)
         self.rows: dict[str, list[Any]] = {name: [] for name in KINDS}
         self.kept_places: list[int] = []
         for roots, blocks in groups.items():
             if roots:
                 self._describe(list(roots), blocks)
+        programs, region = run.programs, len(run.sequence_strides)  # one after those that a step has
+        read = [row for name in ("links", "factors", "uses") for row in self.rows[name]]
+        addresses = [row.address for row in read]
+        fixed = {POOL, *programs.weight_region.values()}
+        self.places = RowPlaces(programs.phases, programs.rooms, programs.size, addresses, region, fixed)
+        for row in read:
+            row.address = self.places(row.address)
+        super().__init__(run)
+        self.strides[SCRATCH] = self.places.size
+        self.strides = torch.cat([self.strides, torch.tensor([self.places.kept_size])])
+        self.kept_rows = self._zeros(self.length * self.batch, self.places.kept_size)
         self.cotangents = self._zeros(self.length * self.batch, self.structure.output_size)
-        self._fill(groups)
+        self._fill()
+
+    def numbers_of_a_step(self) -> int:
+        rows = self.places.kept_size if self.places.is_known else self.places.size
+        return rows + self.structure.state_size + 2 * (self.structure.output_size + self.widest)
+
+    def _scratch(self, items: int) -> Tensor:
+        few = SOME // (self.places.size * self.dtype.itemsize + 1)
+        self.some = max(8, min(few, 64)) if self.places.is_known else items
+        return self._zeros(min(items, self.some), self.places.size)
 
     def _describe(self, roots: list[Root], blocks: list[Block]) -> None:
         """The tables of one group."""
@@ -97,15 +120,14 @@ class RowChunk(Chunk):
         counts = [n for name in ("links", "blocks", "readouts") for n in (first[name], len(rows[name]) - first[name])]
         rows["groups"].append(Group(roots[0].width, len(roots), len(carried), *counts))
 
-    def _fill(self, groups: Iterable[tuple[Root, ...]]) -> None:
-        run, items = self.run, self.length * self.batch
-        widest = max((sum(root.width for root in roots) for roots in groups), default=1)
+    def _fill(self) -> None:
+        run, items, widest = self.run, self.length * self.batch, self.widest
         deepest = max((block.deep for block in run.plan.blocks), default=1)
         self.work = [self._zeros(items, widest), self._zeros(self.batch, widest), self._zeros(items, widest)]
         self.work += [self._zeros(items, deepest), self._zeros(widest, 16), torch.zeros_like(run.kept)]  # W ≤ 16
         table = self.table = Table()
-        before, during, after = run.programs.phases
-        parts, self.phases = (before, self._turn(during), after), []
+        before, during, after = self.places.phases
+        parts, self.phases = self._turn(before, during, after), []
         for name, part in zip(PHASES, parts, strict=True):
             words = torch.tensor([word for found in part for word in found], dtype=torch.int64)
             ends = torch.tensor([len(found) for found in part], dtype=torch.int64).cumsum(0)
@@ -119,33 +141,41 @@ class RowChunk(Chunk):
         self.regions = (ctypes.c_void_p * len(self.strides))()  # one more than a step has: turned matrices
         self.kept_array = torch.tensor(self.kept_places, dtype=torch.int64)
         table.regions, table.strides, table.maps = ctypes.addressof(self.regions), *map(_at, (self.strides, run.maps))
-        table.batch, table.group_count = self.batch, len(self.rows["groups"])
+        table.batch, table.some, table.group_count = self.batch, self.some, len(self.rows["groups"])
         table.outputs, table.states = self.structure.output_size, self.structure.state_size
         table.kept_size, table.kept = run.kept.shape[1], _at(self.kept_array)
         table.c, table.first, table.delta, table.operand, table.turned, table.next = map(_at, self.work)
 
-    def _turn(self, found: list[list[int]]) -> list[list[int]]:
-        """The words of the loop, with products by turned matrices: no weight changes in it."""
-        region, size, turned, words = len(self.strides), 0, [], []
-        for word in found:
-            if word[0] == CODE["PRODUCT"] and not word[7]:
-                _, y, v, matrix, ld, wide, deep, _ = word
-                turned.append(Turned(matrix, ld, wide, deep, address(region, size)))
-                word = [CODE["PRODUCT"], y, v, address(region, size), wide, wide, deep, 1]
-                size += -(-wide * deep // 16) * 16
-            words.append(word)
+    def _turn(self, *phases: list[list[int]]) -> list[list[list[int]]]:
+        """The words with products by turned matrices: no weight changes in the loop."""
+        region, size, turned, found = len(self.strides), 0, [], []
+        for phase in phases:
+            found.append([])
+            for word in phase:
+                if word[0] == CODE["PRODUCT"] and not word[7]:
+                    _, y, v, matrix, ld, wide, deep, _ = word
+                    turned.append(Turned(matrix, ld, wide, deep, address(region, size)))
+                    word = [CODE["PRODUCT"], y, v, address(region, size), wide, wide, deep, 1]
+                    size += -(-wide * deep // 16) * 16
+                found[-1].append(word)
         self.turned, self.turns = self._zeros(size), array(Turned, turned)
         self.strides = torch.cat([self.strides, torch.zeros(1, dtype=torch.int64)])
         self.table.turns, self.table.turn_count = ctypes.addressof(self.turns), len(turned)
-        return words
+        return found
 
     def point(self) -> None:
         """Tell the table where memory lies that may have moved, and begin at the state of the run."""
         run, weights = self.run, self.run.plan.weights
         self.states[: self.batch] = run.state
         memory = [self.scratch, self.x, self.states, self.states[self.batch :], run.pool, self.cotangents, self.outputs]
-        memory += [run.kept, run.gradient, *(weights.tensor(*key) for key in self.programs.weight_region), self.turned]
-        self.regions[:] = [tensor.data_ptr() for tensor in memory]
+        memory += [
+            run.kept,
+            run.gradient,
+            *(weights.tensor(*key) for key in self.programs.weight_region),
+            self.kept_rows,
+            self.turned,
+        ]
+        self.regions[:] = list(map(Tensor.data_ptr, memory))
 
     def forward(self, x: Tensor) -> Tensor:
         self.point()

@@ -15,8 +15,9 @@ from recurra.engine.forward_mode.influence import REAL
 from recurra.engine.forward_mode.online_loop import UpdateRule, update_once
 from recurra.engine.forward_mode.words import library
 
-Moments = list[tuple[Tensor | None, Tensor | None]]  # of each parameter
+Moments = list[tuple[int | None, int | None]]  # of each parameter: their addresses
 Names = tuple[str | None, str | None]  # of the moments in the state of an optimiser
+AHEAD = 256  # updates whose factors are computed at once
 FAR = 60  # bits below one
 NUMBER = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
@@ -67,17 +68,15 @@ def rule_of(
     held = _held(optimizer, parameters, names, counts=not sgd)
     if held is None:
         return None
-    factors = np.empty((count, 2))
-    factors[:] = float(group["lr"]), 1.0
     if adam:
         decay, second = group["betas"]
-        factors[:, 0] /= _unbiased(decay, held.done, count)
-        factors[:, 1] /= np.sqrt(_unbiased(second, held.done, count))
+        factors = held.factors(float(group["lr"]), decay, second, count)
         options |= {"kind": "adam", "decay": decay, "second_decay": second, "epsilon": group["eps"]}
-    elif sgd:
-        options |= {"kind": "sgd", "decay": group["momentum"]}
     else:
-        options |= {"kind": "rmsprop", "second_decay": group["alpha"], "epsilon": group["eps"]}
+        factors = np.empty((count, 2))
+        factors[:] = float(group["lr"]), 1.0
+        own = {"kind": "sgd", "decay": group["momentum"]}
+        options |= own if sgd else {"kind": "rmsprop", "second_decay": group["alpha"], "epsilon": group["eps"]}
     held.count(count)
     optimizer._opt_called = True  # pyrefly: ignore  # for schedulers, which warn if no step was taken before theirs
     return UpdateRule(factors=factors, moments=held.moments, **options)
@@ -105,7 +104,8 @@ class _Held:
         self.is_plain = True  # a model that became double keeps its moments
         for parameter, state in zip(parameters, self.states, strict=True):
             own = [state.get(name) for name in names]
-            self.moments.append((own[0], own[1]))
+            first, second = (None if moment is None else moment.data_ptr() for moment in own)
+            self.moments.append((first, second))
             found = [moment for moment in own if moment is not None]
             self.is_plain &= all(m.dtype == parameter.dtype and m.is_contiguous() for m in found)
         self.steps = [tensor for _, name, tensor in self.pairs if name == "step"]
@@ -114,6 +114,7 @@ class _Held:
         self.places = list(map(Tensor.data_ptr, self.tensors))
         self.versions: list[int] = []
         self.done = 0
+        self.ahead, self.ahead_of, self.ahead_for = np.empty((0, 2)), 0, (0.0, 0.0, 0.0)
 
     def is_valid(self, states: dict, parameters: list[Tensor], names: Names) -> bool:
         if (
@@ -137,6 +138,16 @@ class _Held:
                 return False
             self.versions, self.done = versions, int(next(iter(done), 0))
         return self.is_plain
+
+    def factors(self, rate: float, decay: float, second: float, count: int) -> np.ndarray:
+        """Of the next updates of Adam: of the step, and of the root of the second moment. (count, 2)"""
+        key, at = (rate, decay, second), self.done - self.ahead_of
+        if key != self.ahead_for or at < 0 or at + count > len(self.ahead):
+            self.ahead_for, self.ahead_of, at = key, self.done, 0
+            self.ahead = np.empty((max(count, AHEAD), 2))
+            self.ahead[:, 0] = rate / _unbiased(decay, self.done, len(self.ahead))
+            self.ahead[:, 1] = 1 / np.sqrt(_unbiased(second, self.done, len(self.ahead)))
+        return self.ahead[at : at + count]
 
     def count(self, updates: int) -> None:
         self.done += updates

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import recurra as rc
 from recurra.train import RFLO, RTRL, EProp, Predictor, SnAp
+from recurra.train.online.compiled_update import update_compiled
 from recurra.train.online.influence_trackers import CompiledTracker, HeadOfChunks
 
 
@@ -210,3 +211,47 @@ def test_a_hook_and_a_dtype_that_come_later_are_noticed() -> None:
     learner.model.double()
     with pytest.raises(RuntimeError, match="dtype"):  # torch's words: moments of Adam stay what they were
         learner.step(x, target)
+
+
+def test_an_optimiser_that_takes_steps_of_its_own_or_gets_another_state_is_read_again() -> None:
+    """What the loop knows of moments and counts of updates holds while they are those that it left."""
+    x, target = stream()
+    start = network("min_gru")
+    learners = [SnAp(copy.deepcopy(start), "mse", "adam", 0.01, update=u, carry=True) for u in ("step", "call")]
+    for learner in learners:
+        adam, parameters = learner.optimizer, list(learner.model.parameters())
+        learner.step(x, target)
+        done = adam.state[parameters[0]]["step"].item()
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        adam.step()
+        learner.step(x, target)
+        assert adam.state[parameters[0]]["step"].item() == 2 * done + 1
+        saved = copy.deepcopy(adam.state_dict())
+        learner.step(x, target)
+        adam.load_state_dict(saved)
+        copied = SnAp(copy.deepcopy(learner.model), "mse", "adam", 0.01, update=learner.update, carry=True)
+        copied.load_state_dict(copy.deepcopy(learner.state_dict()))
+        assert learner.step(x, target) == copied.step(x, target)
+        assert adam.state[parameters[0]]["step"].item() == 3 * done + 1
+        for a, b in zip(parameters, copied.model.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_the_factors_of_adam_are_those_of_torch_after_many_updates() -> None:
+    """Far from the start, where powers of the decays vanish, and where factors that were computed ahead end."""
+    for done in (254, 3000, 200_000):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(5, dtype=torch.float64))
+        other = nn.Parameter(weight.detach().clone())
+        ours, theirs = (torch.optim.Adam([p], lr=0.01) for p in (weight, other))
+        for optimizer, parameter in ((ours, weight), (theirs, other)):
+            moments = torch.full((5,), 0.3, dtype=torch.float64), torch.full((5,), 0.2, dtype=torch.float64)
+            state = {"step": torch.tensor(float(done)), "exp_avg": moments[0], "exp_avg_sq": moments[1]}
+            optimizer.state[parameter] = state
+        for number in range(5):
+            weight.grad, other.grad = (torch.full((5,), 0.1 * number, dtype=torch.float64) for _ in range(2))
+            assert update_compiled(ours, [weight], None)
+            theirs.step()
+        torch.testing.assert_close(weight, other, rtol=1e-12, atol=1e-14)
+        assert ours.state[weight]["step"].item() == done + 5
