@@ -172,8 +172,18 @@ class OnlineLearner(Learner):
         return total
 
     def gradients(self, x: Tensor, target: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Gradient of the mean loss over one call, by parameter name, without an update."""
+        """Gradient of the mean loss over one call, by parameter name, without an update; a stream does not move."""
         targets = self._begin(x, target, mask)
+        if not self._running or self.tracker is None:
+            return self._gradients(x, targets)
+        before, draws = self.tracker.state_dict(), self.generator.get_state()
+        try:
+            return self._gradients(x, targets)
+        finally:
+            self.tracker.load_state_dict(before)
+            self.generator.set_state(draws)
+
+    def _gradients(self, x: Tensor, targets: StepTargets) -> dict[str, Tensor]:
         parameters = self.step_fn.parameters()
         whole = self._whole_call(x, targets)
         if whole is not None:

@@ -1,5 +1,8 @@
 """A stream cut anywhere into calls is one stream: the same weights, bit for bit, for every learner."""
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -162,3 +165,23 @@ def test_a_model_that_has_changed_is_noticed(kind: type) -> None:
     learner.model.head.requires_grad_(False)
     with pytest.raises(rc.OptionError, match="requires_grad has changed"):
         learner.step(x[3:], target[3:])
+
+
+@pytest.mark.parametrize("make", [RTRL, SnAp, EProp, UORO, KFRTRL], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("cell", "update"), [("min_gru", "call"), ("gru", "step")])
+def test_a_look_at_the_gradients_does_not_move_a_stream(make: Any, cell: str, update: str) -> None:
+    """A stream that is asked for its gradients goes on as one that is not, bit for bit."""
+    torch.manual_seed(0)
+    model, ends = Predictor(rc.layer(cell, 2, 3), 1).double(), []
+    x, target = torch.randn(9, 1, 2).double(), torch.randn(9, 1, 1).double()
+    for asks in (False, True):
+        learner = make(copy.deepcopy(model), "mse", update=update, carry=True)
+        for piece in (slice(0, 4), slice(4, 9)):
+            if asks:
+                found = [learner.gradients(x[piece], target[piece]) for _ in range(2)]
+                assert piece.start == 0 or all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+            if asks and piece.start == 0:  # what has not begun draws anew
+                learner.generator.manual_seed(0)
+            learner.step(x[piece], target[piece])
+        ends.append(learner.model.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
