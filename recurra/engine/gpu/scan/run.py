@@ -96,6 +96,7 @@ class _Call:
         self.free = {out.node for out in self.scan.others if out.node.op == "product"}  # in memory of their own
 
     def run(self) -> None:
+        self.rows.compute(list(self.scan.inputs.values()))
         read = {buffer: self.rows.full(node).contiguous() for buffer, node in self.scan.inputs.items()}
         for out, _ in self.scan.stores:
             self._allocate(out.buffer)
@@ -242,4 +243,4 @@ class _OneProgram:
     """The parts of a program, for `Rows`."""
 
     def __init__(self, scan: ScanSplit):
-        self.program = scan.program
+        self.program, self.inputs = scan.program, scan.inputs
