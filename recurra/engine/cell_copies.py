@@ -53,6 +53,8 @@ def copy_with(cell: Cell, tensors: dict[int, Tensor]) -> Cell:
 def _copied(cell: Cell, memo: dict[int, Any]) -> Cell:
     try:
         return copy.deepcopy(cell, memo)
+    except NotImplementedError as error:  # a generator of the system's random numbers
+        raise Untraceable(f"{type(cell).__name__} has an attribute that cannot be copied: {error}") from error
     except RuntimeError as error:  # deepcopy takes leaves only
         raise TraceError(f"{type(cell).__name__} has a tensor that is the result of a computation: {error}") from error
     except Exception as error:  # a file, a lock, a generator

@@ -52,7 +52,7 @@ class Effects:
     def enter(self, frame: FrameType) -> str:
         """A function of the user's begins: watch the globals and enclosing variables that it names.
 
-        Returns the name of an iterator that it may advance: how far, nothing tells, and nothing takes it back.
+        Returns the name of what it may take a value from that nothing puts back, such as an iterator.
         """
         code = frame.f_code
         if code in self.codes:

@@ -1,8 +1,8 @@
 """What objects hold: a snapshot of all that can be reached from some values, its comparison, and the way back.
 
 Lists, dictionaries, sets, arrays, generators of random numbers, objects with attributes or slots, and functions with
-their attributes, defaults and enclosing variables are followed, each object once. What an iterator will give next
-cannot be read without taking it, so the snapshot only says where there is one.
+their attributes, defaults and enclosing variables are followed, each object once. What an iterator, or the system's
+generator of random numbers, will give next cannot be read without taking it: the snapshot says where there is one.
 """
 
 import array
@@ -100,6 +100,9 @@ class Snapshot:
             return self._class(name, value) if is_own else []
         if isinstance(value, nn.Module):
             return [*self._module(name, value), kind]
+        if isinstance(value, random.SystemRandom):
+            self.iterators.add(name)
+            return []
         if (reader := _state_of(value)) is not None:
             self._hold(name, *reader)
             return []

@@ -45,6 +45,9 @@ _SIZES = {"shape", "size", "numel", "nelement", "__len__"}
 _MODES = {"is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled"}
 _HASH = Tensor.__hash__.__code__  # pyrefly: ignore
 _OUTPUT = {"print", "input", "open", "write"}
+# What another call gives another answer to, and no guard sees.
+_CHANGING = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time"}
+_CHANGING |= {"now", "utcnow", "today", "urandom", "getrandbits"}
 
 
 class StepWatch:
@@ -125,7 +128,7 @@ class StepWatch:
         elif code is _HASH and is_called_by_user(Tensor.__hash__):
             self._note("looks a tensor up by its identity")
         elif is_user_code(code) and (iterator := self.effects.enter(frame)):
-            raise self.recorder.fail(f"may advance the iterator {iterator}")  # before it does
+            raise self.recorder.fail(f"may take the next value of {iterator}")  # before it does
         if code is not self.code:
             return None
         self.arguments = {id(v) for v in frame.f_locals.values()}
@@ -157,6 +160,8 @@ class StepWatch:
                 self._note(f"calls {name}", location(frame))
             elif name == "id":
                 self._note("asks id() of an object", location(frame))
+            elif name in _CHANGING:
+                self._note(f"asks {name}(), which answers otherwise every time", location(frame))
             elif name in _MODES:
                 self._note(f"asks {name}()", location(frame))
 

@@ -1,9 +1,13 @@
 """Steps that change, draw from or take from objects: what Python does at every step happens at every step, and once."""
 
 import collections
+import datetime
 import itertools
+import os
 import random
+import re
 import sys
+import time
 import types
 import warnings
 from collections.abc import Callable
@@ -64,6 +68,7 @@ def grow(thing: Any) -> int:
 settings = types.ModuleType("settings_of_a_step")
 sys.modules[settings.__name__] = settings
 HELPER, BOX, NESTED, ITERATOR, DRAWS = nn.Identity(), Box(), {}, iter(()), random.Random()
+SYSTEM = random.SystemRandom()
 
 
 def renew() -> None:
@@ -152,6 +157,24 @@ def test_what_an_object_does_it_does_at_every_step_and_once(case: str):
             found.append([run(layer, x) for _ in range(CALLS)])
     torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=0)
     renew()
+
+
+@pytest.mark.parametrize(
+    ("given", "use", "reason"),
+    [
+        (lambda: None, lambda it: time.time(), r"asks time\(\)"),
+        (lambda: None, lambda it: datetime.datetime.now().microsecond, r"asks now\(\)"),
+        (lambda: None, lambda it: os.urandom(1)[0], r"asks urandom\(\)"),
+        (random.SystemRandom, lambda it: it.random(), "cannot be copied"),
+        (lambda: None, lambda it: SYSTEM.random(), "may take the next value of SYSTEM"),
+        (itertools.count, lambda it: next(it), r"may take the next value of self\.it"),
+    ],
+)
+def test_what_answers_otherwise_every_time_is_asked_at_every_step(given: Any, use: Any, reason: str):
+    kind = type("UsesThis", (Uses,), {"given": staticmethod(given), "use": staticmethod(use)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rc.EngineWarning)
+        assert re.search(rf"reference \(.*{reason}", rc.explain(rc.Recurrent(kind, 3, 4), torch.zeros(2, 2, 3)))
 
 
 class OwnIterators(rc.Cell):
