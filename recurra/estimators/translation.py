@@ -214,7 +214,7 @@ class SequenceToSequence(BaseEstimator):
         return FolderContents(type(self).__name__, {"options": options, "fitted": fitted}, self.model_.state_dict())
 
     def export(self, folder: str | Path) -> tuple[Path, Path]:
-        """Write `encoder.onnx` and `decoder.onnx` into a folder that exists, and return their paths.
+        """Write `encoder.onnx` and `decoder.onnx` into a folder, made if it is missing, and return their paths.
 
         The encoder reads `source` (S, B) and `lengths` (B,); its outputs and the tokens written so far are the inputs
         of the decoder, which returns log-probabilities (T, B, V) and its states. The metadata have the symbols. Both

@@ -59,7 +59,7 @@ def test_both_files_write_what_the_model_writes(attention, tmp_path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     with set_backend("reference"):
         model = rc.SequenceToSequence("lstm", attention=attention, **SMALL | {"epochs": 3}).fit(X, Y)
-    files = [onnxruntime.InferenceSession(str(path)) for path in model.export(tmp_path)]
+    files = [onnxruntime.InferenceSession(str(path)) for path in model.export(tmp_path / "made")]
     facts = files[1].get_modelmeta().custom_metadata_map
     assert json.loads(facts["symbols"])["target"] == list("0123456789")
     for text in X[:6]:
