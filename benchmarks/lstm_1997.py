@@ -105,8 +105,11 @@ EXPERIMENTS = {
         tasks_1997.two_sequences, 3, 1, (-1, -3, -5), off_by(0.2), "256 off by ≤ 0.2", 0, 256, 27_380, "Table 4", 2
     ),
     "adding": ADDING,
+    "adding_500": replace(
+        ADDING, draw=tasks_1997.long(tasks_1997.adding, T=500), published=209_000, limit=209_600, half_life=40_000
+    ),
     "multiplication": Experiment(
-        tasks_1997.multiplication, 4, 2, (-3, -6), off_by(0.04), "< 140 of 2,000 off by > 0.04", 139, 2000, 482_000,
+        tasks_1997.multiplication, 4, 2, (-3, -6), off_by(0.04), "≤ 140 of 2,560 off by > 0.04", 140, 2560, 482_000,
         "Table 8", 1, 32, 0.02, 1600, 480_000, half_life=60_000,
     ),
     "temporal_order": Experiment(
@@ -115,7 +118,7 @@ EXPERIMENTS = {
     ),
     "three_symbols": Experiment(
         tasks_1997.three_symbols, 6, 2, (-2, -4, -6), off_by(0.3), "≤ 3 of 2,560 off by > 0.3", 3, 2560, 571_100,
-        "Table 9", 8, 32, 0.02, 1600,
+        "Table 9", 8, 32, 0.02, 1600, 571_200, half_life=100_000,
     ),
 }  # fmt: skip
 
@@ -196,7 +199,7 @@ The counts of 1997 are those of the paper's tables (Neural Computation 9(8), 173
 of it: means of 10 to 20 trials. The columns do not compare like with like:
 
 - Small batches and Adam are ours, chosen on other seeds; the paper trains one sequence at a time by plain descent. It
-  stops when the 2,000 sequences learned last were right, we when test sequences are.
+  stops when the 2,000 sequences learned last were right (in 5, all but 139), we when test sequences are.
 - Outputs are linear, with cross-entropy where there are classes; the paper has sigmoids and squared errors.
 - Biases of the output gates begin at -1, -2, -3; the paper's Table 10 has -2, -4, -6 in 3a, random ones in 4, 5 and 6,
   and none in 2c. In 5 its input gates begin with random biases, too, ours closed, as in 4.

@@ -216,9 +216,10 @@ class SequenceToSequence(BaseEstimator):
     def export(self, folder: str | Path) -> tuple[Path, Path]:
         """Write `encoder.onnx` and `decoder.onnx` into a folder, made if it is missing, and return their paths.
 
-        The encoder reads `source` (S, B) and `lengths` (B,); its outputs and the tokens written so far are the inputs
-        of the decoder, which returns log-probabilities (T, B, V) and its states. The metadata have the symbols. Both
-        files are compared with the model in onnxruntime before they are put in place.
+        The encoder reads `source` (S, B) and `lengths` (B,). Its outputs have the names of the decoder's inputs, which
+        are those and the tokens written so far; the decoder returns `log_probabilities` (T, B, V) and its states, as
+        `next_` and the name of the state. The metadata have the symbols. Both files are compared with the model in
+        onnxruntime before they are put in place.
         """
         from .translation_export import export
 

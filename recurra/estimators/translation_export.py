@@ -40,17 +40,21 @@ class DecoderModule(nn.Module):
 
 
 def export(estimator: "SequenceToSequence", folder: str | Path) -> tuple[Path, Path]:
-    """Write both files into a folder, which is made if only it is missing, and return their paths."""
+    """Write both files into a folder, which is made if it is missing, and return their paths."""
+    from ..interop.onnx.export_errors import package
+
     model, folder = deepcopy(estimator.model_).cpu().eval(), Path(folder)
     symbols = {"source": estimator.source_symbols_.symbols, "target": estimator.target_symbols_.symbols}
     facts = {"kind": type(estimator).__name__, "symbols": symbols, "level": estimator.level}
     facts |= {"start": model.start, "stop": model.stop, "first_symbol": 3}
     reader, writer = EncoderModule(model), DecoderModule(model)
     source, lengths = torch.arange(15).view(5, 3) % len(estimator.source_symbols_), torch.tensor([5, 2, 4])
-    if folder.parent.is_dir() and not folder.exists():
-        folder.mkdir()
+    if not folder.exists():
+        folder.mkdir(parents=True)
     with torch.no_grad():
         *read, state = reader(source, lengths)
     tokens = torch.arange(6).view(2, 3) % len(estimator.target_symbols_)
-    first = write(reader, folder / "encoder.onnx", (source, lengths), facts)
-    return first, write(writer, folder / "decoder.onnx", (tokens, *read, state), facts)
+    second = write(writer, folder / "decoder.onnx", (tokens, *read, state), facts, ["log_probabilities"])
+    inputs = [given.name for given in package("onnx").load(second).graph.input]
+    names = ["memory", "valid", "summary", *(name for name in inputs if name.startswith("state"))]
+    return write(reader, folder / "encoder.onnx", (source, lengths), facts, names), second

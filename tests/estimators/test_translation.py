@@ -64,14 +64,15 @@ def test_both_files_write_what_the_model_writes(attention, tmp_path) -> None:
     assert json.loads(facts["symbols"])["target"] == list("0123456789")
     for text in X[:6]:
         source = model.source_symbols_.encode(text)[:, None].numpy()
-        names = [entry.name for entry in files[0].get_inputs()]
-        read = files[0].run(None, dict(zip(names, (source, np.array([len(source)])), strict=True)))
-        token, state, written = np.array([[0]]), read[3:], []
-        names = [entry.name for entry in files[1].get_inputs()]
-        given = dict(zip(["memory", "valid", "summary"], read[:3], strict=True))
+        outputs = [entry.name for entry in files[0].get_outputs()]
+        read = files[0].run(None, {"source": source, "lengths": np.array([len(source)])})
+        given, token, written = dict(zip(outputs, read, strict=True)), np.array([[0]]), []
+        read_by_decoder = {entry.name for entry in files[1].get_inputs()} - {"tokens"}
         for _ in range(model.longest_):
-            values = [token, *(given[n] for n in given if any(n in name for name in names)), *state]
-            log_probs, *state = files[1].run(None, dict(zip(names, values, strict=True)))
+            found = files[1].run(None, {"tokens": token} | {name: given[name] for name in read_by_decoder})
+            named = dict(zip((entry.name for entry in files[1].get_outputs()), found, strict=True))
+            log_probs = named.pop("log_probabilities")
+            given |= {name.removeprefix("next_"): value for name, value in named.items()}
             token = log_probs[-1:].argmax(-1)
             if token[0, 0] == 1:
                 break
