@@ -63,7 +63,8 @@ class Evolino(Learner):
       (needs the extra `evo`).
     - `population`, `trials`, `mutation`, `burst`, `spread`: settings of the search.
     - `ridge`: regularisation of the least-squares readout.
-    - `scale`: factor on the inputs, and on the outputs that are fed back; small ones keep the cells nearly linear.
+    - `scale`: factor on the inputs, and on the outputs that are fed back; small ones keep the cells nearly linear. The
+      model that was learned reads `scale * x`; `generate` takes x itself.
     - `readout`: how the head is computed; by default least squares. `rc.train.SupportVectors` is another.
     - `seed`: of the search.
 
