@@ -221,12 +221,14 @@ template <bool by_unit, class Give> INLINE void own_any(const Own& o, Give give)
 
 template <class Give> INLINE void own_simple(const Own& o, Give give) {  // one state, one product, vectors over depth
   const Row d = o.delta[0][0], v = o.operand[0], jacobian = o.jacobian[0][0];
+  const int64_t deep = o.deep;
   for (int64_t i = 0; i < o.units; ++i) {
     const vec keep = splat(jacobian.p ? jacobian[i] : real(0)), add = splat(d.p ? d[i] : real(0));
     const vec back = splat(o.read[0] ? o.read[0][i] : real(0));
     real* const p = o.kept[0] + i * o.deep;
     int64_t j = 0;
-    for (; j + W <= o.deep; j += W) {
+#pragma GCC unroll 4
+    for (; j + W <= deep; j += W) {
       const vec x = v.step ? *(const loose*)(v.p + j) : splat(*v.p), sum = keep * *(const loose*)(p + j) + add * x;
       *(loose*)(p + j) = sum;
       give(i * o.deep + j, back * sum, W);
