@@ -72,6 +72,19 @@ def test_a_matlab_file_that_ends_early(length: int, tmp_path: Path):
         rc.data.read(tmp_path / "a.mat")
 
 
+def test_columns_whose_names_are_no_text(tmp_path: Path):
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    table = pa.table({"id": [1, 1, 2], "label": ["a", "a", "b"], "x": [1.0, 2.0, 3.0]})
+    parquet.write_table(table, tmp_path / "a.parquet", store_schema=False)
+    feather.write_feather(table, tmp_path / "a.arrow", compression="uncompressed")
+    for path in (tmp_path / "a.parquet", tmp_path / "a.arrow"):
+        path.write_bytes(path.read_bytes().replace(b"label", b"lab\x9dl"))
+        with pytest.raises(DataError, match=rf"{path.name}.*0x9d"):
+            rc.data.read(path)
+
+
 def test_a_parquet_file_with_damaged_pages(tmp_path: Path):
     import pyarrow as pa
     from pyarrow import parquet

@@ -61,13 +61,13 @@ def check_parquet(path: Path) -> None:
     """Check the decoded size: run lengths and dictionaries make many values of few bytes, which the footer counts."""
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
+        leaves = [file.schema.column(number) for number in range(len(file.schema))]
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    except (pa.ArrowException, OSError, UnicodeError) as error:  # also of a name that is no text
         raise FormatError(path, _first_line(error), "a Parquet file") from error
-    leaves = [file.schema.column(number) for number in range(len(file.schema))]
     groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
     chunks = [(group.column(column), max(8, leaf.length)) for group in groups for column, leaf in enumerate(leaves)]
     check_decoded(path, sum(max(chunk.total_uncompressed_size, width * chunk.num_values) for chunk, width in chunks))
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
     if texts:
         _check_texts(path, texts)
 
@@ -115,7 +115,7 @@ def open_arrow_file(path: str | Path, parts: Layout) -> OpenTable:
     path = existing(path)
     try:
         return OpenTable(_open_mapped(path), path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise FormatError(path, _first_line(error), "an Arrow file or stream") from error
 
 
